@@ -17,8 +17,8 @@ from forked import forking
 from hypothesis import settings
 
 from advisor_data import migrate
-from advisor_models.input_power import find
-from advisor_models.input_power.find import own_folder
+from advisor_power.model import find
+from advisor_power.model.find import own_folder
 
 # A loaded machine is slow; that is no fault of what is tested. `make nightly` tries more examples.
 settings.register_profile("advisor", deadline=None, max_examples=50)

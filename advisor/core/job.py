@@ -14,7 +14,7 @@ InputSource = Literal["real", "random", "synthetic"]
 
 _NOT_RUN = (
     *("description", "workdir", "start_timeout_s", "memory_mib"),
-    *("results", "offered_rate", "host_memory_mib", "max_tasks"),
+    *("results", "offered_rate", "host_memory_mib", "max_tasks", "input_fingerprint"),
 )
 
 
@@ -89,6 +89,8 @@ class Job:
             unit of progress; None: it works as fast as it can.
         host_memory_mib: Memory of the host that it may take, MiB; None: nearly all that there is.
         max_tasks: Processes and threads that it may have; None: thousands (runtime/host/bounds).
+        input_fingerprint: JSON of what `input.data` switches, set by the command that measures;
+            None: no data are declared, or nobody has worked it out.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Job:
     host_memory_mib: int | None = None
     max_tasks: int | None = None
     input: InputData = InputData()
+    input_fingerprint: str | None = None
     description: str = ""
 
     @property

@@ -5,13 +5,13 @@
 Profiles and model are the bundled ones. Energy is for the same work, against one after the other.
 """
 
-from advisor.advice.answer import answer_by
-from advisor.advice.site.known_profiles import ProfileSet, checked_on
 from advisor.decide.recommend import Request
 from advisor.decide.recommendation import Option
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.settings import read_settings
+from advisor_advice.answer import answer_by
+from advisor_advice.site.known_profiles import ProfileSet, checked_on
 from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.registry import Registry
 

@@ -265,7 +265,7 @@ def _service(folder: Path, url: str) -> Generator[tuple[Service, float]]:
     with open_service_state(url, home) as state:
         token = state.make_token("measure", ("admin",))[1]
     environment = {**os.environ, "ADVISOR_HOME": str(home), "ADVISOR_DATABASE_URL": url}
-    command = [sys.executable, "-m", "advisor.cli", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "advisor_cli", "serve", "--port", "0"]
     command += ["--requests-per-s", "1000000", "--log-level", "warning"]
     began = time.monotonic()
     with subprocess.Popen(

@@ -132,7 +132,7 @@ def _service(python: str) -> Generator[tuple[int, str]]:
 
 def _serving(python: str, folder: Path) -> Generator[tuple[int, str]]:
     environment = {**os.environ, "ADVISOR_HOME": str(folder / "home")}
-    advisor = [python, "-m", "advisor.cli"]
+    advisor = [python, "-m", "advisor_cli"]
     token = subprocess.run(
         [*advisor, "tokens", "create", "bodies", "--scope", "write", "--json"],
         env=environment,

@@ -23,7 +23,7 @@ def main() -> None:
         stored, nothing = Path(folder) / "stored", Path(folder) / "nothing"
         solo = Path(folder) / "solo.parquet"
         _store(stored, solo)
-        advisor = [sys.executable, "-m", "advisor.cli"]
+        advisor = [sys.executable, "-m", "advisor_cli"]
         cases = {
             "python -c pass": ([sys.executable, "-c", "pass"], nothing),
             "advisor --help": ([*advisor, "--help"], nothing),
@@ -47,7 +47,7 @@ def _store(home: Path, solo: Path) -> None:
     from advisor_data.files.files import write_points
 
     write_points(solo, bundled_solo_points())
-    _seconds([sys.executable, "-m", "advisor.cli", "data", "import", str(solo)], home)
+    _seconds([sys.executable, "-m", "advisor_cli", "data", "import", str(solo)], home)
 
 
 def _seconds(command: list[str], home: Path) -> float:

@@ -17,7 +17,6 @@ from degenerate import JOBS, is_bf16, row, sweep_of, sweeps_of, truth_of, unflag
 
 from advisor.core.flags import DEGENERATE, DOUBTFUL, UNREAD
 from advisor.core.records import SoloPoint
-from advisor.predict.inputs.other_data import OPERATIONS_PER_CYCLE
 from advisor.validity.degenerate import (
     COUNTER_BOUND,
     LEAST_ACTIVE_PERCENT,
@@ -27,10 +26,11 @@ from advisor.validity.degenerate import (
 )
 from advisor.wire.input_power import InputPoint
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_profiling.inputs.keeping import read_kept
-from advisor_profiling.inputs.predicting.learned_from import points_of
-from advisor_profiling.inputs.result import InputPower
-from advisor_training.input_power.train import TrainedInputs, fit_inputs
+from advisor_power.inputs.keeping import read_kept
+from advisor_power.inputs.predicting.learned_from import points_of
+from advisor_power.inputs.result import InputPower
+from advisor_power.learn.train import TrainedInputs, fit_inputs
+from advisor_power.model.other_data import OPERATIONS_PER_CYCLE
 
 DTYPE = "bf16"
 

@@ -21,9 +21,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[2]
 
 IMPORTED = {
-    "base": "advisor.cli",
+    "base": "advisor_cli",
     "data": "advisor_data",
-    "advise": "advisor.advice.answer",
+    "advise": "advisor_advice.answer",
     "serve": "advisor_api.server",
     "train": "advisor_training.learn.learners",
     "client": "advisor.client",

@@ -82,7 +82,7 @@ def _options() -> argparse.Namespace:
 
 
 def _launch(a: str, b: str, split: str | None, options: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, "-m", "advisor.cli", "launch", a, b, "--json"]
+    command = [sys.executable, "-m", "advisor_cli", "launch", a, b, "--json"]
     command += ["--gpu", options.gpu, "--duration", str(options.duration)]
     command += ["--split", split] if split else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -117,7 +117,7 @@ def _service(options: argparse.Namespace) -> Iterator[Client]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "advisor.cli", "serve", "--launching", "--port", str(port)]
+    command = [sys.executable, "-m", "advisor_cli", "serve", "--launching", "--port", str(port)]
     with (
         tempfile.TemporaryFile() as log,
         subprocess.Popen(command, stdout=log, stderr=log) as server,
@@ -144,7 +144,7 @@ def _await(client: Client) -> None:
 
 
 def _advisor(*arguments: str) -> str:
-    command = [sys.executable, "-m", "advisor.cli", *arguments]
+    command = [sys.executable, "-m", "advisor_cli", *arguments]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 

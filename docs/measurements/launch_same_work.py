@@ -130,7 +130,7 @@ def _predicted(option: Mapping[str, Any], answer: Mapping[str, Any]) -> Seen:
 
 
 def _advisor(*arguments: str, stream: bool = False) -> Any:
-    command = [sys.executable, "-m", "advisor.cli", *arguments, "--json"]
+    command = [sys.executable, "-m", "advisor_cli", *arguments, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)}: {done.stdout.splitlines()[-1:]}")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.cli.learn.measured import read_measured
 from advisor.core.gpu import WHOLE
 from advisor.predict.features import Float32s, side
 from advisor.predict.profiles import Floats, Profile, filled
+from advisor_cli.learn.measured import read_measured
 from advisor_models.heads import SPEED, inputs_of
 from advisor_training.evaluation.data import Data, make_data
 from advisor_training.learn.learners import Regressors, extra_trees, fit

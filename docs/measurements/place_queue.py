@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from advisor.advice.placing import Planned, plan
 from advisor.core.finish import Rest, Work, finish
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.place.options import PairOptions
@@ -31,6 +30,7 @@ from advisor.place.solver import place, planned
 from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
 from advisor.wire.requests import PlacementRequest, QueuedJobs
+from advisor_advice.placing import Planned, plan
 from advisor_data.files.bundled import bundled_solo_points
 
 JOBS = 200

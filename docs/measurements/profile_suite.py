@@ -44,7 +44,7 @@ def work(jobs: "SimpleQueue[str]", gpu_uuid: str, cores: list[int], options: lis
         except Empty:
             return
         begun = time.monotonic()
-        command = [sys.executable, "-m", "advisor.cli", "profile", job, "--gpu", gpu_uuid, *options]
+        command = [sys.executable, "-m", "advisor_cli", "profile", job, "--gpu", gpu_uuid, *options]
         done = subprocess.run([*pinned, *command], capture_output=True, text=True, check=False)
         seconds = time.monotonic() - begun
         print(f"{job:22} {seconds:6.1f} s  exit code {done.returncode}", flush=True)

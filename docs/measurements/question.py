@@ -22,9 +22,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from advisor.cli.learn.measured import read_measured
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
 from advisor.decide.recommend import TIE
+from advisor_cli.learn.measured import read_measured
 from advisor_training.evaluation.choices import (
     RULES,
     Choice,

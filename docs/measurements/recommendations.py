@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from advisor.advice.answer import answer_by
-from advisor.advice.site.known_profiles import ProfileSet, checked_on
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import SoloPoint
 from advisor.decide.recommend import Option, Request
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.settings import read_settings
+from advisor_advice.answer import answer_by
+from advisor_advice.site.known_profiles import ProfileSet, checked_on
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import read_points
 from advisor_models.registry import Registry

@@ -86,7 +86,7 @@ def service(folder: Path) -> Generator[str]:
     """A service of a home of its own; yields host and port."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
     mine = {"ADVISOR_HOME": str(folder / "home"), "ADVISOR_RUNTIME_DIR": str(folder / "run")}
-    command = [sys.executable, "-m", "advisor.cli", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "advisor_cli", "serve", "--port", "0"]
     log = folder / "log"
     with (
         log.open("wb") as output,

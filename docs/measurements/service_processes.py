@@ -45,7 +45,7 @@ def running_service(
 
 
 def _advisor(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "advisor.cli", *arguments]
+    return [sys.executable, "-m", "advisor_cli", *arguments]
 
 
 def _address(process: "subprocess.Popen[bytes]") -> str:

@@ -32,7 +32,7 @@ COMPONENTS = {
 }
 TIMED = {
     "import advisor": ("-c", "import advisor"),
-    "cold recommend": ("-m", "advisor.cli", "recommend", "bert-infer", "transpose",
+    "cold recommend": ("-m", "advisor_cli", "recommend", "bert-infer", "transpose",
                        "--gpu-model", "NVIDIA H200"),
 }  # fmt: skip
 RUNS = 9

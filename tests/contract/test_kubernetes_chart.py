@@ -16,7 +16,7 @@ import yaml
 from serving import serving
 from typer.testing import CliRunner
 
-from advisor.cli.app import app
+from advisor_cli.app import app
 
 helm: Any = pytest.importorskip("helm_python", reason="needs the package helm-python-sdk")
 

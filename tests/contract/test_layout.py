@@ -60,14 +60,14 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
         ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow")),
         ("advisor_profiling, advisor_data", HEAVY),
         ("advisor_models.registry", (*HEAVY, "joblib")),
-        ("advisor.cli", (*HEAVY, "numpy", "onnxruntime", "advisor_data")),
+        ("advisor_cli", (*HEAVY, "numpy", "onnxruntime", "advisor_data")),
         (
-            "advisor.cli.advise.recommend, advisor.cli.measure.profile, "
-            "advisor.cli.measure.colocate",
+            "advisor_cli.advise.recommend, advisor_cli.measure.profile, "
+            "advisor_cli.measure.colocate",
             HEAVY,
         ),
         (
-            "advisor.cli.measure.doctor, advisor.cli.manage.jobs, advisor.cli.manage.data",
+            "advisor_cli.measure.doctor, advisor_cli.manage.jobs, advisor_cli.manage.data",
             HEAVY,
         ),
     ],

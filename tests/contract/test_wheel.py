@@ -108,7 +108,7 @@ def test_wheel_runs_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
         archive.extractall(tmp_path / "site")
     # -S leaves out the .pth file of the editable install; -I leaves out the current folder.
     path = [str(tmp_path / "site"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    code = f"import sys; sys.path += {path}; import {', '.join(PACKAGES)}, advisor.cli, cProfile"
+    code = f"import sys; sys.path += {path}; import {', '.join(PACKAGES)}, advisor_cli, cProfile"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"{code}; print(advisor.__file__)"],
         cwd=tmp_path,

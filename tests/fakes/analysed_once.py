@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import pytest
 
 from advisor.validity.sensor_record import PowerChannel
-from advisor_profiling.sensor import analysis
-from advisor_profiling.sensor.channel import power_channel
-from advisor_profiling.sensor.trace import RecordedStage, Trace
+from advisor_power.sensor import analysis
+from advisor_power.sensor.channel import power_channel
+from advisor_power.sensor.trace import RecordedStage, Trace
 
 _Found = tuple[PowerChannel | None, str]
 _Seen = tuple[str, bytes, tuple[RecordedStage, ...]]

@@ -18,10 +18,10 @@ from forking import STATUS
 _PROGRAM = Path(__file__).with_name("forking.py")
 
 _MODULES = (
-    "advisor.cli.advise.place",
-    "advisor.cli.launching.launch",
-    "advisor.cli.measure.colocate",
-    "advisor.cli.measure.profile",
+    "advisor_cli.advise.place",
+    "advisor_cli.launching.launch",
+    "advisor_cli.measure.colocate",
+    "advisor_cli.measure.profile",
     "advisor_data.store.sql_store",
     "sqlalchemy.dialects.sqlite",
     "typer._adapters",

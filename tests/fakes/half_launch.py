@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 
-from advisor.advice.launching import make_spec
-from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.settings import read_settings
 from advisor.wire.launch_request import LaunchRequest
+from advisor_advice.launching import make_spec
+from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_api.launches.steps import folder_of, new_row
 from advisor_data.service.state import open_service_state
 from advisor_profiling.testbed.live import find_gpu

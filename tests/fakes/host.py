@@ -93,7 +93,7 @@ class FakeHost:
     def start_advisor(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
         """Start the command line."""
         return subprocess.Popen(
-            [sys.executable, "-m", "advisor.cli", *arguments],
+            [sys.executable, "-m", "advisor_cli", *arguments],
             env=self.environment(**more),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

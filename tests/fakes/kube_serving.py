@@ -83,7 +83,7 @@ def kube_serving(
     tls = tls or make_certificate(folder)
     log = folder / "kubernetes-serve.log"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "KUBE"))}
-    command = [sys.executable, "-m", "advisor.cli", "kubernetes", "serve", "--service", service]
+    command = [sys.executable, "-m", "advisor_cli", "kubernetes", "serve", "--service", service]
     command += ["--tls-certificate", str(tls.certificate), "--tls-key", str(tls.key)]
     command += ["--port", "0", "--host", "127.0.0.1", *options]
     environment = kept | {"KUBECONFIG": str(api.kubeconfig(folder))}

@@ -120,7 +120,7 @@ def launch_server(
     host: FakeHost, tokens: Mapping[str, str], *options: str, **more: str
 ) -> Generator[LaunchServer]:
     """`advisor serve` on a host, on a free port; killed at the end, its launches are not."""
-    command = [sys.executable, "-m", "advisor.cli", "serve", "--port", "0", *options]
+    command = [sys.executable, "-m", "advisor_cli", "serve", "--port", "0", *options]
     with (
         (host.folder / "serve.log").open("a") as log,
         subprocess.Popen(

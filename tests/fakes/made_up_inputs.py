@@ -9,11 +9,11 @@ from typing import Any
 
 from advisor.core.records import Counters
 from advisor.wire.kernel_power import Estimate
-from advisor_profiling.inputs.bench import Measured, RefusedError
-from advisor_profiling.inputs.case import InputCase, case_of
-from advisor_profiling.inputs.matrices import Matrices, fill_case
-from advisor_profiling.inputs.result import Conditions, InputPower, OperandState, OutputCheck
-from advisor_profiling.kernels.estimates import around
+from advisor_power.inputs.bench import Measured, RefusedError
+from advisor_power.inputs.case import InputCase, case_of
+from advisor_power.inputs.matrices import Matrices, fill_case
+from advisor_power.inputs.result import Conditions, InputPower, OperandState, OutputCheck
+from advisor_power.kernels.estimates import around
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.window import Window
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
-from advisor_profiling.kernels.running.bench import Ready, RunRequest
-from advisor_profiling.kernels.trace import Reading, Run, Stretch, Tick
+from advisor_power.kernels.running.bench import Ready, RunRequest
+from advisor_power.kernels.trace import Reading, Run, Stretch, Tick
 
 INSTANT = PowerChannel(
     name="instant",

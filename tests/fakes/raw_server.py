@@ -107,7 +107,7 @@ def read_answer(client: socket.socket) -> Answer:
 @contextmanager
 def raw_server(home: Path, *arguments: str, url: str | None = None) -> Generator[RawServer]:
     """`advisor serve` with these options, on a free port unless they say another."""
-    command = [sys.executable, "-m", "advisor.cli", "serve"]
+    command = [sys.executable, "-m", "advisor_cli", "serve"]
     if "--port" not in arguments:
         command += ["--port", "0"]
     with _running([*command, *arguments], home, url) as served:

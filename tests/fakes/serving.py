@@ -49,7 +49,7 @@ def serving(folder: Path, options: Sequence[str] = (), **more: str) -> Generator
     home, log = make_home(folder / "home"), folder / "serve.log"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
     environment = {**kept, "ADVISOR_HOME": str(home), "ADVISOR_RUNTIME_DIR": str(folder / "run")}
-    command = [sys.executable, "-m", "advisor.cli", "serve", "--port", "0", *options]
+    command = [sys.executable, "-m", "advisor_cli", "serve", "--port", "0", *options]
     with (
         log.open("wb") as output,
         subprocess.Popen(

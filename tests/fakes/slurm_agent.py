@@ -1,6 +1,6 @@
 """`advisor` of a Slurm node, which looks more often than a real one and does not wait long."""
 
-from advisor.cli.app import main
+from advisor_cli.app import main
 from advisor_node.metering import references, reports
 from advisor_node.slurm import agent
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor_profiling.sensor.stimulus import Stage, steps_and_bursts, waves
-from advisor_profiling.sensor.trace import TraceHeader
+from advisor_power.sensor.stimulus import Stage, steps_and_bursts, waves
+from advisor_power.sensor.trace import TraceHeader
 
 Floats = npt.NDArray[np.float64]
 

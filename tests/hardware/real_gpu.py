@@ -34,7 +34,7 @@ def nobody_computes() -> bool:
 def advisor(*arguments: str) -> list[str]:
     """A command line; where it needs a GPU, on that of the tests."""
     gpu = ("--gpu", GPU) if arguments[0] in _ON_A_GPU else ()
-    return [sys.executable, "-m", "advisor.cli", *arguments, *gpu]
+    return [sys.executable, "-m", "advisor_cli", *arguments, *gpu]
 
 
 def run_json(*arguments: str, code: int | None = 0) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Service:
         self.server = self.start()
 
     def start(self) -> LaunchServer:
-        command = [sys.executable, "-m", "advisor.cli", "serve", "--port", "0", "--launching"]
+        command = [sys.executable, "-m", "advisor_cli", "serve", "--port", "0", "--launching"]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=self._environment
         )

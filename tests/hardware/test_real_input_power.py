@@ -4,10 +4,10 @@ import pytest
 from real_gpu import GPU, run_json, the_gpu
 
 from advisor.settings import read_settings
-from advisor_profiling.inputs.case import case_of
-from advisor_profiling.inputs.matrices import filled
-from advisor_profiling.inputs.opening import Where, open_inputs
-from advisor_profiling.operands.words import DTYPES
+from advisor_power.inputs.case import case_of
+from advisor_power.inputs.matrices import filled
+from advisor_power.inputs.opening import Where, open_inputs
+from advisor_power.operands.words import DTYPES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 

@@ -6,9 +6,9 @@ from real_gpu import GPU, run_json, the_gpu
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import record_for
 from advisor_data.files.power_records import known_sensors
-from advisor_profiling.kernels.running.bench import RunRequest
-from advisor_profiling.kernels.running.opened import open_bench
-from advisor_profiling.kernels.running.wanted import sensors_of
+from advisor_power.kernels.running.bench import RunRequest
+from advisor_power.kernels.running.opened import open_bench
+from advisor_power.kernels.running.wanted import sensors_of
 from advisor_profiling.testbed.live import list_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]

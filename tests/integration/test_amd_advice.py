@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from advisor.advice.placing import environments, plan
-from advisor.cli.app import app
 from advisor.core.gpu import PERCENTAGE
 from advisor.settings import read_settings
 from advisor.wire.requests import PlacementRequest, QueuedJobs
+from advisor_advice.placing import environments, plan
+from advisor_cli.app import app
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 

@@ -10,11 +10,11 @@ import pytest
 from in_process import Api, error_of, running
 from typer.testing import CliRunner
 
-from advisor.cli.app import app
 from advisor.core.objectives import OBJECTIVES
 from advisor.formats.wire import read
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchAnswer, Recommendation
+from advisor_cli.app import app
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.advice.power.other_data import other_data
-from advisor.advice.site.known_profiles import ProfileSet
-from advisor.predict.inputs.other_data import DataChange, with_data
 from advisor.predict.profiles import Profile, make_profile
+from advisor_advice.power.other_data import other_data
+from advisor_advice.site.known_profiles import ProfileSet
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_models.input_power.find import load_input_model
-from advisor_profiling.operands.of_job import fingerprint_of
+from advisor_power.model.find import load_input_model
+from advisor_power.model.other_data import DataChange, with_data
+from advisor_power.operands.of_job import fingerprint_of
 
 POWER = Path(__file__).parents[2] / "docs/measurements/power"
 

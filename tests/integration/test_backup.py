@@ -18,8 +18,8 @@ from postgres import Server
 from store_points import observation, pair_point, point
 from typer.testing import CliRunner, Result
 
-from advisor.cli.app import app
 from advisor.errors import InputError, StoreError
+from advisor_cli.app import app
 from advisor_data import open_database, open_store
 from advisor_data.service.backup import back_up, restore
 from advisor_data.service.state import open_service_state

@@ -23,12 +23,12 @@ from synthetic_sensor import HEADER, INSTANT, MadeUpCard
 from typer.testing import CliRunner, Result
 from workload_scripts import load
 
-from advisor.cli.app import app
-from advisor.cli.measure import testbeds
 from advisor.core.gpu import Gpu
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record, origin_of, record_for
+from advisor_cli.app import app
+from advisor_cli.measure import testbeds
 from advisor_data.files.power_records import (
     bundled_kernels,
     bundled_sensors,
@@ -36,10 +36,10 @@ from advisor_data.files.power_records import (
     known_sensors,
     stored_kernels,
 )
-from advisor_profiling.kernels.replay import bytes_of, operation_name
-from advisor_profiling.kernels.running.wanted import sensors_of
-from advisor_profiling.sensor.analysis import record_of
-from advisor_profiling.sensor.replay import bundled_trace
+from advisor_power.kernels.replay import bytes_of, operation_name
+from advisor_power.kernels.running.wanted import sensors_of
+from advisor_power.sensor.analysis import record_of
+from advisor_power.sensor.replay import bundled_trace
 
 KERNEL = ("power", "kernel", "gemm", "--m", "400", "--n", "64", "--k", "64", "--gpu", "replay")
 

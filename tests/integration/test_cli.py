@@ -14,10 +14,10 @@ from store_points import observation
 from typer.testing import CliRunner
 
 import advisor
-from advisor.cli.app import app
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import column_types
+from advisor_cli.app import app
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import read_points, write_points
 

@@ -131,7 +131,7 @@ def test_the_client_says_what_the_command_says(service: Served, speak: Speak) ->
     found: Recommendation = speak(service.url, "recommend", asked)
     command = ["recommend", "bert-train", "vit-infer", "--min-speed", "vit-infer=0.4", "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "advisor.cli", *command],
+        [sys.executable, "-m", "advisor_cli", *command],
         env={**os.environ, "ADVISOR_HOME": str(service.home)},
         capture_output=True,
         check=True,

@@ -11,13 +11,13 @@ from made_up_input_points import made_up_model
 from pair_points import pair_point
 
 from advisor.formats.wire import write
-from advisor.predict.inputs.other_data import operations_per_s
 from advisor.predict.profiles import make_profile
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_models.input_power.predictor import InputPredictor
-from advisor_profiling.operands.of_job import fingerprint_of
+from advisor_power.model.other_data import operations_per_s
+from advisor_power.model.predictor import InputPredictor
+from advisor_power.operands.of_job import fingerprint_of
 
 POWER = Path(__file__).parents[2] / "docs/measurements/power"
 H200 = "NVIDIA H200"

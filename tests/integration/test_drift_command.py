@@ -11,14 +11,14 @@ from command_line import Advisor, in_this_process
 from in_process import Api, running
 from launched_pairs import CARD, GPU_MODEL, PAIR, expectation, launched
 
-from advisor.advice.site.expected import compared, expected_of
-from advisor.advice.site.outdated_checks import outdated_check
 from advisor.core.flags import OTHER_DATA
 from advisor.core.observations import Observation
 from advisor.core.split import Split
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.validity.drift import find_drifts
+from advisor_advice.site.expected import compared, expected_of
+from advisor_advice.site.outdated_checks import outdated_check
 from advisor_api.launches.drift_watch import DriftWatch
 from advisor_data import open_store
 

@@ -26,7 +26,7 @@ EVALUATE = ("evaluate", "--pairs", "pairs.parquet", "--solo", "solo.csv")
 def evaluate(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder, on its files."""
     return subprocess.run(
-        [sys.executable, "-m", "advisor.cli", *EVALUATE, *options],
+        [sys.executable, "-m", "advisor_cli", *EVALUATE, *options],
         cwd=folder,
         env={**os.environ, "COLUMNS": "120"},
         capture_output=True,

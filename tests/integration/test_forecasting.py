@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from advisor.advice.forecasting import recommended, with_forecast
-from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.core.job import Job
 from advisor.core.split import EQUAL
 from advisor.launch.records.spec import LaunchPair, LaunchPart
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import LaunchRequest
+from advisor_advice.forecasting import recommended, with_forecast
+from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 

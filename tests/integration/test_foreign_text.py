@@ -8,7 +8,7 @@ import pytest
 from command_line import Advisor, in_this_process
 from rich.table import Table
 
-from advisor.cli.shared.console import plain_console, print_table
+from advisor_cli.shared.console import plain_console, print_table
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 

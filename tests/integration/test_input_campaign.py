@@ -13,13 +13,13 @@ from made_up_inputs import CONDITIONS, case, result
 from made_up_kernel import FAST, record
 
 from advisor.validity.sensor_record import keep_record
-from advisor_profiling.inputs.keeping import KeptInputs
-from advisor_profiling.inputs.reference import reference_for
+from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.reference import reference_for
 
 SCRIPT = Path(__file__).parents[2] / "docs/measurements/power/inputs.py"
 SMALLER = """
 import functools, runpy, sys
-from advisor_profiling.inputs import claims, opening
+from advisor_power.inputs import claims, opening
 claims.SQUARE, claims.MEMORY_SHAPE = (32, 16, 64), (64, 1, 64)
 opening.Where = functools.partial(opening.Where, window_s=0.5)
 sys.path.insert(0, sys.argv[1])

@@ -12,8 +12,6 @@ from host import FakeHost
 from launch_server import LaunchServer, launch_server, make_tokens
 from launched import launch, no_leftovers
 
-from advisor.advice.forecasting import recommended, with_forecast
-from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.core.flags import OTHER_DATA
 from advisor.core.job import InputData, Job
 from advisor.core.split import EQUAL
@@ -24,9 +22,11 @@ from advisor.launch.records.spec import Forecast, LaunchPair
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor.wire.requests import JobData, JobRequest
+from advisor_advice.forecasting import recommended, with_forecast
+from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
-from advisor_profiling.operands.of_job import input_fingerprint, told_data
+from advisor_power.operands.of_job import input_fingerprint, told_data
 
 GPU_MODEL = "NVIDIA H200"
 NAMES = ("bert-infer-b2", "triad")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.cli.launching.live import exit_code
 from advisor.launch.records.status import LaunchStatus, State
 from advisor.runtime.host.processes import marked_pids, wait_until
+from advisor_cli.launching.live import exit_code
 
 SUPERVISOR = """
 import sys, time

@@ -12,7 +12,12 @@ import synthetic_pairs as made_up
 from command_line import Advisor, in_this_process
 from small_model import save_model
 
-from advisor.cli.learn.measured import (
+from advisor.core.observations import Observation, ObservedPart
+from advisor.core.records import OBSERVED_SOURCE
+from advisor.decide.recommend import TIE
+from advisor.errors import ModelError
+from advisor.settings import read_settings
+from advisor_cli.learn.measured import (
     BUNDLED,
     MEASURED_HERE,
     OF_LAUNCHES,
@@ -21,11 +26,6 @@ from advisor.cli.learn.measured import (
     read_own,
     with_launches,
 )
-from advisor.core.observations import Observation, ObservedPart
-from advisor.core.records import OBSERVED_SOURCE
-from advisor.decide.recommend import TIE
-from advisor.errors import ModelError
-from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest

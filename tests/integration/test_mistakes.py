@@ -153,7 +153,7 @@ def test_reader_that_has_seen_enough(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     done = subprocess.run(
-        [sys.executable, "-m", "advisor.cli", "jobs", "--bundled"],
+        [sys.executable, "-m", "advisor_cli", "jobs", "--bundled"],
         env={**os.environ, "ADVISOR_HOME": str(tmp_path / "home")},
         stdout=theirs,
         stderr=subprocess.PIPE,

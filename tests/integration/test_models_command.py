@@ -10,9 +10,9 @@ import pytest
 from small_model import save_model
 from typer.testing import CliRunner, Result
 
-from advisor.cli import app as command
-from advisor.cli.app import app
 from advisor.errors import ModelError
+from advisor_cli import app as command
+from advisor_cli.app import app
 from advisor_models import registry
 from advisor_models.manifest import MODEL
 from advisor_models.registry import Registry
@@ -179,6 +179,6 @@ def test_without_any_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_listing_loads_nothing_heavy() -> None:
     """A host that only lists models needs neither numpy nor onnxruntime, let alone a trainer."""
-    code = "import sys, advisor.cli.learn.models; print(*sys.modules)"
+    code = "import sys, advisor_cli.learn.models; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "onnxruntime", "sklearn", "joblib"} & set(done.stdout.split())

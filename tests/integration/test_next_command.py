@@ -9,8 +9,8 @@ import synthetic_pairs as made_up
 from command_line import Advisor, in_this_process
 from made_up_rows import solo_points
 
-from advisor.cli.learn import next as command
-from advisor.cli.learn.measured import CheckedPoints
+from advisor_cli.learn import next as command
+from advisor_cli.learn.measured import CheckedPoints
 from advisor_data import open_store
 from advisor_profiling.campaign.plan_file import load_plan
 

@@ -10,9 +10,9 @@ from command_line import Advisor, in_this_process
 from engine_here import EngineHere
 from host import FakeHost
 
-from advisor.cli.measure import on_nodes
-from advisor.cli.measure.profile_on_nodes import show_profiles
 from advisor.formats.flat_rows import flat
+from advisor_cli.measure import on_nodes
+from advisor_cli.measure.profile_on_nodes import show_profiles
 from advisor_data import open_store
 
 REPLAY = ("colocate", "--pairs", "gemm+gemm,albert-train+reduction", "--gpu", "replay", "--json")

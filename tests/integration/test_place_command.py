@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from forked import run_forked
 
-from advisor.cli.advise.job_requests import min_speeds
-from advisor.cli.advise.queue import MAX_JOBS, Entry, read_entries, read_works
 from advisor.errors import InputError
+from advisor_cli.advise.job_requests import min_speeds
+from advisor_cli.advise.queue import MAX_JOBS, Entry, read_entries, read_works
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 

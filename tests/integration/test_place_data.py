@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_process import Api, error_of, running
 
-from advisor.cli.advise.job_requests import read_data
 from advisor.errors import InputError, ModelError
 from advisor.wire.requests import JobData
+from advisor_cli.advise.job_requests import read_data
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_profiling.operands.of_job import MOST_SENT, told_data
+from advisor_power.operands.of_job import MOST_SENT, told_data
 
 H200 = ("--gpu-model", "NVIDIA H200")
 QUEUE = ("bert-infer-b2:2", "vit-train:2", "--gpus", "1", *H200)

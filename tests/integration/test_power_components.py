@@ -10,13 +10,13 @@ import pytest
 from command_line import Advisor, in_this_process
 from in_process import Api, error_of, running
 
-from advisor.advice.power import known
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import to_row
-from advisor.predict.components.weights import ComponentWeights, fit_components
+from advisor_advice.power import known
 from advisor_api.engine import power
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
+from advisor_power.components.weights import ComponentWeights, fit_components
 
 PAIR = ("triad", "matmul-bf16")
 SHARED = ("mobilenet-train-b2", "triad")

@@ -10,11 +10,11 @@ from host import FAKES, UUID, FakeHost
 from made_up_kernel import record
 from typer.testing import CliRunner
 
-from advisor.cli.app import app
 from advisor.errors import InputError
 from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.launcher import leftovers
 from advisor.validity.sensor_record import PowerChannel, keep_record
+from advisor_cli.app import app
 
 PYTHON = ("--python", str(FAKES / "fake_input_worker.py"))
 FAST = PowerChannel(

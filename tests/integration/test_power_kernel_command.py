@@ -11,12 +11,12 @@ from host import FAKES, UUID, FakeHost
 from made_up_kernel import record
 from typer.testing import CliRunner
 
-from advisor.cli.app import app
 from advisor.errors import InputError
 from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.launcher import leftovers
 from advisor.validity.checks import CountCheck, keep_check
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, keep_record
+from advisor_cli.app import app
 
 PYTHON = ("--python", str(FAKES / "fake_kernel_worker.py"))
 COMMAND = ("power", "kernel", "gemm", "--m", "64", *PYTHON, "--runs", "20", "--resolution-ms", "4")

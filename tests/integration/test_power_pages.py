@@ -11,7 +11,7 @@ from browsing import Visit, browser, visiting
 from playwright.sync_api import Browser
 from raw_server import RawServer, raw_server
 
-from advisor.predict.components.activity import PARTS
+from advisor_power.components.activity import PARTS
 
 __all__ = ["browser"]
 

@@ -16,13 +16,13 @@ from made_up_input_points import USUAL, points, references
 from rich.console import Console
 from serving import serving
 
-from advisor.cli.power.input_text import predicted_cells, predicted_table
-from advisor.cli.shared import console
 from advisor.client import Client, InputAsked
 from advisor.errors import ModelError
+from advisor_cli.power.input_text import predicted_cells, predicted_table
+from advisor_cli.shared import console
 from advisor_data.files.input_points import input_points_text
-from advisor_models.input_power.find import load_input_model, own_folder
-from advisor_profiling.inputs.predicting.asked import predictions, with_features
+from advisor_power.inputs.predicting.asked import predictions, with_features
+from advisor_power.model.find import load_input_model, own_folder
 from advisor_training.learn import learners
 
 ROUTE = "/v1/power/input"

@@ -15,13 +15,13 @@ from made_up_inputs import HereFilling, MadeUpBench
 from safetensors_files import write_safetensors
 
 from advisor.errors import BusyError
-from advisor_profiling.inputs import opening
-from advisor_profiling.inputs.bench import Measured
-from advisor_profiling.inputs.case import InputCase
-from advisor_profiling.inputs.keeping import KeptInputs
-from advisor_profiling.inputs.matrices import Matrices
-from advisor_profiling.reorder import reordering, saving
-from advisor_profiling.reorder.saving import Saving
+from advisor_power.inputs import opening
+from advisor_power.inputs.bench import Measured
+from advisor_power.inputs.case import InputCase
+from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.matrices import Matrices
+from advisor_power.reorder import reordering, saving
+from advisor_power.reorder.saving import Saving
 
 HIDDEN, WIDTH = 64, 32
 

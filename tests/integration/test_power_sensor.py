@@ -18,10 +18,10 @@ from advisor.validity.sensor_record import (
     keep_record,
     stored_records,
 )
-from advisor_profiling.sensor import processes
-from advisor_profiling.sensor.processes import load, recorders, run_stage
-from advisor_profiling.sensor.stimulus import Stage
-from advisor_profiling.sensor.trace import Trace, append, begin_trace, read_trace
+from advisor_power.sensor import processes
+from advisor_power.sensor.processes import load, recorders, run_stage
+from advisor_power.sensor.stimulus import Stage
+from advisor_power.sensor.trace import Trace, append, begin_trace, read_trace
 
 PYTHON = str(FAKES / "fake_power_load.py")
 

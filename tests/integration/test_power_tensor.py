@@ -9,7 +9,7 @@ import pytest
 from command_line import Advisor, in_this_process
 from safetensors_files import write_safetensors
 
-from advisor_profiling.operands import in_file
+from advisor_power.operands import in_file
 
 
 @pytest.fixture

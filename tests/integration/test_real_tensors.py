@@ -14,12 +14,12 @@ from made_up_kernel import FAST, record
 from made_up_network import SIDE, make
 
 from advisor.validity.sensor_record import keep_record
-from advisor_profiling.inputs.case import InputCase
+from advisor_power.inputs.case import InputCase
 
 SCRIPTS = Path(__file__).parents[2] / "docs/measurements/power"
 FIRST = """
 import functools, sys
-from advisor_profiling.inputs import opening
+from advisor_power.inputs import opening
 opening.Where = functools.partial(opening.Where, window_s=0.5)
 sys.path.insert(0, sys.argv[1])
 import real_tensors
@@ -30,7 +30,7 @@ real_tensors.main()
 """
 REORDER = """
 import functools, sys
-from advisor_profiling.inputs import opening
+from advisor_power.inputs import opening
 opening.Where = functools.partial(opening.Where, window_s=0.5)
 sys.path.insert(0, sys.argv[1])
 import reorder

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.app import app
 from advisor.core.gpu import units_for_percent
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError, NoSplitError
+from advisor_cli.app import app
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
@@ -286,7 +286,7 @@ def test_gpu_model_that_was_not_learned_from(home: Path, solo: Sequence[SoloPoin
 @pytest.mark.usefixtures("home")
 def test_error_as_exit_code_and_json() -> None:
     """A script can tell that nothing keeps the limits from a mistake."""
-    command = [sys.executable, "-m", "advisor.cli", "recommend", *PAIR, "--max-power=100", "--json"]
+    command = [sys.executable, "-m", "advisor_cli", "recommend", *PAIR, "--max-power=100", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 10
     assert json.loads(done.stdout)["error"]["code"] == "no-split"
@@ -297,7 +297,7 @@ def test_error_as_exit_code_and_json() -> None:
 def test_answer_loads_only_what_it_needs() -> None:
     """What makes the command slow to start stays out."""
     code = (
-        "import sys; from typer.testing import CliRunner; from advisor.cli.app import app\n"
+        "import sys; from typer.testing import CliRunner; from advisor_cli.app import app\n"
         f"done = CliRunner().invoke(app, ['recommend', *{PAIR}], catch_exceptions=False)\n"
         "print(done.exit_code, *sys.modules)"
     )

@@ -17,7 +17,7 @@ from advisor.wire.input_power import FEATURES, InputFingerprint
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
-from advisor_profiling.operands.of_job import input_fingerprint
+from advisor_power.operands.of_job import input_fingerprint
 
 PAIR = ("resnet50-infer", "triad")
 ZEROS = "resnet50-infer=bf16 zeros"

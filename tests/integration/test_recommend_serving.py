@@ -10,9 +10,9 @@ from in_process import Api, error_of, running
 from store_points import point
 from typer.testing import CliRunner
 
-from advisor.cli.app import app
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError
+from advisor_cli.app import app
 from advisor_data import open_store
 
 PAIR = ("server", "triad")

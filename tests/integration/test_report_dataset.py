@@ -30,7 +30,7 @@ REPORT = ("report", "dataset")
 def report(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder."""
     return subprocess.run(
-        [sys.executable, "-m", "advisor.cli", *REPORT, *options],
+        [sys.executable, "-m", "advisor_cli", *REPORT, *options],
         cwd=folder,
         env={**os.environ, "COLUMNS": "120"},
         capture_output=True,

@@ -12,13 +12,13 @@ from made_up_bundle import FOLDER_OF_BUNDLED
 from made_up_inputs import CONDITIONS, OUTPUTS, case, result
 from typer.testing import CliRunner, Result
 
-from advisor.cli.app import app
 from advisor.errors import StoreError
-from advisor_profiling.inputs.case import InputCase
-from advisor_profiling.inputs.claims import CLAIMS, with_seed
-from advisor_profiling.inputs.keeping import KeptInputs
-from advisor_profiling.inputs.result import InputPower
-from advisor_training.reports.power_parts import COLOURS
+from advisor_cli.app import app
+from advisor_power.inputs.case import InputCase
+from advisor_power.inputs.claims import CLAIMS, with_seed
+from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.result import InputPower
+from advisor_power.reports.parts import COLOURS
 
 STYLE = Path(__file__).parents[2] / "api/advisor_api/pages/style.css"
 

@@ -10,11 +10,11 @@ import pytest
 from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report, made_up_bundle
 from typer.testing import CliRunner, Result
 
-from advisor.cli.app import app
 from advisor.errors import InputError, StoreError
 from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
+from advisor_cli.app import app
 from advisor_data.files.power_records import bundled_sensors, keep_kernel
-from advisor_training.reports.power_report import LIMITS
+from advisor_power.reports.report import LIMITS
 
 Whole = tuple[str, dict[str, Any]]
 """The page and the answer with --json."""

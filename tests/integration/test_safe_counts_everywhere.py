@@ -14,9 +14,9 @@ from launched import launch, no_leftovers
 from typer.testing import CliRunner
 from unsafe_counts import UNSAFE_132, checked_132, write_check
 
-from advisor.cli.app import app
 from advisor.core.gpu import units_for_percent
 from advisor.errors import StoreError
+from advisor_cli.app import app
 from advisor_data.files import count_checks
 from advisor_data.files.checked import checked_counts, checks_stamp
 

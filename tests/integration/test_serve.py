@@ -241,7 +241,7 @@ def test_after_kill_9_it_starts_again_on_its_port(tmp_path: Path) -> None:
 
 def _serve(home: Path, *arguments: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "advisor.cli", "serve", *arguments],
+        [sys.executable, "-m", "advisor_cli", "serve", *arguments],
         capture_output=True,
         text=True,
         env=environment(home, url),

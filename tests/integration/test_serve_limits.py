@@ -165,7 +165,7 @@ def test_a_wrong_key_is_told(certificate: Path, tmp_path: Path) -> None:
     files = ["--tls-certificate", str(certificate / "cert.pem")]
     key = ["--tls-key", str(tmp_path / "key.pem")]
     done = subprocess.run(
-        [sys.executable, "-m", "advisor.cli", "serve", "--port", "0", *files, *key],
+        [sys.executable, "-m", "advisor_cli", "serve", "--port", "0", *files, *key],
         capture_output=True,
         text=True,
         env=environment(tmp_path),

@@ -27,7 +27,7 @@ NOBODY = 65534
 @contextmanager
 def _served(folder: Path, *options: str) -> Generator[tuple[Path, subprocess.Popen[str]]]:
     path = folder / "advisor.sock"
-    command = [sys.executable, "-m", "advisor.cli", "serve", "--socket", str(path), *options]
+    command = [sys.executable, "-m", "advisor_cli", "serve", "--socket", str(path), *options]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -167,7 +167,7 @@ def test_scopes_by_user_and_group() -> None:
 
 def _advisor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "advisor.cli", *words],
+        [sys.executable, "-m", "advisor_cli", *words],
         cwd=folder,
         env=environment(folder / "home"),
         capture_output=True,

@@ -20,7 +20,7 @@ WATCHDOG_S = 0.8
 
 SERVICE = """
 import signal, time
-from advisor.cli.app import app
+from advisor_cli.app import app
 
 # Python runs it in the thread of the event loop; all others go on.
 signal.signal(signal.SIGUSR1, lambda *_: time.sleep(4))

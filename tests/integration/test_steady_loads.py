@@ -10,7 +10,7 @@ from test_power_kernel_command import FAST
 
 from advisor.runtime.jobs.launcher import leftovers
 from advisor.validity.sensor_record import keep_record
-from advisor_profiling.sensor.trace import read_trace
+from advisor_power.sensor.trace import read_trace
 
 SCRIPT = Path(__file__).parents[2] / "docs/measurements/power/shorter_windows.py"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from advisor.cli.app import app
 from advisor.errors import InputError
+from advisor_cli.app import app
 from advisor_data.service.state import open_service_state
 
 
@@ -95,7 +95,7 @@ def test_a_node_without_sqlalchemy_says_what_to_install(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message has the pip command, and importing the module loads nothing of it."""
-    modules = "sys, advisor.cli.manage.tokens, advisor.cli.manage.data"
+    modules = "sys, advisor_cli.manage.tokens, advisor_cli.manage.data"
     code = f"import {modules}; print('sqlalchemy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -16,9 +16,9 @@ import synthetic_pairs as made_up
 import two_cards
 
 import advisor_models
-from advisor.cli.app import main
-from advisor.cli.learn.measured import read_measured
 from advisor.predict.features import feature_names_of
+from advisor_cli.app import main
+from advisor_cli.learn.measured import read_measured
 from advisor_data.files.files import write_points
 from advisor_models.heads import HEADS
 from advisor_models.manifest import read_artefact, read_manifest

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_profiling.operands.bits import STORAGE
-from advisor_profiling.operands.fill import fill_pair
-from advisor_profiling.operands.fingerprint import Fingerprint, fingerprint, operand_print
-from advisor_profiling.operands.grammar import parse_operands
-from advisor_profiling.operands.words import DTYPES
+from advisor_power.operands.bits import STORAGE
+from advisor_power.operands.fill import fill_pair
+from advisor_power.operands.fingerprint import Fingerprint, fingerprint, operand_print
+from advisor_power.operands.grammar import parse_operands
+from advisor_power.operands.words import DTYPES
 
 SHAPE = (40, 56, 64)
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InputError
-from advisor_profiling.operands.bits import STORAGE, width
-from advisor_profiling.operands.fill import Filled, fill, fill_pair
-from advisor_profiling.operands.grammar import parse_operands
-from advisor_profiling.operands.presets import SWEEPS
-from advisor_profiling.operands.words import DTYPES
+from advisor_power.operands.bits import STORAGE, width
+from advisor_power.operands.fill import Filled, fill, fill_pair
+from advisor_power.operands.grammar import parse_operands
+from advisor_power.operands.presets import SWEEPS
+from advisor_power.operands.words import DTYPES
 
 PARTS = st.floats(0, 1)
 SHAPE = (12, 16)

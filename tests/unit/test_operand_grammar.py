@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InputError
-from advisor_profiling.operands.expression import Argument, Call, Operand, OperandPair, Quoted
-from advisor_profiling.operands.grammar import OPERATIONS_LIMIT, TEXT_LIMIT, parse_operands
-from advisor_profiling.operands.presets import SWEEPS
-from advisor_profiling.operands.words import DTYPES, WORDS, Number, Parameter, Ratio, Stage, Text
+from advisor_power.operands.expression import Argument, Call, Operand, OperandPair, Quoted
+from advisor_power.operands.grammar import OPERATIONS_LIMIT, TEXT_LIMIT, parse_operands
+from advisor_power.operands.presets import SWEEPS
+from advisor_power.operands.words import DTYPES, WORDS, Number, Parameter, Ratio, Stage, Text
 
 
 def _arguments(parameter: Parameter) -> st.SearchStrategy[Argument]:

@@ -3,8 +3,8 @@
 import functools
 from collections.abc import Mapping
 
-from advisor.advice.site.known_profiles import ProfilesOfJob, known_profiles
 from advisor.core.records import PairPoint, SoloPoint
+from advisor_advice.site.known_profiles import ProfilesOfJob, known_profiles
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.store.profile_rows import ProfileRow
 from advisor_data.store.profile_rows import profile_rows as rows_of

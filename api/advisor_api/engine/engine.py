@@ -12,25 +12,25 @@ from functools import partial
 
 from cachetools import LRUCache
 
-from advisor.advice.answer import ModelAdvice, answer_by, request_of
-from advisor.advice.placing import Planned, limits_of, plan_by
-from advisor.advice.power.known import KnownPower
-from advisor.advice.power.of_choice import with_components
-from advisor.advice.power.other_data import Told, nothing_told
-from advisor.advice.recommendation_wire import to_wire
-from advisor.advice.site.conditions import Conditions, Experience
-from advisor.advice.site.known_profiles import (
+from advisor.errors import BusyError
+from advisor.formats.wire import write
+from advisor.settings import Settings
+from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.requests import AdviceRequest, PlacementRequest, RecommendationRequest
+from advisor_advice.answer import ModelAdvice, answer_by, request_of
+from advisor_advice.placing import Planned, limits_of, plan_by
+from advisor_advice.power.known import KnownPower
+from advisor_advice.power.of_choice import with_components
+from advisor_advice.power.other_data import Told, nothing_told
+from advisor_advice.recommendation_wire import to_wire
+from advisor_advice.site.conditions import Conditions, Experience
+from advisor_advice.site.known_profiles import (
     ProfileSet,
     ProfilesOfJob,
     known_profiles,
     on_one_gpu,
     unknown_job,
 )
-from advisor.errors import BusyError
-from advisor.formats.wire import write
-from advisor.settings import Settings
-from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.requests import AdviceRequest, PlacementRequest, RecommendationRequest
 from advisor_api.engine import bundled
 from advisor_api.engine.input_model import told_by_model
 from advisor_api.engine.job_rows import Jobs

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
-from advisor.advice.power.other_data import Told, other_data
 from advisor.wire.requests import JobData
-from advisor_models.input_power.find import find_input_model, load_input_model, no_model
+from advisor_advice.power.other_data import Told, other_data
 from advisor_models.manifest import MANIFEST
-from advisor_profiling.operands.of_job import sent_data
+from advisor_power.model.find import find_input_model, load_input_model, no_model
+from advisor_power.operands.of_job import sent_data
 
 if TYPE_CHECKING:
-    from advisor_models.input_power.predictor import InputPredictor
+    from advisor_power.model.predictor import InputPredictor
 
 _loading = threading.Lock()
 _loaded: "LRUCache[tuple[Path, int], InputPredictor]" = LRUCache(4)

@@ -4,10 +4,10 @@ import functools
 import threading
 from pathlib import Path
 
-from advisor.advice.job_list import job_rows
 from advisor.errors import InputError
 from advisor.formats.job_file import load_job
 from advisor.wire.lists import JobRow
+from advisor_advice.job_list import job_rows
 from advisor_api.engine import bundled
 from advisor_data import Store
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
-from advisor.advice.site.conditions import Conditions
-from advisor.advice.site.known_profiles import ProfilesOfJob
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import RecommendationRequest
+from advisor_advice.site.conditions import Conditions
+from advisor_advice.site.known_profiles import ProfilesOfJob
 from advisor_data.files.checked import ChecksStamp
 from advisor_models.onnx_predictor import OnnxPredictor
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from cachetools import LRUCache
 
-from advisor.advice.power.known import KnownPower, each_once
-from advisor.advice.site.known_profiles import ProfileSet
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError
-from advisor.predict.components.weights import ComponentWeights, fit_components
+from advisor_advice.power.known import KnownPower, each_once
+from advisor_advice.site.known_profiles import ProfileSet
 from advisor_api.engine import bundled
 from advisor_data import Store
+from advisor_power.components.weights import ComponentWeights, fit_components
 
 MOST_GPU_MODELS = 64
 """GPU models whose weights are kept; one takes some tens of KiB."""

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 from prometheus_client import Gauge
 
-from advisor.advice.site.conditions import Experience, checks_of, experience_of
 from advisor.errors import AdvisorError
 from advisor.formats.moments import now
 from advisor.validity.drift import Drift
+from advisor_advice.site.conditions import Experience, checks_of, experience_of
 from advisor_api.http.errors import LOG
 from advisor_api.launches.looking import looking
 from advisor_api.service.service import Service

@@ -4,8 +4,6 @@ import hashlib
 
 from starlette.exceptions import HTTPException
 
-from advisor.advice.launching import make_spec
-from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.core.gpu import Gpu
 from advisor.errors import AdvisorError, BusyError, InputError
 from advisor.formats.wire import write
@@ -16,6 +14,8 @@ from advisor.launch.records.status import OVER, LaunchStatus
 from advisor.launch.start.plan import plan_of
 from advisor.launch.start.starting import check_memory
 from advisor.wire.launch_request import LaunchRequest, check_launch
+from advisor_advice.launching import make_spec
+from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_api.http.access import Caller
 from advisor_api.launches.steps import (
     HOST,
@@ -31,7 +31,7 @@ from advisor_api.launches.view import current_status, stored_status
 from advisor_api.service.audit import Audit
 from advisor_api.service.service import Service
 from advisor_data.service.state import LaunchRow
-from advisor_profiling.operands.of_job import sent_data
+from advisor_power.operands.of_job import sent_data
 from advisor_profiling.testbed.live import find_gpu, with_units
 
 

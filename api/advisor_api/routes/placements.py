@@ -2,9 +2,9 @@
 
 from fastapi.responses import Response
 
-from advisor.advice.placement_wire import to_wire
 from advisor.wire.placement import Placement
 from advisor.wire.requests import PlacementRequest, check_size
+from advisor_advice.placement_wire import to_wire
 from advisor_api.http.access import Reader
 from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import DirectRoute

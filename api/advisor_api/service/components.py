@@ -2,11 +2,11 @@
 
 from fastapi.responses import Response
 
-from advisor.advice.power.known import trusted_pairs
-from advisor.advice.power.of_job import components_by_share
-from advisor.advice.power.of_pair import components_by_split
 from advisor.wire.components import ComponentsOfPair
 from advisor.wire.requests import RecommendationRequest
+from advisor_advice.power.known import trusted_pairs
+from advisor_advice.power.of_job import components_by_share
+from advisor_advice.power.of_pair import components_by_split
 from advisor_api.engine import bundled
 from advisor_api.schemas.sending import long_answer
 from advisor_api.service.service import Service

@@ -7,10 +7,10 @@ from advisor.errors import InputError
 from advisor.wire.input_power import InputPowerRequest, InputPredictions
 from advisor_api.engine.input_model import input_model
 from advisor_api.service.profiles import not_found
-from advisor_models.input_power.find import no_model
+from advisor_power.model.find import no_model
 
 if TYPE_CHECKING:
-    from advisor_models.input_power.predictor import InputPredictor
+    from advisor_power.model.predictor import InputPredictor
 
 # Filling and counting bits are imported with the first question: most services are asked none.
 
@@ -27,7 +27,7 @@ def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:
         HTTPException: 404, there is no model.
         ModelError: it is damaged.
     """
-    from advisor_profiling.inputs.predicting.asked import predictions, with_sent_features
+    from advisor_power.inputs.predicting.asked import predictions, with_sent_features
 
     model = _model(home, {one.gpu_model for one in asked.inputs})
     filled = sum(

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable
 
 from truth import WHOLE, Kinds, Shares, Site, Way
 
-from advisor.cli.learn.measured import read_measured
 from advisor.core.finish import Rest
 from advisor.core.split import EQUAL
 from advisor.predict.profiles import Profile
+from advisor_cli.learn.measured import read_measured
 from advisor_training.dataset.pairs import Measurement
 from advisor_training.evaluation.data import Data, make_data
 

@@ -21,9 +21,9 @@ from cluster import simulate
 from run import GPUS, World, policies
 from workload import draw_jobs
 
-from advisor.advice.placing import plan
 from advisor.settings import read_settings
 from advisor.wire.requests import PlacementRequest, QueuedJobs
+from advisor_advice.placing import plan
 from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
 
 FILLED_STORE = Path(__file__).parents[1] / "filled_store.py"

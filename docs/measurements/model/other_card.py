@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from advisor.cli.learn.measured import read_measured
 from advisor.decide.recommend import TIE
 from advisor.predict.profiles import Floats
+from advisor_cli.learn.measured import read_measured
 from advisor_training.described import LEARNER
 from advisor_training.evaluation.choices import QUESTIONS, choose
 from advisor_training.evaluation.data import Data, make_data

@@ -19,7 +19,6 @@ import numpy as np
 from card_factor import PROFILES, Launch, holds, of_cards, read
 from launches import recorded
 
-from advisor.cli.learn.measured import read_measured
 from advisor.predict.card_factor import (
     BELOW_LIMIT,
     CARD_SPREAD,
@@ -27,6 +26,7 @@ from advisor.predict.card_factor import (
     CardFactor,
     card_factor,
 )
+from advisor_cli.learn.measured import read_measured
 from advisor_models.intervals import SPLIT, LogBounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.calibration import left_out

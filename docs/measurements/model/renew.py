@@ -45,7 +45,7 @@ def main() -> None:
 
 def advisor(*arguments: str) -> str:
     """What the command prints, shown as well."""
-    command = [sys.executable, "-m", "advisor.cli", *arguments]
+    command = [sys.executable, "-m", "advisor_cli", *arguments]
     env = {**os.environ, "COLUMNS": WIDTH}
     done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True)
     print(done.stdout)

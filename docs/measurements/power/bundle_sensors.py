@@ -32,8 +32,8 @@ from advisor_data.files.power_records import (
     SENSORS,
     bundled_name,
 )
-from advisor_profiling.sensor.analysis import faults, record_of
-from advisor_profiling.sensor.trace import read_trace
+from advisor_power.sensor.analysis import faults, record_of
+from advisor_power.sensor.trace import read_trace
 
 INTO = Path(__file__).resolve().parents[3] / "data/advisor_data/bundled"
 

@@ -25,9 +25,9 @@ from advisor.errors import AdvisorError, JobError
 from advisor.files.whole_files import replace_file
 from advisor.settings import read_settings
 from advisor_data.files.power_records import known_sensors
-from advisor_profiling.kernels.running.opened import open_bench
-from advisor_profiling.kernels.running.operation import measure_stretch
-from advisor_profiling.kernels.running.wanted import Sensors, sensors_of
+from advisor_power.kernels.running.opened import open_bench
+from advisor_power.kernels.running.operation import measure_stretch
+from advisor_power.kernels.running.wanted import Sensors, sensors_of
 from advisor_profiling.testbed.live import find_gpu
 
 SAVED = 0.05

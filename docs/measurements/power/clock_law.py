@@ -14,16 +14,16 @@ import numpy as np
 from bundle_inputs import INPUTS, OF
 
 from advisor.core.records import SoloPoint
-from advisor.predict.inputs import physics
-from advisor.predict.inputs.other_data import OPERATIONS_PER_CYCLE
 from advisor.wire.input_power import InputPoint
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_profiling.inputs.keeping import read_kept
-from advisor_profiling.inputs.predicting.learned_from import points_of
-from advisor_training.input_power.evaluate import errors_of, other_card
-from advisor_training.input_power.held_out import group_left_out
-from advisor_training.input_power.model import InputModel, physics_and_trees
-from advisor_training.input_power.train import learnable
+from advisor_power.inputs.keeping import read_kept
+from advisor_power.inputs.predicting.learned_from import points_of
+from advisor_power.learn.evaluate import errors_of, other_card
+from advisor_power.learn.held_out import group_left_out
+from advisor_power.learn.model import InputModel, physics_and_trees
+from advisor_power.learn.train import learnable
+from advisor_power.model import physics
+from advisor_power.model.other_data import OPERATIONS_PER_CYCLE
 
 EXPONENTS = ((1.5, 2.5), (1.75, 2.5), (2.0, 2.5), (2.0, 3.0), (2.25, 2.5))
 """Of the clock: in the energy of an operation, and in the power of an SM."""

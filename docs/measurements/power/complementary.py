@@ -21,16 +21,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import spearmanr
 
-from advisor.advice.power.signatures import signature, unlikeness
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
-from advisor.predict.components.weights import fit_components, trusted
 from advisor.predict.profiles import Floats
+from advisor_advice.power.signatures import signature, unlikeness
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
 from advisor_data.files.dataset import select
+from advisor_power.components.weights import fit_components, trusted
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.data import make_data
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out

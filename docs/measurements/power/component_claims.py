@@ -35,16 +35,16 @@ from memory_rises import Test, Verdict, all_jobs, copies, work
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
-from advisor.predict.components.activity import activity_of
-from advisor.predict.components.parts import components
-from advisor.predict.components.weights import (
+from advisor.predict.profiles import Floats
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.files import read_points
+from advisor_power.components.activity import activity_of
+from advisor_power.components.parts import components
+from advisor_power.components.weights import (
     ComponentWeights,
     fit_components,
     trusted,
 )
-from advisor.predict.profiles import Floats
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.files import read_points
 
 STREAM, PRODUCTS = "triad", ("matmul-bf16", "product-random")
 """Products of bf16 of random numbers: of 8192 cubed, and of 4096 in points of data_pairs.py."""

@@ -22,14 +22,14 @@ import numpy as np
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.predict.components import activity as activities
-from advisor.predict.components.activity import SM_POWER_EXPONENT, TERMS, Activity, activity_of
-from advisor.predict.components.least_squares import non_negative_least_squares
-from advisor.predict.components.parts import components
-from advisor.predict.components.weights import ComponentWeights, fit_components, fitted_to
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files.files import read_points
+from advisor_power.components import activity as activities
+from advisor_power.components.activity import SM_POWER_EXPONENT, TERMS, Activity, activity_of
+from advisor_power.components.least_squares import non_negative_least_squares
+from advisor_power.components.parts import components
+from advisor_power.components.weights import ComponentWeights, fit_components, fitted_to
 
 BAR_PERCENT = 4.0
 SIGNATURE_POINTS = 3.0

@@ -21,11 +21,11 @@ from product_points import OPERANDS, RANDOM, partner_of, product_of, split_of
 
 from advisor.core.interval import Interval
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.predict.inputs.data_predictor import DataPredictor
-from advisor.predict.inputs.other_data import data_change
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_data.files.files import read_points
+from advisor_power.model.data_predictor import DataPredictor
+from advisor_power.model.other_data import data_change
 
 FOLDER = Path(__file__).parent / "data-pairs"
 

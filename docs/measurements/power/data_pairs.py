@@ -32,21 +32,21 @@ import yaml
 from measured_pair import MeasuredPair, at_limit
 from product_points import OPERANDS, RANDOM, partner_of, product_of, split_of
 
-from advisor.advice.power.other_data import OtherData, other_data
-from advisor.advice.site.known_profiles import ProfileSet, find_profiles
 from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint
 from advisor.core.split import Split
 from advisor.formats.wire import read_tolerant, to_plain
 from advisor.settings import Settings, read_settings
 from advisor.wire.input_power import InputFingerprint
+from advisor_advice.power.other_data import OtherData, other_data
+from advisor_advice.site.known_profiles import ProfileSet, find_profiles
 from advisor_data import open_store
-from advisor_models.input_power.predictor import InputPredictor
 from advisor_models.registry import Registry
-from advisor_profiling.operands.fill import fill_pair
-from advisor_profiling.operands.from_file import pinned
-from advisor_profiling.operands.grammar import parse_operands
-from advisor_profiling.operands.of_job import SIDE, fingerprint_of
+from advisor_power.model.predictor import InputPredictor
+from advisor_power.operands.fill import fill_pair
+from advisor_power.operands.from_file import pinned
+from advisor_power.operands.grammar import parse_operands
+from advisor_power.operands.of_job import SIDE, fingerprint_of
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKLOADS = ROOT / "profiling/workloads"
@@ -149,7 +149,7 @@ def measure(folder: Path, gpu: str) -> None:
 
 
 def _advisor(*words: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "advisor.cli", *words], check=False)
+    done = subprocess.run([sys.executable, "-m", "advisor_cli", *words], check=False)
     if done.returncode:
         print(f"advisor {shlex.join(words)} ended with {done.returncode}", file=sys.stderr)
 

@@ -24,8 +24,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from advisor_profiling.operands.fingerprint import OperandPrint, operand_print
-from advisor_profiling.tensors.tensor_file import Matrix, open_tensors
+from advisor_power.operands.fingerprint import OperandPrint, operand_print
+from advisor_power.tensors.tensor_file import Matrix, open_tensors
 
 SIZES = tuple(1 << power for power in range(12, 33, 2))
 WRITTEN = 1 << 28

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from advisor.formats.wire import to_plain
-from advisor_profiling.operands.fill import fill_pair
-from advisor_profiling.operands.fingerprint import fingerprint
-from advisor_profiling.operands.from_file import FILE
-from advisor_profiling.operands.grammar import parse_operands
+from advisor_power.operands.fill import fill_pair
+from advisor_power.operands.fingerprint import fingerprint
+from advisor_power.operands.from_file import FILE
+from advisor_power.operands.grammar import parse_operands
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ from advisor.files.whole_files import replace_file
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import PowerChannel
 from advisor_data.files.power_records import known_sensors
-from advisor_profiling.kernels.running.opened import OpenBench, open_bench
-from advisor_profiling.kernels.running.wanted import Sensors, sensors_of
+from advisor_power.kernels.running.opened import OpenBench, open_bench
+from advisor_power.kernels.running.wanted import Sensors, sensors_of
 from advisor_profiling.testbed.live import find_gpu
 
 START_S = 30.0

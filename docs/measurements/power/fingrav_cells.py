@@ -12,13 +12,13 @@ from order import PAIR_S, measure_pair
 from advisor.formats.wire import read_tolerant, to_plain
 from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.kernel_power import StretchPower
-from advisor_profiling.kernels.plan import make_plan, mean_gap_s
-from advisor_profiling.kernels.running.measure import Step
-from advisor_profiling.kernels.running.opened import OpenBench
-from advisor_profiling.kernels.running.operation import measure_operation, measure_stretch
-from advisor_profiling.kernels.running.wanted import LEAD_S, Sensors, Wanted
-from advisor_profiling.kernels.stretch import STRETCH_S
-from advisor_profiling.kernels.trace import IDLE
+from advisor_power.kernels.plan import make_plan, mean_gap_s
+from advisor_power.kernels.running.measure import Step
+from advisor_power.kernels.running.opened import OpenBench
+from advisor_power.kernels.running.operation import measure_operation, measure_stretch
+from advisor_power.kernels.running.wanted import LEAD_S, Sensors, Wanted
+from advisor_power.kernels.stretch import STRETCH_S
+from advisor_power.kernels.trace import IDLE
 
 SIZES = (8192, 4096, 2048)
 COUNTS = (66, 132)

@@ -22,26 +22,26 @@ from fingrav_cells import (
 
 from advisor.formats.wire import read_tolerant
 from advisor.wire.kernel_power import KernelPower, StretchPower
-from advisor_profiling.kernels.claims.communication import collectives_draw_little
-from advisor_profiling.kernels.claims.finding import Finding
-from advisor_profiling.kernels.claims.method import steps_reduce_scatter
-from advisor_profiling.kernels.claims.order import light_first_saves
-from advisor_profiling.kernels.claims.readings import naive_readings_mislead
-from advisor_profiling.kernels.claims.takeaways import (
+from advisor_power.kernels.claims.communication import collectives_draw_little
+from advisor_power.kernels.claims.finding import Finding
+from advisor_power.kernels.claims.method import steps_reduce_scatter
+from advisor_power.kernels.claims.order import light_first_saves
+from advisor_power.kernels.claims.readings import naive_readings_mislead
+from advisor_power.kernels.claims.takeaways import (
     Shift,
     equal_times_differ_in_power,
     light_inherit_heavy_do_not,
     rise_of,
     shift_of,
 )
-from advisor_profiling.kernels.claims.work import (
+from advisor_power.kernels.claims.work import (
     WorkPower,
     light_and_heavy_draw_alike,
     power_follows_work,
 )
-from advisor_profiling.sensor.analysis import record_of
-from advisor_profiling.sensor.reading_errors import measured
-from advisor_profiling.sensor.trace import read_trace
+from advisor_power.sensor.analysis import record_of
+from advisor_power.sensor.reading_errors import measured
+from advisor_power.sensor.trace import read_trace
 
 PAPER = {
     "F1": "8K GEMM rises and falls until SSE, SSP slightly above; 2K GEMM rises until its 40th "

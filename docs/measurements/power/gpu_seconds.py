@@ -17,7 +17,7 @@ from pathlib import Path
 from advisor.core.records import SoloPoint
 from advisor_data.files.files import read_points
 from advisor_data.files.power_records import bundled_sensors
-from advisor_profiling.inputs.keeping import read_kept
+from advisor_power.inputs.keeping import read_kept
 
 HERE = Path(__file__).parent
 PROFILES = HERE / "components-h200.jsonl"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from advisor_profiling.inputs.keeping import read_kept
-from advisor_profiling.inputs.result import InputPower
+from advisor_power.inputs.keeping import read_kept
+from advisor_power.inputs.result import InputPower
 
 FOLDER = Path(__file__).parent / "inputs"
 FREE, HELD = FOLDER / "h100-34.jsonl", FOLDER / "h100-66.jsonl"

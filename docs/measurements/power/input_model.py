@@ -21,10 +21,10 @@ from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.formats.typed_json import parse
 from advisor.wire.input_power import InputPoint
-from advisor_profiling.inputs.keeping import read_kept
-from advisor_profiling.inputs.predicting.learned_from import points_of
-from advisor_profiling.inputs.result import InputPower
-from advisor_training.input_power.evaluate import (
+from advisor_power.inputs.keeping import read_kept
+from advisor_power.inputs.predicting.learned_from import points_of
+from advisor_power.inputs.result import InputPower
+from advisor_power.learn.evaluate import (
     Errors,
     errors_of,
     noise_floor,
@@ -33,9 +33,9 @@ from advisor_training.input_power.evaluate import (
     relative_errors,
     sweep_left_out,
 )
-from advisor_training.input_power.held_out import group_left_out
-from advisor_training.input_power.model import physics_and_trees
-from advisor_training.input_power.train import learnable
+from advisor_power.learn.held_out import group_left_out
+from advisor_power.learn.model import physics_and_trees
+from advisor_power.learn.train import learnable
 
 
 def main() -> None:

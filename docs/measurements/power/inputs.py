@@ -21,18 +21,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from advisor.cli.shared.stopping import stoppable
 from advisor.core.gpu import Gpu
 from advisor.settings import Settings, read_settings
-from advisor_profiling.inputs.case import InputCase
-from advisor_profiling.inputs.claims import CLAIMS, SQUARE, with_seed
-from advisor_profiling.inputs.keeping import KeptInputs, read_kept
-from advisor_profiling.inputs.measuring import Asked, Step, measure_cases
-from advisor_profiling.inputs.opening import Where, open_inputs
-from advisor_profiling.inputs.reference import reference_for, with_ratios
-from advisor_profiling.inputs.result import InputPower
-from advisor_profiling.inputs.sweeps import SEEDS, MeasuredSweep, asked_of, measured_sweeps
-from advisor_profiling.inputs.verdicts import Level, highest, level_of, more_than
+from advisor_cli.shared.stopping import stoppable
+from advisor_power.inputs.case import InputCase
+from advisor_power.inputs.claims import CLAIMS, SQUARE, with_seed
+from advisor_power.inputs.keeping import KeptInputs, read_kept
+from advisor_power.inputs.measuring import Asked, Step, measure_cases
+from advisor_power.inputs.opening import Where, open_inputs
+from advisor_power.inputs.reference import reference_for, with_ratios
+from advisor_power.inputs.result import InputPower
+from advisor_power.inputs.sweeps import SEEDS, MeasuredSweep, asked_of, measured_sweeps
+from advisor_power.inputs.verdicts import Level, highest, level_of, more_than
 from advisor_profiling.testbed.live import find_gpu
 
 BELOW, WHOLE, WRONG = 34, 132, 92

@@ -30,9 +30,6 @@ from measured_pair import at_limit
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
-from advisor.predict.components.activity import activity_of
-from advisor.predict.components.together import at_once, at_power, at_work, clocks_mhz
-from advisor.predict.components.weights import ComponentWeights, fit_components, trusted
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import (
     bundled_pair_points,
@@ -40,6 +37,9 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.files import read_points
+from advisor_power.components.activity import activity_of
+from advisor_power.components.together import at_once, at_power, at_work, clocks_mhz
+from advisor_power.components.weights import ComponentWeights, fit_components, trusted
 
 STANDARD_ERRORS = 4.0
 TENSOR_PERCENT = 20.0

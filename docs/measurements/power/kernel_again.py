@@ -14,8 +14,8 @@ from pathlib import Path
 from advisor.formats.wire import read_tolerant
 from advisor.validity.sensor_record import record_for
 from advisor_data.files.power_records import bundled_sensors
-from advisor_profiling.kernels.analyse import analyse
-from advisor_profiling.kernels.trace import Block
+from advisor_power.kernels.analyse import analyse
+from advisor_power.kernels.trace import Block
 
 RUNS = Path(__file__).with_name("gemm-8192-h200.jsonl.gz")
 

@@ -14,10 +14,10 @@ import numpy as np
 from memory_rises import Readings, Test
 
 from advisor.core.records import SoloPoint
-from advisor.predict.components.activity import TERMS, activity_of
-from advisor.predict.components.least_squares import non_negative_least_squares
-from advisor.predict.components.weights import FEWEST_JOBS
 from advisor.predict.profiles import Floats
+from advisor_power.components.activity import TERMS, activity_of
+from advisor_power.components.least_squares import non_negative_least_squares
+from advisor_power.components.weights import FEWEST_JOBS
 
 ERROR, ERROR_W = 0.05, 5.0
 BAR = f"{ERROR:.0%} or {ERROR_W:g} W on average"

@@ -20,10 +20,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from advisor.core.records import SoloPoint
-from advisor.predict.components.activity import activity_of
-from advisor.predict.components.weights import trusted
 from advisor.predict.profiles import Floats
 from advisor_data.files.files import read_points
+from advisor_power.components.activity import activity_of
+from advisor_power.components.weights import trusted
 
 FOLDER = Path(__file__).parent
 DEFAULT = (

@@ -24,7 +24,6 @@ import numpy as np
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import AdvisorError, InputError
-from advisor.predict.components.least_squares import non_negative_least_squares
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT, feature_names_of
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import (
@@ -35,6 +34,7 @@ from advisor_data.files.bundled import (
 from advisor_data.files.files import read_points
 from advisor_models.heads import MEMORY_POWER
 from advisor_models.intervals import UNCAPPED
+from advisor_power.components.least_squares import non_negative_least_squares
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.head_learners import FEWEST_JOBS, MEMORY_POWER_LEARNER, is_enough
 from advisor_training.learn.learners import extra_trees, fit

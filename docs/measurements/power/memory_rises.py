@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
-from advisor.predict.components.weights import FEWEST_JOBS
 from advisor.predict.profiles import Floats
+from advisor_power.components.weights import FEWEST_JOBS
 
 COPIES = ("component-hbm-copy", "component-hbm-write", "triad")
 FEWEST_SHARES = 5

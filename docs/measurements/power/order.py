@@ -11,9 +11,9 @@ import time
 from typing import Any
 
 from advisor.errors import SourceError
-from advisor_profiling.kernels.running.bench import RunRequest
-from advisor_profiling.kernels.running.live import KernelBench
-from advisor_profiling.kernels.trace import Tick
+from advisor_power.kernels.running.bench import RunRequest
+from advisor_power.kernels.running.live import KernelBench
+from advisor_power.kernels.trace import Tick
 
 BLOCK_S = 20.0
 PART_S = 0.03

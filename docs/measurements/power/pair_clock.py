@@ -15,9 +15,9 @@ import numpy as np
 from measured_pair import MeasuredPair
 from measured_pair import at_limit as is_at_limit
 
-from advisor.predict.inputs import held_back
 from advisor.predict.profiles import Floats, make_profiles
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_power.model import held_back
 
 EXPONENTS = (1.0, 1.25, 1.5, 2.0)
 DRAWS = 1000

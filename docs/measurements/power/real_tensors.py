@@ -25,17 +25,17 @@ import numpy as np
 from inputs import BELOW, WHOLE, Round, missing
 from rich.console import Console
 
-from advisor.cli.shared.stopping import stoppable
 from advisor.errors import InputError, JobError
 from advisor.settings import Settings, read_settings
-from advisor_profiling.inputs.case import InputCase, case_of
-from advisor_profiling.inputs.keeping import KeptInputs
-from advisor_profiling.inputs.measuring import Asked, Step, measure_cases
-from advisor_profiling.inputs.opening import Where, open_inputs
-from advisor_profiling.inputs.reference import reference_for, with_ratios
-from advisor_profiling.inputs.result import InputPower
-from advisor_profiling.operands.fingerprint import Fingerprint
-from advisor_profiling.operands.presets import USUAL
+from advisor_cli.shared.stopping import stoppable
+from advisor_power.inputs.case import InputCase, case_of
+from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.measuring import Asked, Step, measure_cases
+from advisor_power.inputs.opening import Where, open_inputs
+from advisor_power.inputs.reference import reference_for, with_ratios
+from advisor_power.inputs.result import InputPower
+from advisor_power.operands.fingerprint import Fingerprint
+from advisor_power.operands.presets import USUAL
 from advisor_profiling.testbed.live import find_gpu
 
 MAKER = Path(__file__).resolve().with_name("network_tensors.py")

@@ -17,12 +17,12 @@ import numpy as np
 from inputs import BELOW, WHOLE
 from rich.console import Console
 
-from advisor.cli.shared.stopping import stoppable
 from advisor.settings import read_settings
-from advisor_profiling.inputs.opening import Open, Where, open_inputs
-from advisor_profiling.kernels.estimates import STANDARD_ERRORS_95
-from advisor_profiling.reorder.orders import find_order
-from advisor_profiling.reorder.saving import Measurable, measure_saving
+from advisor_cli.shared.stopping import stoppable
+from advisor_power.inputs.opening import Open, Where, open_inputs
+from advisor_power.kernels.estimates import STANDARD_ERRORS_95
+from advisor_power.reorder.orders import find_order
+from advisor_power.reorder.saving import Measurable, measure_saving
 
 LAYERS = tuple((name, when) for when in ("after", "before") for name in ("gelu", "relu"))
 

@@ -20,9 +20,9 @@ from advisor.runtime.backends.mps import PIPE_DIRECTORY
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record
-from advisor_profiling.sensor.analysis import record_of
-from advisor_profiling.sensor.reading_errors import measured, run_stages
-from advisor_profiling.sensor.recording import Recording, record
+from advisor_power.sensor.analysis import record_of
+from advisor_power.sensor.reading_errors import measured, run_stages
+from advisor_power.sensor.recording import Recording, record
 from advisor_profiling.testbed.live import check_alone, find_gpu
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -3,7 +3,7 @@
     sensor_errors.py --trace FILE                 from a recording of sensor_campaign.py
     sensor_errors.py --record FILE --idle-w W --kernel-w W    SIMULATED, from a sensor record
 
-Run with .venv/bin/python. The ways are those of `advisor_profiling.sensor.reading_errors`. The
+Run with .venv/bin/python. The ways are those of `advisor_power.sensor.reading_errors`. The
 simulation supposes that the sensor does what its record says, and that a kernel draws its power
 from its first moment; it shows what follows from the sensor alone. Its figures are no measurement.
 """
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from advisor.validity.sensor_record import parse_record
 from advisor.wire.power_readings import ReadingError
-from advisor_profiling.sensor.analysis import record_of
-from advisor_profiling.sensor.reading_errors import (
+from advisor_power.sensor.analysis import record_of
+from advisor_power.sensor.reading_errors import (
     KERNELS_S,
     WAYS,
     measured,
     simulated,
 )
-from advisor_profiling.sensor.trace import read_trace
+from advisor_power.sensor.trace import read_trace
 
 
 def table(errors: Sequence[ReadingError]) -> str:

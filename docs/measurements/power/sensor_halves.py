@@ -10,10 +10,10 @@ agree within 2 ms" was worth as long as one pair of halves was looked at.
 import numpy as np
 
 from advisor_data.files.power_records import bundled_sensors
-from advisor_profiling.sensor.fit import fit_window, refine, sample_of
-from advisor_profiling.sensor.levels import training_levels
-from advisor_profiling.sensor.replay import bundled_trace
-from advisor_profiling.sensor.stimulus import BURSTS
+from advisor_power.sensor.fit import fit_window, refine, sample_of
+from advisor_power.sensor.levels import training_levels
+from advisor_power.sensor.replay import bundled_trace
+from advisor_power.sensor.stimulus import BURSTS
 
 DRAWS, ALLOWED_MS = 30, 2.0
 

@@ -38,7 +38,7 @@ from advisor.settings import read_settings
 from advisor.validity.sensor_record import SensorRecord, record_for
 from advisor.validity.sensor_timing import PowerTiming, power_timing
 from advisor_data.files.power_records import bundled_recording, bundled_sensors, known_sensors
-from advisor_profiling.sensor.trace import ENERGY, INSTANT, Floats, Series, Span, Trace, read_trace
+from advisor_power.sensor.trace import ENERGY, INSTANT, Floats, Series, Span, Trace, read_trace
 from advisor_profiling.window.rules import WindowRules, rules_for
 
 LENGTHS_S = (0.1, 0.2, 0.5, 1.0, 2.1, 5.0)

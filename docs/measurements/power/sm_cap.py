@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.core.records import SoloPoint
-from advisor.predict.components.weights import trusted
 from advisor_data.files.bundled import bundled_solo_points
+from advisor_power.components.weights import trusted
 
 SAVED = 0.05
 LOST = 0.02

@@ -16,9 +16,9 @@ from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.runtime.jobs.launcher import check_program
 from advisor.settings import Settings, read_settings
-from advisor_profiling.sensor.processes import Child, recorder_failed, recorders
-from advisor_profiling.sensor.recording import header_of
-from advisor_profiling.sensor.trace import Span, append, begin_trace, read_trace
+from advisor_power.sensor.processes import Child, recorder_failed, recorders
+from advisor_power.sensor.recording import header_of
+from advisor_power.sensor.trace import Span, append, begin_trace, read_trace
 from advisor_profiling.testbed.live import live_testbed
 from advisor_profiling.testbed.process_pool import ProcessPool
 from advisor_profiling.testbed.testbed import WarmProcess

@@ -17,7 +17,6 @@ from advisor_profiling.campaign.outcome import CampaignOutcome, Cost, Failure, R
 from advisor_profiling.campaign.plan import Plan, PlannedWindows, Skipped, expand
 from advisor_profiling.campaign.resume import left_to_measure
 from advisor_profiling.campaign.safe_plan import ANY_COUNT, CountRules
-from advisor_profiling.operands.of_job import input_fingerprint
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.rules import WindowRules
@@ -117,9 +116,6 @@ def _work(campaign: Campaign, testbed: Testbed) -> PlannedWindows:
     alone = with_solo_flags(solo)
     earlier, counts = with_pair_flags(pairs, alone), campaign.counts(testbed.gpu)
     work = expand(campaign.plan, testbed.gpu, campaign.jobs, earlier, alone, counts)
-    for target in (*work.mps, *work.time_sliced):
-        for spec in target.specs:
-            input_fingerprint(spec.job.input)  # refused now, not after the first window
     for note in work.notes:
         campaign.reporter.phase(note)
     _tell(campaign, work.skipped)

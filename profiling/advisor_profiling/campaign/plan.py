@@ -71,6 +71,12 @@ class Plan:
     entries: tuple[PlanEntry, ...]
     profiles: bool = False
 
+    def jobs(self, known: Collection[str]) -> set[str]:
+        """Names of the jobs that it is about, of all that there are."""
+        chosen = (known if entry.among == "all" else entry.among for entry in self.entries)
+        paired = (name for entry in self.entries for names in entry.pairs for name in names)
+        return {*itertools.chain.from_iterable(chosen), *paired}
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:

@@ -42,7 +42,7 @@ def run_shard(shard: Shard, environment: Mapping[str, str]) -> None:
     output = shard.folder / "output"
     with (shard.folder / LOG).open("ab") as log, output.open("wb") as out:
         child = subprocess.Popen(
-            [python(), "-m", "advisor.cli", *shard.arguments, "--gpu", gpu, "--json"],
+            [python(), "-m", "advisor_cli", *shard.arguments, "--gpu", gpu, "--json"],
             cwd=shard.cwd,
             env={**environment, **shard.environment},
             stdin=subprocess.DEVNULL,

@@ -6,13 +6,10 @@ from typing import Any
 import advisor
 from advisor.core.flags import COUNTER_BOUND, HEAT, RESULTS_ONLY
 from advisor.core.gpu import Gpu
-from advisor.core.job import Job
 from advisor.core.records import Counters, PairPoint, Point, PointPart, SoloPoint
 from advisor.core.results import NOTHING, Reported, Verdict, verdict_flags, write_first
 from advisor.core.telemetry import POWER_CAPS
-from advisor.formats.wire import write
 from advisor.runtime.backends.backend import Granted
-from advisor_profiling.operands.of_job import input_fingerprint
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.rules import WindowRules
 from advisor_profiling.window.targets import ProcessSpec, Target
@@ -145,14 +142,9 @@ def _solo(target: Target, part: JobResult, mode: str, measured: dict[str, Any]) 
         job_cpu_percent=part.cpu_percent,
         results=part.verdict,
         reported=write_first(part.reported),
-        input_fingerprint=_fingerprint(spec.job),
+        input_fingerprint=spec.job.input_fingerprint,
         **measured,
     )
-
-
-def _fingerprint(job: Job) -> str | None:
-    found = input_fingerprint(job.input)
-    return None if found is None else write(found)
 
 
 def _part(spec: ProcessSpec) -> PointPart:

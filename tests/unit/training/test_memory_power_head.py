@@ -13,13 +13,13 @@ import pytest
 import synthetic_pairs as made_up
 from made_up_rows import solo_points
 
-from advisor.advice.answer import ModelAdvice
-from advisor.advice.recommendation_wire import to_wire
-from advisor.cli.advise.recommend_text import show
 from advisor.core.records import PairPoint
 from advisor.core.split import NINE, UNCAPPED
 from advisor.decide.recommend import recommend
 from advisor.predict.profiles import make_profiles
+from advisor_advice.answer import ModelAdvice
+from advisor_advice.recommendation_wire import to_wire
+from advisor_cli.advise.recommend_text import show
 from advisor_models.heads import KNOWN_HEADS
 from advisor_models.manifest import read_manifest
 from advisor_models.onnx_predictor import OnnxPredictor

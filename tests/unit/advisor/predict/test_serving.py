@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
 from store_points import point
 
-from advisor.cli.advise.job_requests import longest_p99_ms
 from advisor.core.split import NINE, UNCAPPED, Split
 from advisor.decide.constraints import Limits, floor
 from advisor.decide.recommend import Request, recommend
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.serving import LEAST_TOLERANCE, MOST_TOLERANCE, Serving, serving_of
+from advisor_cli.advise.job_requests import longest_p99_ms
 
 P99_MS = {10: 200.0, 20: 60.0, 50: 20.0, 100: 8.0}
 

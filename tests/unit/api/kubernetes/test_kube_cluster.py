@@ -11,8 +11,8 @@ from kube_api import kube_api
 from kube_objects import Call, RefusedError
 from typer.testing import CliRunner
 
-from advisor.cli import app as command_line
 from advisor.errors import InputError
+from advisor_cli import app as command_line
 from advisor_kubernetes.cluster import PODS, Cluster, ClusterError, connect, list_of
 
 

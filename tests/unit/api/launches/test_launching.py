@@ -9,7 +9,6 @@ from flat_records import from_flat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.advice.resolved_launch import ResolvedLaunch
 from advisor.client.exchange import Ask
 from advisor.client.launching import launch as start_launch
 from advisor.client.launching import plan_launch
@@ -26,6 +25,7 @@ from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, Launc
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.supervisor.observe import append_observation
 from advisor.wire.launch_request import LaunchRequest, check_launch
+from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import request_hash

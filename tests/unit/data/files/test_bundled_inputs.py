@@ -9,8 +9,8 @@ from made_up_input_points import made_up_model, points
 from advisor.errors import InputError, ModelError
 from advisor_data.files import input_points
 from advisor_data.files.input_points import bundled_input_points, input_points_sha256
-from advisor_models.input_power import find
-from advisor_models.input_power.manifest import POINTS, read_input_model
+from advisor_power.model import find
+from advisor_power.model.manifest import POINTS, read_input_model
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from host import UUID
 from store_points import pair_point
 
-from advisor.cli.shared.console import plain_console
 from advisor.errors import InputError
+from advisor_cli.shared.console import plain_console
 from advisor_profiling.fanout import drive, node
 from advisor_profiling.fanout.shards import Answer, Shard, ShardReporter, prepare, write_answer
 from advisor_profiling.reports.sweep import ConsoleReporter

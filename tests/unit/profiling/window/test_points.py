@@ -11,6 +11,7 @@ from advisor.core.job import InputData, Job
 from advisor.core.records import Counters, PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor.runtime.backends.backend import Granted
+from advisor_power.operands.of_job import with_fingerprint
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.points import (
     JobResult,
@@ -142,7 +143,8 @@ def test_point_carries_what_was_read_back() -> None:
 
 def test_point_of_a_job_that_tells_its_data_has_their_fingerprint() -> None:
     (spec,) = TAKEN.target.specs
-    telling = dataclasses.replace(JOB, input=InputData(dtype="bf16", data="zeros"))
+    declared = InputData(dtype="bf16", data="zeros")
+    telling = with_fingerprint(dataclasses.replace(JOB, input=declared))
     target = Target((dataclasses.replace(spec, job=telling),))
     point = to_point(dataclasses.replace(TAKEN, target=target), CONDITIONS)
     assert isinstance(point, SoloPoint)

@@ -16,8 +16,8 @@ from synthetic_sensor import HEADER, MadeUpCard, MadeUpSensor
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import PowerChannel, keep_record
 from advisor_data.files.power_records import bundled_sensors
-from advisor_profiling.sensor.stimulus import Stage
-from advisor_profiling.sensor.trace import Series
+from advisor_power.sensor.stimulus import Stage
+from advisor_power.sensor.trace import Series
 
 SCRIPTS = Path(__file__).parents[4] / "docs/measurements/power"
 INSTANT = PowerChannel(

@@ -1,5 +1,0 @@
-"""The command line."""
-
-from advisor.cli.app import main
-
-__all__ = ["main"]

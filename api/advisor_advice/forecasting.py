@@ -1,0 +1,227 @@
+"""What the model in use says of a pair that is to be launched: its split, or what to expect."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from advisor.core.interval import Interval
+from advisor.core.job import Job
+from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.core.split import Sharing
+from advisor.core.wording import less_or_more
+from advisor.decide.recommend import Recommendation, Request
+from advisor.decide.recommendation import nearest
+from advisor.errors import InputError, ModelError, NoSplitError, StoreError
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart
+from advisor.predict.predictions import Prediction, are_mirrored
+from advisor.predict.profiles import Profile
+from advisor.settings import Settings
+from advisor_advice.answer import answer
+from advisor_advice.gpu_warnings import gpu_warnings
+from advisor_advice.idle_power import with_idle_power
+from advisor_advice.launch_counts import count_notes, host_safety
+from advisor_advice.power.other_data import NO_OTHER, OtherData, Told, told_here
+from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.site.conditions import read_conditions
+from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
+from advisor_models.manifest import Manifest
+from advisor_models.registry import Registry
+
+
+def recommended(
+    jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchPair, tuple[str, ...]]:
+    """Jobs at the split that is worth most, and what the recommendation warns of.
+
+    Raises:
+        InputError: a job has no profile.
+        ModelError: there is no model, or it is damaged.
+        NoSplitError: nothing keeps every limit, or the jobs should not share.
+    """
+    names, asked = [job.name for job in jobs], wanted.asked
+    found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
+    request = Request(
+        objective=asked.objective,
+        min_speed={job: least for job, least in asked.min_speeds().items() if job in names},
+        default_min_speed=settings.min_speed,
+        max_p99_ms={job: most for job, most in asked.p99_by_job_ms.items() if job in names},
+        default_max_p99_ms=_default_p99_ms(wanted, found),
+        max_power_w=asked.max_power_w,
+        memory_mib=wanted.memory_mib,
+    )
+    told = _told(names, wanted, settings)
+    given = answer(found, request, settings, wanted.gpu_uuid, told)
+    choice = given.recommendation.choice.prediction
+    if choice.split.sharing == "exclusive":
+        raise _better_apart(given.recommendation)
+    pair = LaunchPair(split=choice.split, parts=tuple(map(wanted.part, jobs)))
+    there = _changed(found, given.other, given.manifest)
+    known = _with_profiles(pair, there, given.other)
+    return _with_forecast(known, choice, given.manifest, there), given.recommendation.warnings
+
+
+def with_forecast(
+    pair: LaunchPair, wanted: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchPair, tuple[str, ...]]:
+    """A pair at a given split with what to expect of it, or why nobody can say.
+
+    Raises:
+        StoreError: what the check of the GPU model found cannot be read.
+        UnsafeCountError: the split has an unsafe count, and that was not asked for.
+    """
+    names = [job.name for job in pair.jobs]
+    allow = wanted.asked.allow_unsafe
+    try:
+        found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
+    except (InputError, StoreError) as error:
+        both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
+        notes = count_notes(pair, both, allow_unsafe=allow)
+        return pair, (f"no forecast: {error}", *notes)
+    checked = checked_on(found, settings)
+    safeties = [profile.safety(checked) for profile in found.profiles]
+    notes = count_notes(pair, safeties, allow_unsafe=allow)
+    known, said = _expected(pair, found, wanted, settings)
+    return known, (*said, *notes)
+
+
+def _expected(
+    pair: LaunchPair, found: ProfileSet, wanted: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchPair, tuple[str, ...]]:
+    """The pair with its forecast and what is to be said of it, or why there is none."""
+    without = _with_profiles(pair, found)
+    if pair.split.sharing == "time-sliced":
+        return without, ("no forecast: models do not predict jobs that take turns",)
+    try:
+        predictor = Registry(settings.home / "models").open_champion()
+        driver = wanted.seen.driver if wanted.seen else None
+        conditions = read_conditions(
+            settings, predictor, found.a.gpu_model, wanted.gpu_uuid, driver
+        )
+        filled, assumed = with_idle_power(found, predictor.manifest.fill)
+        other = _told([job.name for job in pair.jobs], wanted, settings)(filled)
+        model, profiles = other.applied(*conditions.applied(predictor, filled.profiles))
+        (expected,) = model.predict(profiles, [pair.split])
+    except (InputError, ModelError, StoreError) as error:
+        return without, (f"no forecast: {error}",)
+    warnings = (
+        *gpu_warnings(predictor.manifest, found.profiles),
+        *assumed,
+        *conditions.warnings(found.profiles),
+        *other.warnings,
+    )
+    there = _changed(found, other, predictor.manifest)
+    known = _with_profiles(pair, there, other)
+    return _with_forecast(known, expected, predictor.manifest, there), warnings
+
+
+def _told(names: Sequence[str], wanted: ResolvedLaunch, settings: Settings) -> Told:
+    """What the data that were told of these jobs change."""
+    return told_here({n: wanted.data[n] for n in names if n in wanted.data}, settings.home)
+
+
+def _changed(found: ProfileSet, other: OtherData, manifest: Manifest) -> ProfileSet:
+    """The profiles as they would have been measured with the data that were told."""
+    if not other.changes:
+        return found
+    return other.changed(with_idle_power(found, manifest.fill)[0])
+
+
+def _default_p99_ms(wanted: ResolvedLaunch, found: ProfileSet) -> float | None:
+    """A limit for all that serve says nothing of a pair in a queue that does not."""
+    serves = any(profile.serving for profile in found.profiles)
+    return wanted.asked.max_p99_ms if serves or not wanted.asked.then else None
+
+
+def _better_apart(r: Recommendation) -> NoSplitError:
+    jobs, model = " and ".join(p.job for p in r.profiles), r.profiles[0].gpu_model
+    splits = [o for o in r.candidates if o.sharing != "exclusive" and not o.violations]
+    near = max(splits, key=lambda option: option.objective_value.value, default=None)
+    if near is None:
+        kept = nearest(r.candidates[:-1], mirrored=are_mirrored(r.profiles))
+        return NoSplitError(
+            f"no split of {jobs} on the {model} keeps the limits",
+            why=f"nearest is {kept.name}: {'; '.join(v.text for v in kept.violations)}",
+            fix="run one after the other, or loosen that limit",
+        )
+    saved = near.prediction.result.energy_saved
+    return NoSplitError(
+        f"{jobs} should not share the {model}",
+        why=f"at best, with {near.name}, the same work takes {less_or_more(saved)} energy than one "
+        f"after the other (objective {r.objective.name})",
+        fix=f"run one after the other, or share it anyway: --split {near.name}",
+    )
+
+
+def _with_profiles(pair: LaunchPair, found: ProfileSet, other: OtherData = NO_OTHER) -> LaunchPair:
+    """The pair with what its profiles know: rates alone, and memory that its files do not tell."""
+    of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
+    return replace(pair, parts=tuple(_with_profile(*known, other) for known in of_jobs))
+
+
+def _with_profile(
+    part: LaunchPart, profile: Profile, share_percent: float, other: OtherData
+) -> LaunchPart:
+    return LaunchPart(
+        job=_with_memory(part.job, profile.memory_used_mib),
+        data=None if profile.job in other.as_profiled else part.data,
+        solo_rate=profile.whole_gpu_rate,
+        share_rate=_share_rate(profile, share_percent),
+        solo_power_w=profile.whole_gpu_power_w,
+        idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,
+        reported=_reported(part.job, profile),
+    )
+
+
+def _share_rate(profile: Profile, share_percent: float) -> float | None:
+    """What the profile says of a share alone; None below the smallest measured one."""
+    known = share_percent >= profile.shares[0]
+    return float(profile.at([share_percent])["rate"][0]) if known else None
+
+
+def _reported(job: Job, profile: Profile) -> str | None:
+    """What exactly this job reported on the whole GPU."""
+    job_hash, values = profile.reported or (None, None)
+    return values if job_hash == job.job_hash else None
+
+
+def _with_memory(job: Job, used_mib: float | None) -> Job:
+    if job.memory_mib is not None or used_mib is None:
+        return job
+    return replace(job, memory_mib=math.ceil(used_mib))
+
+
+def _with_forecast(
+    pair: LaunchPair, expected: Prediction, manifest: Manifest, found: ProfileSet
+) -> LaunchPair:
+    of_jobs = zip(expected.parts, found.profiles, expected.split.shares, strict=True)
+    forecast = Forecast(
+        model_version=manifest.version,
+        jobs=tuple(
+            JobForecast(
+                rate=part.rate,
+                solo_rate=part.solo_rate,
+                rest_energy_saved=_rest(profile, share, expected.split.sharing),
+            )
+            for part, profile, share in of_jobs
+        ),
+        power_w=expected.power_w,
+        work_per_joule=expected.objective_value(OBJECTIVES[PER_WATT_OBJECTIVE]),
+        coverage=manifest.coverage,
+        energy_saved=_finite(expected.energy_saved),
+    )
+    return replace(pair, forecast=forecast)
+
+
+def _finite(found: Interval) -> Interval | None:
+    """None where a job may stand still: nothing is saved then, and infinity is not JSON."""
+    return found if all(map(math.isfinite, (found.low, found.value, found.high))) else None
+
+
+def _rest(profile: Profile, share_percent: float, sharing: Sharing) -> float | None:
+    """What a job saves when it goes on under its limit, against the same work on the whole GPU."""
+    if sharing != "limited":
+        return 0.0
+    at = profile.at([share_percent])
+    alone_w = float(at["rate"][0]) / profile.whole_gpu_rate * profile.whole_gpu_power_w
+    saved = 1 - float(at["power_w"][0]) / alone_w
+    return saved if math.isfinite(saved) else None

@@ -1,0 +1,140 @@
+"""What somebody wants launched, as a spec: splits chosen, jobs frozen, the forecast next to it.
+
+Nothing here loads numpy: a node without it can launch at a split that is given.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from advisor.core.job import Job
+from advisor.core.split import Split, check_advised, parse_split
+from advisor.core.units import vendor_of
+from advisor.core.wording import listed
+from advisor.errors import InputError
+from advisor.formats.job_file import find_job
+from advisor.launch.records.folder import new_launch_id
+from advisor.launch.records.spec import LaunchPair, LaunchSpec
+from advisor.settings import Settings
+from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.requests import JobRequest
+from advisor_advice.launch_counts import count_notes, host_safety, over_subscribed
+from advisor_advice.resolved_launch import ResolvedLaunch
+
+
+def make_spec(wanted: ResolvedLaunch, settings: Settings) -> LaunchSpec:
+    """A launch that can begin: everything that can be known before is decided here.
+
+    Jobs are taken from their files now; a file that is changed later changes nothing. Only names
+    of jobs are taken, never paths or commands.
+
+    Raises:
+        InputError: an unknown job, a split that cannot be read, or a recommendation without
+        profiles. ModelError: there is no model to recommend by.
+        NoSplitError: no way keeps every limit, or the jobs should not share a GPU.
+        StoreError: what the check of the GPU model found cannot be read.
+        UnsafeCountError: a given split has a count of units at which results are wrong.
+    """
+    asked = wanted.asked
+    _check(asked)
+    vendor = vendor_of(wanted.gpu_model or "")
+    made = [_make_pair(jobs, wanted, settings) for jobs in asked.pairs]
+    return LaunchSpec(
+        launch_id=new_launch_id(),
+        gpu=wanted.gpu,
+        pairs=tuple(pair for pair, _ in made),
+        when_one_ends=asked.when_one_ends,
+        duration_s=asked.duration_s,
+        hang_s=asked.hang_s,
+        stop_on_wrong_results=_stops(asked),
+        asked_by=wanted.asked_by,
+        notes=tuple(
+            dict.fromkeys(
+                note
+                for pair, notes in made
+                for note in (*over_subscribed(pair, wanted.units_total, vendor), *notes)
+            )
+        ),
+    )
+
+
+def _stops(asked: LaunchRequest) -> bool:
+    """Who chose the split answers for its results."""
+    if asked.stop_on_wrong_results is not None:
+        return asked.stop_on_wrong_results
+    return asked.split is None
+
+
+def parse_launch_split(text: str) -> Split:
+    """A split at which two jobs can be launched.
+
+    Raises:
+        InputError: it is none, is not for two jobs, or lets one wait until the other has ended.
+    """
+    split = parse_split(text)
+    check_advised(len(split.shares))
+    if split.sharing == "exclusive":
+        raise InputError(
+            "jobs that run one after the other are not a launch of a pair",
+            fix="start each alone, or give shares such as 30/70",
+        )
+    return split
+
+
+def _check(asked: LaunchRequest) -> None:
+    for name, value in (("duration_s", asked.duration_s), ("hang_s", asked.hang_s)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
+    if asked.split == "time-sliced" and asked.data_by_job:
+        raise InputError(
+            f"data of {listed(sorted(asked.data_by_job))} would change nothing",
+            why="jobs that take turns are not predicted, so there is no power to correct",
+            fix="leave out the data, or the split time-sliced",
+        )
+
+
+def _make_pair(
+    asked_jobs: Sequence[JobRequest], wanted: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchPair, tuple[str, ...]]:
+    """The pair, and what is to be said of it."""
+    check_advised(len(asked_jobs))
+    jobs = [_frozen(job.job, settings) for job in asked_jobs]
+    split = wanted.asked.split
+    try:
+        from advisor_advice import forecasting
+    except ImportError as error:
+        if split is None:
+            raise InputError(
+                "recommendations need numpy and onnxruntime",
+                why=str(error),
+                fix="pip install 'sm-advisor[advise]', or give --split",
+            ) from error
+        given = _given(jobs, split, wanted)
+        both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
+        notes = count_notes(given, both, allow_unsafe=wanted.asked.allow_unsafe)
+        return given, ("no forecast: numpy is not installed", *notes)
+    if split is None:
+        return forecasting.recommended(jobs, wanted, settings)
+    return forecasting.with_forecast(_given(jobs, split, wanted), wanted, settings)
+
+
+def _given(jobs: Sequence[Job], split: str, wanted: ResolvedLaunch) -> LaunchPair:
+    return LaunchPair(split=parse_launch_split(split), parts=tuple(map(wanted.part, jobs)))
+
+
+def _frozen(name: str, settings: Settings) -> Job:
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        raise InputError(
+            f"{name!r} is not a valid job name",
+            why="only jobs of the folder of jobs are launched",
+            fix=f"put its file into {settings.jobs_dir} and give its name",
+        )
+    job = find_job(name, settings.jobs_dir)
+    if job.workdir and not job.workdir.is_dir():
+        raise InputError(
+            f"the workdir of {name}, {job.workdir}, does not exist",
+            fix=f"make it, or correct workdir in the file of {name}",
+        )
+    # What starts it later runs in another folder.
+    return job if job.workdir else replace(job, workdir=Path.cwd())

@@ -1,0 +1,100 @@
+"""The plan of a queue as command line, service and client tell it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from advisor.core.gpu import WHOLE
+from advisor.place.problem import Group
+from advisor.place.schedule import Run, Schedule, Slot
+from advisor.wire import placement as wire
+from advisor.wire.recommendation import ModelName
+from advisor_advice.placing import Planned, environments, way
+from advisor_advice.site.to_wire import card_to_wire
+
+
+def to_wire(planned: Planned) -> wire.Placement:
+    """The answer; docs/place.md explains each key."""
+    problem, found = planned.problem, planned.plan
+    return wire.Placement(
+        gpu_model=planned.gpu_model,
+        objective=planned.asked.objective,
+        gpus=problem.gpus,
+        queued=len(problem.queue),
+        idle_power_w=problem.idle_power_w,
+        **_totals(found.schedule),
+        groups=tuple(_group(planned, group, count) for group, count in planned.groups.items()),
+        schedule=placed_jobs(found.slots),
+        baselines=tuple(
+            wire.SimplerSchedule(name=name, **_totals(other), **_less(found.schedule, other))
+            for name, other in planned.others.items()
+        ),
+        timed_out=found.timed_out,
+        bundled_profiles=planned.bundled,
+        warnings=planned.warnings,
+        model=ModelName(version=planned.manifest.version, gpu_models=planned.manifest.gpu_models),
+        card=planned.card and card_to_wire(planned.card),
+        data=planned.other.to_wire(),
+    )
+
+
+def placed_jobs(placed: Sequence[Slot]) -> tuple[wire.PlacedJob, ...]:
+    """Each job, in the order of the starts; numbers count the queue from 1."""
+    return tuple(
+        wire.PlacedJob(
+            gpu=run.gpu,
+            start_s=run.start_s,
+            end_s=run.end_s,
+            number=run.number + 1,
+            job=run.job.name,
+            work_s=run.job.work_s,
+            share_percent=run.share_percent,
+            speed=run.speed,
+            beside=next((n + 1 for n in slot.numbers if n != run.number), None),
+        )
+        for slot in placed
+        for run in slot.runs
+    )
+
+
+def _totals(schedule: Schedule) -> dict[str, Any]:
+    slowest: Run = schedule.slowest
+    return {
+        "energy_j": schedule.energy_j,
+        "idle_j": schedule.idle_j,
+        "makespan_s": schedule.makespan_s,
+        "mean_completion_s": schedule.mean_completion_s,
+        "slowest_job": slowest.job.name,
+        "slowest_speed": slowest.speed,
+    }
+
+
+def _less(this: Schedule, other: Schedule) -> dict[str, Any]:
+    """What the plan saves against another way."""
+    return {
+        "energy_saved": 1 - this.energy_j / other.energy_j,
+        "time_saved": 1 - this.makespan_s / other.makespan_s,
+    }
+
+
+def _group(planned: Planned, group: Group, count: int) -> wire.Group:
+    shares = group.split.shares if group.split else (WHOLE,)
+    values = zip(shares, group.speeds, group.times_s, environments(planned, group), strict=True)
+    return wire.Group(
+        count=count,
+        split=way(group),
+        jobs=tuple(
+            wire.GroupJob(
+                job=job.name,
+                work_s=job.work_s,
+                share_percent=share,
+                speed=speed,
+                time_s=time_s,
+                environment=environment,
+            )
+            for job, (share, speed, time_s, environment) in zip(group.jobs, values, strict=True)
+        ),
+        power_w=group.power_w,
+        energy_j=group.energy_j,
+        energy_saved=group.energy_saved,
+        time_saved=group.time_saved,
+    )

@@ -1,0 +1,259 @@
+"""The plan of a queue by the model in use, and what simpler ways give."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from advisor.core.split import NINE, split_environments
+from advisor.core.units import vendor_of
+from advisor.decide.constraints import (
+    Limits,
+    check_jobs_fit,
+    floor,
+    memory_unknown,
+    with_card_memory,
+)
+from advisor.errors import InputError
+from advisor.place.first_come import first_come
+from advisor.place.options import PairOptions, mean_idle_power_w, predict_options
+from advisor.place.problem import Group, JobType, Problem, QueuedJob, make_problem
+from advisor.place.schedule import Schedule
+from advisor.place.solver import QueuePlan, alone
+from advisor.place.solver import place as solve
+from advisor.predict.card_factor import CardFactor
+from advisor.predict.profiles import Floats, Profile
+from advisor.settings import Settings
+from advisor.validity.safe_counts import CheckedCounts
+from advisor.validity.safe_splits import avoided_texts
+from advisor.wire.requests import PlacementRequest
+from advisor_advice.answer import of_check
+from advisor_advice.gpu_warnings import gpu_warnings
+from advisor_advice.idle_power import with_idle_power
+from advisor_advice.power.other_data import NO_OTHER, OtherData, Told, nothing_told
+from advisor_advice.preference import NONE, Preference, complementary
+from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
+from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
+from advisor_models.manifest import Manifest
+from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Planned:
+    """The answer.
+
+    Attributes:
+        units_total: SMs or CUs of a GPU; None: no profile has them.
+        others: What simpler ways give, by what they do.
+        bundled: Names of the jobs whose profile came with advisor.
+        warnings: What may be less certain than it looks, which counts are not used and why.
+        card: The factor by which power was corrected for the card; None: it was not.
+        other: Data of the jobs that were told.
+    """
+
+    asked: PlacementRequest
+    gpu_model: str
+    units_total: int | None
+    problem: Problem
+    plan: QueuePlan
+    others: dict[str, Schedule]
+    manifest: Manifest
+    bundled: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    card: CardFactor | None = None
+    other: OtherData = NO_OTHER
+
+    @property
+    def groups(self) -> dict[Group, int]:
+        """How often each group runs, the one that saves the most energy first, jobs alone last."""
+        counts = Counter(slot.group for slot in self.plan.slots)
+
+        def saved_j(group: Group) -> float:
+            return counts[group] * (group.alone_j - group.energy_j)
+
+        order = sorted(counts, key=lambda g: (-len(g.jobs), -saved_j(g), g.jobs))
+        return {group: counts[group] for group in order}
+
+
+def plan(
+    asked: PlacementRequest,
+    settings: Settings,
+    profiles: Path | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, pairs: None,
+    *,
+    prefer_complementary: bool = False,
+    told: Told = nothing_told,
+) -> Planned:
+    """The best plan by the model in use.
+
+    Args:
+        asked: What was asked for.
+        settings: Say where points and models are kept, and the least speed of jobs.
+        profiles: File of solo points; None: the stored and the bundled ones.
+        on_progress: Called after each predicted pair with the pairs done and all pairs.
+        prefer_complementary: Prefer pairs of jobs whose power goes to unlike parts of the GPU.
+        told: Data that will run in place of those that were profiled.
+
+    Raises:
+        InputError: a job without a profile, or an objective that is not for queues.
+        ModelError: there is no model, or it is damaged.
+        NoSplitError: not every job can be placed within the limits.
+        StoreError: profiles, or what the check of the GPU model found, cannot be read.
+    """
+    found = find_profiles(asked.names, settings, asked.gpu_model, profiles)
+    predictor = Registry(settings.home / "models").open_champion()
+    limits = limits_of(asked, settings.min_speed)
+    conditions = read_conditions(settings, predictor, found.a.gpu_model, asked.gpu_uuid)
+    checked = checked_on(found, settings)
+    preference = complementary(found, settings, profiles) if prefer_complementary else NONE
+    return plan_by(
+        predictor, found, asked, limits, checked, conditions, told, on_progress, preference
+    )
+
+
+def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
+    """What every group must keep.
+
+    Raises:
+        InputError: limits that cannot be meant.
+    """
+    return Limits(
+        min_speed=asked.min_speeds(),
+        default_min_speed=default_min_speed,
+        max_power_w=asked.max_power_w,
+        memory_mib=asked.memory_mib,
+    )
+
+
+def plan_by(
+    predictor: OnnxPredictor,
+    found: ProfileSet,
+    asked: PlacementRequest,
+    limits: Limits,
+    checked: CheckedCounts | None,
+    conditions: Conditions = NOTHING,
+    told: Told = nothing_told,
+    on_progress: Callable[[int, int], None] = lambda done, pairs: None,
+    preference: Preference = NONE,
+) -> Planned:
+    """The best plan by a model.
+
+    Args:
+        predictor: The model.
+        found: One profile of each of `asked.names`.
+        asked: What was asked for.
+        limits: See `limits_of`.
+        checked: What the check of the GPU model found.
+        conditions: What is known of the card, and of jobs that drift.
+        told: As for `plan`.
+        on_progress: As for `plan`.
+        preference: Of pairs, in the order of the profiles.
+
+    Raises:
+        InputError: as for `plan`.
+        NoSplitError: as for `plan`.
+    """
+    _check_card(asked)
+    found, assumed = with_idle_power(found, predictor.manifest.fill)
+    limits = _limits(limits, found.profiles)
+    other = told(found)
+    there, profiles = other.applied(*conditions.applied(predictor, found.profiles))
+    options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
+    problem = _problem(profiles, options, asked, limits, preference.unlike)
+    warnings = (
+        *gpu_warnings(predictor.manifest, found.profiles),
+        *of_check(found, checked),
+        *_avoided(found, checked),
+        *memory_unknown(found.profiles, limits.memory_mib),
+        *assumed,
+        *conditions.warnings(found.profiles),
+        *other.warnings,
+        *preference.warnings,
+    )
+    return Planned(
+        asked=asked,
+        gpu_model=found.profiles[0].gpu_model,
+        units_total=next((p.units_total for p in found.profiles if p.units_total), None),
+        problem=problem,
+        plan=solve(problem, time_limit_s=asked.time_limit_s),
+        others=_others(problem),
+        manifest=predictor.manifest,
+        bundled=found.bundled,
+        warnings=tuple(dict.fromkeys(warnings)),
+        card=conditions.card_of(found.profiles),
+        other=other,
+    )
+
+
+def _check_card(asked: PlacementRequest) -> None:
+    if asked.gpu_uuid is not None and asked.gpus > 1:
+        raise InputError(
+            f"{asked.gpus} GPUs are not the one card {asked.gpu_uuid}",
+            why="what a card draws beside others of its model is known of that card alone",
+            fix="leave out the card, or place on one GPU",
+        )
+
+
+def _avoided(found: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
+    """Which counts of the nine splits no pair gets, or one job does not, and why."""
+    for p in found.profiles:
+        yield from avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)
+
+
+def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:
+    """With the memory of the card and the floor of each job, as its profile says."""
+    limits = with_card_memory(limits, profiles[0].gpu_model)
+    check_jobs_fit(profiles, limits.memory_mib)
+    return replace(limits, min_speed={p.job: floor(p, limits) for p in profiles})
+
+
+def _problem(
+    profiles: Sequence[Profile],
+    options: PairOptions,
+    asked: PlacementRequest,
+    limits: Limits,
+    unlike: Floats | None,
+) -> Problem:
+    types = [
+        JobType(name=p.job, power_w=p.whole_gpu_power_w, memory_mib=p.memory_used_mib)
+        for p in profiles
+    ]
+    jobs = ((QueuedJob(job.job, job.work_s), job.count) for job in asked.jobs)
+    return make_problem(
+        [job for job, count in jobs for _ in range(count)],
+        types,
+        options,
+        asked.gpus,
+        idle_power_w=mean_idle_power_w(profiles),
+        objective=asked.objective,
+        limits=limits,
+        unlike=unlike,
+    )
+
+
+def _others(problem: Problem) -> dict[str, Schedule]:
+    """What simpler ways come to; without those that cannot run every job."""
+    sequential = alone(problem)
+    others = {
+        "first come, 50/50": first_come(problem),
+        "one after the other": sequential and sequential.schedule,
+    }
+    return {name: found for name, found in others.items() if found}
+
+
+def environments(planned: Planned, group: Group) -> list[dict[str, str]]:
+    """Variables that limit each job of a group; none without limits.
+
+    Raises:
+        InputError: an AMD GPU of which no profile has the number of CUs.
+    """
+    if group.split is None:
+        return [{} for _ in group.jobs]
+    vendor = vendor_of(planned.gpu_model)
+    return list(split_environments(group.split, planned.units_total, vendor))
+
+
+def way(group: Group) -> str:
+    """Shares as people write them, or `alone`."""
+    return str(group.split) if group.split else "alone"

@@ -1,0 +1,97 @@
+"""A recommendation as command line, service and client tell it."""
+
+import math
+
+from advisor.core.finish import Finish
+from advisor.core.objectives import OBJECTIVES
+from advisor.core.units import units_for_share, vendor_of
+from advisor.decide.recommend import Option, Recommendation
+from advisor.decide.same_work import same_work
+from advisor.predict.profiles import Profile
+from advisor.predict.rules import MEANINGS
+from advisor.wire import recommendation as wire
+from advisor_advice.answer import ModelAdvice
+from advisor_advice.site.to_wire import card_to_wire, drift_to_wire
+
+
+def to_wire(given: ModelAdvice) -> wire.Recommendation:
+    """The answer; docs/recommend.md explains each key."""
+    r, model = given.recommendation, given.manifest
+    # What a rule chooses is nearly always a candidate too, and writing options is what takes long.
+    shown = {id(o): _option(o, r) for o in (*r.candidates, *filter(None, r.rules.values()))}
+    return wire.Recommendation(
+        jobs=tuple(map(_asked, r.profiles)),
+        gpu_model=r.profiles[0].gpu_model,
+        objective=r.objective.name,
+        choice=shown[id(r.choice)],
+        candidates=tuple(shown[id(option)] for option in r.candidates),
+        baselines=tuple(
+            wire.Baseline(name=name, meaning=MEANINGS[name], option=option and shown[id(option)])
+            for name, option in r.rules.items()
+        ),
+        same_work=_same_work(r),
+        picks={name: option.name for name, option in r.picks.items()},
+        reasons=r.reasons,
+        warnings=r.warnings,
+        model=wire.ModelName(version=model.version, gpu_models=model.gpu_models),
+        coverage=model.coverage,
+        card=given.card and card_to_wire(given.card),
+        drifts=tuple(map(drift_to_wire, given.drifts)),
+        data=given.other.to_wire(),
+    )
+
+
+def _option(option: Option, r: Recommendation) -> wire.Option:
+    p = option.prediction
+    return wire.Option(
+        split=option.name,
+        sharing=p.split.sharing,
+        jobs=_shares(option, r),
+        power_w=p.power_w,
+        memory_power_w=p.memory_power_w,
+        energy_saved=p.energy_saved,
+        stp=p.stp,
+        objectives={name: p.objective_value(OBJECTIVES[name]) for name in r.picks},
+        violations=tuple(violation.text for violation in option.violations),
+    )
+
+
+def _shares(option: Option, r: Recommendation) -> tuple[wire.JobShare, ...]:
+    p, vendor = option.prediction, vendor_of(r.profiles[0].gpu_model)
+    total = next((profile.units_total for profile in r.profiles if profile.units_total), None)
+    parts = zip(r.profiles, p.split.shares, p.parts, r.environments(option), strict=True)
+    return tuple(
+        wire.JobShare(
+            job=profile.job,
+            share_percent=share,
+            units=total and units_for_share(share, total, vendor),
+            rate=part.rate,
+            speed=part.speed,
+            environment=environment,
+        )
+        for profile, share, part, environment in parts
+    )
+
+
+def _asked(profile: Profile) -> wire.AskedJob:
+    alone = wire.Alone(
+        rate=profile.whole_gpu_rate,
+        power_w=profile.whole_gpu_power_w,
+        memory_used_mib=profile.memory_used_mib,
+    )
+    return wire.AskedJob(job=profile.job, rate_unit=profile.rate_unit, alone=alone)
+
+
+def _same_work(r: Recommendation) -> wire.SameWork:
+    found = same_work(r)
+    return wire.SameWork(
+        work_s=found.work.alone_s,
+        choice=_ending(found.choice),
+        restarted=_ending(found.restarted),
+        baselines={name: _ending(finish) for name, finish in found.rules.items()},
+    )
+
+
+def _ending(finish: Finish | None) -> Finish | None:
+    # Infinity is not JSON: what never ends has no end.
+    return finish if finish and math.isfinite(finish.time_s) else None

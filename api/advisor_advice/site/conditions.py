@@ -1,0 +1,207 @@
+"""What is known of a card and of drifting jobs beyond profiles, and advice that takes it in."""
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from advisor.core.records import SoloPoint
+from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
+from advisor.predict.drift_predictor import DriftPredictor
+from advisor.predict.predictions import Predictor
+from advisor.predict.profiles import Profile
+from advisor.settings import Settings
+from advisor.validity.drift import Drift, drifts_of, find_drifts
+from advisor.validity.safe_counts import CheckedCounts
+from advisor_advice.site.expected import (
+    Checked,
+    Expected,
+    card_logs,
+    compared,
+    expected_of,
+    newest_observations,
+    profiles_of,
+)
+from advisor_advice.site.outdated_checks import outdated_check, outdated_checks
+from advisor_data import Store, open_store
+from advisor_data.files.bundled import bundled_reference_points
+from advisor_data.files.checked import checked_counts
+from advisor_data.store.pages import Span
+from advisor_data.store.store import is_begun
+
+MOST_JOBS = 50
+"""Stored jobs whose runs alone may tell of a card, and MOST_POINTS of each."""
+
+MOST_POINTS = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Conditions:
+    """What advice takes in beyond profiles and model; by default nothing.
+
+    Attributes:
+        gpu_uuid: The card; None: it may be any.
+        factor: What it draws; None: nothing was seen of it.
+        drifts: Of all jobs.
+        outdated: By GPU model, what has changed since `advisor check`, in words.
+    """
+
+    gpu_uuid: str | None = None
+    factor: CardFactor | None = None
+    drifts: tuple[Drift, ...] = ()
+    outdated: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def applied(
+        self, predictor: Predictor, profiles: Sequence[Profile]
+    ) -> tuple[Predictor, tuple[Profile, ...]]:
+        """Predictor and profiles for these conditions; both as they are where there are none."""
+        if self._is_used(profiles) and self.factor:
+            predictor = CardPredictor(predictor, profiles, self.factor)
+            profiles = predictor.brought(profiles)
+        drifts = self._drifts(profiles)
+        return (DriftPredictor(predictor, drifts) if drifts else predictor), tuple(profiles)
+
+    def card_of(self, profiles: Iterable[Profile]) -> CardFactor | None:
+        """The factor, where it changes the power of these jobs."""
+        return self.factor if self._is_used(profiles) else None
+
+    def drifts_of(self, profiles: Sequence[Profile]) -> tuple[Drift, ...]:
+        """Those of these jobs."""
+        return tuple(self._drifts(profiles).values())
+
+    def warnings(self, profiles: Sequence[Profile]) -> Iterator[str]:
+        """What is to be said of it."""
+        if factor := self.card_of(profiles):
+            yield factor.text
+        for drift in self.drifts_of(profiles):
+            yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
+        if text := self.outdated.get(profiles[0].gpu_model):
+            yield text
+
+    def _is_used(self, profiles: Iterable[Profile]) -> bool:
+        factor = self.factor
+        return factor is not None and any(factor.gpu_uuid not in p.gpu_uuids for p in profiles)
+
+    def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, str], Drift]:
+        names = [profile.job for profile in profiles]
+        return drifts_of(self.drifts, names, profiles[0].gpu_model, self.gpu_uuid)
+
+
+NOTHING = Conditions()
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Experience:
+    """What the newest observations of a store say.
+
+    Attributes:
+        expected: Those that can be compared, beside what is expected of them.
+        drifts: Of all jobs.
+        outdated: As in `Conditions`.
+    """
+
+    expected: tuple[Expected, ...] = ()
+    drifts: tuple[Drift, ...] = ()
+    outdated: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def conditions(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> Conditions:
+        """For jobs on a GPU model, and on a card where it is known.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return Conditions(
+            gpu_uuid=gpu_uuid,
+            factor=stored_factor(gpu_model, gpu_uuid, self.expected, store),
+            drifts=self.drifts,
+            outdated=self.outdated,
+        )
+
+
+def read_conditions(
+    settings: Settings,
+    predictor: Predictor,
+    gpu_model: str,
+    gpu_uuid: str | None,
+    driver: str | None = None,
+) -> Conditions:
+    """The conditions of a host, from its store and from what comes with advisor.
+
+    Args:
+        settings: Say where points are kept.
+        predictor: The model in use.
+        gpu_model: Of the jobs' profiles.
+        gpu_uuid: The card that they are to run on; None: not known.
+        driver: Version in use now; None: that of the newest launch.
+
+    Raises:
+        StoreError: the store, or what a check found, cannot be read.
+    """
+    if is_begun(settings.database_url, settings.home):
+        with open_store(settings.database_url, settings.home) as store:
+            seen = experience_of(store, predictor, checks_of(settings), settings.home)
+            found = seen.conditions(gpu_model, gpu_uuid, store)
+    else:
+        found = Experience().conditions(gpu_model, gpu_uuid, None)
+    if driver is None:
+        return found
+    changed = outdated_check(settings.home, gpu_model, {"driver": driver})
+    return replace(found, outdated={**found.outdated, gpu_model: changed})
+
+
+def experience_of(store: Store, predictor: Predictor, checked: Checked, home: Path) -> Experience:
+    """What a store has seen, against the model in use.
+
+    Raises:
+        StoreError: the store, or what a check found, cannot be read.
+    """
+    seen = newest_observations(store)
+    if not seen:
+        return Experience()
+    profiles = profiles_of({job for one in seen for job in one.jobs}, store)
+    expected = expected_of(seen, profiles, predictor, checked)
+    return Experience(
+        expected=tuple(expected),
+        drifts=find_drifts(compared(expected)),
+        outdated=outdated_checks(seen, home),
+    )
+
+
+def checks_of(settings: Settings) -> Checked:
+    """What checks of this host found, by GPU model, each read once."""
+
+    @functools.cache
+    def checked(gpu_model: str) -> CheckedCounts | None:
+        return checked_counts(settings.home, gpu_model)
+
+    return checked
+
+
+def stored_factor(
+    gpu_model: str, gpu_uuid: str | None, expected: Iterable[Expected], store: Store | None
+) -> CardFactor | None:
+    """The factor of a card, by what is known of it and of others of its model.
+
+    Args:
+        gpu_model: Of the card.
+        gpu_uuid: The card; None: it is not known, and has no factor.
+        expected: Observations, of any card.
+        store: Of solo points; None: there are only the bundled ones.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if gpu_uuid is None:
+        return None
+    points = [*bundled_reference_points(), *(_stored(gpu_model, store) if store else ())]
+    references: dict[str, dict[str, float]] = {}
+    if any(point.gpu_uuid == gpu_uuid for point in points):
+        profiles = profiles_of({point.job for point in points}, store)
+        references = reference_logs(points, profiles, gpu_model)
+    return card_factor(gpu_uuid, references, card_logs(expected, gpu_uuid))
+
+
+def _stored(gpu_model: str, store: Store) -> Iterator[SoloPoint]:
+    span = Span(limit=MOST_POINTS, gpu_model=gpu_model)
+    for name in store.profile_names(limit=MOST_JOBS):
+        yield from store.solo_page(name, span).records

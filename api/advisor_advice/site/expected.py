@@ -1,0 +1,168 @@
+"""Stored observations beside what the model in use expects of the same launches today.
+
+Not beside what was expected when they began: a model that has learned since then, or a job that was
+profiled again, may be right by now.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from advisor.core.flags import DOUBTFUL
+from advisor.core.observations import Observation
+from advisor.core.split import UNCAPPED, Split
+from advisor.launch.monitor.account import SETTLE_S
+from advisor.launch.monitor.drift import JUDGE_S
+from advisor.predict.card_factor import observation_ratio
+from advisor.predict.predictions import Prediction, Predictor, is_within
+from advisor.predict.profiles import Profile
+from advisor.validity.drift import Compared
+from advisor.validity.safe_counts import CheckedCounts
+from advisor_advice.site.known_profiles import known_profiles
+from advisor_data import Store
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.store.pages import Span
+
+MOST_OBSERVATIONS = 2000
+"""The newest ones are looked at: they take about a second."""
+
+ProfilesByModel: TypeAlias = Mapping[tuple[str, str], Profile]
+"""By job and GPU model."""
+
+Checked: TypeAlias = Callable[[str], CheckedCounts | None]
+"""What the check of a GPU model found."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """One observation, and what the model in use expects of it on a usual card."""
+
+    seen: Observation
+    profiles: tuple[Profile, ...]
+    prediction: Prediction
+
+
+def newest_observations(store: Store) -> tuple[Observation, ...]:
+    """The observations that are looked at, the newest first.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    return tuple(store.observation_page(None, Span(limit=MOST_OBSERVATIONS)).records)
+
+
+def profiles_of(jobs: Iterable[str], store: Store | None) -> ProfilesByModel:
+    """Profiles of jobs by name; those measured here go before the bundled ones.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    names = sorted(set(jobs))
+    points = (p for name in names for p in store.solo_points(job=name)) if store else ()
+    own = known_profiles(points, names)
+    bundled = known_profiles(bundled_solo_points(set(names)), names, bundled=True)
+    known = {name: own[name].before(bundled[name]) for name in names}
+    return {
+        (name, model): profile
+        for name, of_job in known.items()
+        for model, profile in of_job.profiles.items()
+    }
+
+
+def expected_of(
+    observations: Iterable[Observation],
+    profiles: ProfilesByModel,
+    predictor: Predictor,
+    checked: Checked,
+) -> list[Expected]:
+    """The observations that can be compared, each with what is expected of it.
+
+    Args:
+        observations: Of any jobs.
+        profiles: Of their jobs; without one of each job there is no expectation.
+        predictor: The model in use.
+        checked: At unsafe counts only jobs that reported right results are compared.
+    """
+    groups: defaultdict[tuple[Profile, ...], list[tuple[Observation, Split]]] = defaultdict(list)
+    for seen in observations:
+        known = tuple(p for job in seen.jobs if (p := profiles.get((job, seen.gpu_model))))
+        split = _split_of(seen)
+        whole = split and len(known) == len(seen.parts) == 2 and is_within(split, known)
+        if split and whole and not _is_doubtful(seen, known, checked):
+            groups[known].append((seen, split))
+    found: list[Expected] = []
+    for known, of_pair in groups.items():
+        splits = list(dict.fromkeys(split for _, split in of_pair))
+        expected = dict(zip(splits, predictor.predict(known, splits), strict=True))
+        found += [Expected(seen, known, expected[split]) for seen, split in of_pair]
+    return found
+
+
+def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
+    """Both rates, and the power once for each job, of every observation."""
+    for one in expected:
+        seen, setting = one.seen, f"{' + '.join(one.seen.jobs)} {one.prediction.split}"
+        values = [
+            (part.job, "rate", part.rate, predicted.rate)
+            for part, predicted in zip(seen.parts, one.prediction.parts, strict=True)
+        ]
+        power = [(job, "power", seen.power_w, one.prediction.power_w) for job in seen.jobs]
+        for job, quantity, observed, interval in dict.fromkeys((*values, *power)):
+            if observed:
+                yield Compared(
+                    job=job,
+                    gpu_model=seen.gpu_model,
+                    gpu_uuid=seen.gpu_uuid,
+                    quantity="rate" if quantity == "rate" else "power",
+                    setting=setting,
+                    observed=observed,
+                    expected=interval,
+                    at=seen.started_at,
+                    software=software_of(seen),
+                )
+
+
+def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ...], list[float]]:
+    """By pair, log of observed over expected power on a card: of those that tell of the card."""
+    found: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+    for one in expected:
+        on_another = not any(gpu_uuid in profile.gpu_uuids for profile in one.profiles)
+        rates = [part.rate for part in one.seen.parts if part.rate]
+        if one.seen.gpu_uuid != gpu_uuid or not on_another or len(rates) < len(one.seen.parts):
+            continue
+        if not one.prediction.split.is_limited or not one.seen.power_w:
+            continue
+        limit_w = one.profiles[0].power_limit_w
+        ratio = observation_ratio(one.seen.power_w, rates, one.prediction, limit_w)
+        if ratio is not None:
+            found[one.seen.jobs].append(ratio)
+    return dict(found)
+
+
+def software_of(seen: Observation) -> tuple[str, ...]:
+    """Versions that were in use, such as `driver 580.159.04`, as far as the launch wrote them."""
+    texts = [part.libraries for part in seen.parts if part.libraries]
+    libraries = {name.strip() for text in texts for name in text.split(",")}
+    return (*((f"driver {seen.driver}",) if seen.driver else ()), *sorted(libraries))
+
+
+def _split_of(seen: Observation) -> Split | None:
+    if seen.mode == "uncapped":
+        return UNCAPPED
+    if seen.mode not in ("mps", "cu_mask"):
+        return None
+    return Split(tuple(part.share_percent for part in seen.parts))
+
+
+def _is_doubtful(seen: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:
+    """Whether it says nothing of what the jobs do at that split."""
+    short = seen.overlap_s < SETTLE_S + JUDGE_S
+    wrong = any(part.results in ("wrong", "differ") for part in seen.parts)
+    if seen.state == "failed" or short or wrong or not DOUBTFUL.isdisjoint(seen.flags):
+        return True
+    host = checked(seen.gpu_model)
+    return any(
+        part.units in profile.safety(host).unsafe and part.results != "right"
+        for part, profile in zip(seen.parts, profiles, strict=True)
+    )

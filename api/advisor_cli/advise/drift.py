@@ -1,0 +1,91 @@
+"""`advisor drift`: do launched jobs still do what the model in use expects of them?"""
+
+import importlib.util
+from collections.abc import Iterable, Sequence
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.wording import count_of
+from advisor.errors import InputError
+from advisor.formats.wire import write
+from advisor.settings import read_settings
+from advisor.wire.observed import Card, DriftedJob, DriftReport
+from advisor_cli.shared.console import print_table
+from advisor_cli.shared.options import AsJson
+
+# What needs numpy is imported in the command: `advisor --help` works without it.
+
+_JOBS = ("job", "quantity", "of expected", "launches", "since", "card", "new since then")
+_CARDS = ("card", "draws, against others", "90 %", "jobs alone", "pairs")
+
+
+def drift(as_json: AsJson = False) -> None:
+    """Do launched jobs still do what the model in use expects of them?
+
+    Compares the newest launches with what is expected of them today: which jobs have drifted, what
+    each card draws beside others of its model, and whether safe counts are to be checked again.
+    """
+    if missing := [n for n in ("numpy", "onnxruntime") if not importlib.util.find_spec(n)]:
+        raise InputError(
+            f"what to expect of launches needs {' and '.join(missing)}, which are not installed",
+            fix="pip install 'sm-advisor[advise]'",
+        )
+    from advisor_advice.site.report import drift_report
+
+    report = drift_report(read_settings())
+    if as_json:
+        typer.echo(write(report))
+        return
+    for line in _lines(report):
+        typer.echo(line)
+    if report.drifts:
+        _print(_JOBS, map(_job, report.drifts))
+    if report.cards:
+        _print(_CARDS, map(_card, report.cards))
+
+
+def _lines(report: DriftReport) -> Iterable[str]:
+    compared = count_of(report.observations, "launched pair")
+    yield (
+        f"{compared} compared with what the model in use expects"
+        if report.observations
+        else "there is no launched pair to compare: advisor launch"
+    )
+    if report.observations and not report.drifts:
+        yield "no job has drifted"
+    yield from report.outdated_checks
+
+
+def _job(one: DriftedJob) -> Sequence[str]:
+    return (
+        one.job,
+        one.quantity,
+        f"{100 * one.ratio:.0f} %",
+        str(one.observations),
+        one.since,
+        one.gpu_uuid or "",
+        ", ".join(one.software),
+    )
+
+
+def _card(one: Card) -> Sequence[str]:
+    factor = one.power_factor
+    return (
+        one.gpu_uuid,
+        f"{100 * (factor.value - 1):+.1f} %",
+        f"{100 * (factor.low - 1):+.1f} to {100 * (factor.high - 1):+.1f} %",
+        str(one.references),
+        str(one.observations),
+    )
+
+
+def _print(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        shown.add_column(name, overflow="fold")
+    for row in rows:
+        shown.add_row(*map(Text, row))
+    typer.echo("")
+    print_table(shown)

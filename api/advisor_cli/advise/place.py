@@ -1,0 +1,155 @@
+"""`advisor place`: a queue of jobs on several GPUs, who shares with whom, when and where."""
+
+import importlib.util
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+from rich.progress import Progress
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.errors import InputError
+from advisor.formats.wire import write
+from advisor.settings import read_settings
+from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
+from advisor_cli.advise.job_requests import min_speeds, read_data
+from advisor_cli.advise.queue import Entry, read_entries, read_works
+from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.options import (
+    AsJson,
+    DataOption,
+    GpuModelOption,
+    GpuUuidOption,
+    MaxPower,
+    Memory,
+    MinSpeed,
+    ProfilesOption,
+)
+from advisor_power.operands.of_job import told_data
+
+if TYPE_CHECKING:
+    from advisor_advice.placing import Planned
+
+# What needs numpy is imported in the command: `advisor --help` works without it.
+
+Preferred: TypeAlias = Literal["complementary"]
+
+PATIENCE_S = 2.0
+"""After this long a person is shown how far it is."""
+
+
+def place(
+    *,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of profiled jobs, NAME:40 for forty of them", metavar="JOBS"),
+    ] = None,
+    gpus: Annotated[int, typer.Option(help="How many GPUs there are", min=1)],
+    file: Annotated[
+        Path | None,
+        typer.Option("--jobs", help="File of jobs: NAME, NAME:40 or NAME:40 3h on each line"),
+    ] = None,
+    work: Annotated[
+        list[str] | None,
+        typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all; 1h if not given"),
+    ] = None,
+    data: DataOption = None,
+    objective: Annotated[
+        str, typer.Option(help="energy-efficiency: least energy; throughput: done soonest")
+    ] = DEFAULT_OBJECTIVE,
+    min_speed: MinSpeed = None,
+    max_power: MaxPower = None,
+    memory: Memory = None,
+    gpu_model: GpuModelOption = None,
+    gpu_uuid: GpuUuidOption = None,
+    profiles: ProfilesOption = None,
+    prefer: Annotated[
+        Preferred | None,
+        typer.Option(
+            help="complementary: where pairs look the same, of jobs unlike in what draws power"
+        ),
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?
+
+    Every job is done; a pair that saves nothing does not share. Exit code 10: not every job can be
+    placed within the limits.
+    """
+    _check_installed()
+    from advisor_advice.placement_wire import to_wire
+    from advisor_cli.advise import place_text
+
+    asked = PlacementRequest(
+        jobs=_queue(read_entries(jobs or (), file), work or (), min_speed or (), data or ()),
+        gpus=gpus,
+        objective=objective,
+        max_power_w=max_power,
+        memory_mib=memory,
+        gpu_model=gpu_model,
+        gpu_uuid=gpu_uuid,
+        time_limit_s=time_limit,
+    )
+    planned = _planned(asked, profiles, prefer)
+    if gpu_uuid is not None and planned.card is None:
+        typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
+    if as_json:
+        typer.echo(write(to_wire(planned)))
+    else:
+        place_text.show(planned)
+
+
+def _planned(asked: PlacementRequest, profiles: Path | None, prefer: Preferred | None) -> "Planned":
+    from advisor_advice.placing import plan
+    from advisor_advice.power.other_data import told_here
+
+    settings, unlike = read_settings(), prefer == "complementary"
+    with _progress("filling data") as on_progress:
+        told = told_here(told_data(asked.data_by_job, on_progress), settings.home)
+    with _progress("predicting pairs") as on_progress:
+        return plan(asked, settings, profiles, on_progress, prefer_complementary=unlike, told=told)
+
+
+def _queue(
+    entries: Sequence[Entry], work: Sequence[str], least: Sequence[str], data: Sequence[str]
+) -> tuple[QueuedJobs, ...]:
+    """Every job with its work: what its line says, else --work, else an hour."""
+    names = list(dict.fromkeys(entry.name for entry in entries))
+    works, speeds, told = read_works(work, names), min_speeds(least, names), read_data(data, names)
+    return tuple(
+        QueuedJobs(
+            job=entry.name,
+            count=entry.count,
+            work_s=entry.work_s or works.get(entry.name, WORK_S),
+            min_speed=speeds.get(entry.name),
+            data=told.get(entry.name),
+        )
+        for entry in entries
+    )
+
+
+def _check_installed() -> None:
+    needed = ("highspy", "numpy", "onnxruntime")
+    if missing := [name for name in needed if not importlib.util.find_spec(name)]:
+        raise InputError(
+            f"placing jobs needs {' and '.join(missing)}, which are not installed",
+            fix="pip install 'sm-advisor[advise]'",
+        )
+
+
+@contextmanager
+def _progress(what: str) -> Generator[Callable[[int, int], None]]:
+    """A bar on a terminal where something takes long, nothing elsewhere."""
+    console = plain_console(stderr=True)
+    shown_at = time.monotonic() + PATIENCE_S
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, visible=False)
+
+        def on_progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=time.monotonic() > shown_at)
+
+        yield on_progress

@@ -1,0 +1,204 @@
+"""The `advisor` command: its sub-commands, and the one place that turns errors into text."""
+
+import io
+import json
+import os
+import select
+import sys
+from typing import Any, NoReturn
+
+import typer
+
+import advisor
+from advisor.errors import AdvisorError, InputError
+from advisor_cli.shared.lazy import LazyGroup, imported
+
+_COMMANDS = {
+    "recommend": "Which split of one GPU does the same work of two jobs with the least energy?",
+    "place": "Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?",
+    "drift": "Do launched jobs still do what the model in use expects of them?",
+    "profile": "Measure a job alone at each share: rate, power and counters.",
+    "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
+    "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
+    "launches": "List, show, stop and clean up the launches of this host.",
+    "check": "At which numbers of SMs do the libraries of this host compute right results?",
+    "power": "How a card's power is read, what operations and data draw, and where power goes.",
+    "doctor": "Check everything that measuring needs; changes nothing. "
+    "Exit code 1: something is missing.",
+    "jobs": "List the jobs of this folder and the profiles that were measured.",
+    "data": "Import and export points; back up, restore and migrate the database.",
+    "tokens": "Make, list and revoke the tokens that the service lets in.",
+    "report": "Pages made from measurements.",
+    "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
+    "retrain": "Learn from what is new, and use the new model unless it is worse; fit for cron.",
+    "evaluate": "How good is the model? "
+    "Writes evaluation.html, evaluation.png and evaluation.json.",
+    "next": "Which jobs to profile and which pairs to measure next, in order of what they teach.",
+    "models": "List, check and choose the models on this host.",
+    "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
+    "kubernetes": "Pods that share a GPU: the service of the cluster, and the agent of each node.",
+    "slurm": "Batch jobs that share a GPU: the agent of each node, which Slurm's Prolog starts.",
+}
+"""Commands in the order of the help, with its line. Each is a module that has an `app` or a
+function of the same name, and is imported when it is called: all together they load every
+component."""
+
+_MODULES = {
+    name: f"advisor_cli.{room}.{name}"
+    for room, names in {
+        "advise": ("recommend", "place", "drift"),
+        "launching": ("launch", "launches"),
+        "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
+        "manage": ("data", "jobs", "kubernetes", "serve", "slurm", "tokens"),
+        "measure": ("check", "colocate", "doctor", "profile"),
+        "power": ("power",),
+    }.items()
+    for name in names
+}
+
+
+_EXTRAS = {
+    "recommend": "advise",
+    "place": "advise",
+    "drift": "advise",
+    "power": "advise",
+    "launch": "advise",
+    "report": "train",
+    "train": "train",
+    "retrain": "train",
+    "evaluate": "train",
+    "next": "train",
+    "serve": "serve",
+    "kubernetes": "kubernetes",
+    "slurm": "client",
+}
+"""The extra that has what a command needs next to what every installation has; else `data`."""
+
+_EXTRAS_OF = {"submitit": "slurm", "ray": "ray"}
+"""The extra of a module that only some ways of a command need."""
+
+_BROKEN_PIPE = 141
+"""What a shell says of a command whose output nobody read to its end: 128 + SIGPIPE."""
+
+
+_UsageError: Any = typer.BadParameter.__base__
+"""Options and arguments that are none; the class has no public name of its own."""
+
+
+def load(name: str) -> Any:
+    """The command of that name, with all its options."""
+    return imported(_MODULES[name], name)
+
+
+class _Group(LazyGroup):
+    """Imports a command when it is called; says in JSON what was called wrongly."""
+
+    load = staticmethod(load)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a program that wants JSON gets wrong options as JSON, too."""
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            if "--json" not in sys.argv:
+                raise
+            command = error.ctx.command_path if error.ctx else ctx.command_path
+            what = error.format_message().rstrip(".")
+            raise InputError(what, fix=f"try {command} --help") from error
+
+
+app = typer.Typer(
+    help="How many SMs or CUs should each of two jobs get on one GPU?",
+    cls=_Group,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for _name, _line in _COMMANDS.items():
+    app.command(_name, help=_line)(lambda: None)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"advisor {advisor.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
+) -> None:
+    """How many SMs or CUs should each of two jobs get on one GPU?"""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command line; advisor's own errors end in one line and their own exit code."""
+    _show_what_can_be_shown()
+    stdout = _copy_of_stdout()
+    try:
+        app(prog_name="advisor")
+    except SystemExit as stopped:
+        # Typer and Rich stop with 1 where the reader of a pipe is gone.
+        if stopped.code == 1 and stdout is not None and _nobody_reads(stdout):
+            sys.exit(_BROKEN_PIPE)
+        raise
+    except AdvisorError as error:
+        _fail(error)
+    except ModuleNotFoundError as error:
+        _fail(_not_installed(error))
+    except OSError as error:
+        # Disk full, no permission: the system's own words, without a stack trace.
+        typer.echo(f"advisor: {error}", err=True)
+        sys.exit(1)
+    finally:
+        if stdout is not None:
+            os.close(stdout)
+
+
+def _fail(error: AdvisorError) -> NoReturn:
+    if "--json" in sys.argv:
+        typer.echo(json.dumps({"error": {"code": error.code, "message": str(error)}}))
+    typer.echo(f"advisor: {error}", err=True)
+    sys.exit(error.exit_code)
+
+
+def _not_installed(error: ModuleNotFoundError) -> InputError:
+    """What to install for the command that was called.
+
+    Raises:
+        ModuleNotFoundError: a module of advisor is missing, which no extra brings.
+    """
+    missing = error.name or str(error)
+    if missing.startswith("advisor"):
+        raise error
+    command = next((word for word in sys.argv[1:] if word in _COMMANDS), "")
+    extra = _EXTRAS_OF.get(missing) or _EXTRAS.get(command, "data")
+    return InputError(
+        f"{command} needs {missing}, which is not installed",
+        fix=f"pip install 'sm-advisor[{extra}]'",
+    )
+
+
+def _show_what_can_be_shown() -> None:
+    """Have a ? in the place of what the terminal's encoding lacks, instead of an error."""
+    stdout: object = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):
+        stdout.reconfigure(errors="replace")  # pyright: ignore[reportUnknownMemberType]
+
+
+def _copy_of_stdout() -> int | None:
+    """A descriptor that stays when Rich puts another one in the place of stdout."""
+    try:
+        return os.dup(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return None
+
+
+def _nobody_reads(descriptor: int) -> bool:
+    """Whether it is a pipe whose reader is gone."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # errors are reported unasked
+    return bool(poll.poll(0))

@@ -1,0 +1,233 @@
+"""`advisor launch`: run two jobs together at a proven split, and watch them."""
+
+import getpass
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from advisor.core.gpu import Gpu
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.errors import InputError, SourceError
+from advisor.formats.wire import write
+from advisor.launch.records.folder import LaunchFolder, create_folder
+from advisor.launch.records.spec import LaunchSpec
+from advisor.launch.records.status import LaunchStatus
+from advisor.launch.start.spawn import spawn_supervisor
+from advisor.launch.start.starting import check_memory
+from advisor.settings import Settings, read_settings
+from advisor.wire.launch_request import (
+    HANG_S,
+    LaunchRequest,
+    NextPair,
+    WhenOneEnds,
+    check_launch,
+)
+from advisor_advice.launching import make_spec
+from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_cli.advise.job_requests import job_requests, longest_p99_ms, read_data
+from advisor_cli.launching.live import (
+    exit_code,
+    final_json,
+    observations,
+    show_json,
+    show_lines,
+    show_live,
+    statuses,
+    stopping_launch,
+)
+from advisor_cli.launching.plan import plan_lines, whole_plan
+from advisor_cli.launching.text import line, summary
+from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.options import (
+    AllowUnsafe,
+    AsJson,
+    DataOption,
+    GpuModelOption,
+    MaxP99,
+    MaxPower,
+    Memory,
+    MinSpeed,
+    ObjectiveOption,
+    ProfilesOption,
+)
+from advisor_power.operands.of_job import told_data
+from advisor_profiling import SUPERVISOR
+from advisor_profiling.testbed.live import find_gpu, with_units
+
+
+def launch(
+    job_a: Annotated[str, typer.Argument(help="Name of a job of the folder of jobs", metavar="A")],
+    job_b: Annotated[
+        str,
+        typer.Argument(help="The job that shares the GPU with it; may be the same", metavar="B"),
+    ],
+    split: Annotated[
+        str | None,
+        typer.Option(help="30/70, uncapped or time-sliced; if not given, the recommended one"),
+    ] = None,
+    then: Annotated[
+        list[str] | None, typer.Option(help="A pair for afterwards, C+D; may be given again")
+    ] = None,
+    gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
+    objective: ObjectiveOption = DEFAULT_OBJECTIVE,
+    min_speed: MinSpeed = None,
+    max_p99: MaxP99 = None,
+    max_power: MaxPower = None,
+    memory: Memory = None,
+    data: DataOption = None,
+    gpu_model: GpuModelOption = None,
+    profiles: ProfilesOption = None,
+    allow_unsafe: AllowUnsafe = False,
+    stop_on_wrong_results: Annotated[
+        bool | None,
+        typer.Option(
+            "--stop-on-wrong-results/--go-on-with-wrong-results",
+            help="When a job reports a wrong result; if not given, stop at a recommended split",
+        ),
+    ] = None,
+    when_one_ends: Annotated[
+        WhenOneEnds, typer.Option(help="The other job goes on under its limit, or is stopped")
+    ] = "keep",
+    duration: Annotated[
+        float | None, typer.Option(help="Stop each pair after this many seconds")
+    ] = None,
+    hang_after: Annotated[
+        float, typer.Option(help="A job without progress for this many seconds counts as hung")
+    ] = HANG_S,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return as soon as both jobs run under proven limits")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run two jobs together on one GPU at a split that is proven, and watch them.
+
+    Without --split the recommended one is taken. Ctrl-C stops both jobs in the safe order; closing
+    the terminal, or killing this command, leaves them running and watched.
+    """
+    settings = read_settings()
+    pairs = [(job_a, job_b), *map(_pair, then or ())]
+    asked = replace(
+        _of_jobs(pairs, min_speed or (), max_p99 or (), data or ()),
+        split=split,
+        objective=objective,
+        max_power_w=max_power,
+        memory_mib=memory,
+        gpu_model=gpu_model,
+        allow_unsafe=allow_unsafe,
+        stop_on_wrong_results=stop_on_wrong_results,
+        when_one_ends=when_one_ends,
+        duration_s=duration,
+        hang_s=hang_after,
+    )
+    check_launch(asked)
+    seen = _see_gpu(gpu, settings, needed=not dry_run)
+    wanted = ResolvedLaunch(
+        asked=asked,
+        gpu=gpu,
+        seen=seen,
+        profiles=profiles,
+        asked_by=_user(),
+        data=told_data(asked.data_by_job),
+    )
+    if dry_run:
+        _show_plan(wanted, settings, as_json=as_json)
+        return
+    raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
+
+
+def _of_jobs(
+    pairs: Sequence[tuple[str, str]],
+    min_speed: Sequence[str],
+    max_p99: Sequence[str],
+    data: Sequence[str],
+) -> LaunchRequest:
+    """The pairs, what each of their jobs must keep, and what it computes with."""
+    names = [name for pair in pairs for name in pair]
+    by_job_ms, for_all_ms = longest_p99_ms(max_p99, names)
+    told = read_data(data, names)
+    first, *rest = (job_requests(pair, names, min_speed, by_job_ms, data=told) for pair in pairs)
+    return LaunchRequest(
+        jobs=first, then=tuple(NextPair(jobs=pair) for pair in rest), max_p99_ms=for_all_ms
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # In a container a user may be a number only.
+        return str(os.getuid())
+
+
+def _pair(text: str) -> tuple[str, str]:
+    names = text.split("+")
+    if len(names) != 2 or not all(names):
+        raise InputError(f"--then {text} names no pair", fix="write --then C+D")
+    return names[0], names[1]
+
+
+def _see_gpu(name: str, settings: Settings, *, needed: bool) -> Gpu | None:
+    """The GPU; None where there is none and it is not needed."""
+    try:
+        return with_units(find_gpu(name), settings)
+    except SourceError:
+        if needed:
+            raise
+        return None
+
+
+def _check_memory(spec: LaunchSpec, gpu: Gpu | None) -> None:
+    for pair in spec.pairs if gpu else ():
+        assert gpu is not None
+        check_memory(pair, gpu)
+
+
+def _show_plan(wanted: ResolvedLaunch, settings: Settings, *, as_json: bool) -> None:
+    plan = whole_plan(make_spec(wanted, settings), wanted.seen, settings)
+    for text in [write(plan)] if as_json else plan_lines(plan):
+        typer.echo(text)
+
+
+def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json: bool) -> int:
+    """Start the jobs and follow them; the exit code of the command."""
+    spec = make_spec(wanted, settings)
+    _check_memory(spec, wanted.seen)
+    folder = create_folder(settings.home / "launches", spec)
+    return _run(folder, spec, settings, detach=detach, as_json=as_json)
+
+
+def _run(
+    folder: LaunchFolder, spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
+) -> int:
+    """Start the supervisor and follow it; the exit code of the command."""
+    supervisor = spawn_supervisor(folder, settings, SUPERVISOR)
+    if detach:
+        return _detached(folder, statuses(folder, supervisor), as_json=as_json)
+    _say(spec.notes, as_json=as_json)
+    show = show_live if plain_console().is_terminal else show_lines
+    with stopping_launch(folder):
+        status = (show_json(folder) if as_json else show)(statuses(folder, supervisor))
+    if not as_json:
+        for text in summary(status, observations(folder)):
+            typer.echo(text)
+    return exit_code(status)
+
+
+def _detached(folder: LaunchFolder, found: Iterator[LaunchStatus], *, as_json: bool) -> int:
+    """Wait until the limits are proven and both run, or until it has failed."""
+    status = next(status for status in found if status.over or status.state == "running")
+    typer.echo(write(final_json(folder, status)) if as_json else folder.launch_id)
+    if status.state == "failed":
+        typer.echo(line(status), err=True)
+    return exit_code(status)
+
+
+def _say(notes: Sequence[str], *, as_json: bool) -> None:
+    for note in () if as_json else notes:
+        typer.echo(f"! {note}", err=True)

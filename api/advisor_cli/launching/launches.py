@@ -1,0 +1,150 @@
+"""`advisor launches`: what was launched on this host, where it stands, stopping and cleaning up."""
+
+import os
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.wording import count_of
+from advisor.errors import BusyError
+from advisor.formats.wire import write
+from advisor.launch.records.answers import LocalLaunches
+from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
+from advisor.launch.records.status import LaunchStatus
+from advisor.launch.records.status_writer import StatusWriter
+from advisor.settings import read_settings
+from advisor_cli.launching.live import exit_code, final_json, observations, statuses
+from advisor_cli.launching.text import line, summary, table
+from advisor_cli.shared.console import plain_console, print_table
+from advisor_cli.shared.options import AsJson
+from advisor_data.service.cleaning import Cleaner
+from advisor_data.store.store import FILES_PREFIX, default_url, open_store
+
+app = typer.Typer(help="List, show, stop and clean up the launches of this host.")
+
+LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", metavar="ID")]
+
+_COLUMNS = ("launch", "state", "GPU", "pair", "jobs", "together", "what went wrong")
+
+
+@app.callback(invoke_without_command=True)
+def group(context: typer.Context, as_json: AsJson = False) -> None:
+    """List, show, stop and clean up the launches of this host."""
+    if context.invoked_subcommand is not None:
+        return
+    found = [folder.read_status() for folder in list_folders(_root())]
+    if as_json:
+        typer.echo(write(LocalLaunches(launches=tuple(found))))
+        return
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in _COLUMNS:
+        # Of these columns, `show` and `stop` need the first one whole.
+        shown.add_column(name, no_wrap=name == _COLUMNS[0], overflow="fold")
+    for status in found:
+        shown.add_row(*map(Text, _cells(status)))
+    if found:
+        print_table(shown)
+    else:
+        typer.echo("nothing was launched on this host")
+
+
+@app.command("show")
+def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
+    """Show where a launch stands, and what its pairs did."""
+    folder = find_folder(_root(), launch_id)
+    status = folder.read_status()
+    if as_json:
+        typer.echo(write(final_json(folder, status)))
+        return
+    plain_console(highlight=False).print(table(status))
+    for text in summary(status, observations(folder)):
+        typer.echo(text)
+
+
+@app.command("stop")
+def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
+    """Stop both jobs of a launch in the safe order, and wait until they have ended."""
+    folder = find_folder(_root(), launch_id)
+    folder.ask_stop()
+    _close_unclaimed(folder)
+    *_, status = statuses(folder)
+    typer.echo(write(final_json(folder, status)) if as_json else line(status))
+    raise typer.Exit(exit_code(status))
+
+
+@app.command("clean")
+def clean(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove folders of launches that ended long ago, or that take too much room.
+
+    The bounds are ADVISOR_KEEP_LAUNCHES_DAYS and ADVISOR_KEEP_LAUNCHES_GIB. What the jobs did is in
+    the store before anything goes.
+    """
+    with _cleaner() as cleaner:
+        cleaned = cleaner.clean(dry_run=dry_run)
+    if as_json:
+        typer.echo(write(cleaned))
+        return
+    verb = "would be removed" if dry_run else "removed"
+    for one in cleaned.removed:
+        room = f"{one.size_bytes / 2**20:.1f} MiB"
+        typer.echo(f"{one.launch_id} {verb}: ended {one.ended_at}, {room}, for its {one.reason}")
+    for one in cleaned.kept:
+        typer.echo(f"{one.launch_id} is kept: {one.why}")
+    for text in cleaned.left:
+        typer.echo(text)
+    total = f"{cleaned.size_bytes / 2**20:.1f} MiB"
+    typer.echo(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
+
+
+@contextmanager
+def _cleaner() -> Generator[Cleaner]:
+    """Of this host, with the store and, where there is a database, the tables of a service."""
+    settings = read_settings()
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings.database_url, settings.home))
+        url, state = settings.database_url or default_url(settings.home), None
+        if not url.startswith(FILES_PREFIX):
+            from advisor_data.service.state import open_service_state
+
+            state = stack.enter_context(open_service_state(url, settings.home))
+        who = f"user id {os.getuid()}"
+        root, bounds = _root(), settings.retention
+        yield Cleaner(root=root, bounds=bounds, store=store, state=state, who=who)
+
+
+def _close_unclaimed(folder: LaunchFolder) -> None:
+    """End a launch whose supervisor never began, so that none begins any more."""
+    if folder.claimed():
+        return
+    try:
+        with folder.supervising():
+            StatusWriter(folder, folder.read_spec()).close("stopped")
+    except BusyError:
+        # One has begun just now: it sees the request to stop.
+        return
+
+
+def _root() -> Path:
+    return read_settings().home / "launches"
+
+
+def _cells(status: LaunchStatus) -> list[str]:
+    return [
+        status.launch_id,
+        status.state,
+        status.gpu_uuid or "",
+        f"{status.pair_number + 1} of {status.pairs}",
+        " + ".join(f"{job.job} {job.share_percent:g} %" for job in status.jobs),
+        f"{status.overlap_s:.0f} s",
+        f"{status.code}" if status.code else "",
+    ]

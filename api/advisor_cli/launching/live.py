@@ -1,0 +1,148 @@
+"""Follows a launch from outside: as a live table, as plain lines, or as JSON lines."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+import typer
+from rich.live import Live
+
+from advisor.core.observations import Observation
+from advisor.errors import AdvisorError, InputError, JobError
+from advisor.formats.rows import from_row, to_row
+from advisor.formats.wire import to_plain, write
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.status import LaunchStatus
+from advisor.launch.start.spawn import LOG
+from advisor.launch.supervisor.observe import OBSERVATIONS
+from advisor_cli.launching.text import line, table
+from advisor_cli.shared.console import plain_console
+
+_LOOK_S = 0.2
+_LINE_S = 10.0
+
+_OWN_CODES = {"job-hung": JobError.exit_code, "mps-fault": JobError.exit_code}
+
+Follow = Callable[[Iterator[LaunchStatus]], LaunchStatus]
+"""Shows statuses as they come, and returns the last one."""
+
+
+def statuses(
+    folder: LaunchFolder, supervisor: subprocess.Popen[bytes] | None = None
+) -> Iterator[LaunchStatus]:
+    """Each new status until the launch is over.
+
+    Args:
+        folder: Of the launch.
+        supervisor: Where it was started just now.
+
+    Raises:
+        JobError: the supervisor never began.
+    """
+    seen = None
+    while True:
+        # Asked first: it may begin and end between the two.
+        gone = supervisor is not None and supervisor.poll() is not None
+        status = folder.read_status()
+        if status != seen:
+            yield status
+        if status.over:
+            return
+        if gone and not folder.claimed():
+            raise JobError(
+                f"the supervisor of {folder.launch_id} did not begin",
+                why=_tail(folder),
+                fix=f"see {folder.path / LOG}",
+            )
+        seen = status
+        time.sleep(_LOOK_S)
+
+
+def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
+    """A line for each change of state or pair, and one now and then."""
+    status, said, said_s = None, None, 0.0
+    for status in found:
+        key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
+        if key != said or time.monotonic() - said_s > _LINE_S:
+            said, said_s = key, time.monotonic()
+            typer.echo(line(status))
+    assert status is not None
+    return status
+
+
+def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:
+    """A table that is drawn again with each status."""
+    status = None
+    with Live(console=plain_console(), auto_refresh=False) as live:
+        for status in found:
+            live.update(table(status), refresh=True)
+    assert status is not None
+    return status
+
+
+def show_json(folder: LaunchFolder) -> Follow:
+    """One object a line as in status.json; the last one has the observations, too."""
+
+    def show(found: Iterator[LaunchStatus]) -> LaunchStatus:
+        status = None
+        for status in found:
+            if not status.over:
+                typer.echo(write(status))
+        assert status is not None
+        typer.echo(write(final_json(folder, status)))
+        return status
+
+    return show
+
+
+def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
+    """A status with what its pairs did; docs/launch.md explains the keys."""
+    return {**to_plain(status), "observations": observations(folder)}
+
+
+def observations(folder: LaunchFolder) -> list[dict[str, Any]]:
+    """What each pair that is over did; a line that was cut off is left out."""
+    found: list[dict[str, Any]] = []
+    with suppress(OSError):
+        for text in (folder.path / OBSERVATIONS).read_text().splitlines():
+            with suppress(ValueError, InputError):
+                found.append(to_row(from_row(Observation, json.loads(text))))
+    return found
+
+
+def exit_code(status: LaunchStatus) -> int:
+    """Of the command: 0 for what ended well or as asked, else that of the error."""
+    if status.state != "failed":
+        return 0
+    codes = {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
+    return (codes | _OWN_CODES).get(status.code or "", AdvisorError.exit_code)
+
+
+@contextmanager
+def stopping_launch(folder: LaunchFolder) -> Generator[None]:
+    """Ctrl-C and SIGTERM ask the launch to stop, and the block goes on until it has.
+
+    A lost terminal, or an end by force, leaves the launch running.
+    """
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        folder.ask_stop()
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tail(folder: LaunchFolder) -> str:
+    with suppress(OSError):
+        return (folder.path / LOG).read_bytes()[-500:].decode(errors="replace").strip()
+    return ""

@@ -1,0 +1,191 @@
+"""`advisor models`: which models are here, how good they are, and which of them is used."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.wording import count_of
+from advisor.errors import ModelError
+from advisor.formats.wire import write
+from advisor.settings import read_settings
+from advisor_cli.shared.console import print_table
+from advisor_cli.shared.options import AsJson
+from advisor_models.manifest import MANIFEST, Manifest, read_manifest
+from advisor_models.model_list import (
+    BUNDLED,
+    Listed,
+    change_of_champion,
+    key_of,
+    keys,
+    list_models,
+    model_details,
+    model_list,
+)
+from advisor_models.registry import Registry
+
+app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
+
+AsJson = AsJson
+
+_WIDTH = 120
+"""Headings are never cut off: on a narrow terminal lines wrap."""
+
+_FIGURES = {
+    "oracle %": "oracle_throughput_per_watt_percent",
+    "raw oracle %": "oracle_raw_throughput_per_watt_percent",
+    "rate error %": "rate_mean_error_percent",
+    "power error %": "power_mean_error_percent",
+}
+"""Columns of the list: figures of manifests, all of them for jobs that the model had not seen."""
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the models; the champion, which predictions are made with, has a star."""
+    registry = _registry()
+    if as_json:
+        typer.echo(write(model_list(registry)))
+        return
+    table = _table("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
+    for item in list_models(registry):
+        table.add_row(*map(Text, _cells(item)))
+    print_table(table, _WIDTH)
+
+
+@app.command("show")
+def show(
+    version: Annotated[
+        str | None, typer.Argument(help="A version, or `bundled`; else the champion")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known of one model."""
+    registry = _registry()
+    champion = registry.champion()
+    wanted = champion if version is None else key_of(version)
+    if as_json:
+        typer.echo(write(model_details(registry, wanted)))
+        return
+    manifest = read_manifest(registry.folder(wanted))
+    item = Listed(wanted, wanted == champion, manifest)
+    for line in _lines(item, manifest):
+        typer.echo(line)
+    table = _table("figure", "value")
+    for name, value in manifest.figures.items():
+        table.add_row(Text(name), Text(f"{value:g}"))
+    print_table(table, _WIDTH)
+
+
+@app.command("promote")
+def promote(
+    model: Annotated[
+        str, typer.Argument(help="A version, `bundled`, or the folder of a trained model")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Make a model the champion; a folder is taken in first."""
+    registry = _registry()
+    known = model == BUNDLED or model in registry.versions()
+    if not known and (Path(model) / MANIFEST).is_file():
+        model = registry.add(Path(model)).version
+    elif not known and ("/" in model or Path(model).is_dir()):
+        raise _no_model(Path(model))
+    before = registry.champion()
+    registry.promote(key_of(model))
+    _say_change(registry, before, as_json=as_json)
+
+
+@app.command("rollback")
+def rollback(as_json: AsJson = False) -> None:
+    """Go back to the champion that the last promotion replaced."""
+    registry = _registry()
+    before = registry.champion()
+    registry.rollback()
+    _say_change(registry, before, as_json=as_json)
+
+
+@app.command("check")
+def check(
+    version: Annotated[
+        str | None, typer.Argument(help="A version, or `bundled`; else all of them")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the files of models against their hashes, load them, and run them once."""
+    registry = _registry()
+    checked = keys(registry) if version is None else [key_of(version)]
+    faults = {key or BUNDLED: _fault(registry, key) for key in checked}
+    if as_json:
+        typer.echo(write([{"model": name, "error": f} for name, f in faults.items()]))
+    else:
+        for name, fault in faults.items():
+            typer.echo(f"{name}: {fault or 'ok'}")
+    if any(faults.values()):
+        raise typer.Exit(ModelError.exit_code)
+
+
+def _no_model(folder: Path) -> ModelError:
+    return ModelError(
+        f"{folder} is not a model folder",
+        why=f"there is no {MANIFEST} in it" if folder.is_dir() else "there is no such folder",
+        fix=f"train one: advisor train --out {folder}",
+    )
+
+
+def _registry() -> Registry:
+    return Registry(read_settings().home / "models")
+
+
+def _fault(registry: Registry, key: str | None) -> str | None:
+    try:
+        registry.open(key)
+    except ModelError as error:
+        return str(error)
+    return None
+
+
+def _cells(item: Listed) -> list[str]:
+    star, m = "*" if item.is_champion else "", item.manifest
+    if m is None:
+        return [star, item.name, *[""] * (3 + len(_FIGURES)), item.error or ""]
+    figures = [f"{m.figures[name]:.2f}" if name in m.figures else "-" for name in _FIGURES.values()]
+    gpu_models = ", ".join(m.gpu_models)
+    name = item.key or f"{BUNDLED} {m.version}"
+    return [star, name, m.created_at[:10], gpu_models, str(m.dataset.pairs), *figures, "ok"]
+
+
+def _lines(item: Listed, m: Manifest) -> Iterator[str]:
+    star = ", the champion" if item.is_champion else ""
+    jobs, cards = count_of(len(m.dataset.jobs), "job"), count_of(m.dataset.cards, "card")
+    yield f"{item.name}: {m.version}{star}"
+    yield f"{m.learner}, {count_of(m.settings.trees, 'tree')}, made {m.created_at}"
+    yield (
+        f"learned from {count_of(m.dataset.pairs, 'pair')} ({m.dataset.pair_points} points) of "
+        f"{jobs} on {cards}: {', '.join(m.gpu_models)}"
+    )
+    heads = (f"{head.name} ({count_of(len(head.features), 'feature')})" for head in m.heads)
+    yield f"predicts {', '.join(heads)}"
+    yield f"intervals are to hold {100 * m.coverage:g} % of the measured values"
+    yield f"libraries: {', '.join(f'{n} {v}' for n, v in m.libraries.items())}"
+    yield from (f"{name}: sha256 {hash_}" for name, hash_ in m.files.items())
+
+
+def _say_change(registry: Registry, before: str | None, *, as_json: bool) -> None:
+    now = registry.champion()
+    if as_json:
+        typer.echo(write(change_of_champion(now, before)))
+    elif now == before:
+        typer.echo(f"{now or BUNDLED} is the champion already")
+    else:
+        typer.echo(f"{now or BUNDLED} is the champion now; it was {before or BUNDLED}")
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading)
+    return table

@@ -1,0 +1,170 @@
+"""`advisor next`: which jobs to profile and which pairs to measure within some GPU minutes."""
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.observations import Observation
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.units import vendor_of
+from advisor.errors import StoreError
+from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.formats.job_file import sound_jobs
+from advisor.settings import Settings, read_settings
+from advisor_advice.site.conditions import checks_of, experience_of
+from advisor_cli.learn.measured import MEASURED_HERE, PointsSource, with_all_bundled
+from advisor_cli.shared.console import print_table
+from advisor_cli.shared.options import AsJson
+from advisor_data import open_store
+from advisor_data.files.bundled import GPU_MODEL
+from advisor_data.files.checked import checked_counts
+from advisor_data.store.store import is_begun
+from advisor_models.registry import Registry
+from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options, to_yaml
+from advisor_training.next.known import Known, make_known
+from advisor_training.next.steps import Step, chosen_pairs, next_steps
+
+# Under this name the command would hide Python's own `next`.
+app = typer.Typer(invoke_without_command=True)
+
+_WIDTH = 140
+
+
+@app.callback()
+def show_next(
+    minutes: Annotated[float, typer.Option(min=1, help="Budget of GPU time, minutes")] = 30,
+    gpu_model: Annotated[
+        str | None, typer.Option(help="Measure on this one; else the one measured on most here")
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Write the pairs as a plan for advisor colocate")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which jobs to profile and which pairs to measure next, in order of what they teach.
+
+    Measures nothing itself: each line has the command that does.
+    """
+    settings = read_settings()
+    known = _known(settings, gpu_model)
+    steps = next_steps(known, minutes)
+    written = _write_plan(steps, plan)
+    if as_json:
+        typer.echo(json.dumps(_as_json(known, steps, minutes, written)))
+        return
+    _print(known, steps, minutes, written)
+    if plan and not written:
+        typer.echo(f"{plan} is not written: no pair is among these")
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What was measured and launched here."""
+
+    pairs: Sequence[PairPoint] = ()
+    solos: Sequence[SoloPoint] = ()
+    observations: Sequence[Observation] = ()
+    drifting: Collection[str] = ()
+
+
+def _read_own(settings: Settings) -> _Own:
+    if not is_begun(settings.database_url, settings.home):
+        return _Own()
+    with open_store(settings.database_url, settings.home) as store:
+        predictor = Registry(settings.home / "models").open_champion()
+        seen = experience_of(store, predictor, checks_of(settings), settings.home)
+        drifting = {drift.job for drift in seen.drifts}
+        return _Own(store.pair_points(), store.solo_points(), store.observations(), drifting)
+
+
+def _known(settings: Settings, gpu_model: str | None) -> Known:
+    own = _read_own(settings)
+    source = PointsSource(MEASURED_HERE, len(own.pairs), len(own.solos))
+    points = with_all_bundled(own.pairs, own.solos, source)
+    model = gpu_model or _usual_model(own)
+    sound, faults = sound_jobs(settings.jobs_dir)
+    for fault in faults:
+        typer.echo(f"! {fault}", err=True)
+    return make_known(
+        points.pairs,
+        points.profiled,
+        points.references,
+        own.observations,
+        gpu_model=model,
+        jobs=[job.name for job in sound],
+        checked=vendor_of(model) != "nvidia" or checked_counts(settings.home, model) is not None,
+        drifting=own.drifting,
+    )
+
+
+def _usual_model(own: _Own) -> str:
+    """The GPU model of most points here; that of the bundled ones where there are none."""
+    every = (*own.pairs, *own.solos, *own.observations)
+    found = Counter(record.gpu_model for record in every).most_common(1)
+    return found[0][0] if found else GPU_MODEL
+
+
+def _write_plan(steps: Sequence[Step], path: Path | None) -> Path | None:
+    """The file that was written; None where none was wanted or there is no pair.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    pairs = ",".join("+".join(jobs) for jobs in chosen_pairs(steps))
+    if path is None or not pairs:
+        return None
+    text = to_yaml(plan_from_options("", pairs, DEFAULT_SPLITS))
+    try:
+        return replace_file(path, text.encode(), PUBLIC_FILE)
+    except OSError as error:
+        raise StoreError(
+            f"the plan {path} cannot be written",
+            why=error.strerror or str(error),
+            fix="give another file with --plan",
+        ) from error
+
+
+def _as_json(
+    known: Known, steps: Sequence[Step], minutes: float, plan: Path | None
+) -> dict[str, Any]:
+    return {
+        "gpu_model": known.gpu_model,
+        "minutes": minutes,
+        "steps": [{**asdict(step), "command": step.command} for step in steps],
+        "plan": str(plan) if plan else None,
+    }
+
+
+def _print(known: Known, steps: Sequence[Step], minutes: float, plan: Path | None) -> None:
+    if not steps:
+        typer.echo(f"nothing to measure on {known.gpu_model} in {minutes:g} minutes")
+        return
+    typer.echo(f"to measure on {known.gpu_model}, {minutes:g} GPU minutes at most:")
+    print_table(_table(steps), _WIDTH)
+    profiles = [step for step in steps if step.kind != "pair"]
+    commands = list(dict.fromkeys(step.command for step in profiles))
+    if pairs := chosen_pairs(steps):
+        options = ",".join("+".join(jobs) for jobs in pairs)
+        commands.append(f"advisor colocate {plan or f'--pairs {shlex.quote(options)}'}")
+    typer.echo("run:")
+    for command in commands:
+        typer.echo(f"  {command}")
+
+
+def _table(steps: Sequence[Step]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("what", "minutes", "total", "why"):
+        table.add_column(name, justify="right" if name in ("minutes", "total") else "left")
+    for step in steps:
+        what = f"{step.kind} {' + '.join(step.jobs)}".strip()
+        cells = (what, f"{step.minutes:.1f}", f"{step.total_minutes:.1f}", step.why)
+        table.add_row(*map(Text, cells))
+    return table

@@ -1,0 +1,138 @@
+"""`advisor retrain`: learn from what is new, and use the new model unless it is worse."""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from advisor.core.wording import count_of
+from advisor.errors import StoreError
+from advisor.formats.wire import to_plain, write
+from advisor.settings import Settings, read_settings
+from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.options import AsJson
+from advisor_data import open_store
+from advisor_data.store.store import is_begun
+from advisor_models.manifest import BUNDLED_NAME
+from advisor_training.learn.held_out import OnFold
+from advisor_training.retrain.challenger import OnStage
+from advisor_training.retrain.collected import Collected, collect
+from advisor_training.retrain.metrics import write_metrics
+from advisor_training.retrain.report import RetrainReport
+from advisor_training.retrain.retrain import KEPT_VERSIONS
+from advisor_training.retrain.retrain import retrain as run
+
+
+def retrain(
+    with_bundled: Annotated[
+        bool,
+        typer.Option(
+            "--with-bundled/--own-only", help="Learn from the bundled points, too, or not"
+        ),
+    ] = True,
+    launches: Annotated[
+        bool,
+        typer.Option("--launches/--no-launches", help="Learn from what launches here did, too"),
+    ] = True,
+    keep: Annotated[
+        int, typer.Option(min=1, help="So many versions of retraining stay on disk")
+    ] = KEPT_VERSIONS,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(help="Write metrics there, for node_exporter's textfile collector"),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Say nothing where nothing happened")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from what is new, and use the new model unless it is worse; fit for cron.
+
+    Points are checked first; those left out stay in the store. docs/retrain.md has the rules.
+    """
+    settings = read_settings()
+    collected = _collected(settings, with_bundled=with_bundled, with_launches=launches)
+    with _progress() as on_stage:
+        report = run(
+            collected, settings.home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage
+        )
+    if metrics is not None:
+        _write_metrics(metrics, report)
+    if as_json:
+        typer.echo(write(_to_json(report)))
+    elif not (quiet and report.is_silent):
+        for line in _lines(report):
+            typer.echo(line)
+
+
+def _collected(settings: Settings, *, with_bundled: bool, with_launches: bool) -> Collected:
+    home = settings.home
+    if not is_begun(settings.database_url, home):
+        return collect(None, home, with_bundled=with_bundled)
+    with open_store(settings.database_url, home) as store:
+        return collect(store, home, with_bundled=with_bundled, with_launches=with_launches)
+
+
+def _write_metrics(path: Path, report: RetrainReport) -> None:
+    try:
+        write_metrics(path, report)
+    except OSError as error:
+        raise StoreError(
+            f"the metrics cannot be written to {path}",
+            why=error.strerror or str(error),
+            fix="give another file with --metrics; the run itself came to its end",
+        ) from error
+
+
+def _to_json(report: RetrainReport) -> dict[str, object]:
+    plain = to_plain(report)
+    replaced = report.replaced or BUNDLED_NAME if report.outcome == "promoted" else None
+    return {
+        **plain,
+        "champion": report.champion or BUNDLED_NAME,
+        "replaced": replaced,
+        "summary": report.summary,
+    }
+
+
+def _lines(report: RetrainReport) -> Iterator[str]:
+    """The summary first, then what explains it."""
+    yield report.summary
+    for one in report.left_out:
+        yield f"  {count_of(one.points, 'point')} left out as {one.reason}, such as {one.example}"
+    for one in report.launches_left_out:
+        yield f"  {one.points} left out: {one.reason}"
+    for one in report.compared:
+        if one.decides:
+            yield (
+                f"  {one.figure}, {one.group}: {one.champion_percent:.2f} % -> "
+                f"{one.challenger_percent:.2f} %, gain {one.gain_percent:.2f} "
+                f"[{one.low_percent:.2f} {one.high_percent:.2f}] ({count_of(one.jobs, 'job')})"
+            )
+    if report.removed:
+        yield f"  deleted: {', '.join(report.removed)}"
+
+
+@contextmanager
+def _progress() -> Generator[OnStage]:
+    """A bar with the time left on a terminal, nothing elsewhere."""
+    console = plain_console(stderr=True)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+
+        def on_stage(name: str) -> OnFold:
+            task = bar.add_task(name, total=None)
+
+            def tick(left_out: str, done: int, total: int) -> None:
+                bar.update(task, description=f"{name}, without {left_out}", completed=done,
+                           total=total)  # fmt: skip
+
+            return tick
+
+        yield on_stage

@@ -1,0 +1,211 @@
+"""`advisor train`: measured pairs, launches and profiles to a model."""
+
+import json
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from advisor.core.wording import count_of, listed
+from advisor.errors import InputError, ModelError
+from advisor.formats.wire import to_plain
+from advisor.settings import read_settings
+from advisor_cli.learn.measured import (
+    BUNDLED,
+    MEASURED_HERE,
+    CheckedPoints,
+    read_measured,
+    read_own,
+    with_launches,
+)
+from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.options import AsJson, WithBundled
+from advisor_models.manifest import MANIFEST, Manifest, check_intervals
+from advisor_training.described import make_manifest
+from advisor_training.learn import held_out
+from advisor_training.learn.artefact import write_artefact
+from advisor_training.train import (
+    SCORED,
+    Trained,
+    TrainingSet,
+    fit_model,
+    make_training_set,
+)
+
+NEWEST = "newest"
+
+
+def train(
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Pair points; else those measured here, or those that come with advisor"),
+    ] = None,
+    solo: Annotated[Path | None, typer.Option(help="Solo points; else as with --pairs")] = None,
+    with_bundled: WithBundled = False,
+    launches: Annotated[
+        bool,
+        typer.Option("--launches/--no-launches", help="Learn from what launches here did, too"),
+    ] = True,
+    out: Annotated[Path, typer.Option(help="Folder for the model")] = Path("model"),
+    with_joblib: Annotated[
+        bool, typer.Option("--joblib/--no-joblib", help="Write scikit-learn's trees, too")
+    ] = True,
+    created_at: Annotated[
+        str | None,
+        typer.Option(help="Time of the model, ISO 8601, or `newest`: of the newest point; now"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from measured pairs; writes model.onnx and manifest.json.
+
+    Each job is left out once, to know how good the model is for jobs that it has not seen.
+    """
+    measured = _read(pairs, solo, with_bundled=with_bundled, launches=launches)
+    if not as_json:
+        for line in _source_lines(measured):
+            typer.echo(line)
+    made_from = make_training_set(
+        measured.pairs, measured.profiled, measured.references, measured.left_out
+    )
+    moment = _moment(made_from.newest if created_at == NEWEST else created_at)
+    with _progress() as tick:
+        trained = fit_model(made_from.rows, tick, made_from.blind)
+    described = make_manifest(made_from, trained, moment)
+    manifest = write_artefact(
+        out, trained.regressors, made_from.rows, described, with_joblib=with_joblib
+    )
+    files = [str(out / name) for name in (*manifest.files, MANIFEST)]
+    if as_json:
+        sources = [to_plain(source) for source in measured.sources]
+        figures = _to_json(made_from, trained, manifest)
+        more = {"sources": sources, "files": files, "fault": _fault(manifest)}
+        typer.echo(json.dumps(figures | more))
+        return
+    for line in (*_lines(made_from, trained, manifest), *_written_lines(files, manifest)):
+        typer.echo(line)
+
+
+def _read(
+    pairs: Path | None, solo: Path | None, *, with_bundled: bool, launches: bool
+) -> CheckedPoints:
+    """The points of the files and nothing else; without any, our own or else the bundled ones."""
+    if pairs or solo:
+        return read_measured(pairs, solo, with_bundled=with_bundled)
+    settings = read_settings()
+    own = read_own(settings, with_bundled=with_bundled)
+    measured = own or read_measured(None, None, with_bundled=with_bundled)
+    return with_launches(measured, settings) if launches else measured
+
+
+def _written_lines(files: Sequence[str], manifest: Manifest) -> Iterator[str]:
+    yield f"written: {', '.join(files)}"
+    if fault := _fault(manifest):
+        yield f"it will not be promoted: {fault}"
+
+
+def _source_lines(measured: CheckedPoints) -> Iterator[str]:
+    yield f"learning from {listed(measured.sources)}"
+    names = [source.name for source in measured.sources]
+    if MEASURED_HERE not in names and names[0] == BUNDLED:
+        yield "no pairs were measured here; advisor colocate measures some"
+    elif names[0] == MEASURED_HERE and not _has_bundled_pairs(measured):
+        yield "the bundled pairs are left out; --with-bundled takes them, too"
+
+
+def _has_bundled_pairs(measured: CheckedPoints) -> bool:
+    return any(source.name == BUNDLED and source.pair_points for source in measured.sources)
+
+
+def _fault(manifest: Manifest) -> str | None:
+    """Why the model will not be promoted; None where it will."""
+    try:
+        check_intervals(manifest)
+    except ModelError as error:
+        return str(error)
+    return None
+
+
+def _moment(text: str | None) -> datetime:
+    """The time in UTC; now where none is given."""
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(
+            f"{text} is not a time", fix="give one such as 2026-11-21T16:08:03Z, or newest"
+        ) from error
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@contextmanager
+def _progress() -> Generator[held_out.OnFold]:
+    """A bar on a terminal, nothing elsewhere."""
+    console = plain_console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("leaving out")
+
+        def tick(name: str, done: int, total: int) -> None:
+            bar.update(task, description=f"fitted without {name}", completed=done, total=total)
+
+        yield tick
+
+
+def _to_json(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> dict[str, Any]:
+    held = trained.calibrated.held
+    return {
+        "version": manifest.version,
+        "rows": len(made_from.rows),
+        "pair_points": manifest.dataset.pair_points,
+        "pairs": manifest.dataset.pairs,
+        "jobs": len(manifest.dataset.jobs),
+        "left_out": [{"reason": i.reason, "points": i.points} for i in made_from.left_out],
+        "figures": dict(manifest.figures),
+        "other_gpu": to_plain(manifest.other_gpu),
+        "rate_coverage_percent_by_share": _percents(held["speed"].strata),
+        "power_coverage_percent_by_kind": _percents(held["power"].strata),
+        "fit_s": trained.fit_s,
+        "total_s": trained.total_s,
+    }
+
+
+def _percents(parts: dict[str, float]) -> dict[str, float]:
+    return {name: round(100 * part, 1) for name, part in parts.items()}
+
+
+def _lines(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> Iterator[str]:
+    facts, figure = manifest.dataset, manifest.figures
+    yield (
+        f"{count_of(facts.pair_points, 'point')} of {count_of(facts.pairs, 'pair')} of "
+        f"{count_of(len(facts.jobs), 'job')} on {count_of(facts.cards, 'card')}"
+    )
+    for item in made_from.left_out:
+        yield f"{count_of(item.points, 'point')} left out: {item.reason}"
+    yield "For jobs that were left out of training, at the nine splits:"
+    for name in SCORED:
+        word = f"oracle_{name.replace('-', '_')}"
+        yield (
+            f"  {name}: {figure[f'{word}_percent']:.1f} % of the best measured split, "
+            f"worst {figure[f'{word}_worst_percent']:.1f} %"
+        )
+    yield (
+        f"  rates off by {figure['rate_mean_error_percent']:.1f} % "
+        f"(median {figure['rate_median_error_percent']:.1f} %), "
+        f"power by {figure['power_mean_error_percent']:.1f} %"
+    )
+    coverage = f"{manifest.coverage:.0%}"
+    yield (
+        f"  intervals for {coverage} hold {figure['rate_coverage_percent']:.1f} % of the rates "
+        f"and {figure['power_coverage_percent']:.1f} % of the powers of jobs in other runs"
+    )
+    widening = [f"{w:g} times for {name}" for name, w in manifest.other_gpu.widening.items()]
+    yield (
+        f"  for a GPU model that is not among {', '.join(manifest.gpu_models)}, they are wider: "
+        f"{listed(widening)}"
+    )
+    yield f"fitted in {trained.fit_s:.1f} s; {trained.total_s:.1f} s with leaving jobs out"
+    yield f"model {manifest.version}"

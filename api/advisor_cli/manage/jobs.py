@@ -1,0 +1,66 @@
+"""`advisor jobs`: what is defined here and what has been measured."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from advisor.formats.job_file import sound_jobs
+from advisor.formats.wire import write
+from advisor.settings import read_settings
+from advisor.wire.lists import JobList, JobRow
+from advisor_advice.job_list import job_rows
+from advisor_cli.shared.console import print_table
+from advisor_cli.shared.options import AsJson
+from advisor_data import open_store
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.store.profile_rows import LAST_NAME, profile_rows
+
+
+def jobs(
+    bundled: Annotated[
+        bool, typer.Option("--bundled", help="The measurements that come with advisor")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs of this folder and the profiles that were measured."""
+    settings = read_settings()
+    if bundled:
+        rows = job_rows((), (), profile_rows(bundled_solo_points()))
+    else:
+        sound, faults = sound_jobs(settings.jobs_dir)
+        names = [job.name for job in sound]
+        for fault in faults:
+            typer.echo(f"! {fault}", err=True)
+        with open_store(settings.database_url, settings.home) as store:
+            rows = job_rows(names, store.profile_rows("", LAST_NAME))
+    if as_json:
+        typer.echo(write(JobList(jobs=rows)))
+    else:
+        _print(rows)
+
+
+def _print(rows: Sequence[JobRow]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("job", "gpu model", "shares %", "points", "measured", "flags"):
+        table.add_column(name)
+    for row in rows:
+        cells = (
+            row.job,
+            row.gpu_model or "not measured",
+            _shares(row.shares),
+            str(row.points),
+            (row.measured_at or "")[:10],
+            " ".join(row.flags),
+        )
+        table.add_row(*map(Text, cells))
+    print_table(table)
+
+
+def _shares(shares: Sequence[float]) -> str:
+    """All shares, or the first, the last and their number where there are many."""
+    if len(shares) > 4:
+        return f"{shares[0]:g}..{shares[-1]:g} ({len(shares)})"
+    return " ".join(f"{share:g}" for share in shares)

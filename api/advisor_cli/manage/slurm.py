@@ -1,0 +1,49 @@
+"""`advisor slurm`: batch jobs that share a GPU."""
+
+import logging
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor.settings import read_settings
+from advisor_cli.manage.node_agent import client_of, ended_by_signals
+from advisor_cli.shared.options import ServiceAddress, ServiceCa
+
+_LOG_BYTES = 1024 * 1024
+
+app = typer.Typer(
+    help="Batch jobs that share a GPU: the agent of each node, which Slurm's Prolog starts.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def _commands() -> None:
+    """Keep `agent` a command of its own, as the only one there is."""
+
+
+@app.command()
+def agent(
+    folder: Annotated[Path, typer.Option(help="Where Prolog and Epilog write down jobs")] = Path(
+        "/run/advisor-mps"
+    ),
+    service: ServiceAddress = "http://127.0.0.1:8765",
+    service_ca: ServiceCa = None,
+) -> None:
+    """Meter the jobs that share a GPU of this node, and report what they did together.
+
+    Ends by itself when there was no job for ten minutes. It owns nothing that a job needs. Writes
+    agent.log in the folder. docs/slurm.md says what is reported.
+    """
+    from advisor_node.slurm.agent import run_agent
+
+    log = RotatingFileHandler(folder / "agent.log", maxBytes=_LOG_BYTES, backupCount=1)
+    form = "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.INFO, format=form, handlers=[log])
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
+    settings = read_settings()
+    stop = ended_by_signals()
+    with client_of(service, service_ca, settings) as client:
+        run_agent(folder, settings, client, stop)

@@ -1,0 +1,224 @@
+"""`advisor colocate`: measure pairs of jobs on one GPU at splits."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from advisor.core.job import Job
+from advisor.formats.job_file import sound_jobs
+from advisor.settings import Settings, read_settings
+from advisor_cli.measure.colocate_request import ColocateRequest, ColocateWhere, check_anything
+from advisor_cli.measure.colocate_text import ReportJson, measured_pairs, show_campaign
+from advisor_cli.measure.on_nodes import Into, NodesRequest, On, run_on_nodes
+from advisor_cli.measure.several_gpus import run_on_each
+from advisor_cli.measure.testbeds import (
+    LongestWindow,
+    Noise,
+    Telemetry,
+    bundled_points,
+    check_replay,
+    known_timing,
+    open_points,
+    open_testbed,
+    part_of,
+    reporter_for,
+    say_replay,
+)
+from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.options import REPLAY, AllowUnsafe, AsJson
+from advisor_cli.shared.stopping import stoppable
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_power.operands.of_job import with_fingerprint
+from advisor_profiling.campaign.colocation import Campaign, Report, carry_out
+from advisor_profiling.campaign.outcome import Cost
+from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS
+from advisor_profiling.campaign.safe_plan import counts_on
+from advisor_profiling.campaign.sweep import new_run
+from advisor_profiling.testbed.live import Mode, SourceName
+from advisor_profiling.testbed.replay import ReplayTestbed
+from advisor_profiling.testbed.testbed import Testbed
+from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.rules import rules_for
+
+
+def colocate(
+    plan: Annotated[
+        Path | None, typer.Argument(help="Plan file (docs/colocate.md); or --among or --pairs")
+    ] = None,
+    among: Annotated[str, typer.Option(help="All pairs of these jobs, such as a,b,c")] = "",
+    pairs: Annotated[str, typer.Option(help="Pairs, such as a+b,c+d")] = "",
+    splits: Annotated[
+        str | None,
+        typer.Option(
+            help="nine, uncapped, time-sliced, 70/70, '66+66 units', 'around-best 8'; "
+            f"{DEFAULT_SPLITS} if not given"
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Draw this many pairs of --among")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Windows for each pair and split; 1 if not given")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Name of the run; a new one measures everything again")
+    ] = None,
+    gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0",
+    shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1",
+    on: On = "here",
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="With --on: parts, each for a GPU of some node")
+    ] = None,
+    into: Into = None,
+    window: LongestWindow = 8,
+    source: Telemetry = None,
+    noise: Noise = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be measured, and how long")
+    ] = False,
+    allow_unsafe: AllowUnsafe = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure pairs of jobs on one GPU at splits: both rates, and the power of both.
+
+    Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
+    """
+    what = ColocateRequest(plan, among, pairs, splits, sample, repeats, run)
+    where = ColocateWhere(
+        gpu=gpu,
+        shard=shard,
+        on=on,
+        shards=shards,
+        into=into,
+        window_s=window,
+        source=source,
+        noise=noise,
+        dry_run=dry_run,
+        allow_unsafe=allow_unsafe,
+        as_json=as_json,
+    )
+    if code := _colocate(what, where, read_settings(), plain_console(stderr=True)):
+        raise typer.Exit(code)
+
+
+def _colocate(
+    what: ColocateRequest, where: ColocateWhere, settings: Settings, console: Console
+) -> int:
+    """Measure and show; the exit code of the command."""
+    gpus, part = where.gpus(), part_of(where.shard)
+    check_replay(gpus, where.noise, where.source)
+    names = where.shard_names()
+    jobs = _jobs(settings, gpus[0], where.noise, console)
+    chosen = what.plan(jobs)
+    jobs |= {name: with_fingerprint(jobs[name]) for name in chosen.jobs(jobs) & jobs.keys()}
+    here = where.on == "here" and len(gpus) == 1
+    timing = known_timing(settings, gpus[0], where.source, console) if here else None
+    with stoppable(console), open_points(settings, gpus[0], where.into) as store:
+        campaign = Campaign(
+            plan=chosen,
+            part=part,
+            jobs=jobs,
+            known=bundled_points(),
+            store=store,
+            reporter=reporter_for(console, where.into),
+            rules=rules_for(where.window_s, timing),
+            dry_run=where.dry_run,
+            # A replay computes nothing.
+            counts=partial(
+                counts_on, home=settings.home, allow_unsafe=where.allow_unsafe or gpus[0] == REPLAY
+            ),
+        )
+        before = measured_pairs(campaign)
+        answer, code = _answer(campaign, where, names, settings, console)
+        if where.into is None:
+            check_anything(answer, chosen.name)
+        show_campaign(answer, campaign, before, as_json=where.as_json)
+    return code
+
+
+def _answer(
+    campaign: Campaign,
+    where: ColocateWhere,
+    names: list[str],
+    settings: Settings,
+    console: Console,
+) -> tuple[ReportJson, int]:
+    """What came of the campaign, of all GPUs together, and the exit code."""
+    gpus = where.gpus()
+    if where.on != "here":
+        request = NodesRequest(on=where.on, run=campaign.plan.name, gpu=where.gpu)
+        answers, code = run_on_nodes(request, names, settings, campaign.store, console)
+        answer = _total(answers)
+        for skipped in answer["skipped"]:
+            reporter_for(console, None).phase(
+                f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}"
+            )
+        return answer, code
+    if len(gpus) > 1:
+        answers, code = run_on_each(gpus, campaign.part, sys.argv[1:], console)
+        return _total(answers), code
+    return _on_one(campaign, settings, gpus[0], where.source, where.noise)
+
+
+def _on_one(
+    campaign: Campaign,
+    settings: Settings,
+    gpu: str,
+    source: SourceName | None,
+    noise: bool,
+) -> tuple[ReportJson, int]:
+    run = campaign.plan.name
+
+    def open_gpu(mode: Mode | None) -> AbstractContextManager[Testbed]:
+        seed = run if noise else None
+        # A run goes on in several processes, one after the other and on several GPUs, and opens
+        # a GPU with limits and without MPS; each time has logs of its own.
+        logs = f"{run}/{new_run(LiveClock().utc())}"
+        return open_testbed(settings, gpu, source, mode, logs, pairs=True, noise=seed)
+
+    report = carry_out(campaign, open_gpu)
+    return _as_json(report, replay=gpu == REPLAY), 5 if report.failures else 0
+
+
+def _jobs(settings: Settings, gpu: str, noise: bool, console: Console) -> dict[str, Job]:
+    if gpu == REPLAY:
+        testbed = ReplayTestbed(bundled_solo_points())
+        say_replay(console, testbed.gpu.model, noise)
+        return testbed.jobs()
+    sound, faults = sound_jobs(settings.jobs_dir)
+    for fault in faults:
+        console.print(f"! {fault}", highlight=False, soft_wrap=True)
+    return {job.name: job for job in sound}
+
+
+def _as_json(report: Report, *, replay: bool) -> ReportJson:
+    return {
+        "gpu_model": report.gpu_model,
+        "replay": replay,
+        "windows": report.windows,
+        "to_measure": report.to_measure,
+        "measured": report.measured,
+        "estimated_s": report.estimated_s,
+        "cost": asdict(report.cost),
+        "skipped": [{"pair": list(s.pair), "reason": s.reason} for s in report.skipped],
+        "failures": [{"target": str(f.target), "error": f.error} for f in report.failures],
+    }
+
+
+def _total(answers: Sequence[ReportJson]) -> ReportJson:
+    """The answers of several GPUs as one."""
+    total = dict(answers[0])
+    for key in ("windows", "to_measure", "measured", "estimated_s"):
+        total[key] = sum(answer[key] for answer in answers)
+    costs = (Cost(**answer["cost"]) for answer in answers)
+    total["cost"] = asdict(sum(costs, Cost()))
+    total["failures"] = [failure for answer in answers for failure in answer["failures"]]
+    # Each GPU leaves out the same pairs, for the same reasons.
+    return total

@@ -1,0 +1,155 @@
+"""What `advisor colocate` is to measure, as its options tell it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from advisor.core.job import Job
+from advisor.core.records import PairPoint
+from advisor.core.wording import listed
+from advisor.errors import InputError
+from advisor_cli.measure.on_nodes import Place
+from advisor_cli.measure.testbeds import bundled_points
+from advisor_profiling.campaign.plan import Plan
+from advisor_profiling.campaign.plan_file import (
+    DEFAULT_SPLITS,
+    load_plan,
+    plan_from_options,
+    run_name,
+)
+from advisor_profiling.testbed.live import SourceName
+
+_NAMED = 3
+"""How many things of a long list a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColocateRequest:
+    """What is to be measured, as the options tell it; None and "" where they do not."""
+
+    file: Path | None
+    among: str
+    pairs: str
+    splits: str | None
+    sample: int | None
+    repeats: int | None
+    run: str | None
+
+    def plan(self, jobs: Mapping[str, Job]) -> Plan:
+        """The plan of a file or of options.
+
+        Raises:
+            InputError: there is none, or more than one, or it cannot be understood.
+        """
+        if (self.file is not None) + bool(self.among) + bool(self.pairs) != 1:
+            raise InputError(
+                "what to measure is not clear", fix="give a plan file, or --among, or --pairs"
+            )
+        if self.file is None:
+            splits = DEFAULT_SPLITS if self.splits is None else self.splits
+            repeats = 1 if self.repeats is None else self.repeats
+            return plan_from_options(
+                self.among, self.pairs, splits, repeats, self.run, sample=self.sample
+            )
+        if given := self._given("splits", "repeats", "sample"):
+            raise InputError(
+                f"{given} cannot be combined with a plan file", fix="write it into the plan"
+            )
+        plan = load_plan(self.file, jobs)
+        return plan if self.run is None else replace(plan, name=run_name(self.run))
+
+    def _given(self, *names: str) -> str:
+        """Those of these options that were given."""
+        given = [name for name in names if getattr(self, name) not in (None, "")]
+        return ", ".join("a plan file" if name == "file" else f"--{name}" for name in given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColocateWhere:
+    """Where and how a plan is measured.
+
+    Attributes:
+        gpu: Index, UUID, several of them or `replay`.
+        shard: Part of the plan, such as 2/8.
+        on: This host, or an engine that places the parts on GPUs of nodes.
+        shards: How many parts; None: on this host.
+        into: Folder of the shard that this is; None: it is none.
+        window_s: Longest window.
+        source: Telemetry; None: the vendor's.
+    """
+
+    gpu: str
+    shard: str
+    on: Place
+    shards: int | None
+    into: Path | None
+    window_s: float
+    source: SourceName | None
+    noise: bool
+    dry_run: bool
+    allow_unsafe: bool
+    as_json: bool
+
+    def gpus(self) -> list[str]:
+        """Each by its index or UUID.
+
+        Raises:
+            InputError: there is none.
+        """
+        gpus = [word.strip() for word in self.gpu.split(",") if word.strip()]
+        if not gpus:
+            raise InputError(f"--gpu {self.gpu!r} names no GPU", fix="write --gpu 0, or --gpu 0,1")
+        return gpus
+
+    def shard_names(self) -> list[str]:
+        """What the parts are called that an engine places; none on this host.
+
+        Raises:
+            InputError: the options do not go together.
+        """
+        if self.into:
+            return []
+        if (self.on == "here") != (self.shards is None):
+            raise InputError(
+                "--on and --shards belong together", fix="write --on slurm --shards 8, or neither"
+            )
+        if self.on != "here" and self.shard != "1/1":
+            raise InputError("--shard cannot be combined with --on", fix="give --shards alone")
+        return [f"shard-{number}-of-{self.shards}" for number in range(1, (self.shards or 0) + 1)]
+
+
+def check_anything(answer: Mapping[str, Any], plan: str) -> None:
+    """Nothing of the plan can be measured: a mistake in the plan, not a result.
+
+    Args:
+        answer: What a campaign answers as JSON.
+        plan: Name of the plan.
+
+    Raises:
+        InputError: every window was skipped.
+    """
+    skipped = answer["skipped"]
+    if answer["windows"] or not skipped:
+        return
+    why = "; ".join(f"{' + '.join(item['pair'])}: {item['reason']}" for item in skipped[:_NAMED])
+    raise InputError(
+        f"no window of the plan {plan} can be measured",
+        why=why + (f"; and {len(skipped) - _NAMED} more" if len(skipped) > _NAMED else ""),
+        fix=_recorded(answer, skipped[0]["pair"]) if answer["replay"] else "choose other splits",
+    )
+
+
+def _recorded(answer: Mapping[str, Any], pair: Sequence[str]) -> str:
+    """What a replay could have shown, of that pair where it was recorded at all."""
+    points = (point for point in bundled_points() if isinstance(point, PairPoint))
+    known = [point for point in points if point.gpu_model == answer["gpu_model"]]
+    if splits := {_split(point) for point in known if point.jobs == tuple(sorted(pair))}:
+        return f"of {' + '.join(pair)} were recorded {listed(sorted(splits))}"
+    pairs = sorted({"+".join(point.jobs) for point in known})
+    return f"{len(pairs)} pairs were recorded, such as {listed(pairs[:_NAMED])}"
+
+
+def _split(point: PairPoint) -> str:
+    shares = "/".join(f"{share:g}" for share in point.shares_percent)
+    return shares if point.mode == "mps" else point.mode

@@ -1,0 +1,144 @@
+"""What `advisor profile` is to measure, as its options tell it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from advisor.core.gpu import Gpu, Share, Vendor
+from advisor.core.job import Job, ProgressKind
+from advisor.core.units import share_for_units
+from advisor.errors import InputError
+from advisor.formats.job_file import find_job, inline_job
+from advisor.settings import Settings
+from advisor_cli.shared.options import REPLAY
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_profiling.testbed.live import Mode, SourceName
+from advisor_profiling.testbed.replay import ReplayTestbed
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest:
+    """What is to be measured: shares in percent, or exact counts of units."""
+
+    shares: tuple[float, ...]
+    units: tuple[int, ...]
+    repeats: int
+
+    def shares_on(self, gpu: Gpu, mode: str) -> tuple[Share, ...]:
+        """The shares that were asked for, in percent of this GPU, as `mode` can enforce them."""
+        if mode == "uncapped":
+            if self.units or set(self.shares) - {100.0}:
+                raise InputError("without a limit 100 % is the only share", fix="use --mode mps")
+            return (Share(100.0),)
+        if self.units:
+            vendor: Vendor = "amd" if mode == "cu_mask" else "nvidia"
+            total = gpu.units_total or 0
+            return tuple(Share(share_for_units(n, total, vendor)) for n in self.units)
+        return tuple(map(Share, self.shares))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWords:
+    """The job that is meant: the name of one or its file, or a command with a name.
+
+    Attributes:
+        what: Name or file; where `name` is given, the command.
+        progress: Of a command: how progress is read.
+        unit: Of a command: what one step is.
+        pattern: Of a command whose output tells its progress.
+    """
+
+    what: tuple[str, ...]
+    name: str | None
+    progress: ProgressKind
+    unit: str
+    pattern: str | None
+
+    def job(self, settings: Settings, *, replayed: bool) -> Job:
+        """The job.
+
+        Raises:
+            InputError: there is none, or not one alone.
+        """
+        if self.name is None:
+            return named_job(self.what, settings, replayed=replayed)
+        return inline_job(
+            self.name, self.what, kind=self.progress, unit=self.unit, pattern=self.pattern
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest:
+    """What is to be measured here, and how.
+
+    Attributes:
+        gpu: Index, UUID or `replay`.
+        source: Telemetry; None: the vendor's.
+        mode: How shares are enforced; None: as the GPU can.
+        window_s: Longest window.
+        resume: Whether to go on with the last run.
+        into: Folder of the shard that this is; None: it is none.
+    """
+
+    job: JobWords
+    sweep: SweepRequest
+    gpu: str
+    source: SourceName | None
+    mode: Mode | None
+    window_s: float
+    noise: bool
+    allow_unsafe: bool
+    resume: bool
+    into: Path | None
+    as_json: bool
+
+    @property
+    def replayed(self) -> bool:
+        """Whether no GPU is used."""
+        return self.gpu == REPLAY
+
+
+def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
+    """What options ask for, whose lists are divided by commas.
+
+    Raises:
+        InputError: one is no list of numbers, or both are given.
+    """
+    wanted = SweepRequest(_numbers("shares", shares, float), _numbers("units", units, int), repeats)
+    if wanted.shares and wanted.units:
+        raise InputError("--shares and --units were both given", fix="give one of them")
+    return wanted
+
+
+def named_job(what: Sequence[str], settings: Settings, *, replayed: bool) -> Job:
+    """The one job of that name or file, of a replay a recorded one.
+
+    Raises:
+        InputError: there is none, or not one alone.
+    """
+    if len(what) != 1:
+        raise InputError(
+            f"one job was expected, not {' '.join(what)}",
+            fix="to profile a command: advisor profile --name NAME -- COMMAND",
+        )
+    if not replayed:
+        return find_job(what[0], settings.jobs_dir)
+    recorded = ReplayTestbed(bundled_solo_points()).jobs()
+    if what[0] not in recorded:
+        raise InputError(
+            f"no recorded job {what[0]}", fix=f"recorded are: {', '.join(sorted(recorded))}"
+        )
+    return recorded[what[0]]
+
+
+def _numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_Number, ...]:
+    try:
+        return tuple(number(part) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        kind = "whole numbers" if number is int else "numbers"
+        raise InputError(
+            f"--{option} {text} is not a list of {kind}", fix=f"write --{option} 10,20,30"
+        ) from error

@@ -1,0 +1,161 @@
+"""What the measuring commands share: the testbed, live or replayed, and its store."""
+
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.console import Console
+
+from advisor.core.records import Point
+from advisor.errors import InputError, SourceError, StoreError
+from advisor.settings import Settings
+from advisor.validity.sensor_record import origin_of, record_for
+from advisor.validity.sensor_timing import PowerTiming, power_timing
+from advisor_cli.shared.options import REPLAY
+from advisor_data import Store, open_store
+from advisor_data.files.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
+from advisor_data.files.power_records import known_sensors
+from advisor_profiling.campaign.outcome import Reporter
+from advisor_profiling.fanout.shards import ShardReporter
+from advisor_profiling.reports.sweep import ConsoleReporter
+from advisor_profiling.testbed.live import Mode, SourceName, find_gpu, live_testbed
+from advisor_profiling.testbed.replay import ReplayTestbed
+from advisor_profiling.testbed.testbed import Testbed
+
+Telemetry: TypeAlias = Annotated[
+    SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
+]
+Noise: TypeAlias = Annotated[bool, typer.Option("--noise", help="Replay with the measured noise")]
+LongestWindow: TypeAlias = Annotated[float, typer.Option(min=0.5, help="Longest window, s")]
+
+
+def check_replay(
+    gpus: Sequence[str], noise: bool, source: SourceName | None, mode: Mode | None = None
+) -> None:
+    """Refuse what a replay cannot do, and what only a replay can.
+
+    Raises:
+        InputError: the options do not go together.
+    """
+    if noise and REPLAY not in gpus:
+        raise InputError("--noise is for a replay", fix="add --gpu replay, or leave it out")
+    if REPLAY in gpus and (source or mode):
+        raise InputError("a replay has its own source and mode", fix="leave out --source, --mode")
+    if REPLAY in gpus and len(gpus) > 1:
+        raise InputError("a replay cannot be combined with a GPU", fix="give --gpu replay alone")
+
+
+@contextmanager
+def open_testbed(
+    settings: Settings,
+    gpu: str,
+    source: SourceName | None,
+    mode: Mode | None,
+    logs: str,
+    *,
+    pairs: bool = False,
+    noise: str | None = None,
+) -> Generator[Testbed]:
+    """A live GPU, or the replay of recorded points.
+
+    Args:
+        settings: Of the user.
+        gpu: Index, UUID or `replay`.
+        source: Telemetry of a live GPU.
+        mode: How shares are enforced.
+        logs: Folder for what the jobs of a live GPU say.
+        pairs: Replay recorded pairs too, and their jobs alone as their campaigns measured them.
+        noise: Seed of a replay's noise; None: without.
+    """
+    if gpu == REPLAY:
+        recorded = bundled_pair_points() if pairs else []
+        references = bundled_reference_points() if pairs else []
+        yield ReplayTestbed([*bundled_solo_points(), *references], recorded, mode, noise)
+        return
+    with live_testbed(settings, gpu, source, mode, logs) as testbed:
+        yield testbed
+
+
+@contextmanager
+def open_points(settings: Settings, gpu: str, into: Path | None = None) -> Generator[Store]:
+    """The user's store; replayed points are no measurements and go to a folder that is dropped.
+
+    Args:
+        settings: Of the user.
+        gpu: Index, UUID or `replay`.
+        into: Folder of the shard that this is; its store is that of the settings in any case.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        dropped = gpu == REPLAY and into is None
+        url = f"files:{folder}" if dropped else settings.database_url
+        with open_store(url, settings.home) as store:
+            yield store
+
+
+def known_timing(
+    settings: Settings, gpu: str, source: SourceName | None, console: Console
+) -> PowerTiming | None:
+    """What `advisor power sensor` found of a card; None where it was not measured.
+
+    A replay has no sensor, and of an exporter nobody knows how old its readings are. Where the
+    record is not of the card itself, a line on the console says so.
+
+    Raises:
+        InputError: there is no such card.
+        StoreError: a record cannot be read.
+    """
+    live = gpu != REPLAY and source in (None, "nvml")
+    records = known_sensors(settings.home) if live else []
+    # Without a driver the testbed says so, where one is needed at all.
+    with suppress(SourceError):
+        card = find_gpu(gpu) if records else None
+        record = card and record_for(card.uuid, card.model, card.driver or "", records)
+        if card and record:
+            if record.gpu_uuid != card.uuid:
+                console.print(f"record of the power sensor: {origin_of(record, card.uuid)}")
+            return power_timing(record)
+    return None
+
+
+def reporter_for(console: Console, into: Path | None) -> Reporter:
+    """Lines on the console; a shard says in its folder how far it is, too."""
+    lines = ConsoleReporter(console)
+    return lines if into is None else ShardReporter(into, lines)
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Number and count of a part.
+
+    Raises:
+        InputError: it is none.
+    """
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise InputError(f"--shard {text} is not a part of a plan", fix="write --shard 2/8")
+    return int(number), int(count)
+
+
+def bundled_points() -> list[Point]:
+    """The measurements that come with the package; none where it was installed without them."""
+    points: list[Point] = []
+    for read in (bundled_solo_points, bundled_reference_points, bundled_pair_points):
+        with suppress(StoreError, InputError):
+            points += read()
+    return points
+
+
+def say_replay(console: Console, model: str, noise: bool = False) -> None:
+    """Nobody takes a replay for a measurement."""
+    how = (
+        "recorded means come back with noise of the size of their standard errors"
+        if noise
+        else "recorded means come back without the noise that they had"
+    )
+    console.print(f"REPLAY of recorded points of {model}: no GPU is used; {how}.")

@@ -1,0 +1,64 @@
+"""`advisor power components`: what the power of a job, or of two jobs together, goes to."""
+
+import importlib.util
+from typing import Annotated
+
+import typer
+
+from advisor.errors import InputError
+from advisor.formats.wire import write
+from advisor.settings import read_settings
+from advisor_cli.shared.options import AsJson, GpuModelOption
+
+# What needs numpy is imported in the command: `advisor --help` works without it.
+
+
+def components(
+    job: Annotated[str, typer.Argument(help="Name of a profiled job", metavar="A")],
+    other: Annotated[
+        str | None,
+        typer.Argument(help="A second job, with --splits; may be the same", metavar="[B]"),
+    ] = None,
+    splits: Annotated[
+        bool, typer.Option("--splits", help="Both jobs on one GPU, at each split")
+    ] = False,
+    gpu_model: GpuModelOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the power of a GPU goes to: floor, classes of SM work, fabric and memory.
+
+    Of one job at each share of its profile. Of two jobs with --splits: measured ones, else as the
+    model in use predicts them, and who lowers the clock where the power limit is reached.
+    """
+    _check_asked(job, other, splits=splits)
+    from advisor_cli.power import components_text
+
+    settings = read_settings()
+    if other is None:
+        from advisor_advice.power.of_job import components_of_job
+
+        of_job = components_of_job(job, settings, gpu_model)
+        typer.echo(write(of_job)) if as_json else components_text.show_job(of_job)
+        return
+    from advisor_advice.power.of_pair import components_of_pair
+
+    of_pair = components_of_pair(job, other, settings, gpu_model)
+    typer.echo(write(of_pair)) if as_json else components_text.show_pair(of_pair)
+
+
+def _check_asked(job: str, other: str | None, *, splits: bool) -> None:
+    if splits and other is None:
+        raise InputError(
+            "--splits needs a second job", fix=f"advisor power components {job} OTHER --splits"
+        )
+    if other is not None and not splits:
+        raise InputError(
+            f"{job} and {other} are two jobs",
+            why="two jobs share a GPU at a split",
+            fix=f"advisor power components {job} {other} --splits",
+        )
+    if missing := [n for n in ("numpy", "onnxruntime") if not importlib.util.find_spec(n)]:
+        raise InputError(
+            f"the parts of power need {' and '.join(missing)}, which are not installed",
+            fix="pip install 'sm-advisor[advise]'",
+        )

@@ -1,0 +1,124 @@
+"""`advisor power sensor`: how often, over what time and how late the sensors of a card read."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from advisor.core.gpu import Gpu
+from advisor.errors import InputError
+from advisor.files.home import open_home
+from advisor.formats.wire import to_plain
+from advisor.runtime.backends.mps import PIPE_DIRECTORY
+from advisor.runtime.host.lock import gpu_lock
+from advisor.settings import Settings, read_settings
+from advisor.validity.sensor_record import SensorRecord, keep_record
+from advisor.validity.sensor_timing import power_timing
+from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
+from advisor_cli.power.sensor_text import sensor_lines
+from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.options import REPLAY, AsJson
+from advisor_power.sensor.analysis import record_of
+from advisor_power.sensor.recording import Recording, record
+from advisor_power.sensor.replay import recorded_sensor
+from advisor_power.sensor.trace import Trace, read_trace
+from advisor_profiling.testbed.live import check_alone, find_gpu
+
+NOT_ACCEPTED = 6
+"""Exit code: nothing of what was found is to be believed."""
+
+
+def sensor(
+    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
+    gpu_model: ReplayedModel = None,
+    python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
+    trace: Annotated[
+        Path | None, typer.Option(help="Analyse this recording, without a GPU; nothing is kept")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How often, over what time and how late do the power sensors of a card read?
+
+    A load is switched on and off for three and a half minutes while all power readings are
+    recorded. What is found is kept for this card and driver, and windows are then as long as the
+    sensor needs (docs/power.md). No setting of the card is changed.
+    """
+    console = plain_console(stderr=True)
+    check_gpu_model(gpu, gpu_model)
+    if trace is not None:
+        found = record_of(_read(trace), "replay")
+    elif gpu == REPLAY:
+        found = _replay(gpu_model, console)
+    else:
+        found = _measure(gpu, python, read_settings(), console)
+    if as_json:
+        typer.echo(json.dumps(_as_json(found)))
+    else:
+        for line in sensor_lines(found):
+            typer.echo(line)
+    if not found.accepted:
+        raise typer.Exit(NOT_ACCEPTED)
+
+
+def _replay(gpu_model: str | None, console: Console) -> SensorRecord:
+    recorded, trace = recorded_sensor(gpu_model)
+    say_power_replay(console, "recording", recorded)
+    console.print("looking for periods, windows and delays: about ten seconds", highlight=False)
+    return record_of(trace, REPLAY)
+
+
+def _measure(gpu_name: str, python: str, settings: Settings, console: Console) -> SensorRecord:
+    gpu = find_gpu(gpu_name)
+    if gpu.vendor != "nvidia":
+        raise InputError(
+            f"the sensors of {gpu.model} are not measured",
+            why="the channels are those of NVIDIA's NVML",
+            fix="choose an NVIDIA GPU with --gpu",
+        )
+    file = open_home(settings.home, "sensors", "recordings") / f"{time.time_ns()}.jsonl"
+    with gpu_lock(settings.lock_dir, gpu.uuid):
+        check_alone(gpu)
+        recorded = _record(gpu, python, settings, file, console)
+    console.print(f"recorded in {file}", soft_wrap=True, highlight=False)
+    found = record_of(recorded, "live")
+    if found.accepted:
+        keep_record(found, settings.home)
+    return found
+
+
+def _record(gpu: Gpu, python: str, settings: Settings, file: Path, console: Console) -> Trace:
+    # Outside MPS, and no other card is seen.
+    alone = {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid}
+    wanted = Recording(
+        gpu=gpu,
+        file=file,
+        python=python,
+        environment=settings.job_environment() | alone,
+        seed=time.time_ns(),
+        report=lambda line: console.print(f"  {line}", highlight=False),
+    )
+    try:
+        return record(wanted)
+    except KeyboardInterrupt:
+        console.print(f"stopped; what was recorded is in {file}", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from None
+
+
+def _read(file: Path) -> Trace:
+    try:
+        return read_trace(file)
+    except OSError as error:
+        raise InputError(f"{file} cannot be read", why=error.strerror or str(error)) from error
+
+
+def _as_json(found: SensorRecord) -> dict[str, object]:
+    timing = power_timing(found)
+    return {
+        **to_plain(found),
+        "accepted": found.accepted,
+        "settle_s": timing and timing.settle_s,
+        "shortest_window_s": timing and timing.shortest_window_s,
+    }

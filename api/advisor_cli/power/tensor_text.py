@@ -1,0 +1,116 @@
+"""What `advisor power tensor` says to a person and to a program."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from advisor.formats.wire import to_plain
+from advisor_cli.power.input_text import notes_of, predicted_cells
+from advisor_cli.shared.console import print_table
+from advisor_power.inputs.predicting.tensors import ROWS, TensorPower
+from advisor_power.model.find import no_model
+from advisor_power.model.predictor import InputPredictor, model_line
+from advisor_power.operands.in_file import Chosen, MatrixPrint
+from advisor_power.tensors.types import shape_text, shown
+
+_HEADINGS = (
+    "dtype",
+    "shape",
+    "toggle in row",
+    "toggle across rows",
+    "bits set",
+    "zero",
+    "distinct",
+)
+
+_EXPECTED = ("W", "of reference", "T/s", "MHz", "most by")
+
+
+def as_json(
+    chosen: Chosen,
+    found: Sequence[TensorPower],
+    not_reached: int,
+    model: InputPredictor | None,
+) -> dict[str, Any]:
+    """The answer for programs; its keys stay."""
+    return {
+        "file": str(chosen.file.path),
+        "model": None if model is None else model.manifest.version,
+        "matrices": [
+            {
+                **one.matrix.as_json(),
+                "expected": to_plain(one.expected),
+                "why_not": one.why_not,
+            }
+            for one in found
+        ],
+        "left_out": [dataclasses.asdict(one) for one in chosen.left_out],
+        "not_reached": not_reached,
+    }
+
+
+def show(
+    chosen: Chosen,
+    found: Sequence[TensorPower],
+    not_reached: int,
+    model: InputPredictor | None,
+) -> None:
+    """One line for each matrix, and what was left out."""
+    if found:
+        print_table(_table(found, with_power=model is not None), width=140)
+        typer.echo("\n% of all bits, of elements that are 0, and of different values in a sample")
+        for line in _power_lines(found, model):
+            typer.echo(line)
+    for reason, count in Counter(one.why for one in chosen.left_out).most_common():
+        typer.echo(f"left out {count}: {reason}")
+    if not chosen.matrices:
+        typer.echo("no matrix to look at")
+    if not_reached:
+        typer.echo(f"stopped with {not_reached} of {len(chosen.matrices)} matrices to go", err=True)
+
+
+def _table(found: Sequence[TensorPower], *, with_power: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("tensor", overflow="fold")
+    for heading in (*_HEADINGS, *(_EXPECTED if with_power else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in found:
+        expected = _expected_cells(one) if with_power else ()
+        table.add_row(*map(Text, (*_cells(one.matrix), *expected)))
+    return table
+
+
+def _expected_cells(one: TensorPower) -> tuple[str, ...]:
+    if one.expected is None:
+        return ("",) * len(_EXPECTED)
+    power_w, ratio, speed, _, clock, most, _ = predicted_cells(one.expected)
+    return power_w, ratio, speed, clock, most
+
+
+def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> Iterator[str]:
+    """What expected power rests on; without a model, how to get one."""
+    if model is None:
+        yield f"no power is expected: {no_model().fix}"
+        return
+    expected = [one.expected for one in found if one.expected is not None]
+    if expected:
+        yield (
+            f"expected, not measured: products of {ROWS} rows of normal random numbers with each "
+            f"matrix, {expected[0].gpu_model}, {expected[0].units} SMs; "
+            f"{model.manifest.coverage:.0%} intervals; {model_line(model.manifest)}"
+        )
+        yield from notes_of(expected)
+    for reason, count in Counter(one.why_not for one in found if one.why_not).most_common():
+        yield f"no power of {count}: {reason}"
+
+
+def _cells(one: MatrixPrint) -> tuple[str, ...]:
+    bits = one.found
+    parts = (bits.along, bits.across, bits.weight, bits.zeros, bits.distinct)
+    numbers = (f"{100 * part:.1f} %" for part in parts)
+    return (shown(one.tensor) or "-", one.dtype, shape_text(one.shape), *numbers)

@@ -1,0 +1,62 @@
+"""The power of a GPU in parts, as rows with stacked bars."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.interval import Interval
+from advisor.wire.components import Basis, PowerParts
+from advisor_cli.shared.console import print_table
+
+BAR = 50
+"""Characters from 0 to the power limit."""
+
+_LETTERS: Mapping[str, str] = {
+    "floor": "f",
+    "tensor": "t",
+    "fp32": "3",
+    "integer": "i",
+    "warps": "w",
+    "fabric": "c",
+    "memory": "m",
+}
+
+_MARKS: Mapping[Basis, str] = {"measured": "", "estimated": "~", "extrapolated": "?"}
+
+
+def bar(components_w: Mapping[str, Interval], most_w: float) -> str:
+    """A letter for each `most_w / BAR` of each part, dots for what is left to `most_w`.
+
+    The ends of the parts are rounded, not their lengths, so that the bar is as long as the sum.
+    """
+    drawn, reached_w = "", 0.0
+    for name, value in components_w.items():
+        reached_w += value.value
+        drawn += _LETTERS[name] * (round(BAR * reached_w / most_w) - len(drawn))
+    return drawn.ljust(BAR, ".")
+
+
+def letters() -> str:
+    """What the letters of the bars stand for."""
+    return "  ".join([*(f"{letter} {name}" for name, letter in _LETTERS.items()), ". left"])
+
+
+def print_parts(first: str, rows: Sequence[tuple[str, PowerParts]]) -> None:
+    """A row for each power; `first` heads the column of their names."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in (first, "W", "left, W", "parts", *_LETTERS):
+        table.add_column(name, no_wrap=True, justify="left" if name == "parts" else "right")
+    most_w = max(p.power_w + max(p.headroom_w or 0.0, 0.0) for _, p in rows)
+    for name, power in rows:
+        table.add_row(*map(Text, (name, *_cells(power, most_w))))
+    print_table(table, width=4 * BAR)
+
+
+def _cells(power: PowerParts, most_w: float) -> Iterable[str]:
+    yield f"{_MARKS[power.power_basis]}{power.power_w:.0f}"
+    yield "" if power.headroom_w is None else f"{power.headroom_w:.0f}"
+    yield bar(power.components_w, most_w)
+    for name, value in power.components_w.items():
+        mark = _MARKS[power.memory_basis if name == "memory" else power.others_basis]
+        yield f"{mark}{value.value:.0f} ({value.low:.0f}-{value.high:.0f})"

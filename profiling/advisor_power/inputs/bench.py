@@ -1,0 +1,58 @@
+"""What computes cases and reads the sensors meanwhile: a GPU, or one that is made up."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from advisor.errors import JobError
+from advisor_power.inputs.case import InputCase
+from advisor_power.inputs.matrices import Matrices
+from advisor_power.inputs.result import Conditions, OutputCheck
+from advisor_profiling.window.window import Window
+
+
+class RefusedError(JobError):
+    """One case cannot be computed; others can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a workload says of itself before the first case.
+
+    Attributes:
+        units: SMs that it sees; None where it has no GPU.
+        libraries: Versions by name.
+    """
+
+    units: int | None
+    libraries: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One case in a steady loop: what its outputs were, and the window."""
+
+    outputs: OutputCheck
+    window: Window
+
+
+class Bench(Protocol):
+    """Computes one case after the other on one GPU."""
+
+    @property
+    def conditions(self) -> Conditions:
+        """Where it computes."""
+        ...
+
+    def idle_w(self) -> float | None:
+        """Power while nothing is computed; ends what runs."""
+        ...
+
+    def measure(self, case: InputCase, matrices: Matrices) -> Measured:
+        """One case, which runs on afterwards.
+
+        Raises:
+            RefusedError: it cannot be computed; the next one may.
+            JobError: the workload ended or hangs.
+            BusyError: somebody else computes on the GPU.
+        """
+        ...

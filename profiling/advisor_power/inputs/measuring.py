@@ -1,0 +1,164 @@
+"""The order of things: a reference, some cases, a reference again; each result is kept at once."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from advisor.errors import AdvisorError, InputError
+from advisor_power.inputs.bench import Bench, RefusedError
+from advisor_power.inputs.case import InputCase
+from advisor_power.inputs.keeping import KeptInputs, newest_of
+from advisor_power.inputs.matrices import Filling, Matrices, filled
+from advisor_power.inputs.points import result_of
+from advisor_power.inputs.reference import reference_for
+from advisor_power.inputs.result import InputPower
+
+REFERENCE_EVERY = 8
+"""Cases between two references."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """How far it is.
+
+    Attributes:
+        case: The last one.
+        done: Cases and references of this run.
+        eta_s: What is left.
+    """
+
+    case: InputCase
+    done: int
+    total: int
+    eta_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be measured, and for how long.
+
+    Attributes:
+        cases: In order; those that are kept already are left out.
+        session: Name of this run; ratios are made within it.
+        end_s: No case begins after this moment of the monotonic clock; None: all are measured.
+        fresh: Measure again what is kept.
+    """
+
+    cases: Sequence[InputCase]
+    session: str
+    end_s: float | None = None
+    fresh: bool = False
+
+
+@dataclass
+class Outcome:
+    """What became of the cases of a run.
+
+    Attributes:
+        refused: Why a case could not be measured.
+        left: Cases that time did not suffice for.
+    """
+
+    measured: list[InputPower] = field(default_factory=list[InputPower])
+    refused: dict[InputCase, AdvisorError] = field(default_factory=dict[InputCase, AdvisorError])
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    bench: Bench
+    keep: KeptInputs
+    session: str
+    idle_w: float | None
+    outcome: Outcome
+
+    def one(self, case: InputCase, future: Future[Matrices], *, is_reference: bool) -> None:
+        """Measure a case and keep it; what it cannot do is noted."""
+        try:
+            matrices = filled(case, future)
+            try:
+                measured = self.bench.measure(case, matrices)
+            finally:
+                matrices.remove()
+            result = result_of(
+                case,
+                matrices,
+                measured,
+                self.bench.conditions,
+                session=self.session,
+                is_reference=is_reference,
+                idle_w=self.idle_w,
+            )
+        except (InputError, RefusedError) as error:
+            self.outcome.refused[case] = error
+            return
+        self.keep.add(result)
+        self.outcome.measured.append(result)
+
+
+def measure_cases(
+    bench: Bench,
+    filling: Filling,
+    asked: Asked,
+    keep: KeptInputs,
+    report: Callable[[Step], object],
+) -> Outcome:
+    """Measure the cases that are not kept yet, with references between them.
+
+    Raises:
+        JobError: the workload ended or hangs; results before are kept.
+        BusyError: somebody else came to the GPU.
+        StoreError: results cannot be read or written.
+    """
+    missing = _missing(bench, asked, keep)
+    outcome = Outcome()
+    if not missing:
+        return outcome
+    run = _Run(bench, keep, asked.session, bench.idle_w(), outcome)
+    order, begun_s, done = with_references(missing), time.monotonic(), 0
+    with closing(filling.of(case for case, _ in order)) as matrices:
+        for (case, is_reference), (_, future) in zip(order, matrices, strict=True):
+            if asked.end_s is not None and time.monotonic() >= asked.end_s:
+                break
+            run.one(case, future, is_reference=is_reference)
+            done += 1
+            left_s = (len(order) - done) * (time.monotonic() - begun_s) / done
+            report(Step(case=case, done=done, total=len(order), eta_s=left_s))
+    outcome.left = sum(not is_reference for _, is_reference in order[done:])
+    if outcome.left and done and not order[done - 1][1]:
+        _close(run, filling, order[done - 1][0])
+    return outcome
+
+
+def with_references(cases: Iterable[InputCase]) -> list[tuple[InputCase, bool]]:
+    """The cases in order, each kind of work between references of that kind, marked as such."""
+    order: list[tuple[InputCase, bool]] = []
+    for reference, group in groupby(cases, key=_reference):
+        for number, case in enumerate(group):
+            if number % REFERENCE_EVERY == 0:
+                order.append((reference, True))
+            order.append((case, False))
+        order.append((reference, True))
+    return order
+
+
+def _missing(bench: Bench, asked: Asked, keep: KeptInputs) -> list[InputCase]:
+    wanted = list(dict.fromkeys(asked.cases))
+    if asked.fresh:
+        return wanted
+    known = newest_of(keep.read(), wanted, bench.conditions)
+    return [case for case in wanted if case not in known]
+
+
+def _close(run: _Run, filling: Filling, last: InputCase) -> None:
+    """A reference behind the last case, where time ended the run between two."""
+    with closing(filling.of([_reference(last)])) as matrices:
+        for case, future in matrices:
+            run.one(case, future, is_reference=True)
+
+
+def _reference(case: InputCase) -> InputCase:
+    return reference_for(case.shape, case.dtype, case.work)

@@ -1,0 +1,244 @@
+"""One operation from the record of the sensor to its report; goes on where it was interrupted."""
+
+import dataclasses
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from advisor.core.gpu import Gpu
+from advisor.errors import InputError
+from advisor.validity.sensor_record import PowerChannel
+from advisor.wire.kernel_power import KernelPower, KernelReport, StretchPower
+from advisor_power.kernels.analyse import LOOKED_AT_S, analyse
+from advisor_power.kernels.golden import guidance
+from advisor_power.kernels.plan import (
+    Plan,
+    check_cost,
+    check_resolution,
+    make_plan,
+    runs_for,
+)
+from advisor_power.kernels.running.bench import Bench, Ready
+from advisor_power.kernels.running.measure import (
+    BLOCK_RUNS,
+    LONGEST_RUN_S,
+    Report,
+    Runner,
+    Step,
+    find_ssp,
+    run_blocks,
+    short_run,
+)
+from advisor_power.kernels.running.session import Conditions, Found, Session
+from advisor_power.kernels.running.wanted import Sensors, Wanted
+from advisor_power.kernels.steady import shortest_run
+from advisor_power.kernels.stitch import sensor_of
+from advisor_power.kernels.stretch import STRETCH_S, memory_settle_s, stretch_power
+from advisor_power.kernels.trace import IDLE, Block
+from advisor_profiling.window.clock import LiveClock
+
+
+def measure_operation(
+    bench: Bench,
+    gpu: Gpu,
+    sensors: Sensors,
+    wanted: Wanted,
+    home: Path,
+    report: Report,
+    planned: Callable[[Plan], object],
+    seed: int = 0,
+) -> KernelReport:
+    """Measure an operation.
+
+    Args:
+        bench: Runs it.
+        gpu: Where.
+        sensors: Of the GPU.
+        wanted: What is asked for.
+        home: Runs are kept there.
+        report: Called after each run.
+        planned: Called with the plan before the blocks.
+        seed: Of the random gaps.
+
+    Raises:
+        InputError: what is wanted cannot be had, or takes too long.
+        JobError: the operation failed or did not end.
+        SourceError: no run can be used, or the sensor does not answer.
+        StoreError: runs that were kept cannot be read.
+    """
+    begun, channel = time.monotonic(), sensors.channel
+    check_resolution(channel, wanted.resolution_ms)
+    _check_fits(bench.ready.execution_s, channel, wanted)
+    runner = Runner(bench, channel, wanted.lead_s, random.Random(seed))
+    session = Session(home, _conditions(bench, gpu, sensors, wanted))
+    found, blocks = _begun(session, runner, sensors, wanted, report)
+    plan = _plan(found, channel, wanted)
+    if wanted.enough is None:
+        check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
+    planned(plan)
+    lengths = _lengths(found, wanted)
+    blocks = run_blocks(runner, lengths, plan.runs // BLOCK_RUNS, blocks, session.add, report)
+    power = _power_of(blocks, found, sensors, wanted)
+    busy_s = sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs)
+    made = _report_of(
+        power, bench.ready, gpu, channel, wanted.before, busy_s, time.monotonic() - begun
+    )
+    session.finish(made)
+    return made
+
+
+def _begun(
+    session: Session, runner: Runner, sensors: Sensors, wanted: Wanted, report: Report
+) -> tuple[Found, list[Block]]:
+    """How long runs must be, and the blocks that are kept; found out now where nothing is."""
+    kept = None if wanted.fresh else session.read()
+    if kept is not None:
+        return kept
+    found = _found(runner, sensors, wanted, report)
+    session.begin(found)
+    return found, []
+
+
+def _lengths(found: Found, wanted: Wanted) -> tuple[int, int]:
+    """Executions of a long run and of a short one."""
+    # What short runs are for, the energy of single executions, needs idle before the runs.
+    short = short_run(found.executions) if wanted.before == IDLE else found.executions
+    return found.executions, short
+
+
+def _power_of(
+    blocks: Sequence[Block], found: Found, sensors: Sensors, wanted: Wanted
+) -> KernelPower:
+    return analyse(
+        blocks,
+        sensors.record,
+        sensors.channel,
+        execution_ms=found.execution_s * 1000,
+        ssp_execution=found.ssp_execution,
+        resolution_ms=wanted.resolution_ms,
+        after_idle=wanted.before == IDLE,
+        stretch=found.stretch,
+    )
+
+
+def _report_of(
+    power: KernelPower,
+    ready: Ready,
+    gpu: Gpu,
+    channel: PowerChannel,
+    before: str,
+    busy_s: float,
+    seconds: float,
+) -> KernelReport:
+    return KernelReport(
+        **{field.name: getattr(power, field.name) for field in dataclasses.fields(KernelPower)},
+        launch_energy_j=power.ssp_energy_j and power.ssp_energy_j.times(1 / ready.launches),
+        operation=ready.operation,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        driver=gpu.driver or "",
+        units=ready.units,
+        launches=ready.launches,
+        captured=ready.captured,
+        launch_flop=ready.launch_flop,
+        launch_bytes=ready.launch_bytes,
+        before=before,
+        libraries=ready.libraries,
+        window_ms=channel.window_ms,
+        delay_ms=channel.delay_ms,
+        noise_w=channel.noise_w,
+        period_ms=channel.period_ms,
+        gpu_busy_s=busy_s,
+        seconds=seconds,
+        measured_at=LiveClock().utc(),
+    )
+
+
+def measure_stretch(bench: Bench, sensors: Sensors) -> StretchPower:
+    """What slow sensors say of the operation in seconds without a gap.
+
+    Raises:
+        JobError: the operation failed or did not end.
+        SourceError: the sensor does not answer.
+    """
+    return stretch_power(bench.stretch(memory_settle_s(sensors.record) + STRETCH_S), sensors.record)
+
+
+def _found(runner: Runner, sensors: Sensors, wanted: Wanted, report: Report) -> Found:
+    execution_s = runner.bench.ready.execution_s
+    if wanted.before != IDLE:
+        return _found_after(execution_s, sensors.channel, wanted)
+    report(Step("without a gap, for sensors that are slow", 1))
+    stretch = wanted.stretch or measure_stretch(runner.bench, sensors)
+    search = find_ssp(runner, report)
+    longest = max(executions for executions, _ in search.tried)
+    return Found(
+        execution_s=execution_s,
+        executions=search.executions or longest,
+        ssp_execution=search.executions,
+        stretch=stretch,
+    )
+
+
+def _found_after(execution_s: float, channel: PowerChannel, wanted: Wanted) -> Found:
+    """Runs after another operation last until that has left the sensor, and a little longer."""
+    late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
+    run_s = channel.settle_s + LOOKED_AT_S + late_s
+    least = shortest_run(execution_s, sensor_of(channel).smear_s)
+    executions = max(least, math.ceil(run_s / execution_s))
+    return Found(execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None)
+
+
+def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:
+    """Whole blocks, as many of long runs as of short ones."""
+    runs = wanted.runs or guidance(found.execution_s * 1000).runs
+    if wanted.within_w is not None and wanted.runs is None:
+        needed = runs_for(channel, bin_ms=wanted.resolution_ms, within_w=wanted.within_w)
+        runs = max(runs, needed)
+    plan = _plan_of(runs, found, channel, wanted)
+    if wanted.enough is None or plan.seconds <= wanted.most_s:
+        return plan
+    affordable = math.floor(plan.runs * wanted.most_s / plan.seconds)
+    return _plan_of(max(wanted.enough, affordable), found, channel, wanted)
+
+
+def _plan_of(runs: int, found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:
+    pairs = math.ceil(runs / (2 * BLOCK_RUNS))
+    return make_plan(
+        channel,
+        bin_ms=wanted.resolution_ms,
+        run_s=found.executions * found.execution_s,
+        runs=pairs * 2 * BLOCK_RUNS,
+        lead_s=wanted.lead_s,
+    )
+
+
+def _check_fits(execution_s: float, channel: PowerChannel, wanted: Wanted) -> None:
+    """Refuse an operation whose shortest runs are longer than any run may be."""
+    least_s = shortest_run(execution_s, sensor_of(channel).smear_s) * execution_s
+    if 2 * least_s > LONGEST_RUN_S:
+        raise InputError(
+            f"one execution takes {execution_s * 1000:.4g} ms",
+            why="a run is several of them, so that their power can be told to be steady; power of "
+            f"more than {LONGEST_RUN_S:g} s needs no putting together of runs",
+            fix="measure it with `advisor profile`, or take a smaller part of it",
+        )
+    if wanted.runs is not None and wanted.runs < 1:
+        raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
+
+
+def _conditions(bench: Bench, gpu: Gpu, sensors: Sensors, wanted: Wanted) -> Conditions:
+    return Conditions(
+        operation=bench.ready.operation,
+        before=wanted.before,
+        lead_s=wanted.lead_s,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        driver=gpu.driver or "",
+        units=bench.ready.units,
+        launches=bench.ready.launches,
+        torch=bench.ready.libraries.get("torch", ""),
+        sensor_measured_at=sensors.record.measured_at,
+    )

@@ -1,0 +1,70 @@
+"""What slow sensors say of an operation that runs without a gap: the memory's power, counters."""
+
+from collections.abc import Sequence
+
+from advisor.validity.sensor_record import SensorRecord
+from advisor.validity.sensor_timing import AVERAGE_SETTLE_S
+from advisor.wire.kernel_power import Estimate, StretchPower
+from advisor_power.kernels.estimates import mean_of, minus
+from advisor_power.kernels.trace import Reading, Stretch
+from advisor_profiling.window.memory_power import FEWEST_READINGS
+
+STRETCH_S = 2.0
+"""After the memory's sensor has settled: eight readings, at four a second."""
+
+
+def stretch_power(stretch: Stretch, record: SensorRecord) -> StretchPower:
+    """Power of the whole GPU and of its memory over the same part of a stretch.
+
+    Args:
+        stretch: As it was read.
+        record: Of the card's sensors; it says how long the memory's needs to settle.
+    """
+    begin_s = stretch.begin_s + memory_settle_s(record)
+    power = [r.power_w for r in stretch.readings if begin_s <= r.at_s <= stretch.end_s]
+    power_w = mean_of(power) if power and not stretch.dropped else None
+    memory_w = _memory_w(stretch, begin_s, power_w)
+    return StretchPower(
+        power_w=power_w,
+        memory_power_w=None if isinstance(memory_w, str) else memory_w,
+        no_memory_power=memory_w if isinstance(memory_w, str) else "",
+        execution_ms=stretch.execution_s * 1000,
+        seconds=stretch.end_s - stretch.begin_s,
+        tensor_active_percent=stretch.counters.tensor_active_percent,
+        dram_active_percent=stretch.counters.dram_active_percent,
+        power_capped=stretch.power_capped,
+    )
+
+
+def memory_settle_s(record: SensorRecord) -> float:
+    """After the beginning of a load the memory's reading is of that load alone."""
+    channel = record.channel("memory")
+    known_s = channel.settle_s if channel is not None and channel.accepted else 0.0
+    return max(known_s, AVERAGE_SETTLE_S)
+
+
+def _memory_w(stretch: Stretch, begin_s: float, power_w: Estimate | None) -> Estimate | str:
+    """Its mean, or why there is none.
+
+    Bounds are its lowest and highest reading: their windows overlap, so that there is no error.
+    """
+    if power_w is None:
+        return stretch.dropped or "the instant power of the GPU did not change in the stretch"
+    if not stretch.memory:
+        return "this card does not read the power of its memory"
+    inside = [r.power_w for r in stretch.memory if begin_s <= r.at_s <= stretch.end_s]
+    if not all(0 < watts < power_w.value for watts in _values(stretch.memory)):
+        return "the power of the memory reads 0, or more than that of the whole GPU"
+    if len(inside) < FEWEST_READINGS:
+        return f"the power of the memory changed only {len(inside)} times: it is stuck"
+    return Estimate(sum(inside) / len(inside), min(inside), max(inside))
+
+
+def _values(readings: Sequence[Reading]) -> list[float]:
+    return [reading.power_w for reading in readings]
+
+
+def core_power_w(stretch: StretchPower) -> Estimate | None:
+    """What is not the memory's, with the bounds of both put together."""
+    total, memory = stretch.power_w, stretch.memory_power_w
+    return None if total is None or memory is None else minus(total, memory)

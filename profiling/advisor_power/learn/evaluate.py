@@ -1,0 +1,175 @@
+"""How far predictors of power by data are off, where it counts: on data and cards never seen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.errors import InputError
+from advisor.predict.profiles import Floats
+from advisor.wire.input_power import InputPoint
+from advisor_power.learn.baselines import BASELINES
+from advisor_power.learn.held_out import HeldOut, OnGroup, expected, group_left_out
+from advisor_power.learn.model import (
+    Learner,
+    Points,
+    calibration_points,
+    carried_over,
+    physics,
+    physics_and_trees,
+)
+from advisor_power.model.pace import known_of
+
+METHODS: Mapping[str, Learner] = MappingProxyType(
+    {"model": physics_and_trees, "physics": physics, **BASELINES}
+)
+"""Every learner by name; the first one is the model."""
+
+DRAWS = 4000
+"""Of patterns, for an interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """|predicted / measured - 1|.
+
+    Attributes:
+        mean: Over all points.
+        p90: That nine of ten points do not exceed.
+        points: How many.
+        low: Of 95 % of the means, were other patterns of data measured, the least.
+        high: The most.
+    """
+
+    mean: float
+    p90: float
+    points: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class InputErrors:
+    """Errors of a method; None: there is no such point.
+
+    Attributes:
+        power: Where nothing held the clock back, by the data alone.
+        speed: Where power limit or heat did, by the data and the power that was left.
+        energy: Of power at the speed that was measured, everywhere.
+    """
+
+    power: Errors | None
+    speed: Errors | None
+    energy: Errors
+
+
+def sweep_left_out(points: Points, progress: OnGroup | None = None) -> dict[str, HeldOut]:
+    """Each method on drawn operands, each pattern of operands left out in its turn.
+
+    Raises:
+        InputError: there is one pattern, or a type has too few points.
+    """
+    return group_left_out([p for p in points if not p.real], METHODS, progress)
+
+
+def real_left_out(points: Points) -> dict[str, InputErrors]:
+    """Each method, learned from drawn operands, on tensors of networks.
+
+    Raises:
+        InputError: there are none of either.
+    """
+    drawn, real = [p for p in points if not p.real], [p for p in points if p.real]
+    if not drawn or not real:
+        raise InputError("drawn operands and tensors of networks are needed, and one is missing")
+    known = known_of(drawn)
+    return {
+        name: errors_of(expected(learner(drawn), known, real)) for name, learner in METHODS.items()
+    }
+
+
+def other_card(points: Points, gpu_uuid: str) -> dict[str, Errors]:
+    """Each method, learned from all other cards, on one of which it knows two points of each type.
+
+    At the rate and the clock that were measured there.
+
+    Raises:
+        InputError: there is no other card, or nothing left to test on.
+    """
+    there = [p for p in points if p.gpu_uuid == gpu_uuid]
+    elsewhere = [p for p in points if p.gpu_uuid != gpu_uuid]
+    if not there or not elsewhere:
+        raise InputError(f"points of {gpu_uuid} and of another card are needed")
+    # The same two for all, so that methods are told the same.
+    known = calibration_points(physics(elsewhere), there)
+    tested = [p for p in there if not any(p is one for one in known)]
+    return {
+        name: relative_errors(
+            carried_over(learner(elsewhere), known)(tested),
+            np.array([p.power_w for p in tested]),
+            [p.group for p in tested],
+        )
+        for name, learner in METHODS.items()
+    }
+
+
+def errors_of(found: HeldOut) -> InputErrors:
+    """Of points where nothing held the clock back by power, of the others by speed."""
+    held_back = np.array([p.held_back for p in found.points], dtype=bool)
+    power_w = np.array([p.power_w for p in found.points])
+    rates = np.array([p.flop_per_s for p in found.points])
+    groups = np.array([p.group for p in found.points])
+
+    def errors(which: NDArray[np.bool_], predicted: Floats, measured: Floats) -> Errors | None:
+        if not which.any():
+            return None
+        return relative_errors(predicted[which], measured[which], groups[which].tolist())
+
+    return InputErrors(
+        errors(~held_back, found.power_w, power_w),
+        errors(held_back, found.flop_per_s, rates),
+        relative_errors(found.as_run_w, power_w, groups.tolist()),
+    )
+
+
+def noise_floor(points: Points) -> float | None:
+    """Mean |energy / median - 1| of the repeated reference: nothing can be better.
+
+    Energy above idle for each operation; the median is of one card, type, shape and number of SMs.
+    None: none was measured twice.
+    """
+    found: dict[tuple[object, ...], list[float]] = {}
+    for p in points:
+        if p.is_reference:
+            found.setdefault(_kind(p), []).append((p.power_w - p.idle_w) / p.flop_per_s)
+    repeated = [energies for energies in found.values() if len(energies) > 1]
+    off = [abs(e / float(np.median(energies)) - 1) for energies in repeated for e in energies]
+    return float(np.mean(off)) if off else None
+
+
+def relative_errors(predicted: Floats, measured: Floats, groups: Sequence[str]) -> Errors:
+    """Of points that took no part in fitting, and the patterns of data that they are of.
+
+    Raises:
+        InputError: there are none.
+    """
+    if not len(measured):
+        raise InputError("no point is left to test on", fix="measure more")
+    off = np.abs(predicted / measured - 1)
+    low, high = _interval(off, groups)
+    return Errors(float(off.mean()), float(np.quantile(off, 0.9)), len(off), low, high)
+
+
+def _interval(off: Floats, groups: Sequence[str]) -> tuple[float, float]:
+    """95 % of the mean by a bootstrap of patterns: points of one are off alike."""
+    names, place = np.unique(np.array(groups), return_inverse=True)
+    sums = np.column_stack([np.bincount(place, off), np.bincount(place)])
+    drawn = np.random.default_rng(0).integers(0, len(names), (DRAWS, len(names)))
+    totals = sums[drawn].sum(axis=1)
+    low, high = np.quantile(totals[:, 0] / totals[:, 1], (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _kind(p: InputPoint) -> tuple[object, ...]:
+    return p.gpu_uuid, p.dtype, p.shape, p.units

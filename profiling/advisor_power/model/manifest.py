@@ -1,0 +1,184 @@
+"""What stands next to a model of power by data: weights, what it was made from, how good it is.
+
+It predicts exp(output of the graph) x physical power above idle + idle power, for each type.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.errors import ModelError
+from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.formats.moments import is_utc
+from advisor.formats.typed_json import parse
+from advisor.formats.wire import to_plain
+from advisor.wire.input_power import FEATURES
+from advisor_models.intervals import LogBounds
+from advisor_models.made_from import LearnerSettings
+from advisor_models.manifest import MANIFEST, MODEL, check_version, checked_file, whole_file
+from advisor_models.trained_head import Range
+from advisor_power.model.pace import Known
+from advisor_power.model.physics import COLUMNS, PARTS
+
+SCHEMA = 1
+
+POINTS = "points.jsonl"
+"""What it was made from, next to it."""
+
+RETRAIN = (
+    "make one: advisor power train; without a folder of its own the home has the one that comes "
+    "with advisor"
+)
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeModel:
+    """What was learned of one type.
+
+    Attributes:
+        dtype: Name of the graph's input, too.
+        output: Name of the graph's output.
+        weights: Of the parts of the physics, in their order, W.
+        ranges: Smallest and largest value of each feature in training.
+        bounds: Of power above idle, for patterns of data that were not seen.
+        usual: Fingerprint of normal random numbers; None: they were not measured.
+    """
+
+    dtype: str
+    output: str
+    points: int
+    weights: tuple[float, ...]
+    ranges: tuple[Range, ...]
+    bounds: LogBounds
+    usual: Mapping[str, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFacts:
+    """What a model was trained on.
+
+    Attributes:
+        sha256: Of the points, in whatever order.
+        held_back: Points at which power limit or heat held back the clock.
+        patterns: Patterns of operands that were left out in their turn.
+        cards: UUIDs of the GPUs.
+        drivers: Their versions.
+        torch: Versions of PyTorch.
+        left_out: Points that were not used, by reason.
+    """
+
+    sha256: str
+    points: int
+    held_back: int
+    patterns: tuple[str, ...]
+    cards: tuple[str, ...]
+    drivers: tuple[str, ...]
+    torch: tuple[str, ...]
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputManifest:
+    """All that is known of a model.
+
+    Attributes:
+        created_at: ISO 8601, UTC.
+        features: Of the fingerprint.
+        physics: Parts of the power, one for each weight.
+        columns: What the graph takes.
+        known: Cards, and how fast shapes were computed.
+        figures: Of its evaluation in percent, by method and kind of error: on patterns left out,
+            beside baselines, with the noise of the repeated reference.
+        libraries: Versions that made it, by name.
+        files: SHA-256 of each file next to the manifest, by name.
+    """
+
+    schema: int
+    version: str
+    created_at: str
+    features: tuple[str, ...]
+    physics: tuple[str, ...]
+    columns: tuple[str, ...]
+    coverage: float
+    types: tuple[TypeModel, ...]
+    known: Known
+    dataset: InputFacts
+    figures: Mapping[str, float]
+    settings: LearnerSettings
+    libraries: Mapping[str, str]
+    files: Mapping[str, str]
+
+
+def read_input_model(folder: Path) -> tuple[InputManifest, bytes]:
+    """The manifest of a folder and its graph, every file checked against its hash.
+
+    Raises:
+        ModelError: the manifest or a file is missing, damaged, or of another version.
+    """
+    manifest = read_input_manifest(folder)
+    contents = {n: checked_file(folder / n, h, RETRAIN) for n, h in manifest.files.items()}
+    return manifest, contents[MODEL]
+
+
+def read_input_manifest(folder: Path) -> InputManifest:
+    """The manifest of a folder alone.
+
+    Raises:
+        ModelError: it is missing, damaged, or of another version.
+    """
+    return _parsed(folder / MANIFEST, whole_file(folder / MANIFEST, RETRAIN))
+
+
+def write_input_manifest(folder: Path, manifest: InputManifest) -> None:
+    """Write the manifest next to its files.
+
+    Raises:
+        ModelError: it could not be read back.
+        OSError: it cannot be written.
+    """
+    text = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
+    _parsed(folder / MANIFEST, text)
+    replace_file(folder / MANIFEST, text, PUBLIC_FILE)
+
+
+def _parsed(path: Path, text: bytes) -> InputManifest:
+    try:
+        manifest = parse(InputManifest, text)
+        if wrong := [name for name, is_so in _faults(manifest).items() if is_so]:
+            raise ValueError(wrong[0])
+    except ValueError as error:
+        raise ModelError(
+            f"{path} is not the manifest of a model of power by data", why=str(error), fix=RETRAIN
+        ) from error
+    check_version(manifest.version)
+    return manifest
+
+
+def _faults(m: InputManifest) -> dict[str, bool]:
+    hashes = m.files.values()
+    return {
+        f"schema is {m.schema}, and this version reads {SCHEMA}": m.schema != SCHEMA,
+        f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
+        "it takes other features than this version counts": m.features != FEATURES,
+        "its physics has other parts than that of this version": m.physics != PARTS,
+        "its graph takes other columns": m.columns != COLUMNS,
+        "it has no types, or one twice": len({t.dtype for t in m.types}) != max(1, len(m.types)),
+        "a type has not a weight for each part": any(len(t.weights) != len(PARTS) for t in m.types),
+        "a weight is negative": any(w < 0 for t in m.types for w in t.weights),
+        "a type has not a range for each feature": any(
+            len(t.ranges) != len(FEATURES) for t in m.types
+        ),
+        "a low is above its high": any(t.bounds.low > t.bounds.high for t in m.types),
+        "the usual fingerprint has other features": any(
+            t.usual is not None and set(t.usual) != set(FEATURES) for t in m.types
+        ),
+        f"coverage is {m.coverage}": not 0 < m.coverage < 1,
+        "it knows no card": not m.known.cards,
+        f"{MODEL} has no hash": MODEL not in m.files,
+        "a file has a path for a name": any("/" in n or n == MANIFEST for n in m.files),
+        "a hash is not a SHA-256 hash": any(not _SHA256.fullmatch(h) for h in hashes),
+    }

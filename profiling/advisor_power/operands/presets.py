@@ -1,0 +1,86 @@
+"""The sweeps of the paper: fifteen takeaways, each as a row of operands.
+
+Gregersen et al., "Input-Dependent Power Usage in GPUs" (2024), section IV, figures 3 to 6. Both
+matrices follow one pattern with random numbers of their own; values are drawn with a mean of 0 and
+a standard deviation of 2^10, for int8 2^5, where the paper says no other. fp8, which the paper does
+not have, is drawn as int8 is: e4m3 ends at 448.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from advisor_power.operands.bits import width
+from advisor_power.operands.expression import OperandPair
+from advisor_power.operands.grammar import parse_operands
+
+Level: TypeAlias = float
+
+_NARROW = ("int8", "fp8")
+
+_PARTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One experiment of the paper.
+
+    Attributes:
+        takeaway: Its number.
+        varied: What changes from level to level.
+        levels: By type; of bits up to all that the type has.
+        text: The operands at a level, with `{x}` for it and `{sd}` for the usual deviation.
+    """
+
+    takeaway: int
+    varied: str
+    levels: Callable[[str], Sequence[Level]]
+    text: str
+
+    def pairs(self, dtype: str) -> dict[Level, OperandPair]:
+        """The operands of each level."""
+        sd = 32 if dtype in _NARROW else 1024
+        return {x: parse_operands(self.text.format(x=f"{x:g}", sd=sd)) for x in self.levels(dtype)}
+
+
+def _parts(_: str) -> Sequence[Level]:
+    return _PARTS
+
+
+def _bits(dtype: str) -> Sequence[Level]:
+    return tuple(sorted({round(part * width(dtype)) for part in _PARTS}))
+
+
+def _spreads(dtype: str) -> Sequence[Level]:
+    return (1, 2, 4, 8, 16, 32) if dtype in _NARROW else (1, 8, 32, 128, 1024, 4096)
+
+
+def _means(dtype: str) -> Sequence[Level]:
+    return (0, 8, 16, 32, 64, 120) if dtype in _NARROW else (0, 16, 64, 256, 1024, 4096)
+
+
+def _counts(_: str) -> Sequence[Level]:
+    return (1, 2, 8, 32, 128, 512)
+
+
+SWEEPS: tuple[Sweep, ...] = (
+    Sweep(1, "standard deviation", _spreads, "normal(0,{x})"),
+    Sweep(2, "mean", _means, "normal({x},1)"),
+    Sweep(3, "number of different values", _counts, "unique({x},0,{sd})"),
+    Sweep(4, "random bits flipped", _bits, "unique(1,0,{sd})|flip({x})"),
+    Sweep(5, "lowest bits random", _bits, "unique(1,0,{sd})|randomize(low,{x})"),
+    Sweep(6, "highest bits random", _bits, "unique(1,0,{sd})|randomize(high,{x})"),
+    Sweep(7, "nothing: one type beside another", lambda _: (0.0,), "normal(0,{sd})"),
+    Sweep(8, "part sorted into rows", _parts, "normal(0,{sd})|sort(rows,{x}); align=false"),
+    Sweep(9, "part sorted into rows, aligned", _parts, "normal(0,{sd})|sort(rows,{x})"),
+    Sweep(10, "part sorted into columns", _parts, "normal(0,{sd})|sort(columns,{x})"),
+    Sweep(11, "part sorted within rows", _parts, "normal(0,{sd})|sort(within-rows,{x})"),
+    Sweep(12, "part of zeros", _parts, "normal(0,{sd})|sparse({x})"),
+    Sweep(13, "part of zeros after sorting", _parts, "normal(0,{sd})|sort(rows,1)|sparse({x})"),
+    Sweep(14, "lowest bits cleared", _bits, "normal(0,{sd})|clear(low,{x})"),
+    Sweep(15, "highest bits cleared", _bits, "normal(0,{sd})|clear(high,{x})"),
+)
+"""By takeaway."""
+
+USUAL = SWEEPS[6]
+"""Normal random numbers with the usual deviation."""

@@ -1,0 +1,1 @@
+"""What is shown of power on a page."""

@@ -1,0 +1,108 @@
+"""The record of a card's sensors, from a recording."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from advisor.errors import InputError
+from advisor.validity.sensor_record import EnergyCounter, SensorRecord
+from advisor_power.sensor.channel import power_channel
+from advisor_power.sensor.coverage import energy_counter
+from advisor_power.sensor.period import Period, period_of
+from advisor_power.sensor.stimulus import BURSTS, FLAT
+from advisor_power.sensor.trace import ENERGY, POWER_CHANNELS, Look, Trace
+
+_LONGEST_BETWEEN_LOOKS_S = 5.0
+_LONGEST_START_S = 3.0
+"""A process that starts on another GPU of the host is listed on this one for so long."""
+
+
+def record_of(trace: Trace, source: str) -> SensorRecord:
+    """What a recording says of the card; nothing is accepted of one that was disturbed.
+
+    Args:
+        trace: A recording, whole or not.
+        source: live or replay.
+
+    Raises:
+        InputError: it ends before the bursts do, so that there is nothing to fit.
+    """
+    _check_begun(trace)
+    wrong = faults(trace)
+    found = {name: power_channel(trace, name) for name in POWER_CHANNELS}
+    counter = energy_counter(trace)
+    channels = [channel for channel, _ in found.values() if channel is not None]
+    names = [name for name, (channel, _) in found.items() if channel is None]
+    reasons = [f"{name}: {why}" for name, (_, why) in found.items() if why]
+    if isinstance(counter, str):
+        names.append(ENERGY)
+        reasons.append(f"{ENERGY}: {counter}")
+    return SensorRecord(
+        gpu_model=trace.header.gpu_model,
+        gpu_uuid=trace.header.gpu_uuid,
+        driver=trace.header.driver,
+        channels=tuple(replace(c, accepted=c.accepted and not wrong) for c in channels),
+        absent=tuple(names),
+        energy=_energy(counter, wrong),
+        measured_at=trace.header.started_at,
+        seconds=round(trace.stages[-1].ended_s - trace.stages[0].begun_s, 1),
+        source=source,
+        reasons=(*wrong, *reasons),
+    )
+
+
+def faults(trace: Trace) -> tuple[str, ...]:
+    """What disturbed the recording as a whole; empty where nothing did."""
+    found: list[str] = []
+    if not trace.whole:
+        found.append("the recording was stopped before its end")
+    if trace.full:
+        found.append("the recording grew too large: a channel changes far more often than it may")
+    begun_s = trace.stages[0].begun_s if trace.stages else 0.0
+    looks = [look for look in trace.looks if look.time_s >= begun_s]
+    if reasons := sorted({reason for look in looks for reason in look.reasons}):
+        found.append(f"the card was throttled ({', '.join(reasons)})")
+    if _others(looks):
+        found.append("another process computed on the GPU")
+    if _longest_gap_s(trace, looks) > _LONGEST_BETWEEN_LOOKS_S:
+        found.append("the state of the card was not watched all the time")
+    return tuple(found)
+
+
+def _others(looks: Sequence[Look]) -> bool:
+    """Whether more than the load computed for longer than a start takes."""
+    seen: dict[int, list[float]] = {}
+    for look in looks:
+        for pid in look.processes:
+            seen.setdefault(pid, []).append(look.time_s)
+    return sum(times_s[-1] - times_s[0] > _LONGEST_START_S for times_s in seen.values()) > 1
+
+
+def sensor_period(trace: Trace) -> Period | None:
+    """The period of the quickest power channel so far, a regular one if there is; else None."""
+    series = [trace.series[name] for name in POWER_CHANNELS if name in trace.series]
+    periods = [found for one in series if (found := period_of(one.times_s)) is not None]
+    return min(periods, key=lambda found: (not found.regular, found.period_s), default=None)
+
+
+def _longest_gap_s(trace: Trace, looks: Sequence[Look]) -> float:
+    edges = (trace.stages[0].begun_s, trace.stages[-1].ended_s) if trace.stages else (0.0, 0.0)
+    times_s = [edges[0], *(look.time_s for look in looks), edges[1]]
+    return max(b - a for a, b in itertools.pairwise(times_s))
+
+
+def _check_begun(trace: Trace) -> None:
+    steps = trace.named(FLAT), trace.named(BURSTS)
+    if all(len(stages) == 1 and stages[0].on for stages in steps):
+        return
+    raise InputError(
+        f"the recording of {trace.header.gpu_model} ends before its bursts",
+        why="windows and delays are fitted to them",
+        fix="record again: advisor power sensor",
+    )
+
+
+def _energy(counter: EnergyCounter | str, wrong: tuple[str, ...]) -> EnergyCounter | None:
+    if isinstance(counter, str):
+        return None
+    return replace(counter, covers_everything=None) if wrong else counter

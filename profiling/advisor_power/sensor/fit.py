@@ -1,0 +1,232 @@
+"""Window, delay and noise of a channel, from readings of a load that is known.
+
+A reading at u is the mean of P(t) over [u - d - W, u - d], or forgets exponentially
+(`advisor.validity.sensor_record`); d is another one each time, anywhere within a spread: a driver
+shows the newest of the values that the card makes in its own time. For each response, window, mean
+delay and spread the levels of power follow by weighted least squares, and what is left is likely or
+not: readings near a change of load may be off by what the spread explains, others by noise alone. A
+grid without a spread comes first, since there are many minima, then ever smaller steps from the
+best.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.validity.sensor_record import Response, memory_s
+from advisor_power.sensor.levels import LevelTimes, window_parts
+from advisor_power.sensor.trace import Floats, Series
+
+
+class Place(NamedTuple):
+    """How a channel may read: response, window, mean delay and spread of the delay, s."""
+
+    response: Response
+    window_s: float
+    delay_s: float
+    spread_s: float = 0.0
+
+    @property
+    def settled_s(self) -> float:
+        """After a change of load a reading is of the new load alone."""
+        return memory_s(self.response, self.window_s) + self.delay_s + self.spread_s / 2
+
+
+Parts: TypeAlias = Callable[[Place], Floats]
+
+DELAYS = 9
+"""Of those within the spread, how many are looked at."""
+
+_WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
+_MOST_DELAY_S = 0.4
+_LEAST_DELAY_STEP_S = 0.006
+_SPREADS = (0.0, 0.7)
+"""Of the window, from which steps begin."""
+
+_LONGEST_WITH_SPREAD_S = 0.3
+"""In a mean over a longer time some milliseconds more or less of delay do not show."""
+
+COARSE_S, _FINEST_S = 1e-3, 5e-5
+_MOVES = (
+    *itertools.chain.from_iterable(((i, 0, 0), (0, i, 0), (0, 0, i)) for i in (-1, 1)),
+    (1, -1, 0), (-1, 1, 0), (0, 1, 1), (0, -1, -1),
+)  # fmt: skip
+"""Of window, delay and spread: a longer window is much like a longer delay."""
+
+_LEAST_FLAT = 8
+_MOST_UNLIKELY = 5.0**2
+"""Squared standard deviations that count: few readings, seen late, must not stretch the spread."""
+
+_SEEN_LATE = 0.02
+"""Part of the readings that the driver shows, or the host sees, tens of milliseconds late."""
+
+_CERTAIN_W = 1.0
+"""A reading that no delay within the spread changes by more shows noise alone."""
+
+_LEAST_CERTAIN = 20
+
+_PLACES_KEPT = 32
+"""A search looks at the ten neighbours of a place, most of them again after a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFit:
+    """How a channel reads, the power of each level, W, and how unlikely the readings are."""
+
+    place: Place
+    levels_w: tuple[float, ...]
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Values read (n,), and the parts of their windows in each level (`parts_of`) at any place."""
+
+    values: Floats
+    parts: Parts
+
+    def part(self, kept: npt.NDArray[np.bool_]) -> "Sample":
+        """Some of the readings; each part is worked out once for all of them."""
+        return Sample(self.values[kept], lambda place: self.parts(place).compress(kept, axis=1))
+
+
+def sample_of(readings: Series, levels: Sequence[LevelTimes]) -> Sample:
+    """Readings of a load of these levels."""
+    known = lru_cache(_PLACES_KEPT)(partial(parts_of, readings.times_s, levels))
+    return Sample(readings.values, known)
+
+
+def fit_window(sample: Sample) -> WindowFit:
+    """How a channel reads, from readings of a load that is known."""
+    places = [Place("mean", w, d) for w in _WINDOWS_S for d in _delays(w)]
+    _, window_s, delay_s, _ = min(places, key=lambda place: _squares(sample, place))
+    starts = [
+        Place(response, window_s, max(delay_s, part * window_s / 2), part * window_s)
+        for response in get_args(Response)
+        for part in _SPREADS
+    ]
+    found = [refine(sample, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
+    best = min(found, key=lambda fit: fit.cost)
+    return refine(sample, best.place, COARSE_S)
+
+
+def refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> WindowFit:
+    """The minimum near a start: by steps that are halved where none leads down."""
+    (best,) = refine_each([sample], start, step_s, finest_s)
+    return best
+
+
+def refine_each(
+    samples: Sequence[Sample], start: Place, step_s: float, finest_s: float
+) -> list[WindowFit]:
+    """As `refine` of each sample; step by step, since parts of the same readings look alike."""
+    fits = [at(sample, start) for sample in samples]
+    while step_s >= finest_s:
+        fits = [_down(sample, fit, step_s) for sample, fit in zip(samples, fits, strict=True)]
+        step_s /= 2
+    return fits
+
+
+def _down(sample: Sample, best: WindowFit, step_s: float) -> WindowFit:
+    """From a place down by steps of one length, until none leads down."""
+    while (found := _lowest_beside(sample, best, step_s)).cost < best.cost:
+        best = found
+    return best
+
+
+def _lowest_beside(sample: Sample, fit: WindowFit, step_s: float) -> WindowFit:
+    places = [_moved(fit.place, move, step_s) for move in _MOVES]
+    tried = [at(sample, place) for place in places if _possible(place)]
+    return min(tried, key=lambda fit: fit.cost, default=fit)
+
+
+def at(sample: Sample, place: Place) -> WindowFit:
+    """The best powers of the levels for a window, a delay and its spread."""
+    parts, values = sample.parts(place), sample.values
+    mean = parts.mean(axis=0)
+    variance = np.ones(len(values))
+    powers = _solve(mean, values, variance)
+    for _ in range(2):
+        seen = parts @ powers
+        scatter = seen.var(axis=0)
+        variance = scatter + _noise_power(values - seen.mean(axis=0), seen)
+        powers = _solve(mean, values, variance**-0.5)
+    left = values - mean @ powers
+    unlikely = np.minimum(left**2 / variance, _MOST_UNLIKELY)
+    return WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
+
+
+def parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:
+    """Part of each window (n,) in each level, at delays within the spread: (delays, n, levels)."""
+    parts = (np.arange(DELAYS) + 0.5) / DELAYS - 0.5 if place.spread_s else np.zeros(1)
+    ends_s = times_s - (place.delay_s + place.spread_s * parts)[:, None]
+    found = window_parts(levels, ends_s.ravel(), place.window_s, place.response)
+    return found.reshape(*ends_s.shape, len(levels))
+
+
+def noise_w(flat: Series) -> float | None:
+    """Standard deviation of readings of a steady load around a line: cards warm up.
+
+    None where there are fewer than eight.
+    """
+    if len(flat.values) < _LEAST_FLAT:
+        return None
+    line = np.polynomial.Polynomial.fit(flat.times_s, flat.values, 1)
+    return float(np.std(flat.values - line(flat.times_s), ddof=2))
+
+
+def prediction_error(sample: Sample, place: Place) -> float:
+    """Root mean square of predicted less read, over the mean read, of a load not fitted to.
+
+    Each reading is compared at the delay within the spread that suits it best: what lies between
+    the least and the largest prediction is not wrong. One reading in fifty may be of any time: it
+    was seen late. The two powers are those that suit the waves best, since bursts and waves do not
+    draw the same; how readings move between them is predicted.
+    """
+    values = sample.values
+    seen = sample.parts(place) @ np.array(at(sample, place).levels_w)
+    off = np.abs(values - np.clip(values, seen.min(axis=0), seen.max(axis=0)))
+    kept = np.sort(off)[: int(np.ceil((1 - _SEEN_LATE) * len(off)))]
+    return float(np.sqrt(np.mean(kept**2)) / values.mean())
+
+
+def _squares(sample: Sample, place: Place) -> float:
+    (parts,) = sample.parts(place)
+    left = sample.values - parts @ _solve(parts, sample.values, np.ones(len(parts)))
+    return float(left @ left)
+
+
+def _solve(parts: Floats, values: Floats, weights: Floats) -> Floats:
+    powers, *_ = np.linalg.lstsq(parts * weights[:, None], values * weights)
+    return np.asarray(powers, dtype=np.float64)
+
+
+def _noise_power(left: Floats, seen: Floats) -> float:
+    """Mean square of what is left where the delay does not matter."""
+    certain = np.ptp(seen, axis=0) < _CERTAIN_W
+    used = left[certain] if np.count_nonzero(certain) >= _LEAST_CERTAIN else left
+    return max(float(np.mean(used**2)), 1e-6)
+
+
+def _moved(place: Place, move: tuple[int, ...], step_s: float) -> Place:
+    window, delay, spread = (step_s * part for part in move)
+    return Place(
+        place.response, place.window_s + window, place.delay_s + delay, place.spread_s + spread
+    )
+
+
+def _possible(place: Place) -> bool:
+    """A reading is never of what comes later."""
+    _, window_s, delay_s, spread_s = place
+    visible = spread_s == 0 or window_s <= _LONGEST_WITH_SPREAD_S
+    return window_s > 0 and spread_s >= 0 and delay_s >= spread_s / 2 and visible
+
+
+def _delays(window_s: float) -> list[float]:
+    step_s = max(_LEAST_DELAY_STEP_S, window_s / 4)
+    return [float(d) for d in np.arange(0, _MOST_DELAY_S, step_s)]

@@ -1,0 +1,189 @@
+"""How wrong common ways of reading the power of a kernel are.
+
+Somebody runs a kernel twenty times and asks for its power. Four ways to read it:
+
+- instant: one instant reading when the run ends;
+- average: one reading of the average over a second then;
+- counter: the energy counter at the start and a second later, less idle power for the rest of it;
+- ours: the kernel is repeated, the sensor settles, and readings of a window of eight are averaged.
+
+The truth is the power that the kernel draws when it has run for long.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
+from advisor.validity.sensor_timing import (
+    AVERAGE_SETTLE_S,
+    PERIODS_IN_WINDOW,
+    power_timing,
+)
+from advisor.wire.power_readings import ReadingError
+from advisor_power.sensor.levels import level_times, window_parts
+from advisor_power.sensor.stimulus import FLAT, Stage
+from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, Floats, Series, Span, Trace
+
+EXECUTIONS = 20
+KERNELS_S = (30e-6, 100e-6, 300e-6, 1e-3, 3e-3, 10e-3, 30e-3)
+WAYS = ("instant", "average", "counter", "ours")
+
+_RUNS = "runs "
+_REPEATS, _GAPS_S = 3, (1.05, 1.25)
+_COUNTED_S = 1.0
+
+
+def run_stages(seed: int) -> tuple[Stage, ...]:
+    """Runs of twenty kernels of each length, to be recorded after the stages of the record."""
+    draw = random.Random(seed)
+    *stages, last = [_runs(kernel_s, draw) for kernel_s in KERNELS_S]
+    # The energy of the last run is counted for a second, as that of the others is.
+    return (*stages, replace(last, length_s=last.length_s + 2 * _COUNTED_S))
+
+
+def simulated(
+    record: SensorRecord, idle_w: float, kernel_w: float, tries: int = 2000, seed: int = 1
+) -> list[ReadingError]:
+    """What a sensor as in the record would read, at random phases; no card was read for it.
+
+    Args:
+        record: Of accepted channels; ways whose channel it lacks are left out.
+        idle_w: Before and after the run.
+        kernel_w: During the run, from its first moment: the error of a card that takes time to
+            reach its power comes on top.
+        tries: Random phases for each length and way.
+        seed: Of the phases and the noise.
+    """
+    draw = np.random.default_rng(seed)
+    found: list[ReadingError] = []
+    for kernel_s in KERNELS_S:
+        run = _Run(EXECUTIONS * kernel_s, idle_w, kernel_w)
+        for name in (INSTANT, AVERAGE):
+            channel = record.channel(name)
+            if channel is not None and channel.accepted:
+                found.append(_error(kernel_s, name, _one_reading(run, channel, tries, draw), run))
+        if record.energy is not None and record.energy.covers_everything:
+            found.append(
+                _error(kernel_s, "counter", _counted(run, record.energy, tries, draw), run)
+            )
+        if (channel := _meter(record)) is not None:
+            noise_w = channel.noise_w / PERIODS_IN_WINDOW**0.5
+            found.append(_error(kernel_s, "ours", kernel_w + draw.normal(0, noise_w, tries), run))
+    return found
+
+
+def measured(trace: Trace, record: SensorRecord) -> list[ReadingError]:
+    """The errors of real readings; empty where the recording has no such runs."""
+    timing, instant = power_timing(record), trace.series.get(INSTANT)
+    if instant is None:
+        return []
+    flat = trace.named(FLAT)[0]
+    settle_s = AVERAGE_SETTLE_S if timing is None else timing.settle_s
+    steady = instant.between(flat.begun_s + settle_s, flat.ended_s)
+    truth_w = float(steady.values.mean())
+    found: list[ReadingError] = []
+    for kernel_s in KERNELS_S:
+        spans = [span for stage in trace.named(_name(kernel_s)) for span in stage.on]
+        if not spans:
+            continue
+        ways = {
+            INSTANT: _shown(instant, spans),
+            AVERAGE: _shown(trace.series.get(AVERAGE), spans),
+            "counter": _counts(trace.series.get(ENERGY), spans, instant),
+            "ours": _windows(steady),
+        }
+        found += [_row(kernel_s, way, w / truth_w - 1) for way, w in ways.items() if len(w)]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Power over time: kernel_w from 0 to length_s, else idle_w."""
+
+    length_s: float
+    idle_w: float
+    kernel_w: float
+
+    def joules(self, time_s: Floats) -> Floats:
+        """Energy from 0 to a time, negative before."""
+        extra_w = self.kernel_w - self.idle_w
+        return self.idle_w * time_s + extra_w * np.clip(time_s, 0, self.length_s)
+
+
+def _one_reading(run: _Run, channel: PowerChannel, tries: int, draw: np.random.Generator) -> Floats:
+    window_s = channel.window_ms / 1000
+    kernel = level_times([(0.0, run.length_s)])
+    ages_s = draw.uniform(0, channel.period_ms / 1000, tries)
+    late_s = channel.delay_spread_ms / 1000 * draw.uniform(-0.5, 0.5, tries)
+    ends_s = run.length_s - ages_s - channel.delay_ms / 1000 - late_s
+    (part,) = window_parts([kernel], ends_s, window_s, channel.response).T
+    means_w = run.idle_w + (run.kernel_w - run.idle_w) * part
+    return means_w + draw.normal(0, channel.noise_w, tries)
+
+
+def _counted(run: _Run, counter: EnergyCounter, tries: int, draw: np.random.Generator) -> Floats:
+    """Between the newest ticks at both ends."""
+    period_s = counter.period_ms / 1000
+    first_s = -draw.uniform(0, period_s, tries)
+    last_s = first_s + np.floor((_COUNTED_S - first_s) / period_s) * period_s
+    joules = run.joules(last_s) - run.joules(first_s)
+    return (joules - run.idle_w * (_COUNTED_S - run.length_s)) / run.length_s
+
+
+def _meter(record: SensorRecord) -> PowerChannel | None:
+    return record.channel(INSTANT) or record.channel(AVERAGE) if power_timing(record) else None
+
+
+def _error(kernel_s: float, way: str, read_w: Floats, run: _Run) -> ReadingError:
+    return _row(kernel_s, way, read_w / run.kernel_w - 1)
+
+
+def _row(kernel_s: float, way: str, relative: Floats) -> ReadingError:
+    sizes = np.abs(relative)
+    median, p95 = np.percentile(sizes, [50, 95])
+    return ReadingError(kernel_s, way, float(median), float(p95), len(sizes))
+
+
+def _shown(series: Series | None, spans: Sequence[Span]) -> Floats:
+    """The reading that is shown when each run ends."""
+    if series is None:
+        return np.array([])
+    return _newest(series, np.array([end_s for _, end_s in spans]))
+
+
+def _counts(ticks: Series | None, spans: Sequence[Span], instant: Series) -> Floats:
+    """Runs are more than a second apart, so the reading before each is of an idle card."""
+    if ticks is None:
+        return np.array([])
+    begins_s = np.array([begun_s for begun_s, _ in spans])
+    lengths_s = np.array([ended_s - begun_s for begun_s, ended_s in spans])
+    joules = _newest(ticks, begins_s + _COUNTED_S) - _newest(ticks, begins_s)
+    idle_w = _newest(instant, begins_s)
+    return (joules - idle_w * (_COUNTED_S - lengths_s)) / lengths_s
+
+
+def _newest(series: Series, times_s: Floats) -> Floats:
+    places = np.searchsorted(series.times_s, times_s, side="right") - 1
+    return series.values[np.maximum(places, 0)]
+
+
+def _windows(steady: Series) -> Floats:
+    """Means of eight readings each, of a load that has run for long."""
+    count = len(steady.values) // PERIODS_IN_WINDOW
+    return steady.values[: count * PERIODS_IN_WINDOW].reshape(count, -1).mean(axis=1)
+
+
+def _name(kernel_s: float) -> str:
+    return f"{_RUNS}{kernel_s:g}"
+
+
+def _runs(kernel_s: float, draw: random.Random) -> Stage:
+    end_s, spans = 0.0, list[Span]()
+    for _ in range(_REPEATS):
+        start_s = end_s + draw.uniform(*_GAPS_S)
+        end_s = start_s + EXECUTIONS * kernel_s
+        spans.append((start_s, end_s))
+    return Stage(_name(kernel_s), end_s, tuple(spans))

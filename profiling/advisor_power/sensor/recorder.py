@@ -1,0 +1,127 @@
+"""A process that writes what a card's sensors read into a recording, until its input is closed.
+
+    python -m advisor_power.sensor.recorder UUID FILE power|state
+
+`power` polls the power fields every 0.3 ms. `state` polls what takes longer, and would make gaps
+between the former: the energy counter (4 ms a call), throttle reasons and the processes on the
+card. Each is a process of its own, so that neither waits for the other. It writes `ready` once it
+records. A reading of 0 is none: no running GPU draws it.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from advisor.core.telemetry import ENERGY_GPU
+from advisor.errors import SourceError
+from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, MEMORY, append
+from advisor_profiling.telemetry import nvml_fields
+from advisor_profiling.telemetry.nvml import NvmlSource
+from advisor_profiling.telemetry.nvml_errors import call, nvml_session, reading
+from advisor_profiling.telemetry.polling import POLL_S, is_over
+from advisor_profiling.testbed.live import strangers
+
+MOST_LINES = 200_000
+"""A recording of four minutes has about 15 000; a channel that flickers must not fill the disk."""
+
+FIELDS = {
+    INSTANT: (nvml_fields.INSTANT, nvml_fields.GPU),
+    AVERAGE: (nvml_fields.AVERAGE, nvml_fields.GPU),
+    MEMORY: (nvml_fields.AVERAGE, nvml_fields.MEMORY),
+}
+"""Number and scope of each power channel."""
+
+Poll = Callable[[float], list[list[Any]]]
+"""Given the time, s: the new lines."""
+
+_STATE_INTERVAL_S = 0.001
+_LOOK_INTERVAL_S = 1.0
+_FLUSH_S = 0.25
+
+
+class Changes:
+    """Which readings are other than the one before, as lines; at most `MOST_LINES` of them."""
+
+    def __init__(self, most_lines: int = MOST_LINES) -> None:
+        self._last: dict[str, float] = {}
+        self._left = most_lines
+
+    def lines(
+        self, channel: str, time_s: float, value: float | None, stamp_us: int | None = None
+    ) -> list[list[Any]]:
+        """One line, or none; the last of all says that there are no more."""
+        if not value or self._last.get(channel) == value or self._left < 0:
+            return []
+        self._last[channel] = value
+        self._left -= 1
+        if self._left < 0:
+            return [["full", round(time_s, 6)]]
+        return [["reading", channel, round(time_s, 6), value, stamp_us]]
+
+
+def main() -> None:
+    """The command line."""
+    uuid, file, role = sys.argv[1:]
+    with nvml_session():
+        poll, interval_s = _power(uuid) if role == "power" else _state(uuid)
+        print("ready", flush=True)
+        try:
+            record(poll, interval_s, Path(file), is_over)
+        except SourceError as error:
+            sys.exit(str(error))
+        except KeyboardInterrupt:
+            pass
+
+
+def record(poll: Poll, interval_s: float, file: Path, over: Callable[[], bool]) -> None:
+    """Append what `poll` finds until it is over; what was found before an error is kept."""
+    lines: list[list[Any]] = []
+    flushed_s = time.monotonic()
+    try:
+        while not over():
+            lines += poll(now_s := time.monotonic())
+            if now_s - flushed_s >= _FLUSH_S and lines:
+                append(file, *lines)
+                lines, flushed_s = [], now_s
+            time.sleep(interval_s)
+    finally:
+        append(file, *lines)
+
+
+def _power(uuid: str) -> tuple[Poll, float]:
+    device, changes = call("nvmlDeviceGetHandleByUUID", uuid), Changes()
+    asked = list(FIELDS.values())
+
+    def poll(time_s: float) -> list[list[Any]]:
+        answers: list[Any] = reading("nvmlDeviceGetFieldValues", device, asked) or []
+        found: list[list[Any]] = []
+        for name, answer in zip(FIELDS, answers, strict=bool(answers)):
+            power_mw = nvml_fields.milliwatts(*FIELDS[name], answer)
+            power_w = None if power_mw is None else power_mw / 1000
+            found += changes.lines(name, time_s, power_w, answer.timestamp or None)
+        return found
+
+    return poll, POLL_S
+
+
+def _state(uuid: str) -> tuple[Poll, float]:
+    source, changes, next_s = NvmlSource(uuid), Changes(), 0.0
+
+    def poll(_: float) -> list[list[Any]]:
+        nonlocal next_s
+        energy_j = source.read((ENERGY_GPU,))[ENERGY_GPU]
+        now_s = time.monotonic()
+        found = changes.lines(ENERGY, now_s, energy_j)
+        if now_s >= next_s:
+            next_s = now_s + _LOOK_INTERVAL_S
+            reasons = source.throttle_reasons() or ()
+            found.append(["look", round(now_s, 6), list(reasons), strangers(source.gpu)])
+        return found
+
+    return poll, _STATE_INTERVAL_S
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""What a person sees of a launch."""
+
+from typing import Any
+
+from rich.console import Console
+
+from advisor.core.interval import Interval
+from advisor.launch.records.spec import Forecast, JobForecast
+from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor_cli.launching.live import show_lines, show_live
+from advisor_cli.launching.text import line, summary, table
+
+FORECAST = Forecast(
+    model_version="m",
+    jobs=(
+        JobForecast(rate=Interval(100, 90, 110), solo_rate=200),
+        JobForecast(rate=Interval(50, 40, 60), solo_rate=100),
+    ),
+    power_w=Interval(500, 450, 550),
+    work_per_joule=Interval(0.002, 0.0015, 0.0025),
+    coverage=0.9,
+    energy_saved=Interval(0.12, 0.05, 0.2),
+)
+JOBS = (
+    JobStatus(
+        job="train", rate_unit="images", share_percent=30, units_granted=38, proven=True,
+        outcome="running", steps=12345, rate=80, relative_speed=0.4,
+    ),
+    JobStatus(job="infer", rate_unit="tokens", share_percent=70, outcome="waiting"),
+)  # fmt: skip
+STATUS = LaunchStatus(
+    launch_id="20260131-120000-3f2a91", state="running", updated_at="", gpu_model="NVIDIA H200",
+    pairs=2, jobs=JOBS, forecast=FORECAST, power_w=450, work_per_joule=0.001, energy_saved=0.08,
+    overlap_s=12, energy_j=5400, stranded_unit_s=76, warnings=("train is [slow]",),
+)  # fmt: skip
+FAILED = LaunchStatus(
+    launch_id="x", state="failed", updated_at="", code="busy", cause="GPU 0 is taken"
+)
+
+
+def drawn(status: LaunchStatus) -> list[str]:
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(table(status))
+    return [text.rstrip() for text in captured.get().splitlines()]
+
+
+def test_table_has_the_prediction_beside_what_is_observed() -> None:
+    """Rate, power and work with how far each is off, and everything that is to be known."""
+    lines = drawn(STATUS)
+    assert lines[0] == ("20260131-120000-3f2a91 running on NVIDIA H200, pair 1 of 2, 12 s together")
+    rows = {text.split()[0]: text.split() for text in lines[2:6]}
+    assert rows["train"] == [
+        "train", "30", "%", "38", "running", "80", "images/s", "100", "-20%", "40", "%", "12,345"
+    ]  # fmt: skip
+    assert rows["infer"] == ["infer", "70", "%", "waiting", "-", "50", "0"]
+    assert rows["power"] == ["power", "450", "W", "500", "-10%"]
+    assert rows["energy"] == ["energy", "saved", "8.0", "%", "12.0", "%"]
+    assert lines[6:] == [
+        "5,400 J in 12 s together",
+        "76 unit-seconds held for a job that has ended",
+        "! train is [slow]",
+    ]
+
+
+def test_launch_that_never_ran_is_drawn_too() -> None:
+    """Without jobs, forecast and readings there is still the cause."""
+    assert "busy: GPU 0 is taken" in drawn(FAILED)
+    assert line(FAILED).endswith("busy: GPU 0 is taken")
+
+
+def test_lines_say_what_changed(capsys: Any) -> None:
+    """The same again is not said again; the last status comes back."""
+    assert show_lines(iter([STATUS, STATUS, FAILED])) is FAILED
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2
+    assert "train 30 % (38 units) running 80 images/s = 40 % | infer 70 % waiting" in said[0]
+
+
+def test_live_view_ends_with_the_last_status(capsys: Any) -> None:
+    """It is what stays on the screen."""
+    assert show_live(iter([STATUS, FAILED])) is FAILED
+    assert "GPU 0 is taken" in capsys.readouterr().out
+
+
+def test_summary_says_how_good_the_prediction_was() -> None:
+    """Where there was one; readings that are not there are left out."""
+    seen: dict[str, Any] = {
+        "jobs": [
+            {"job": "infer", "rate": 44.0, "predicted_rate": None, "ended_first": False},
+            {"job": "train", "rate": 80.0, "predicted_rate": 100.0, "ended_first": False},
+        ],
+        "overlap_s": 12.0, "energy_j": 5400.0, "power_w": None, "work_per_joule": None,
+        "stranded_unit_s": 76.0, "predicted_power_w": 500.0, "predicted_work_per_joule": None,
+    }  # fmt: skip
+    assert list(summary(FAILED, [seen])) == [
+        "infer + train: 12.0 s together, 5,400 J",
+        "  rate of train: -20.0% against the prediction",
+        "  76 unit-seconds were held for a job that had ended",
+    ]
+
+
+def test_summary_says_whose_energy_it_was() -> None:
+    """Of each job with its bounds, and as a mean power."""
+    jobs = [
+        {
+            "job": job, "rate": None, "predicted_rate": None, "ended_first": False,
+            "energy_j": energy_j, "energy_low_j": low_j, "energy_high_j": high_j,
+        }
+        for job, energy_j, low_j, high_j in (
+            ("infer", 400.0, 300.0, 500.0), ("train", 5000.0, 4900.0, 5100.0),
+        )
+    ]  # fmt: skip
+    seen: dict[str, Any] = {
+        "jobs": jobs, "overlap_s": 10.0, "energy_j": 5400.0, "power_w": None,
+        "stranded_unit_s": 0.0, "predicted_power_w": None,
+    }  # fmt: skip
+    assert list(summary(FAILED, [seen])) == [
+        "infer + train: 10.0 s together, 5,400 J",
+        "  of that infer, by a rule: 400 J (300 to 500), 40 W",
+        "  of that train, by a rule: 5,000 J (4,900 to 5,100), 500 W",
+    ]
+
+
+def test_summary_says_what_was_saved_and_what_the_end_cost() -> None:
+    """For the same work, observed next to predicted, and to the end of the last job."""
+    seen: dict[str, Any] = {
+        "jobs": [
+            {"job": "infer", "rate": None, "predicted_rate": None, "ended_first": True},
+            {"job": "train", "rate": None, "predicted_rate": None, "ended_first": False},
+        ],
+        "overlap_s": 3600.0, "energy_j": 1.8e6, "power_w": 500.0, "work_per_joule": 0.002,
+        "stranded_unit_s": 0.0, "predicted_power_w": None, "predicted_work_per_joule": None,
+        "energy_saved": 0.123, "predicted_energy_saved": 0.14, "rest_s": 1800.0,
+        "rest_energy_j": 630_000.0, "rest_energy_saved": -0.09,
+        "predicted_rest_energy_saved": -0.08, "energy_saved_to_end": 0.05,
+    }  # fmt: skip
+    assert list(summary(FAILED, [seen])) == [
+        "infer + train: 3600.0 s together, 1,800,000 J, 500 W",
+        "  energy for the same work, against one after the other: 12.3 % less (14.0 % less was "
+        "predicted)",
+        "  then train went on for 1800.0 s with 630,000 J; energy for that work, against the whole "
+        "GPU: 9.0 % more (8.0 % more was predicted)",
+        "  energy for all of the work, to the end: 5.0 % less",
+    ]

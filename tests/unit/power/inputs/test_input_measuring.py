@@ -1,0 +1,278 @@
+"""The order of measuring, what is kept, and what references make of it."""
+
+import dataclasses
+import json
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_inputs import CONDITIONS, SMALL, HereFilling, MadeUpBench, case, result
+
+from advisor.errors import InputError, StoreError
+from advisor_power.inputs import measuring
+from advisor_power.inputs.case import InputCase, case_of, parse_shape
+from advisor_power.inputs.keeping import KeptInputs, newest_of
+from advisor_power.inputs.matrices import Matrices, fill_case, filled
+from advisor_power.inputs.measuring import (
+    REFERENCE_EVERY,
+    Asked,
+    Outcome,
+    Step,
+    measure_cases,
+    with_references,
+)
+from advisor_power.inputs.reference import reference_for, with_ratios
+from advisor_power.operands.bits import STORAGE
+from advisor_power.operands.fill import fill_pair
+from advisor_power.operands.fingerprint import fingerprint
+
+REFERENCE = reference_for(SMALL, "bf16", "product")
+CASES = [case(f"constant({n})") for n in range(20)]
+
+
+def run(
+    folder: Path, bench: MadeUpBench, cases: list[InputCase], end_s: float | None = None
+) -> tuple[Outcome, KeptInputs, list[Step]]:
+    (folder / "filled").mkdir(exist_ok=True)
+    filling: Any = HereFilling(folder / "filled")
+    keep, steps = KeptInputs(folder / "home", "GPU-1"), list[Step]()
+    asked = Asked(cases=cases, session="one", end_s=end_s)
+    outcome = measure_cases(bench, filling, asked, keep, steps.append)
+    # What was filled ahead of the end goes with its folder.
+    assert end_s is not None or not list((folder / "filled").iterdir())
+    return outcome, keep, steps
+
+
+# order
+
+
+@given(st.integers(1, 40))
+def test_each_case_stands_between_references(count: int) -> None:
+    """No more than so many without one, the first and the last among them."""
+    order = with_references([case(f"constant({n})") for n in range(count)])
+    marks = [is_reference for _, is_reference in order]
+    assert marks[0]
+    assert marks[-1]
+    assert sum(not mark for mark in marks) == count
+    runs = "".join("r" if mark else "c" for mark in marks).split("r")
+    assert max(map(len, runs)) <= REFERENCE_EVERY
+    assert "rr" not in "".join("r" if mark else "c" for mark in marks)
+
+
+def test_each_type_has_its_own_reference() -> None:
+    """Watts of a type are compared with watts of that type."""
+    order = with_references([case("zeros"), case("zeros", "fp16")])
+    assert [one.dtype for one, _ in order] == ["bf16"] * 3 + ["fp16"] * 3
+
+
+def test_what_is_kept_is_not_measured_again(tmp_path: Path) -> None:
+    """After Ctrl-C the rest follows; nothing is lost and nothing is there twice."""
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, MadeUpBench(stops_after=5), CASES[:6])
+    outcome, keep, steps = run(tmp_path, bench := MadeUpBench(), CASES[:6])
+    assert bench.measured == [
+        REFERENCE.operands,
+        *(c.operands for c in CASES[4:6]),
+        *bench.measured[:1],
+    ]
+    assert [r.case for r in keep.read() if not r.is_reference] == CASES[:6]
+    assert (steps[-1].done, steps[-1].total, steps[-1].eta_s) == (4, 4, 0)
+    assert len(outcome.measured) == 4
+    outcome, _, _ = run(tmp_path, bench := MadeUpBench(), CASES[:6])
+    assert (outcome.measured, bench.measured) == ([], [])
+
+
+def test_other_conditions_are_measured_again(tmp_path: Path) -> None:
+    """Another number of SMs is another result."""
+    run(tmp_path, MadeUpBench(), CASES[:1])
+    whole = dataclasses.replace(CONDITIONS, units=132)
+    outcome, keep, _ = run(tmp_path, MadeUpBench(conditions=whole), CASES[:1])
+    assert len(outcome.measured) == 3
+    assert newest_of(keep.read(), CASES, whole)[CASES[0]].conditions.units == 132
+
+
+def test_time_that_is_over_ends_with_a_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was begun is finished, and what is left is counted."""
+    now_s = iter(range(1000))
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    outcome, keep, _ = run(tmp_path, MadeUpBench(), CASES, end_s=8)
+    assert [r.is_reference for r in keep.read()] == [True, False, False, False, True]
+    assert outcome.left == len(CASES) - 3
+
+
+def test_refused_case_does_not_end_the_others(tmp_path: Path) -> None:
+    outcome, keep, _ = run(tmp_path, MadeUpBench(refuses=frozenset({CASES[0].operands})), CASES[:3])
+    assert list(outcome.refused) == [CASES[0]]
+    assert [r.case for r in keep.read() if not r.is_reference] == CASES[1:3]
+
+
+def test_matrix_that_cannot_be_made_is_refused_alone(tmp_path: Path) -> None:
+    """2:4 takes rows of multiples of four."""
+    with pytest.raises(InputError, match="needs groups of 4"):
+        fill_case(case_of("ones|prune(2:4)", (8, 8, 6), "bf16"), tmp_path / "x")
+
+
+def test_killed_filling_is_explained() -> None:
+    future: Future[Matrices] = Future()
+    future.set_exception(BrokenProcessPool("gone"))
+    with pytest.raises(InputError, match="for lack of memory"):
+        filled(case(), future)
+
+
+def test_card_without_power_is_no_result(tmp_path: Path) -> None:
+    """Nothing is written as 0 W."""
+    outcome, keep, _ = run(tmp_path, MadeUpBench(without_power=True), CASES[:1])
+    assert keep.read() == []
+    assert "power was not read" in str(outcome.refused[CASES[0]])
+
+
+# files
+
+
+def test_files_hold_the_bytes_of_the_matrices(tmp_path: Path) -> None:
+    """B column by column, whether its pattern is transposed or not."""
+    for align in ("true", "false"):
+        one = case(f"normal(0,1)|sort(rows,0.5); align={align}")
+        made = fill_case(one, tmp_path / "x")
+        a, b = fill_pair(one.pair, SMALL, "bf16")
+        m, n, k = SMALL
+        assert made.b_path is not None
+        dtype = STORAGE["bf16"][1]
+        read_a = np.fromfile(made.a_path, dtype).reshape(m, k)
+        read_b = np.fromfile(made.b_path, dtype).reshape(n, k)
+        assert (read_a == a.matrix.view(dtype)).all()
+        assert (np.ascontiguousarray(b.matrix).view(dtype) == read_b.T).all()
+        made.remove()
+        assert not list(tmp_path.iterdir())
+
+
+def test_fingerprint_of_before_signs_were_counted_is_none(tmp_path: Path) -> None:
+    """The power that was measured is as good as it was."""
+    keep = KeptInputs(tmp_path, "GPU-1")
+    matrix = np.ones((8, 64), np.float32)
+    found = replace(result(case(), 321.0), fingerprint=fingerprint(matrix, matrix.T, "fp32"))
+    keep.add(found)
+    assert keep.read() == [found]
+    keep.path.write_text(keep.path.read_text().replace('"product_signs"', '"product_sins"'))
+    assert keep.read() == [replace(found, fingerprint=None)]
+
+
+def test_half_written_line_is_dropped_and_a_foreign_one_named(tmp_path: Path) -> None:
+    keep = KeptInputs(tmp_path, "GPU-1")
+    keep.add(one := result(case()))
+    with keep.path.open("ab") as file:
+        file.write(b'{"case": {"opera')
+    assert keep.read() == [one]
+    keep.add(one)
+    assert keep.read() == [one, one]
+    with keep.path.open("ab") as file:
+        file.write(json.dumps({"watts": 1}).encode() + b"\n")
+    with pytest.raises(StoreError, match="line 3 does not hold results") as refused:
+        keep.read()
+    assert "remove that line: the others are kept" in str(refused.value)
+
+
+# references
+
+
+def test_ratio_follows_the_drift_of_the_reference() -> None:
+    """A card that draws more from minute to minute: half way between two references."""
+    results = [
+        result(REFERENCE, 400, at_s=0, is_reference=True),
+        result(case(), 205, at_s=10),
+        result(REFERENCE, 420, at_s=20, is_reference=True),
+    ]
+    first, middle, last = with_ratios(results)
+    assert middle.reference_ratio is not None
+    assert middle.reference_ratio.value == pytest.approx(0.5)
+    high = middle.reference_ratio.high
+    assert high is not None
+    assert 0.0005 < (high - 0.5) / 1.96 < 0.002
+    assert first.reference_ratio is not None
+    assert first.reference_ratio.value == pytest.approx(400 / 420)
+    assert last.reference_ratio is not None
+
+
+def test_without_a_reference_of_its_session_and_type_there_is_no_ratio() -> None:
+    results = [
+        result(REFERENCE, at_s=0, is_reference=True, session="other"),
+        result(reference_for(SMALL, "fp16", "product"), at_s=1, is_reference=True),
+        result(case(), at_s=2),
+    ]
+    assert with_ratios(results)[-1].reference_ratio is None
+
+
+def test_reference_that_heat_held_back_is_none() -> None:
+    """It draws less than its data let it, so that what is beside it would seem to draw more."""
+    free = result(REFERENCE, 400, at_s=0, is_reference=True)
+    hot = result(REFERENCE, 360, at_s=10, is_reference=True, throttle_reasons=("sw-thermal",))
+    own = result(case(), 200, at_s=9)
+    assert with_ratios([hot, own])[0].reference_ratio is None
+    ratio = with_ratios([free, own, hot])[1].reference_ratio
+    assert ratio is not None
+    assert ratio.value == pytest.approx(0.5)
+
+
+def test_scatter_of_references_is_a_part_of_the_error() -> None:
+    """Windows are read to a thousandth, and the same product draws 2 % more or less."""
+    watts = (400, 408, 400, 408, 400)
+    references = [
+        result(REFERENCE, w, at_s=10 * place, is_reference=True) for place, w in enumerate(watts)
+    ]
+    *_, last = with_ratios([*references, result(case(), 200, at_s=41)])
+    assert last.reference_ratio is not None
+    assert last.reference_ratio.high is not None
+    assert (last.reference_ratio.high - 0.5) / 1.96 == pytest.approx(0.5 * 0.02, rel=0.1)
+
+
+# cases
+
+
+@given(st.tuples(*[st.integers(1, 2**31 - 1)] * 3))
+def test_shape_is_read_in_both_spellings(shape: tuple[int, int, int]) -> None:
+    for mark in ("x", "X", ","):
+        assert parse_shape(mark.join(map(str, shape))) == shape
+
+
+@pytest.mark.parametrize("text", ["", "4", "1x2x3x4", "1x-2x3", "axbxc", "1x2x", "1.5x2x3"])
+def test_what_is_no_shape_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is no shape"):
+        parse_shape(text)
+
+
+def test_energy_is_power_over_work() -> None:
+    """1000 products of 2 m n k operations a second at 400 W, of which 100 W is idle."""
+    one = result(case())
+    work = 2 * 32 * 16 * 64 * 1000
+    assert one.energy_pj == pytest.approx(400e12 / work)
+    assert one.energy_above_idle_pj == pytest.approx(300e12 / work)
+    copy = result(case_of("zeros", (64, 1, 128), "bf16", "copy"))
+    assert copy.case.launch_work == 2 * 64 * 128 * 2
+    assert (copy.case.unit, one.case.unit) == ("byte", "operation")
+
+
+def test_flags_say_what_is_wrong() -> None:
+    assert result(case()).flags == ()
+    wrong = dataclasses.replace(result(case()).outputs, nan=3, unwritten=1)
+    found = result(case(), 690, outputs=wrong, throttle_reasons=("sw-thermal",))
+    assert found.flags == ("non-finite-outputs", "wrong-outputs", "power-limit", "throttled")
+    assert result(case(), throttle_reasons=("sw-power-cap",)).at_limit
+
+
+def test_text_of_a_case_has_the_hash_of_its_files(tmp_path: Path) -> None:
+    """The text is the key of a result, and what a file holds may change."""
+    file = tmp_path / "w.npy"
+    np.save(file, np.ones((8, 8), np.float32))
+    first = case_of(f'file("{file}")', (8, 8, 8), "bf16")
+    assert "sha256=" in first.operands
+    np.save(file, np.zeros((8, 8), np.float32))
+    assert case_of(f'file("{file}")', (8, 8, 8), "bf16") != first

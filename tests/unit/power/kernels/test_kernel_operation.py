@@ -1,0 +1,371 @@
+"""One operation from the first run to the report, on a GPU whose power is known exactly."""
+
+import gzip
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_up_kernel import COUNTER, INSTANT, MadeUpKernel, record
+
+from advisor.core.gpu import Gpu
+from advisor.errors import InputError, SourceError, StoreError
+from advisor.formats.wire import to_plain
+from advisor.validity.sensor_record import EnergyCounter, SensorRecord
+from advisor.wire.kernel_power import KernelReport
+from advisor_cli.power.kernel_text import plot, report_lines
+from advisor_data.files.power_records import stored_kernels
+from advisor_power.kernels.plan import Plan
+from advisor_power.kernels.running.bench import RunRequest
+from advisor_power.kernels.running.measure import BLOCK_RUNS, Step
+from advisor_power.kernels.running.operation import measure_operation
+from advisor_power.kernels.running.wanted import Sensors, Wanted, sensors_of
+from advisor_power.kernels.trace import Run, Tick
+
+GPU = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)
+FEW = Wanted(runs=80)
+
+
+def rising(tau_s: float) -> float:
+    """From 300 W to 500 W in some tens of milliseconds."""
+    return 500 - 200 * math.exp(-tau_s / 0.02)
+
+
+def measured(
+    bench: MadeUpKernel,
+    home: Path,
+    wanted: Wanted = FEW,
+    sensors: SensorRecord | None = None,
+    steps: list[Step] | None = None,
+    plans: list[Plan] | None = None,
+) -> KernelReport:
+    """The report, from a home that may have runs in it."""
+    found = sensors or record()
+    return measure_operation(
+        bench,
+        GPU,
+        Sensors(found, found.channel("instant") or INSTANT),
+        wanted,
+        home,
+        (steps if steps is not None else []).append,
+        (plans if plans is not None else []).append,
+    )
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> KernelReport:
+    """An operation of 1.5 ms that is slow at first, and in five runs."""
+    bench = MadeUpKernel(rising, first_slower=(1.5, 1.2), slow=frozenset(range(100, 105)))
+    return measured(bench, tmp_path_factory.mktemp("home"), Wanted(runs=160))
+
+
+def test_steady_points_are_found(found: KernelReport) -> None:
+    """Times fall until the third execution; power rises to its level at the end."""
+    power = found
+    assert power.sse_execution == 3
+    assert power.ssp_power_w is not None
+    assert power.ssp_power_w.value == pytest.approx(500, rel=0.01)
+    assert power.sse_power_w is not None
+    assert power.sse_power_w.value == pytest.approx(rising(0.0048), rel=0.1)
+    assert power.before_w == pytest.approx(120, abs=1)
+
+
+def test_two_instruments_agree_within_three_percent(found: KernelReport) -> None:
+    """The counter's difference and the curve, for executions above a millisecond."""
+    power = found
+    assert power.difference is not None, power.no_difference
+    assert abs(power.difference.differ) <= 0.03
+    assert power.difference.counter.value == pytest.approx(0.75, rel=0.03)
+    assert power.ssp_energy_j is not None
+    assert power.ssp_energy_j.value == pytest.approx(0.75, rel=0.01)
+
+
+def test_curve_is_within_five_percent_of_the_truth(found: KernelReport) -> None:
+    """In every bin; as it was read, the first bins are off by more than half."""
+    curve = found.curve
+    assert found.resolution_ms == pytest.approx(4.5)
+    for point in curve:
+        true = rising((point.begin_ms + point.end_ms) / 2000)
+        assert point.power_w == pytest.approx(true, rel=0.05)
+        assert point.low_w < point.power_w < point.high_w
+    assert curve[1].raw_w is None or curve[1].raw_w < 0.5 * rising(0.007)
+
+
+def test_slow_runs_are_dropped_and_counted(found: KernelReport) -> None:
+    """Their times lie outside the bin, which the histogram shows."""
+    power = found
+    assert power.dropped == {"other execution time": 5}
+    assert (power.runs, power.golden_runs) == (160, 155)
+    assert power.bin_low_ms == pytest.approx(1.5)
+    assert sum(power.histogram.counts) == 160
+
+
+def test_scatter_of_readings_is_in_the_json(found: KernelReport) -> None:
+    """With and without each step of the method, under keys that stay."""
+    keys = {"full_w", "unsynchronised_w", "unbinned_w", "few_runs", "few_runs_differ"}
+    scatter = to_plain(found)["scatter"]
+    assert set(scatter) == keys
+    assert None not in scatter.values()
+
+
+def test_what_a_person_reads(found: KernelReport) -> None:
+    """Steady points with intervals, both instruments, what was dropped, the resolution."""
+    text = "\n".join(report_lines(found))
+    for part in (
+        "made up on Fake H200, 132 SMs, driver 580.00.00, after idle",
+        "SSE         execution 3:",
+        "SSP         at the end of",
+        "155 of 160 golden",
+        "5 dropped: other execution time",
+        "golden",
+        "resolution  4.5 ms, +-",
+        "s computing",
+    ):
+        assert part in text
+    assert "deconvolved" in plot(found)
+    assert "inf" not in text
+    assert "nan" not in text
+
+
+@pytest.mark.parametrize("execution_s", [0.0003, 0.02])
+def test_steady_power_repeats_within_one_percent(execution_s: float, tmp_path: Path) -> None:
+    """Of two measurements with other noise and other gaps."""
+    values: list[float] = []
+    for seed in (1, 2):
+        bench = MadeUpKernel(rising, execution_s=execution_s, seed=seed)
+        power = measured(bench, tmp_path / str(seed))
+        assert power.ssp_power_w is not None
+        values.append(power.ssp_power_w.value)
+    assert values[0] == pytest.approx(values[1], rel=0.01)
+
+
+def test_what_was_before_does_not_count_as_power_of_the_operation(tmp_path: Path) -> None:
+    """A light operation after 500 W: read, it seems to inherit power; corrected, it does not."""
+    bench = MadeUpKernel(lambda _: 250.0, lead_w=500.0)
+    power = measured(bench, tmp_path, Wanted(runs=160, before="gemm", lead_s=0.1))
+    assert power.before_w == pytest.approx(500, rel=0.01)
+    early = [p for p in power.curve if p.end_ms <= 30]
+    raw = [p.raw_w for p in early if p.raw_w is not None]
+    assert sum(raw) / len(raw) > 1.2 * 250
+    assert sum(p.power_w for p in early) / len(early) == pytest.approx(250, rel=0.015)
+    assert power.difference is None
+    assert "another operation before" in power.no_difference
+
+
+# faults
+
+
+def test_throttled_runs_are_dropped_and_counted(tmp_path: Path) -> None:
+    """With their reason; what is left makes the curve."""
+    dropped = dict.fromkeys(range(60, 75), "clock held back: sw-thermal")
+    power = measured(MadeUpKernel(rising, dropped=dropped), tmp_path)
+    assert power.dropped == {"clock held back: sw-thermal": 15}
+    assert power.golden_runs == 65
+    assert power.curve
+
+
+class Late(MadeUpKernel):
+    """The search for the length of runs goes well; then only the first `spared` runs do."""
+
+    spared = 0
+    blocks_begun = False
+
+    def run(self, request: RunRequest) -> Run:
+        run = super().run(request)
+        if not self.blocks_begun:
+            return run
+        self.spared -= 1
+        return replace(run, dropped="clock held back: hw-thermal") if self.spared < 0 else run
+
+    def tick(self) -> Tick | None:
+        self.blocks_begun = True
+        return super().tick()
+
+
+def test_too_few_golden_runs_make_no_curve(tmp_path: Path) -> None:
+    """It says so, and says nothing that needs the curve."""
+    bench = Late(lambda _: 300.0)
+    bench.spared = 12
+    power = measured(bench, tmp_path, Wanted(runs=40))
+    assert power.golden_runs == 12
+    assert power.dropped == {"clock held back: hw-thermal": 28}
+    assert power.no_curve.startswith("only 12 golden runs: it takes 20")
+    assert power.curve == ()
+    assert (power.sse_power_w, power.sigma_w, power.difference) == (None, None, None)
+
+
+def test_nothing_but_throttled_runs_is_an_error(tmp_path: Path) -> None:
+    """It names the reason."""
+    with pytest.raises(SourceError, match=r"none of 40 runs can be used.*hw-thermal"):
+        measured(Late(rising), tmp_path, Wanted(runs=40))
+
+
+class GoesBack(MadeUpKernel):
+    """The driver was loaded again: its counter began at 0."""
+
+    ticks = 0
+
+    def tick(self) -> Tick | None:
+        self.ticks += 1
+        found = super().tick()
+        assert found is not None
+        return Tick(found.at_s, 1.0) if self.ticks == 4 else found
+
+
+class NoCounter(MadeUpKernel):
+    """Its counter does not answer."""
+
+    def tick(self) -> Tick | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("bench", "said"),
+    [
+        (MadeUpKernel(rising, stuck_counter=True), "stood still or went back in 4 of 4 blocks"),
+        (GoesBack(rising), "stood still or went back in 1 of 4 blocks"),
+        (NoCounter(rising), "stood still or went back in 4 of 4 blocks"),
+    ],
+)
+def test_counter_that_is_stuck_or_was_reset_is_not_used(
+    bench: MadeUpKernel, said: str, tmp_path: Path
+) -> None:
+    """The sensor's own result stays."""
+    power = measured(bench, tmp_path)
+    assert power.difference is None
+    assert said in power.no_difference
+    assert power.ssp_power_w is not None
+
+
+@pytest.mark.parametrize(
+    ("energy", "said"),
+    [
+        (None, "no energy counter"),
+        (
+            replace(COUNTER, coverage_spread=0.08, covers_everything=False),
+            "does not add up everything",
+        ),
+    ],
+)
+def test_counter_is_only_used_where_it_covers_everything(
+    energy: EnergyCounter | None, said: str, tmp_path: Path
+) -> None:
+    """What the record of the sensor says decides."""
+    power = measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40), record(energy=energy))
+    assert power.difference is None
+    assert said in power.no_difference
+
+
+def test_fewer_runs_are_made_where_they_are_enough(tmp_path: Path) -> None:
+    """Instead of a refusal."""
+    wanted = Wanted(runs=400, most_s=30, enough=40)
+    with pytest.raises(InputError, match="400 runs take"):
+        measured(MadeUpKernel(rising), tmp_path, replace(wanted, enough=None))
+    power = measured(MadeUpKernel(rising), tmp_path, wanted)
+    assert 40 <= power.runs < 400
+
+
+def test_sensor_that_does_not_change_is_an_error(tmp_path: Path) -> None:
+    """Instead of a search without end."""
+    bench = MadeUpKernel(rising, channel=replace(INSTANT, period_ms=1e9))
+    with pytest.raises(SourceError, match="hardly any power reading fell into 60 runs"):
+        measured(bench, tmp_path)
+
+
+def test_hot_card_is_named_where_no_run_can_be_used(tmp_path: Path) -> None:
+    """Not the sensor, which answered."""
+
+    class Hot(MadeUpKernel):
+        def run(self, request: RunRequest) -> Run:
+            return replace(super().run(request), dropped="clock held back: hw-thermal")
+
+    with pytest.raises(SourceError, match="60 of 60 runs could not be used") as caught:
+        measured(Hot(rising), tmp_path)
+    assert "hw-thermal" in str(caught.value)
+    assert "card is cool" in str(caught.value)
+
+
+def test_power_that_never_settles_has_no_ssp(tmp_path: Path) -> None:
+    """And no energy in steady power."""
+    bench = MadeUpKernel(lambda tau_s: 200 + 300 * tau_s, execution_s=0.02)
+    power = measured(bench, tmp_path, Wanted(runs=40, resolution_ms=25))
+    assert (power.ssp_execution, power.ssp_power_w, power.ssp_energy_j) == (None, None, None)
+
+
+def test_operation_that_is_too_long_or_a_plan_that_is_is_refused(tmp_path: Path) -> None:
+    """Before it has cost much."""
+    with pytest.raises(InputError, match="one execution takes 400 ms"):
+        measured(MadeUpKernel(rising, execution_s=0.4), tmp_path)
+    with pytest.raises(InputError, match="minutes, and 10 are allowed"):
+        measured(MadeUpKernel(rising), tmp_path, Wanted(resolution_ms=1, within_w=1))
+
+
+def test_sensors_of_a_card_that_nobody_measured() -> None:
+    """Says which command to run; a record without the channel says that."""
+    with pytest.raises(InputError, match="run `advisor power sensor` first"):
+        sensors_of(GPU, [record(driver="570.1")])
+    with pytest.raises(SourceError, match="no instant power reading"):
+        sensors_of(GPU, [record(None)])
+    assert sensors_of(GPU, [record()]).channel == INSTANT
+    assert record().energy == COUNTER
+
+
+# going on
+
+
+class Interrupted(MadeUpKernel):
+    """Ctrl-C in the middle of the second block."""
+
+    def tick(self) -> Tick | None:
+        if getattr(self, "in_blocks", None) is None:
+            self.in_blocks = self.runs
+        return super().tick()
+
+    def run(self, request: RunRequest) -> Run:
+        begun = getattr(self, "in_blocks", None)
+        if begun is not None and self.runs >= begun + BLOCK_RUNS + 5:
+            raise KeyboardInterrupt
+        return super().run(request)
+
+
+def test_interrupted_measurement_goes_on(tmp_path: Path) -> None:
+    """The finished block is kept, the search is not made again, half a line does no harm."""
+    with pytest.raises(KeyboardInterrupt):
+        measured(Interrupted(rising), tmp_path)
+    (file,) = (tmp_path / "kernels").glob("*.jsonl.gz")
+    assert len(gzip.decompress(file.read_bytes()).splitlines()) == 2
+    with file.open("ab") as half:
+        half.write(gzip.compress(b'{"runs": [{"starts_s": [0.1')[:20])
+    steps: list[Step] = []
+    again = MadeUpKernel(rising, seed=3)
+    power = measured(again, tmp_path, steps=steps)
+    assert (power.runs, again.runs) == (80, 60)
+    assert steps[0].done == BLOCK_RUNS + 1
+    assert steps[-1].total == 80
+    assert steps[-1].eta_s == pytest.approx(0)
+
+    third = MadeUpKernel(rising)
+    assert measured(third, tmp_path).curve == power.curve
+    assert [kept.curve for kept in stored_kernels(tmp_path)] == [power.curve]
+    assert third.runs == 0
+    fresh = MadeUpKernel(rising)
+    measured(fresh, tmp_path, Wanted(runs=40, fresh=True))
+    assert fresh.runs > 40
+
+
+def test_runs_under_other_conditions_are_kept_apart(tmp_path: Path) -> None:
+    """After another operation the length of runs need not be looked for."""
+    measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))
+    other = MadeUpKernel(rising)
+    measured(other, tmp_path, Wanted(runs=40, before="triad", lead_s=0.1))
+    assert other.runs == 40
+    assert len(list((tmp_path / "kernels").glob("*.jsonl.gz"))) == 2
+
+
+def test_broken_file_of_runs_says_what_to_do(tmp_path: Path) -> None:
+    """Nothing is taken from it."""
+    measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))
+    (file,) = (tmp_path / "kernels").glob("*.jsonl.gz")
+    file.write_text("{}\n")
+    with pytest.raises(StoreError, match=r"does not hold runs.*--fresh"):
+        measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))

@@ -1,0 +1,317 @@
+"""The process that runs an operation, what polls the power meanwhile, and what both say."""
+
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from workload_scripts import load
+
+from advisor.core.gpu import Gpu
+from advisor.core.telemetry import POWER_GPU, POWER_MEMORY
+from advisor.errors import JobError, LimitNotProvenError
+from advisor_power.kernels.running import poller, worker
+from advisor_power.kernels.running.bench import RunRequest
+from advisor_power.kernels.running.polled import Changes
+from advisor_power.kernels.running.worker import Worker, run_of
+from advisor_power.kernels.trace import Reading
+from advisor_profiling.telemetry import polling
+from advisor_profiling.testbed import answering
+from advisor_profiling.testbed.answering import Workload
+
+PIPES = ["--commands", "c", "--answers", "a"]
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    return load("kernel_power")
+
+
+# the workload
+
+
+class Player:
+    """Answers with what it was asked."""
+
+    operation = "x"
+
+    def ready(self) -> dict[str, Any]:
+        return {"operation": self.operation}
+
+    def prepare(self, words: list[str]) -> None:
+        self.operation = " ".join(words)
+
+    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]:
+        return {"asked": [executions, gap_s, lead_s, leads]}
+
+
+def test_workload_answers_each_command_in_a_line(script: Any) -> None:
+    """First what it is; it ends with the commands."""
+    answers = io.StringIO()
+    command = json.dumps({"executions": 4, "gap_s": 0.1, "lead_s": 0.0})
+    script.serve(Player(), [command], answers)
+    said = [json.loads(line) for line in answers.getvalue().splitlines()]
+    assert said == [{"ready": {"operation": "x"}}, {"run": {"asked": [4, 0.1, 0.0, 0]}}]
+
+
+def test_workload_is_told_the_next_operation(script: Any) -> None:
+    """It answers as at the beginning, and the options are those of a command line."""
+    answers = io.StringIO()
+    script.serve(Player(), [json.dumps({"prepare": ["gemv", "--m", "64"]})], answers)
+    said = [json.loads(line) for line in answers.getvalue().splitlines()]
+    assert said == [{"ready": {"operation": "x"}}, {"ready": {"operation": "gemv --m 64"}}]
+    args = script.operation_options(["gemv", "--m", "64", "--after", "gemm --m 8"])
+    assert script.canonical(args) == "gemv m=64 k=4096 bf16"
+    assert script.canonical(args.before) == "gemm m=8 n=4096 k=4096 bf16"
+
+
+@pytest.mark.parametrize(
+    ("words", "flop", "held"),
+    [
+        (["gemm", "--m", "8", "--n", "4", "--k", "2"], 128.0, 112.0),
+        (["gemv", "--m", "8", "--k", "2"], 32.0, 52.0),
+        (["triad", "--m", "8", "--dtype", "fp32"], 16.0, 96.0),
+        (["copy", "--m", "8"], 0.0, 32.0),
+        (["--call", "a:b"], None, None),
+    ],
+)
+def test_workload_says_what_a_launch_does(
+    script: Any, words: list[str], flop: float | None, held: float | None
+) -> None:
+    """By the definition of the operation; nobody knows it of a function."""
+    done = script.work(script.operation_options(words))
+    assert done == {"launch_flop": flop, "launch_bytes": held}
+
+
+def test_workload_takes_one_operation_and_one_before_it(script: Any) -> None:
+    """With the same options; the canonical text says all that makes a difference."""
+    args = script.options(["gemm", "--m", "8", "--n", "16", "--after", "gemv --k 32", *PIPES])
+    names = script.canonical
+    assert names(args) == "gemm m=8 n=16 k=4096 bf16"
+    assert names(args.before) == "gemv m=4096 k=32 bf16"
+    rotating = script.options(["triad", "--m", "64", "--dtype", "fp32", "--rotate", *PIPES])
+    assert names(rotating) == "triad m=64 fp32 rotating"
+    assert names(script.options(["--call", "a:b", *PIPES])) == "a:b"
+
+
+@pytest.mark.parametrize("words", [[], ["gemm", "--call", "a:b"], ["sort"]])
+def test_workload_refuses_no_operation_and_two(
+    script: Any, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        script.options([*words, *PIPES])
+    assert "usage" in capsys.readouterr().err
+
+
+def test_faults_are_told_apart(script: Any) -> None:
+    """Too little memory is one thing, everything else another; only the first line is said."""
+    assert script.fault_of(RuntimeError("CUDA out of memory. Tried"))["fault"]["memory"]
+    other = script.fault_of(ValueError("bad\nstack"))["fault"]
+    assert other == {"memory": False, "message": "ValueError: bad"}
+
+
+def test_named_function_is_found_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `--call module:function`; what is no function is refused."""
+    (tmp_path / "own_kernel.py").write_text("def go(): return 7\nvalue = 3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    operations = load("kernel_operations")
+    assert operations.called("own_kernel:go")() == 7
+    with pytest.raises(TypeError, match="is no function"):
+        operations.called("own_kernel:value")
+
+
+# the worker
+
+
+def test_run_is_put_on_the_clock_of_the_host() -> None:
+    """The GPU's clock began at 1000 s of the host's; after idle the gap is the lead."""
+    said = {
+        "lead_began_s": 0.1,
+        "marks_s": [0.2, 0.21, 0.23],
+        "ping_pongs": [[1000.0, 0.00001, 1000.00002], [1000.5, 0.50001, 1000.50002]],
+    }
+    run = run_of(said, RunRequest(2, 0.15))
+    assert run.starts_s == pytest.approx((1000.2, 1000.21))
+    assert run.ends_s == pytest.approx((1000.21, 1000.23))
+    assert run.lead_s == 0.15
+    assert run.sync_error_s < 1e-4
+    assert run_of(said, RunRequest(2, 0.15, lead_s=0.1)).lead_s == pytest.approx(0.1)
+
+
+class Job:
+    """A job that was started and says nothing."""
+
+    output = Path("output.log")
+    exit_code = None
+    stopped = False
+
+    def check(self) -> None: ...
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    """What every worker of the test starts."""
+    started = Job()
+
+    def prove(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(start=lambda: started)
+
+    def found(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(answering, "prove", prove)
+    monkeypatch.setattr(answering, "check_program", found)
+    monkeypatch.setattr(answering, "_POLL_S", 0.01)
+    return started
+
+
+def start(folder: Path, units: int | None = None) -> Worker:
+    backend: Any = SimpleNamespace(gpu=Gpu(uuid="GPU-1", model="Fake", units_total=132))
+    command = ("python3", "x.py")
+    return Worker(Workload(command=command, units=units, backend=backend, base={}, folder=folder))
+
+
+def test_operation_that_is_never_ready_is_ended(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The watchdog of the start."""
+    monkeypatch.setattr(answering, "START_S", 0.05)
+    with pytest.raises(JobError, match="was not ready within"):
+        start(tmp_path)
+    assert job.stopped
+
+
+def test_operation_that_never_ends_is_given_up(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The watchdog of a run."""
+    monkeypatch.setattr(worker, "SPARE_S", 0.05)
+    monkeypatch.setattr(answering, "os", Said())
+    running = start(tmp_path)
+    with pytest.raises(JobError, match="did not end within"):
+        running.run(RunRequest(4, 0.0))
+    running.close()
+    assert job.stopped
+
+
+def test_operation_that_is_not_under_its_limit_is_ended(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It says itself how many SMs it sees."""
+    monkeypatch.setattr(answering, "os", Said())
+    with pytest.raises(LimitNotProvenError, match="sees 132 SMs, and should have 66"):
+        start(tmp_path, 66)
+    assert job.stopped
+
+
+def test_interpreter_without_pytorch_is_named() -> None:
+    """With the option that names another one."""
+    fault = {"memory": False, "message": "ModuleNotFoundError: No module named 'torch'"}
+    said = str(answering.failed(fault, Path("output.log")))
+    assert "this interpreter has no PyTorch" in said
+    assert "--python" in said
+
+
+class Said:
+    """The system, where a worker has said that it is ready before anybody asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def open(self, path: Path, flags: int) -> int:
+        descriptor = os.open(path, flags)
+        if path.name == "answers":
+            ready: dict[str, Any] = {
+                "operation": "x", "execution_s": 0.001, "launches": 1, "captured": True,
+                "units": 132, "libraries": {},
+            }  # fmt: skip
+            os.write(descriptor, json.dumps({"ready": ready}).encode() + b"\n")
+        return descriptor
+
+
+# the poller
+
+
+class Source:
+    """Readings one after the other; throttled from the second look on."""
+
+    memory_w: float | None = None
+
+    def __init__(self, watts: list[float | None]) -> None:
+        self._watts: Iterator[float | None] = iter(watts)
+        self._looks = 0
+
+    def throttle_reasons(self) -> tuple[str, ...]:
+        self._looks += 1
+        return ("sw-thermal",) if self._looks > 1 else ()
+
+    def read(self, names: list[str]) -> dict[str, float | None]:
+        if names == [POWER_MEMORY]:
+            return {POWER_MEMORY: self.memory_w}
+        return {POWER_GPU: next(self._watts)}
+
+
+def stdin_that_ends_after(looks: int) -> SimpleNamespace:
+    """What stands for the module `select`."""
+    left = iter([False] * looks + [True])
+
+    def select(*_: object) -> tuple[list[int], list[int], list[int]]:
+        return ([0] if next(left) else []), [], []
+
+    return SimpleNamespace(select=select)
+
+
+def test_poller_writes_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first reading is none, since nobody knows how old it is; nor is a missing one."""
+    monkeypatch.setattr(poller, "LATE_S", 1e9)
+    monkeypatch.setattr(polling, "select", stdin_that_ends_after(2))
+    watts: list[float | None] = [100.0, 100.0, 200.0, None, 200.0, 300.0] + [300.0] * 94
+    source: Any = Source(watts)
+    lines = [line.split() for line in poller.changes(source)]
+    assert [(kind, rest) for kind, _, *rest in lines] == [
+        ("p", ["200.000"]), ("p", ["300.000"]), ("t", ["sw-thermal"]),
+    ]  # fmt: skip
+
+
+def test_poller_writes_the_power_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the card reads it, once for each change, 0 too: a sensor that reads 0 must show."""
+    monkeypatch.setattr(polling, "select", stdin_that_ends_after(2))
+    source: Any = Source([100.0] * 100)
+    source.memory_w = 0.0
+    lines = [line.split() for line in poller.changes(source)]
+    assert [(kind, rest) for kind, _, *rest in lines if kind == "m"] == [("m", ["0.000"])]
+
+
+def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the host held the poller up, the change could be of any moment meanwhile."""
+    monkeypatch.setattr(poller, "LATE_S", -1.0)
+    monkeypatch.setattr(polling, "select", stdin_that_ends_after(1))
+    source: Any = Source([100.0, *[200.0] * 49])
+    assert list(poller.changes(source)) == []
+
+
+def test_readings_and_reasons_are_found_by_time() -> None:
+    """The power limit is no fault; what began before a run and holds on counts."""
+    changes = Changes()
+    for line in ("p 1.0 100", "p 2.0 200", "t 2.5 sw-power-cap,sw-thermal", "p 3.0 300", "t 4.0"):
+        changes.add(line)
+    changes.add("m 2.2 51.5")
+    assert changes.memory_between(2.0, 3.0) == (Reading(2.2, 51.5),)
+    assert changes.memory_between(2.3, 3.0) == ()
+    assert changes.power_capped(2.6, 2.7)
+    assert not changes.power_capped(4.5, 5.0)
+    assert changes.between(1.5, 2.5) == (Reading(2.0, 200.0),)
+    assert changes.held_back(0.0, 2.0) == ""
+    assert changes.held_back(3.0, 3.5) == "clock held back: sw-thermal"
+    assert changes.held_back(4.5, 5.0) == ""

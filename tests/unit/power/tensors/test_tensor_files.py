@@ -1,0 +1,330 @@
+"""Files of tensors: what is in them, and clear errors for what is broken, hostile or a pickle."""
+
+import io
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from advisor.errors import InputError
+from advisor_power.tensors.npy_header import npy_in
+from advisor_power.tensors.safetensors_header import safetensors_in
+from advisor_power.tensors.tensor_file import open_tensors
+from advisor_power.tensors.types import TYPES, size_in_bytes
+
+NUMBERS = {name: known.number for name, known in TYPES.items() if known.number}
+
+
+def file_of(entries: dict[str, Any] | str, data: bytes = b"") -> bytes:
+    """A safetensors file, well made or not."""
+    header = (entries if isinstance(entries, str) else json.dumps(entries)).encode()
+    return len(header).to_bytes(8, "little") + header + data
+
+
+def entry(dtype: Any, shape: Any, begin: Any, end: Any) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def one(dtype: Any = "I8", shape: Any = (2, 3), begin: Any = 0, end: Any = 6) -> dict[str, Any]:
+    return {"w": entry(dtype, shape, begin, end)}
+
+
+def read(path: Path, content: bytes) -> Any:
+    path.write_bytes(content)
+    return open_tensors(path)
+
+
+@given(st.sampled_from(sorted(NUMBERS)), st.integers(0, 9), st.integers(0, 9), st.integers(0, 7))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_numbers_come_back_bit_by_bit_wherever_they_begin(
+    tmp_path: Path, name: str, rows: int, columns: int, padding: int
+) -> None:
+    """Headers of any length: numbers need not begin at a multiple of their size."""
+    random = np.random.default_rng(rows * 100 + columns)
+    numbers = np.frombuffer(
+        random.bytes(rows * columns * np.dtype(NUMBERS[name]).itemsize), NUMBERS[name]
+    ).reshape(rows, columns)
+    of = entry(name, numbers.shape, 0, numbers.nbytes)
+    text = json.dumps({"w": of}) + " " * padding
+    found = read(tmp_path / "x.safetensors", file_of(text, numbers.tobytes()))
+    tensor = found.tensor("w")
+    assert (tensor.shape, tensor.dtype) == (numbers.shape, TYPES[name].dtype)
+    if numbers.size:
+        assert found.matrix(tensor).tobytes() == numbers.tobytes()
+    else:
+        with pytest.raises(InputError, match="no elements"):
+            found.matrix(tensor)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<f4", "<f2", "|i1", "<f8"])
+def test_npy_as_numpy_writes_it(tmp_path: Path, dtype: str, order: Any) -> None:
+    numbers = np.arange(12).reshape(3, 4).astype(dtype, order=order)
+    np.save(tmp_path / "x.npy", numbers)
+    found = open_tensors(tmp_path / "x.npy")
+    assert np.array_equal(found.matrix(found.tensor()), numbers)
+
+
+def test_several_tensors_in_the_order_of_their_bytes(tmp_path: Path) -> None:
+    entries = {
+        "__metadata__": {"format": "pt"},
+        "late": entry("F16", [2, 1], 6, 10),
+        "early": entry("I8", [2, 3], 0, 6),
+        "none": entry("F32", [0], 6, 6),
+    }
+    found = read(tmp_path / "x.safetensors", file_of(entries, bytes(10)))
+    assert [tensor.name for tensor in found.tensors] == ["early", "none", "late"]
+    with pytest.raises(InputError, match=r"2 matrices.*early, none, late"):
+        found.tensor()
+    with pytest.raises(InputError, match="no tensor lat"):
+        found.tensor("lat")
+
+
+def test_a_file_of_no_tensor_is_a_file(tmp_path: Path) -> None:
+    assert read(tmp_path / "x.safetensors", file_of({})).tensors == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "why"),
+    [((), "0-D"), ((6,), "1-D"), ((1, 2, 3), "3-D"), ((1, 2, 3, 1), "4-D"), ((6, 1), "int64")],
+)
+def test_what_is_no_matrix_says_why_with_its_place(
+    tmp_path: Path, shape: tuple[int, ...], why: str
+) -> None:
+    dtype, size = ("I64", 48) if why == "int64" else ("I8", int(np.prod(shape)))
+    found = read(tmp_path / "x.safetensors", file_of(one(dtype, shape, 0, size), bytes(size)))
+    with pytest.raises(InputError, match=rf"x\.safetensors, tensor w, byte \d+: .*{why}"):
+        found.matrix(found.tensor())
+
+
+BROKEN = {
+    "not a whole length": (b"\1\0\0", "byte 0.*3 bytes"),
+    "a length behind the file": ((99).to_bytes(8, "little") + b"{}", "byte 0.*end at byte 107"),
+    "a header too large": ((1 << 62).to_bytes(8, "little") + b"{}", "byte 0.*100000000 are"),
+    "no JSON": (file_of('{"w": [}'), "byte 15: .*not JSON"),
+    "no UTF-8": ((2).to_bytes(8, "little") + b"{\xff", "byte 9: .*UTF-8"),
+    "no object": (file_of("[1]"), "no object"),
+    "brackets without end": (file_of("{" + '"a":[' + "[" * 100_000), "header"),
+    "a number without end": (file_of('{"w": ' + "1" * 9999 + "}"), "header"),
+    "a name twice": (file_of('{"w": {}, "w": {}}'), "byte 18: w is in the header twice"),
+    "no fields": (file_of({"w": {}}), "tensor w, byte 9: .*exactly"),
+    "a list of fields": (file_of({"w": []}), "exactly"),
+    "dtype a number": (file_of(one(dtype=3), bytes(6)), "dtype is no text"),
+    "a negative side": (file_of(one(shape=[-2, -3]), bytes(6)), "whole numbers from 0"),
+    "a broken side": (file_of(one(shape=[2.0, 3]), bytes(6)), "whole numbers from 0"),
+    "a true side": (file_of(one(shape=[True, 6]), bytes(6)), "whole numbers from 0"),
+    "no list of sides": (file_of(one(shape=6), bytes(6)), "whole numbers from 0"),
+    "a negative offset": (file_of(one(begin=-6, end=0), bytes(6)), "data_offsets are not two"),
+    "offsets the wrong way": (file_of(one(begin=6, end=0), bytes(6)), "data_offsets are not"),
+    "three offsets": (
+        file_of({"w": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1, 1]}}, b"1"),
+        "data_offsets are not",
+    ),
+    "too few bytes of its shape": (file_of(one(end=5), bytes(5)), "takes 6 bytes, .*span 5"),
+    "a side that wraps around": (file_of(one(shape=[1 << 63, 2], end=0)), "more than 2.64"),
+    "cut off": (file_of(one(), bytes(5)), "tensor w, byte 71: it ends at byte 77, the file at 76"),
+    "beyond the file": (file_of(one(begin=1 << 70, end=(1 << 70) + 6)), "more than 2.64, the file"),
+    "a gap": (file_of(one(begin=1, end=7), bytes(7)), "byte 71: bytes up to 72 belong to no"),
+    "a tail": (file_of(one(), bytes(8)), "byte 77: 2 bytes at the end"),
+    "an overlap": (
+        file_of({"a": entry("I8", [4], 0, 4), "b": entry("I8", [4], 2, 6)}, bytes(6)),
+        r"tensor b, byte 130: it overlaps with tensor a, which ends at byte 132",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_says_file_tensor_and_byte(tmp_path: Path, name: str) -> None:
+    content, what = BROKEN[name]
+    with pytest.raises(InputError, match=what) as caught:
+        read(tmp_path / "x.safetensors", content)
+    assert "x.safetensors" in caught.value.what
+    assert len(str(caught.value)) < 600
+
+
+def test_a_type_that_is_not_known_leaves_the_others_readable(tmp_path: Path) -> None:
+    entries = {"new": entry("F7_ODD", [3], 0, 4), "w": entry("I8", [1, 2], 4, 6)}
+    found = read(tmp_path / "x.safetensors", file_of(entries, bytes(4) + b"\1\2"))
+    assert found.matrix(found.tensor("w")).tolist() == [[1, 2]]
+    assert "1-D" in found.tensor("new").no_matrix
+
+
+def test_types_below_a_byte_are_packed() -> None:
+    assert size_in_bytes(TYPES["F4"], (3, 4)) == 6
+    assert size_in_bytes(TYPES["F6_E2M3"], (4,)) == 3
+
+
+@given(st.data())
+def test_no_change_of_a_header_gets_past_the_errors(data: st.DataObject) -> None:
+    """Whatever bytes are changed, cut or added: the tensors lie in the file, or it is refused."""
+    entries = {"a": entry("BF16", [2, 2], 0, 8), "b": entry("I8", [3], 8, 11)}
+    whole = bytearray(file_of(entries, bytes(11)))
+    for _ in range(data.draw(st.integers(0, 6))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(
+            st.sampled_from(b'0123456789-.eE,:[]{}"abF\xff\0')
+        )
+    kept = data.draw(st.integers(0, len(whole)))
+    cut = data.draw(st.sampled_from([bytes(whole), bytes(whole[:kept]), bytes(whole) + b"\0"]))
+    _readable_or_refused(safetensors_in, cut)
+
+
+NUMBER = st.one_of(st.integers(-9, 99), st.integers(), st.floats(), st.booleans(), st.none())
+ENTRY = st.dictionaries(
+    st.sampled_from(["dtype", "shape", "data_offsets"]),
+    st.one_of(st.sampled_from(sorted(TYPES)), st.lists(NUMBER, max_size=3), NUMBER),
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), ENTRY, max_size=4), st.binary(max_size=40))
+def test_any_header_of_json_is_read_or_refused(entries: dict[str, Any], data: bytes) -> None:
+    _readable_or_refused(safetensors_in, file_of(entries, data))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+    _readable_or_refused(safetensors_in, content)
+    _readable_or_refused(npy_in, b"\x93NUMPY" + content)
+
+
+@given(st.data())
+def test_no_change_of_an_npy_gets_past_the_errors(data: st.DataObject) -> None:
+    held = io.BytesIO()
+    np.save(held, np.zeros((2, 3), np.float32))
+    whole = bytearray(held.getvalue())
+    for _ in range(data.draw(st.integers(0, 6))):
+        whole[data.draw(st.integers(6, 90))] = data.draw(st.sampled_from(b"0123456789()',{}<>|fOV"))
+    _readable_or_refused(npy_in, bytes(whole[: data.draw(st.integers(6, len(whole)))]))
+
+
+def _readable_or_refused(reader: Any, content: bytes) -> None:
+    try:
+        tensors = reader("x", memoryview(content))
+    except InputError:
+        return
+    for tensor in tensors:
+        assert 0 <= tensor.begin <= tensor.end <= len(content)
+        if tensor.type_name in TYPES:
+            assert size_in_bytes(TYPES[tensor.type_name], tensor.shape) == tensor.end - tensor.begin
+
+
+class Harmful:
+    """Unpickling it would make a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (self.path,))
+
+
+def _pickled(kind: str, harm: Harmful) -> bytes:
+    held = io.BytesIO()
+    if kind == "npy":
+        np.save(held, np.array([harm], dtype=object), allow_pickle=True)
+    elif kind == "archive":
+        with zipfile.ZipFile(held, "w") as archive:
+            archive.writestr("archive/data.pkl", pickle.dumps(harm))
+    else:
+        pickle.dump(harm, held, protocol=int(kind))
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [
+        ("npy", ".npy"), ("archive", ".pt"), ("archive", ".npz"), ("2", ".bin"), ("4", ".pkl"),
+        ("5", ".safetensors"), ("0", ".ckpt"), ("0", ".other"),
+    ],
+)  # fmt: skip
+def test_a_pickle_is_never_read(tmp_path: Path, kind: str, suffix: str) -> None:
+    content = _pickled(kind, Harmful(tmp_path / "harm"))
+    with pytest.raises(InputError) as caught:
+        read(tmp_path / f"x{suffix}", content)
+    assert caught.value.fix
+    assert suffix == ".other" or "pickle" in str(caught.value)
+    assert not (tmp_path / "harm").exists()
+
+
+def _saved(numbers: Any) -> bytes:
+    held = io.BytesIO()
+    np.save(held, numbers)
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (_saved(np.ones((2, 3), np.float32))[:-1], "byte 128: F32 of shape 2x3 takes 24 bytes"),
+        (_saved(np.ones((2, 3), np.float32)) + b"1", "and 25 follow"),
+        (_saved(np.ones((2, 3), np.float32))[:60], "ends behind the file"),
+        (b"\x93NUMPY", "ends behind the file"),
+        (b"\x93NUMPY\x09\x00\x00\x00", "version 9"),
+        (_saved(np.ones((2, 3), ">f4")), "most significant byte first"),
+        (_saved(np.ones((2, 3), ml_dtypes.bfloat16)), "as safetensors"),
+        (_saved(np.ones((2, 3), [("a", "<f4")])), "fields"),
+    ],
+)
+def test_a_broken_npy_says_what_is_wrong(tmp_path: Path, content: bytes, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        read(tmp_path / "x.npy", content)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("x.safetensors", b"", "empty"),
+        ("x.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        ("model.safetensors.index.json", b'{"weight_map": {}}', "that it lists"),
+        ("x.gguf", b"GGUF\3\0\0\0", "neither safetensors nor npy"),
+    ],
+)
+def test_other_files_are_told_from_broken_ones(
+    tmp_path: Path, name: str, content: bytes, what: str
+) -> None:
+    with pytest.raises(InputError, match=what):
+        read(tmp_path / name, content)
+
+
+def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npy")
+    for name in ("pipe.npy", "", "missing.npy", "a\0b.npy"):
+        with pytest.raises(InputError):
+            open_tensors(tmp_path / name)
+
+
+def test_names_of_a_file_do_not_reach_the_terminal_as_they_are(tmp_path: Path) -> None:
+    entries = {"\x1b[2J" + "w" * 999: entry("I8", [9], 0, 9)}
+    with pytest.raises(InputError) as caught:
+        read(tmp_path / "x.safetensors", file_of(entries))
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_the_hash_is_of_type_shape_and_bytes(tmp_path: Path) -> None:
+    def of(dtype: str, shape: list[int], data: bytes, text: str = "") -> str:
+        content = file_of(json.dumps(one(dtype, shape, 0, len(data))) + text, data)
+        found = read(tmp_path / "x.safetensors", content)
+        return found.sha256(found.tensor())
+
+    first = of("I8", [2, 3], bytes(6))
+    assert first == of("I8", [2, 3], bytes(6), text="   ")
+    others = [of("I8", [3, 2], bytes(6)), of("U8", [2, 3], bytes(6)), of("I8", [2, 3], b"123456")]
+    assert len({first, *others}) == 4
+
+
+def test_a_file_larger_than_memory_is_opened_for_nothing(tmp_path: Path) -> None:
+    """A terabyte of a file without blocks on the disk."""
+    side = 1 << 20
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(file_of(one(shape=[side, side], end=side * side)))
+    os.truncate(path, path.stat().st_size + side * side)
+    found = open_tensors(path)
+    assert found.matrix(found.tensor())[side - 1, side - 1] == 0
