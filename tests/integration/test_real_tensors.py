@@ -28,16 +28,6 @@ real_tensors.products = lambda: [p for p in every() if f"{p[0]} {p[1]} {p[2]}" i
 sys.argv[:3] = ["real_tensors.py"]
 real_tensors.main()
 """
-REORDER = """
-import functools, sys
-from advisor_power.inputs import opening
-opening.Where = functools.partial(opening.Where, window_s=0.5)
-sys.path.insert(0, sys.argv[1])
-import reorder
-reorder.LAYERS, reorder.measure_saving.__globals__["MOST_ROUNDS"] = (("relu", "after"),), 1
-sys.argv[:2] = ["reorder.py"]
-reorder.main()
-"""
 MAKES = f"""#!{sys.executable}
 import sys
 sys.path[:0] = [{str(FAKES)!r}, {str(Path(__file__).parent)!r}]
@@ -122,18 +112,6 @@ def test_network_that_fails_is_said(host: FakeHost) -> None:
     done = campaign(host, "bf16 after ReLU x weights")
     assert done.returncode != 0
     assert "--python must be a Python with PyTorch" in done.stderr
-
-
-def test_order_of_hidden_units_is_measured_once(host: FakeHost) -> None:
-    """The same numbers in another order draw the same here, which refutes a saving."""
-    make(str(host.folder / "tensors"))
-    words = (REORDER, str(SCRIPTS), str(host.folder / "tensors"))
-    done = script(host, *words)
-    assert done.returncode == 0, done.stderr
-    (row,) = [line for line in done.stdout.splitlines() if line.startswith("| relu after")]
-    assert row.endswith("| ratio | refuted |")
-    again = script(host, *words)
-    assert (again.stdout, again.stderr) == (done.stdout, "")
 
 
 def test_network_learns_and_is_written(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ _COMMANDS = {
     "tensor": "How many bits of each matrix are set, switch and are zero, "
     "and what its product draws.",
     "train": "Learn what data do to power, from what `advisor power input` measured.",
-    "reorder": "Does another order of hidden units draw less power? The network computes the same.",
 }
 """Commands in the order of the help, with its line; what they import differs by half a second."""
 

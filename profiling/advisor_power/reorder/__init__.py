@@ -1,1 +1,0 @@
-"""Orders of hidden units in which fewer bits switch, with the function of a network unchanged."""
