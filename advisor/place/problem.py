@@ -80,8 +80,6 @@ class Problem:
         saves_energy: Whether energy is minimised, and not the time until the last job has ended.
         pair_fits: Which pairs keep every limit at which split, shape (pairs, splits).
         alone_fits: Which types do so alone, shape (types,).
-        unlike: How unlike two types are, from 0 to 1, shape (types, types): such pairs are
-            preferred. None: no pair is.
     """
 
     queue: tuple[QueuedJob, ...]
@@ -92,7 +90,6 @@ class Problem:
     saves_energy: bool
     pair_fits: Bools
     alone_fits: Bools
-    unlike: Floats | None = None
 
     @property
     def kinds(self) -> dict[QueuedJob, int]:
@@ -169,7 +166,6 @@ def make_problem(
     idle_power_w: float,
     objective: str = DEFAULT_OBJECTIVE,
     limits: Limits | None = None,
-    unlike: Floats | None = None,
 ) -> Problem:
     """A problem whose numbers make sense.
 
@@ -181,7 +177,6 @@ def make_problem(
         idle_power_w: Power of a GPU that runs nothing.
         objective: `energy-efficiency` or `throughput`.
         limits: What every GPU and job must keep; a job of unknown memory is taken to need none.
-        unlike: See `Problem`.
 
     Raises:
         InputError: nonsense, too many kinds of jobs, or an objective that is not for queues.
@@ -206,7 +201,6 @@ def make_problem(
         saves_energy=objective == DEFAULT_OBJECTIVE,
         pair_fits=_pair_fits(types, options, limits),
         alone_fits=_alone_fits(types, limits),
-        unlike=unlike,
     )
     _check_all_fit(problem)
     return problem

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.errors import InputError, NoSplitError
-from advisor.place.groups import ALONE, Groups, make_groups
+from advisor.place.groups import Groups, make_groups
 from advisor.place.options import Ints
 from advisor.place.problem import Group, Problem, alone_group
 from advisor.place.programs import cheapest
@@ -29,10 +29,6 @@ MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
 
 ROUNDING = 1e-9
 """Relative difference of two times that is none."""
-
-PREFERENCE = 0.01
-"""A pair of jobs that are wholly unlike counts as so much cheaper where unlike ones are preferred:
-less than predictions are off by, so that it decides between pairs that look the same."""
 
 LEAST_S = 0.1
 """What an integer program gets when the time is up; HiGHS takes 0 for an error."""
@@ -117,14 +113,7 @@ def _matchings(groups: Groups, makespan_s: float, ends: float) -> Iterator[Ints]
 
 
 def _cost(groups: Groups) -> Floats:
-    problem = groups.problem
-    cost = groups.energy_j if problem.saves_energy else groups.time_s
-    if problem.unlike is None:
-        return cost
-    types = np.array([problem.type_of(kind) for kind in groups.kinds])
-    first, second = types[groups.members]  # of a job alone the second is any: it is not used
-    unlike = np.where(groups.row == ALONE, 0.0, problem.unlike[first, second])
-    return cost * (1 - PREFERENCE * unlike)
+    return groups.energy_j if groups.problem.saves_energy else groups.time_s
 
 
 def _gpus_used(time_s: Floats, makespan_s: float) -> Iterator[Floats]:

@@ -22,7 +22,7 @@ from advisor.place.schedule import Schedule
 from advisor.place.solver import QueuePlan, alone
 from advisor.place.solver import place as solve
 from advisor.predict.card_factor import CardFactor
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts
@@ -31,7 +31,6 @@ from advisor_advice.answer import of_check
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.power.other_data import NO_OTHER, OtherData, Told, nothing_told
-from advisor_advice.preference import NONE, Preference, complementary
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.manifest import Manifest
@@ -82,7 +81,6 @@ def plan(
     profiles: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
     *,
-    prefer_complementary: bool = False,
     told: Told = nothing_told,
 ) -> Planned:
     """The best plan by the model in use.
@@ -92,7 +90,6 @@ def plan(
         settings: Say where points and models are kept, and the least speed of jobs.
         profiles: File of solo points; None: the stored and the bundled ones.
         on_progress: Called after each predicted pair with the pairs done and all pairs.
-        prefer_complementary: Prefer pairs of jobs whose power goes to unlike parts of the GPU.
         told: Data that will run in place of those that were profiled.
 
     Raises:
@@ -106,10 +103,7 @@ def plan(
     limits = limits_of(asked, settings.min_speed)
     conditions = read_conditions(settings, predictor, found.a.gpu_model, asked.gpu_uuid)
     checked = checked_on(found, settings)
-    preference = complementary(found, settings, profiles) if prefer_complementary else NONE
-    return plan_by(
-        predictor, found, asked, limits, checked, conditions, told, on_progress, preference
-    )
+    return plan_by(predictor, found, asked, limits, checked, conditions, told, on_progress)
 
 
 def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
@@ -135,7 +129,6 @@ def plan_by(
     conditions: Conditions = NOTHING,
     told: Told = nothing_told,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
-    preference: Preference = NONE,
 ) -> Planned:
     """The best plan by a model.
 
@@ -148,7 +141,6 @@ def plan_by(
         conditions: What is known of the card, and of jobs that drift.
         told: As for `plan`.
         on_progress: As for `plan`.
-        preference: Of pairs, in the order of the profiles.
 
     Raises:
         InputError: as for `plan`.
@@ -160,7 +152,7 @@ def plan_by(
     other = told(found)
     there, profiles = other.applied(*conditions.applied(predictor, found.profiles))
     options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
-    problem = _problem(profiles, options, asked, limits, preference.unlike)
+    problem = _problem(profiles, options, asked, limits)
     warnings = (
         *gpu_warnings(predictor.manifest, found.profiles),
         *of_check(found, checked),
@@ -169,7 +161,6 @@ def plan_by(
         *assumed,
         *conditions.warnings(found.profiles),
         *other.warnings,
-        *preference.warnings,
     )
     return Planned(
         asked=asked,
@@ -213,7 +204,6 @@ def _problem(
     options: PairOptions,
     asked: PlacementRequest,
     limits: Limits,
-    unlike: Floats | None,
 ) -> Problem:
     types = [
         JobType(name=p.job, power_w=p.whole_gpu_power_w, memory_mib=p.memory_used_mib)
@@ -228,7 +218,6 @@ def _problem(
         idle_power_w=mean_idle_power_w(profiles),
         objective=asked.objective,
         limits=limits,
-        unlike=unlike,
     )
 
 

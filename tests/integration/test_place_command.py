@@ -49,21 +49,6 @@ def test_text_says_what_is_saved_who_shares_and_where(tmp_path: Path) -> None:
     assert "4 bundled profiles of jobs with random input; power depends on it" in lines
 
 
-def test_complementary_pairs_are_preferred_and_nothing_is_claimed_of_it(tmp_path: Path) -> None:
-    """Every job is done, no pair costs more than alone, and the measured doubt is said."""
-    found = answer(tmp_path, *JOBS, "--gpus", "3", "--prefer", "complementary")
-    assert sum(len(g["jobs"]) * g["count"] for g in found["groups"]) == 14
-    assert all(g["energy_saved"] > 0 for g in found["groups"] if g["split"] != "alone")
-    (said,) = [w for w in found["warnings"] if "C6" in w]
-    assert "nothing of the gain" in said
-    plain = answer(tmp_path, *JOBS, "--gpus", "3")
-    assert not [w for w in plain["warnings"] if "C6" in w]
-    assert found["energy_j"] <= 1.01 * plain["energy_j"]
-    done = advisor(tmp_path, *JOBS, "--gpus", "3", "--prefer", "alike")
-    assert done.returncode == 2
-    assert "complementary" in done.stderr
-
-
 def test_gpu_model_that_was_not_learned_from(tmp_path: Path) -> None:
     """It is answered, and said in both forms that the model has not seen it."""
     solo = [

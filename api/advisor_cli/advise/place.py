@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from advisor_advice.placing import Planned
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
-
-Preferred: TypeAlias = Literal["complementary"]
 
 PATIENCE_S = 2.0
 """After this long a person is shown how far it is."""
@@ -66,12 +64,6 @@ def place(
     gpu_model: GpuModelOption = None,
     gpu_uuid: GpuUuidOption = None,
     profiles: ProfilesOption = None,
-    prefer: Annotated[
-        Preferred | None,
-        typer.Option(
-            help="complementary: where pairs look the same, of jobs unlike in what draws power"
-        ),
-    ] = None,
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0,
     as_json: AsJson = False,
 ) -> None:
@@ -94,7 +86,7 @@ def place(
         gpu_uuid=gpu_uuid,
         time_limit_s=time_limit,
     )
-    planned = _planned(asked, profiles, prefer)
+    planned = _planned(asked, profiles)
     if gpu_uuid is not None and planned.card is None:
         typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
@@ -103,15 +95,15 @@ def place(
         place_text.show(planned)
 
 
-def _planned(asked: PlacementRequest, profiles: Path | None, prefer: Preferred | None) -> "Planned":
+def _planned(asked: PlacementRequest, profiles: Path | None) -> "Planned":
     from advisor_advice.placing import plan
     from advisor_advice.power.other_data import told_here
 
-    settings, unlike = read_settings(), prefer == "complementary"
+    settings = read_settings()
     with _progress("filling data") as on_progress:
         told = told_here(told_data(asked.data_by_job, on_progress), settings.home)
     with _progress("predicting pairs") as on_progress:
-        return plan(asked, settings, profiles, on_progress, prefer_complementary=unlike, told=told)
+        return plan(asked, settings, profiles, on_progress, told=told)
 
 
 def _queue(

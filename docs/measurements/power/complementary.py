@@ -22,15 +22,17 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
+from advisor.core.records import SoloPoint
 from advisor.predict.profiles import Floats
-from advisor_advice.power.signatures import signature, unlikeness
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
 from advisor_data.files.dataset import select
-from advisor_power.components.weights import fit_components, trusted
+from advisor_power.components.activity import activity_of
+from advisor_power.components.parts import components
+from advisor_power.components.weights import ComponentWeights, fit_components, trusted
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.data import make_data
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out
@@ -91,6 +93,25 @@ def signatures() -> Signatures:
             if p.share_percent == 100 and (own := signature(weights, p)) is not None:
                 found[model, p.job] = own
     return found
+
+
+def signature(weights: ComponentWeights, point: SoloPoint) -> Floats | None:
+    """Parts of the power above the floor, of length 1; None: a reading is missing.
+
+    The memory is by weights even where its sensor was read: only what is known alike of all jobs
+    can be compared.
+    """
+    activity = activity_of(point)
+    if activity is None or not point.power_w:
+        return None
+    parts = components(weights, activity, point.power_w).parts_w
+    watts = np.array([part.value for name, part in parts.items() if name != "floor"])
+    return watts / np.linalg.norm(watts)
+
+
+def unlikeness(one: Floats, other: Floats) -> float:
+    """1 less the cosine between two signatures: 0 alike, 1 nothing in common."""
+    return float(np.clip(1 - one @ other, 0.0, 1.0))
 
 
 def scored(rows: Rows, held_out: HeldOut, known: Signatures) -> Iterator[Scored]:

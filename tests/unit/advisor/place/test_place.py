@@ -402,54 +402,6 @@ def test_who_shares_with_whom_decides() -> None:
     assert [[job.name for job in slot.group.jobs] for slot in found.slots] == [["a", "b"]] * 2
 
 
-def _who_shares(problem: Problem) -> list[str]:
-    slots = place(problem).slots
-    return sorted("".join(job.name for job in slot.group.jobs) for slot in slots)
-
-
-@pytest.mark.parametrize("objective", ["energy-efficiency", "throughput"])
-@pytest.mark.parametrize(("one", "other"), [("ab", "cd"), ("ac", "bd"), ("ad", "bc")])
-def test_of_pairs_that_look_the_same_unlike_ones_are_preferred(
-    one: str, other: str, objective: str
-) -> None:
-    """Whatever the objective; nothing else says who shares with whom."""
-    problem = problem_of(dict.fromkeys("abcd", 1), 2, objective=objective)
-    unlike = np.zeros((4, 4))
-    for a, b in (one, other):
-        unlike["abcd".index(a), "abcd".index(b)] = unlike["abcd".index(b), "abcd".index(a)] = 0.5
-    assert _who_shares(dataclasses.replace(problem, unlike=unlike)) == [one, other]
-
-
-@pytest.mark.parametrize(("less", "shares"), [(0.004, ["ac", "bd"]), (0.03, ["ab", "cd"])])
-def test_what_is_clearly_cheaper_is_not_given_up_for_unlike_pairs(
-    less: float, shares: list[str]
-) -> None:
-    """Wholly unlike counts as 1 %: 0.4 % of the energy are given up for it, 3 % are not."""
-    pair_w = np.full((10, len(SPLITS)), 500.0)
-    pair_w[[1, 8]] *= 1 - less  # a with b and c with d, in the order of triu_indices
-    problem = problem_of(dict.fromkeys("abcd", 1), 2, pair_w=pair_w)
-    assert _who_shares(problem) == ["ab", "cd"]
-    unlike = np.zeros((4, 4))
-    unlike[[0, 2, 1, 3], [2, 0, 3, 1]] = 1.0
-    assert _who_shares(dataclasses.replace(problem, unlike=unlike)) == shares
-
-
-@few
-@given(queues())
-def test_preference_is_never_worse_than_one_after_the_other(problem: Problem) -> None:
-    """Every job is done, and no pair shares that saves nothing."""
-    kinds = len(problem.types)
-    preferring = dataclasses.replace(problem, unlike=np.ones((kinds, kinds)))
-    sequential, found = alone(preferring), place(preferring)
-    assert sequential is not None
-    check_schedule(preferring, found.schedule)
-    assert found.schedule.makespan_s <= sequential.schedule.makespan_s * (1 + 1e-6)
-    if problem.saves_energy:
-        assert found.schedule.energy_j <= sequential.schedule.energy_j * (1 + 1e-9)
-    for group in (slot.group for slot in found.slots if slot.group.split):
-        assert (group.energy_saved if problem.saves_energy else group.time_saved) > 0
-
-
 def test_throughput_is_done_soonest() -> None:
     """By time alone, pairs are made that save no energy."""
     by_energy = place(problem_of({"a": 4}, 1, pair_w=750.0)).schedule
