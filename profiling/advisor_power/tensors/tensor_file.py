@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InputError
-from advisor_power.tensors.npy_header import MAGIC, npy_in
-from advisor_power.tensors.safetensors_header import safetensors_in
+from advisor_power.tensors.headers import NPY_MAGIC, npy_in, safetensors_in
 from advisor_power.tensors.types import TYPES, Tensor, fault, shown
 
 Matrix: TypeAlias = NDArray[Any]
@@ -125,7 +124,7 @@ def open_tensors(path: Path) -> TensorFile:
     mapped = _mapped(path)
     name = str(path)
     start = mapped[:64]
-    if start.startswith(MAGIC):
+    if start.startswith(NPY_MAGIC):
         reader = npy_in
     else:
         _check_kind(name, path.suffix.lower(), start)
