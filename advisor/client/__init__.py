@@ -1,4 +1,4 @@
-"""The service from Python: `Client` blocks, `AsyncClient` is awaited. docs/client.md shows both.
+"""The service from Python: `Client`; docs/client.md shows how.
 
 Needs httpx: `pip install 'sm-advisor[client]'`.
 """
@@ -10,7 +10,7 @@ if importlib.util.find_spec("httpx") is None:
         "advisor.client needs httpx, which is not installed: pip install 'sm-advisor[client]'"
     )
 
-from advisor.client.clients import AsyncClient, Client
+from advisor.client.client import Client
 from advisor.client.errors import (
     AnswerError,
     ApiError,
@@ -46,7 +46,6 @@ from advisor.wire.requests import (
 __all__ = [
     "AnswerError",
     "ApiError",
-    "AsyncClient",
     "AuditEntry",
     "BatchItem",
     "Champion",

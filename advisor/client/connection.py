@@ -2,15 +2,14 @@
 
 import re
 import ssl
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
+import httpx
+
 import advisor
-from advisor.client.exchange import Ask
 from advisor.errors import InputError
-from advisor.formats.wire import write
 
 Verify: TypeAlias = bool | str | Path | ssl.SSLContext
 """True: a certificate that the system trusts; a file: one that is signed by those in it; False:
@@ -19,71 +18,31 @@ any, so that anybody on the way can read the token."""
 UNIX = "unix:"
 """How the address of a Unix socket begins."""
 
-_JSON = {"Content-Type": "application/json"}
-
 TIMEOUT_S = 30.0
 """For a connection and for an answer, unless set otherwise."""
 
 
-class Options(TypedDict):
-    """What both clients of httpx take."""
-
-    base_url: str
-    headers: Mapping[str, str]
-    timeout: float
-    verify: bool | ssl.SSLContext
-    trust_env: bool
-
-
-def options(url: str, token: str | None, timeout_s: float, verify: Verify) -> Options:
-    """How to reach the service.
+def connection(url: str, token: str | None, timeout_s: float, verify: Verify) -> httpx.Client:
+    """A client of HTTP that reaches the service.
 
     Raises:
         InputError: the address, token, time or certificate cannot be used.
     """
     if not timeout_s > 0:
         raise InputError(f"timeout_s is {timeout_s:g}", fix="give seconds above 0")
-    return Options(
-        base_url=_checked_url(url),
+    path = url.removeprefix(UNIX) if url.startswith(UNIX) else None
+    return httpx.Client(
+        base_url="http://localhost" if path else _checked_url(url),
         headers={"User-Agent": f"advisor/{advisor.__version__}", **_authorization(token)},
         timeout=timeout_s,
         verify=_trust(verify),
+        transport=httpx.HTTPTransport(uds=path) if path else None,
         # A proxy of the environment would read the token on its way to a service inside.
         trust_env=False,
     )
 
 
-def socket_of(url: str) -> str | None:
-    """The path of a Unix socket that an address names; None: it names none."""
-    return url.removeprefix(UNIX) if url.startswith(UNIX) else None
-
-
-class RequestArguments(TypedDict):
-    """What both clients of httpx take for one request."""
-
-    method: str
-    url: str
-    params: Mapping[str, Any]
-    content: str | None
-    headers: Mapping[str, str]
-    timeout: float
-
-
-def request(ask: Ask, timeout_s: float) -> RequestArguments:
-    """One request, with the time that it has."""
-    return RequestArguments(
-        method=ask.method,
-        url=ask.path,
-        params={name: value for name, value in ask.query.items() if value is not None},
-        content=None if ask.body is None else write(ask.body),
-        headers={**ask.headers, **({} if ask.body is None else _JSON)},
-        timeout=timeout_s + ask.patience_s,
-    )
-
-
 def _checked_url(url: str) -> str:
-    if (path := socket_of(url)) is not None and path:
-        return "http://localhost"
     try:
         parts = urlsplit(url)
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

@@ -1,19 +1,18 @@
-"""What is asked of the service, when it is asked again, and when not: the same for both clients.
+"""What is asked of the service, when it is asked again, and when not."""
 
-A `Flow` says what to do next and is sent the result; it opens no connection and never waits.
-So the client that blocks and the one that does not share all of it.
-"""
-
-from collections.abc import Generator, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
 
-from advisor.client.errors import AnswerError, broken, refused, retry_after_s
+from advisor.client.connection import TIMEOUT_S, Verify, connection
+from advisor.client.errors import AnswerError, ClientError, broken, refused, retry_after_s
 from advisor.errors import InputError
-from advisor.formats.wire import read_tolerant
+from advisor.formats.wire import read_tolerant, write
 
 T = TypeVar("T")
 
@@ -27,6 +26,8 @@ LONGEST_PAUSE_S = 10.0
 """A service that wants to be asked later than this has its error passed on."""
 
 _BUSY = (429, 503)
+
+_JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,42 +51,82 @@ class Ask:
     patience_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait before the next step."""
+class Exchange:
+    """A connection to a service, and how it is asked; made with what `Client` is made with."""
 
-    duration_s: float
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        verify: Verify = True,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._http = connection(url, token, timeout_s, verify)
 
+    def __enter__(self) -> Self:
+        return self
 
-AskResult: TypeAlias = httpx.Response | httpx.TransportError | None
-"""How a step went: an answer, none, or (after a pause) nothing to tell."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
-Flow: TypeAlias = Generator[Ask | Pause, AskResult, T]
-"""Steps that end in a T."""
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
 
+    def _get(self, path: str, kind: type[T], **query: str | int | None) -> T:
+        return self._ask(Ask(method="GET", path=path, query=query), kind)
 
-def exchange(ask: Ask, kind: type[T]) -> Flow[T]:
-    """Ask, again where that helps and does no harm, and read the answer.
+    def _ask(self, ask: Ask, kind: type[T]) -> T:
+        """Ask, again where that helps and does no harm, and read the answer.
 
-    A newer service may say more than this version knows, so keys that are unknown are left out.
+        A newer service may say more than this version knows, so keys that are unknown are left out.
 
-    Raises:
-        ClientError: there is no answer, or none that can be used.
-    """
-    response = yield from _answered(ask)
-    try:
-        return read_tolerant(kind, response.content, name="the whole")
-    except InputError as error:
-        raise AnswerError(
-            f"the answer to {ask.method} {ask.path} is not what it should be: {error.what}",
-            why="the service is of another version, or something else listens there",
-            fix="use the same version of sm-advisor on both sides, and check the address",
-        ) from error
+        Raises:
+            ClientError: there is no answer, or none that can be used.
+        """
+        response = self._answered(ask)
+        try:
+            return read_tolerant(kind, response.content, name="the whole")
+        except InputError as error:
+            raise AnswerError(
+                f"the answer to {ask.method} {ask.path} is not what it should be: {error.what}",
+                why="the service is of another version, or something else listens there",
+                fix="use the same version of sm-advisor on both sides, and check the address",
+            ) from error
 
+    def _answered(self, ask: Ask) -> httpx.Response:
+        """The first answer that is a success."""
+        repeat = 0
+        while True:
+            result = self._result(ask)
+            if isinstance(result, httpx.Response) and result.is_success:
+                return result
+            last = repeat == REPEATS or not ask.repeatable
+            pause_s = None if last else _pause_s(result, repeat)
+            if pause_s is None:
+                raise _error(result)
+            time.sleep(pause_s)
+            repeat += 1
 
-def confirm(ask: Ask) -> Flow[None]:
-    """As `exchange`, of whose answer only matters that it is one."""
-    yield from _answered(ask)
+    def _result(self, ask: Ask) -> httpx.Response | httpx.TransportError:
+        try:
+            return self._http.request(
+                ask.method,
+                ask.path,
+                params={name: value for name, value in ask.query.items() if value is not None},
+                content=None if ask.body is None else write(ask.body),
+                headers={**ask.headers, **({} if ask.body is None else _JSON)},
+                timeout=self._timeout_s + ask.patience_s,
+            )
+        except httpx.TransportError as error:
+            return error
 
 
 def quoted(name: str) -> str:
@@ -93,20 +134,7 @@ def quoted(name: str) -> str:
     return quote(name, safe="")
 
 
-def _answered(ask: Ask) -> Flow[httpx.Response]:
-    for repeat in range(REPEATS + 1):
-        result = yield ask
-        if isinstance(result, httpx.Response) and result.is_success:
-            return result
-        last = repeat == REPEATS or not ask.repeatable
-        pause_s = None if last else _pause_s(result, repeat)
-        if pause_s is None:
-            raise _error(result)
-        yield Pause(pause_s)
-    raise AssertionError("the last repeat ends above")
-
-
-def _pause_s(result: AskResult, repeat: int) -> float | None:
+def _pause_s(result: httpx.Response | httpx.TransportError, repeat: int) -> float | None:
     """How long to wait before asking again; None: it would not help."""
     if isinstance(result, httpx.Response):
         after_s = retry_after_s(result) if result.status_code in _BUSY else None
@@ -115,10 +143,9 @@ def _pause_s(result: AskResult, repeat: int) -> float | None:
     return None if isinstance(result, httpx.TimeoutException) else FIRST_PAUSE_S * 2**repeat
 
 
-def _error(result: AskResult) -> Exception:
+def _error(result: httpx.Response | httpx.TransportError) -> ClientError:
     if isinstance(result, httpx.Response):
         return refused(result)
-    assert result is not None, "an Ask always has a result"
     error = broken(result, result.request.url)
     error.__cause__ = result
     return error

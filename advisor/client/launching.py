@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from advisor.client.errors import TooSlowError
-from advisor.client.exchange import Ask, Flow, Pause, exchange, quoted
+from advisor.client.exchange import Ask, Exchange, quoted
 from advisor.client.recommending import filling_s
 from advisor.launch.records.answers import Launch, LaunchList, LaunchPlan
 from advisor.launch.records.status import LaunchStatus
@@ -19,70 +19,71 @@ LOOK_EVERY_S = 1.0
 """A launch says once a second how it stands."""
 
 
-def launch(asked: LaunchRequest, *, idempotency_key: str | None = None) -> Flow[Launch]:
-    """Start two jobs that are registered with the service on one of its GPUs.
+class Launching(Exchange):
+    """Calls about launches."""
 
-    Args:
-        asked: What is to run, and how.
-        idempotency_key: A second call with the same key finds the launch of the first, so a
-            program that was killed after it asked can ask again. None: a new one, so that what
-            goes wrong on the way never starts the jobs twice.
-    """
-    headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
-    return exchange(_start(asked, headers), Launch)
+    def launch(self, asked: LaunchRequest, *, idempotency_key: str | None = None) -> Launch:
+        """Start two jobs that are registered with the service on one of its GPUs.
 
+        Args:
+            asked: What is to run, and how.
+            idempotency_key: A second call with the same key finds the launch of the first, so a
+                program that was killed after it asked can ask again. None: a new one, so that what
+                goes wrong on the way never starts the jobs twice.
+        """
+        headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
+        return self._ask(_start(asked, headers), Launch)
 
-def plan_launch(asked: LaunchRequest) -> Flow[LaunchPlan]:
-    """What `launch` would start; nothing is started."""
-    return exchange(_start(replace(asked, dry_run=True), {}), LaunchPlan)
+    def plan_launch(self, asked: LaunchRequest) -> LaunchPlan:
+        """What `launch` would start; nothing is started."""
+        return self._ask(_start(replace(asked, dry_run=True), {}), LaunchPlan)
 
+    def launches(
+        self, *, active: bool = False, limit: int = 100, before: str | None = None
+    ) -> tuple[Launch, ...]:
+        """Launches of all hosts of the service's database, the newest first.
 
-def launches(
-    *, active: bool = False, limit: int = 100, before: str | None = None
-) -> Flow[tuple[Launch, ...]]:
-    """Launches of all hosts of the service's database, the newest first.
+        Args:
+            active: Only those that are not over.
+            limit: At most this many, up to 1000.
+            before: Only those before the launch of this id.
+        """
+        only = "true" if active else None
+        return self._get(PATH, LaunchList, active=only, limit=limit, before=before).launches
 
-    Args:
-        active: Only those that are not over.
-        limit: At most this many, up to 1000.
-        before: Only those before the launch of this id.
-    """
-    query = {"active": "true" if active else None, "limit": limit, "before": before}
-    ask = Ask(method="GET", path=PATH, query=query)
-    return (yield from exchange(ask, LaunchList)).launches
+    def launch_status(self, launch: LaunchStatus | str) -> Launch:
+        """How a launch, or the launch of this id, stands now."""
+        return self._get(_of(launch), Launch)
 
+    def stop_launch(self, launch: LaunchStatus | str) -> Launch:
+        """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is."""
+        return self._ask(Ask(method="DELETE", path=_of(launch)), Launch)
 
-def launch_status(launch: LaunchStatus | str) -> Flow[Launch]:
-    """How a launch, or the launch of this id, stands now."""
-    return exchange(Ask(method="GET", path=_of(launch)), Launch)
+    def wait(
+        self,
+        launch: LaunchStatus | str,
+        *,
+        timeout_s: float | None = None,
+        every_s: float = LOOK_EVERY_S,
+    ) -> Launch:
+        """Look at a launch until it is over, well or not, and give how it ended.
 
-
-def stop_launch(launch: LaunchStatus | str) -> Flow[Launch]:
-    """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is."""
-    return exchange(Ask(method="DELETE", path=_of(launch)), Launch)
-
-
-def wait(
-    launch: LaunchStatus | str, *, timeout_s: float | None = None, every_s: float = LOOK_EVERY_S
-) -> Flow[Launch]:
-    """Look at a launch until it is over, well or not, and give how it ended.
-
-    Args:
-        launch: Or its id.
-        timeout_s: Then there is a TooSlowError, and the launch goes on; None: no end.
-        every_s: Time between two looks.
-    """
-    ends = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
-    while True:
-        seen = yield from launch_status(launch)
-        if seen.over:
-            return seen
-        if (left_s := ends - time.monotonic()) <= 0:
-            raise TooSlowError(
-                f"the launch {seen.launch_id} is {seen.state} after {timeout_s:g} s",
-                fix="wait longer; stop_launch ends it",
-            )
-        yield Pause(min(every_s, left_s))
+        Args:
+            launch: Or its id.
+            timeout_s: Then there is a TooSlowError, and the launch goes on; None: no end.
+            every_s: Time between two looks.
+        """
+        ends = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
+        while True:
+            seen = self.launch_status(launch)
+            if seen.over:
+                return seen
+            if (left_s := ends - time.monotonic()) <= 0:
+                raise TooSlowError(
+                    f"the launch {seen.launch_id} is {seen.state} after {timeout_s:g} s",
+                    fix="wait longer; stop_launch ends it",
+                )
+            time.sleep(min(every_s, left_s))
 
 
 def _start(asked: LaunchRequest, headers: Mapping[str, str]) -> Ask:

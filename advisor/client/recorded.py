@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from advisor.client.exchange import Ask, Flow, exchange, quoted
+from advisor.client.exchange import Ask, Exchange, quoted
 from advisor.core.observations import Observation, Record
 from advisor.core.records import Point, SoloPoint
 from advisor.formats.rows import to_row
@@ -31,122 +31,108 @@ _AT_ONCE = 500
 """Records in one request, so that its body stays below 1 MiB."""
 
 
-def jobs() -> Flow[tuple[JobRow, ...]]:
-    """All jobs that were measured or can be launched, by name; one row for each GPU model."""
-    rows: list[JobRow] = []
-    while True:
-        after = rows[-1].job if rows else None
-        ask = Ask(method="GET", path="/v1/jobs", query={"limit": _MOST, "after": after})
-        page = (yield from exchange(ask, JobList)).jobs
-        rows += page
-        if len({row.job for row in page}) < _MOST:
-            return tuple(rows)
+class Recorded(Exchange):
+    """Calls about what was measured."""
 
+    def jobs(self) -> tuple[JobRow, ...]:
+        """All jobs that were measured or can be launched, by name; one row for each GPU model."""
+        rows: list[JobRow] = []
+        while True:
+            after = rows[-1].job if rows else None
+            page = self._get("/v1/jobs", JobList, limit=_MOST, after=after).jobs
+            rows += page
+            if len({row.job for row in page}) < _MOST:
+                return tuple(rows)
 
-def profile(job: str, *, gpu_model: str | None = None) -> Flow[Profile]:
-    """The points that predictions of a job are made from: the newest thousand."""
-    ask = Ask(method="GET", path=_of_job(job), query={"gpu_model": gpu_model, "limit": _MOST})
-    return exchange(ask, Profile)
+    def profile(self, job: str, *, gpu_model: str | None = None) -> Profile:
+        """The points that predictions of a job are made from: the newest thousand."""
+        return self._get(_of_job(job), Profile, gpu_model=gpu_model, limit=_MOST)
 
+    def job_components(self, job: str, *, gpu_model: str | None = None) -> ComponentsOfJob:
+        """What the power of a job alone goes to, at each share at which it was measured."""
+        return self._get(f"{_of_job(job)}/components", ComponentsOfJob, gpu_model=gpu_model)
 
-def job_components(job: str, *, gpu_model: str | None = None) -> Flow[ComponentsOfJob]:
-    """What the power of a job alone goes to, at each share at which it was measured."""
-    ask = Ask(method="GET", path=f"{_of_job(job)}/components", query={"gpu_model": gpu_model})
-    return exchange(ask, ComponentsOfJob)
+    def pair_components(
+        self, job_a: str, job_b: str, *, gpu_model: str | None = None
+    ) -> ComponentsOfPair:
+        """What the power of two jobs together goes to, at each split."""
+        path = f"/v1/pairs/{quoted(job_a)}/{quoted(job_b)}/components"
+        return self._get(path, ComponentsOfPair, gpu_model=gpu_model)
 
+    def put_profile(self, job: str, points: Iterable[SoloPoint]) -> int:
+        """Replace the stored points of a job on their GPU model; gives how many are stored now."""
+        ask = Ask(method="PUT", path=_of_job(job), body={"points": _rows(points)})
+        return self._ask(ask, Stored).stored
 
-def pair_components(
-    job_a: str, job_b: str, *, gpu_model: str | None = None
-) -> Flow[ComponentsOfPair]:
-    """What the power of two jobs together goes to, at each split."""
-    path = f"/v1/pairs/{quoted(job_a)}/{quoted(job_b)}/components"
-    return exchange(Ask(method="GET", path=path, query={"gpu_model": gpu_model}), ComponentsOfPair)
+    def delete_profile(self, job: str, *, gpu_model: str | None = None) -> int:
+        """Forget the stored points of a job, of one GPU model or of all; gives how many those were.
 
+        A bundled profile stays, and is used from then on.
+        """
+        # Not repeated: what the first request did, the second would report as an error.
+        query = {"gpu_model": gpu_model}
+        ask = Ask(method="DELETE", path=_of_job(job), query=query, repeatable=False)
+        return self._ask(ask, Deleted).deleted
 
-def put_profile(job: str, points: Iterable[SoloPoint]) -> Flow[int]:
-    """Replace the stored points of a job on their GPU model; gives how many are stored now."""
-    ask = Ask(method="PUT", path=_of_job(job), body={"points": _rows(points)})
-    return (yield from exchange(ask, Stored)).stored
+    def import_points(self, points: Iterable[Point]) -> TakenIn:
+        """Bring in solo and pair points; those that are there already are left as they are.
 
+        Many go in several requests. After an error the same points can be brought in again.
+        """
+        return self._take_in("/v1/points", "points", _rows(points))
 
-def delete_profile(job: str, *, gpu_model: str | None = None) -> Flow[int]:
-    """Forget the stored points of a job, of one GPU model or of all; gives how many those were.
+    def pair_points(self, job_a: str, job_b: str, *, gpu_model: str | None = None) -> PairPoints:
+        """What was measured of two jobs together: the newest thousand points of either source."""
+        path = f"/v1/pairs/{quoted(job_a)}/{quoted(job_b)}/points"
+        return self._get(path, PairPoints, gpu_model=gpu_model, limit=_MOST)
 
-    A bundled profile stays, and is used from then on.
-    """
-    # Not repeated: what the first request did, the second would report as an error.
-    ask = Ask(method="DELETE", path=_of_job(job), query={"gpu_model": gpu_model}, repeatable=False)
-    return (yield from exchange(ask, Deleted)).deleted
+    def observe(self, observations: Iterable[Observation]) -> TakenIn:
+        """Bring in what launched pairs did; as `import_points`."""
+        return self._take_in("/v1/observations", "observations", _rows(observations))
 
+    def observations(
+        self,
+        *,
+        job: str | None = None,
+        gpu_model: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> tuple[Observation, ...]:
+        """What launched pairs did, the newest first.
 
-def import_points(points: Iterable[Point]) -> Flow[TakenIn]:
-    """Bring in solo and pair points; those that are there already are left as they are.
+        Args:
+            job: Only pairs with it.
+            gpu_model: Only on this GPU model.
+            limit: At most this many, up to 1000; and those that began with the last one.
+            before: Only those that began before this moment, ISO 8601.
+        """
+        query = {"job": job, "gpu_model": gpu_model, "limit": limit, "before": before}
+        return self._get("/v1/observations", Observations, **query).observations
 
-    Many go in several requests. After an error the same points can be brought in again.
-    """
-    return _take_in("/v1/points", "points", _rows(points))
+    def sensors(self, *, gpu_model: str | None = None) -> tuple[SensorRecord, ...]:
+        """How cards read their power, newest first: of the service's host, and bundled."""
+        pages = self._pages("/v1/power/sensors", gpu_model, SensorRecords)
+        return tuple(record for page in pages for record in page.sensors)
 
+    def kernels(self, *, gpu_model: str | None = None) -> tuple[KernelReport, ...]:
+        """What measured kernels draw, the newest first: of the service's host, and bundled."""
+        pages = self._pages("/v1/power/kernels", gpu_model, KernelReports)
+        return tuple(report for page in pages for report in page.kernels)
 
-def pair_points(job_a: str, job_b: str, *, gpu_model: str | None = None) -> Flow[PairPoints]:
-    """What was measured of two jobs together: the newest thousand points of either source."""
-    path = f"/v1/pairs/{quoted(job_a)}/{quoted(job_b)}/points"
-    ask = Ask(method="GET", path=path, query={"gpu_model": gpu_model, "limit": _MOST})
-    return exchange(ask, PairPoints)
+    def _pages(self, path: str, gpu_model: str | None, kind: type[Paged]) -> list[Paged]:
+        found: list[Paged] = []
+        while True:
+            cursor = found[-1].next if found else None
+            found.append(self._get(path, kind, gpu_model=gpu_model, cursor=cursor))
+            if found[-1].next is None:
+                return found
 
-
-def observe(observations: Iterable[Observation]) -> Flow[TakenIn]:
-    """Bring in what launched pairs did; as `import_points`."""
-    return _take_in("/v1/observations", "observations", _rows(observations))
-
-
-def observations(
-    *,
-    job: str | None = None,
-    gpu_model: str | None = None,
-    limit: int = 100,
-    before: str | None = None,
-) -> Flow[tuple[Observation, ...]]:
-    """What launched pairs did, the newest first.
-
-    Args:
-        job: Only pairs with it.
-        gpu_model: Only on this GPU model.
-        limit: At most this many, up to 1000; and those that began with the last one.
-        before: Only those that began before this moment, ISO 8601.
-    """
-    query = {"job": job, "gpu_model": gpu_model, "limit": limit, "before": before}
-    ask = Ask(method="GET", path="/v1/observations", query=query)
-    return (yield from exchange(ask, Observations)).observations
-
-
-def sensors(*, gpu_model: str | None = None) -> Flow[tuple[SensorRecord, ...]]:
-    """How cards read their power, the newest record first: of the service's host, and bundled."""
-    pages = yield from _pages("/v1/power/sensors", gpu_model, SensorRecords)
-    return tuple(record for page in pages for record in page.sensors)
-
-
-def kernels(*, gpu_model: str | None = None) -> Flow[tuple[KernelReport, ...]]:
-    """What measured kernels draw, the newest first: of the service's host, and bundled."""
-    pages = yield from _pages("/v1/power/kernels", gpu_model, KernelReports)
-    return tuple(report for page in pages for report in page.kernels)
-
-
-def _pages(path: str, gpu_model: str | None, kind: type[Paged]) -> Flow[list[Paged]]:
-    found: list[Paged] = []
-    while True:
-        cursor = found[-1].next if found else None
-        ask = Ask(method="GET", path=path, query={"gpu_model": gpu_model, "cursor": cursor})
-        found.append((yield from exchange(ask, kind)))
-        if found[-1].next is None:
-            return found
-
-
-def _take_in(path: str, name: str, rows: list[dict[str, Any]]) -> Flow[TakenIn]:
-    taken = TakenIn(read=0, new=0)
-    for start in range(0, len(rows), _AT_ONCE):
-        ask = Ask(method="POST", path=path, body={name: rows[start : start + _AT_ONCE]})
-        taken += yield from exchange(ask, TakenIn)
-    return taken
+    def _take_in(self, path: str, name: str, rows: list[dict[str, Any]]) -> TakenIn:
+        taken = TakenIn(read=0, new=0)
+        for start in range(0, len(rows), _AT_ONCE):
+            ask = Ask(method="POST", path=path, body={name: rows[start : start + _AT_ONCE]})
+            taken += self._ask(ask, TakenIn)
+        return taken
 
 
 def _rows(records: Iterable[Record]) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """The Python client, against a real service and against one that misbehaves."""
 
-import asyncio
 import json
 import os
 import re
@@ -8,10 +7,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, assert_type, cast
+from typing import Any, assert_type
 
 import httpx
 import pytest
@@ -25,7 +24,6 @@ from serving import Served, serving
 from advisor.client import (
     AnswerError,
     ApiError,
-    AsyncClient,
     Client,
     Launch,
     LaunchRequest,
@@ -37,12 +35,7 @@ from advisor.client import (
     TakenIn,
     TooSlowError,
     UnreachableError,
-    launching,
-    managing,
-    recommending,
-    recorded,
 )
-from advisor.client.exchange import Ask, Flow
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
@@ -53,26 +46,10 @@ from advisor.wire.recommendation import BatchItem, Option
 from advisor.wire.requests import JobRequest
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
-Speak = Callable[..., Any]
-"""speak(address, name of a method, its arguments, token=..): by either client."""
 
-
-def blocking(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:
+def speak(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:
     with Client(url, token) as client:
         return getattr(client, name)(*args, **named)
-
-
-def awaited(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:
-    async def run() -> Any:
-        async with AsyncClient(url, token) as client:
-            return await cast("Awaitable[Any]", getattr(client, name)(*args, **named))
-
-    return asyncio.run(run())
-
-
-@pytest.fixture(params=[blocking, awaited], ids=["blocking", "awaited"])
-def speak(request: pytest.FixtureRequest) -> Speak:
-    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +65,7 @@ def writer(service: Served) -> str:
 
 @pytest.fixture(scope="module")
 def answer(service: Served) -> Recommendation:
-    return blocking(service.url, "recommend", ASKED)
+    return speak(service.url, "recommend", ASKED)
 
 
 @pytest.fixture
@@ -125,7 +102,7 @@ def an_observation(name: str = "one") -> Observation:
 # Against a real service.
 
 
-def test_the_client_says_what_the_command_says(service: Served, speak: Speak) -> None:
+def test_the_client_says_what_the_command_says(service: Served) -> None:
     """Both doors give the same answer, to the last digit, and it is typed as it is."""
     asked = RecommendationRequest.of("bert-train", JobRequest(job="vit-infer", min_speed=0.4))
     found: Recommendation = speak(service.url, "recommend", asked)
@@ -142,7 +119,7 @@ def test_the_client_says_what_the_command_says(service: Served, speak: Speak) ->
     assert found.choice.jobs[1].speed.value >= 0.4
 
 
-def test_a_batch_keeps_its_order_and_its_errors(service: Served, speak: Speak) -> None:
+def test_a_batch_keeps_its_order_and_its_errors(service: Served) -> None:
     """One wrong request has its error in its place and spoils no other."""
     asked = [
         RecommendationRequest.of("bert-train", "vit-infer", fine=True),
@@ -156,7 +133,7 @@ def test_a_batch_keeps_its_order_and_its_errors(service: Served, speak: Speak) -
     assert third.answer.jobs[0].job == "vit-infer"
 
 
-def test_a_placement(service: Served, speak: Speak) -> None:
+def test_a_placement(service: Served) -> None:
     """Jobs may be counts or a queue; both place every job, in the same groups."""
     counted = (QueuedJobs(job="bert-train", count=2), QueuedJobs(job="vit-infer"))
     one: Placement = speak(service.url, "place", PlacementRequest(jobs=counted, gpus=2))
@@ -172,9 +149,9 @@ def test_a_placement(service: Served, speak: Speak) -> None:
     assert [run.work_s for run in found.schedule if run.job == "vit-infer"] == [7200.0]
 
 
-def test_points_go_in_and_come_back(service: Served, speak: Speak, writer: str) -> None:
+def test_points_go_in_and_come_back(service: Served, writer: str) -> None:
     """A profile that was sent is there with every digit, is used, is replaced and forgotten."""
-    job = f"mine-{speak.__name__}"
+    job = "mine-alone"
     points = own_points(job)
 
     def ask(name: str, *args: Any, **named: Any) -> Any:
@@ -200,10 +177,10 @@ def test_many_points_go_in_several_requests(service: Served, writer: str) -> Non
         replace(p, job="many", started_at=f"2026-01-01T00:{n // 60:02}:{n % 60:02}+00:00")
         for n, p in zip(range(1200), own_points() * 1200, strict=False)
     ]
-    assert blocking(service.url, "import_points", points, token=writer).new == 1200
+    assert speak(service.url, "import_points", points, token=writer).new == 1200
 
 
-def test_pairs_that_were_measured(service: Served, speak: Speak) -> None:
+def test_pairs_that_were_measured(service: Served) -> None:
     """The measured points of a pair come as records, whichever job is named first."""
     pair = bundled_pair_points()[0].jobs
     found = speak(service.url, "pair_points", *reversed(pair))
@@ -212,18 +189,18 @@ def test_pairs_that_were_measured(service: Served, speak: Speak) -> None:
     assert found.stored == ()
 
 
-def test_observations_go_in_and_come_back(service: Served, speak: Speak, writer: str) -> None:
+def test_observations_go_in_and_come_back(service: Served, writer: str) -> None:
     """What a launched pair did is kept once, and comes back with every digit."""
-    seen = an_observation(speak.__name__)
+    seen = an_observation()
     assert speak(service.url, "observe", [seen], token=writer) == TakenIn(read=1, new=1)
     assert speak(service.url, "observe", [seen], token=writer) == TakenIn(read=1, new=0)
     assert seen in speak(service.url, "observations", job="gemm", limit=10)
     assert speak(service.url, "observations", job="triad") == ()
 
 
-def test_models_and_the_audit_log(service: Served, speak: Speak) -> None:
+def test_models_and_the_audit_log(service: Served) -> None:
     """Models are listed and changed; who did so stands in the audit log."""
-    admin = service.token(f"admin-{speak.__name__}", "admin")
+    admin = service.token("the-admin", "admin")
     found = speak(service.url, "models")
     assert [row.model for row in found.models if row.champion] == ["bundled"]
     assert speak(service.url, "model", "bundled").manifest["version"] == found.models[0].version
@@ -237,10 +214,10 @@ def test_models_and_the_audit_log(service: Served, speak: Speak) -> None:
         ("model.promote", "done"),
         ("model.promote", "begun"),
     ]
-    assert {e.who for e in entries} == {f"admin-{speak.__name__}"}
+    assert {e.who for e in entries} == {"the-admin"}
 
 
-def test_it_lives_and_is_ready(service: Served, speak: Speak) -> None:
+def test_it_lives_and_is_ready(service: Served) -> None:
     """Yes while it runs; no, and not an error, where nobody listens."""
     assert speak(service.url, "healthy") is True
     assert speak(service.url, "ready") is True
@@ -248,7 +225,7 @@ def test_it_lives_and_is_ready(service: Served, speak: Speak) -> None:
     assert speak("http://127.0.0.1:9", "ready") is False
 
 
-def test_an_error_of_the_service_is_whole(service: Served, speak: Speak) -> None:
+def test_an_error_of_the_service_is_whole(service: Served) -> None:
     """Code, message, status and request id arrive; the request id is in the service's log."""
     with pytest.raises(ApiError) as refusal:
         speak(service.url, "recommend", RecommendationRequest.of("no-such-job", "vit-infer"))
@@ -267,21 +244,18 @@ def test_an_error_of_the_service_is_whole(service: Served, speak: Speak) -> None
     ("token", "status", "code"),
     [(None, 401, "unauthorized"), ("adv_wrong", 401, "unauthorized"), ("read", 403, "forbidden")],
 )
-def test_who_may_not_is_told(
-    service: Served, speak: Speak, token: str | None, status: int, code: str
-) -> None:
+def test_who_may_not_is_told(service: Served, token: str | None, status: int, code: str) -> None:
     """Without a token, with a wrong one and with one of too little scope nothing is written."""
     if token == "read":
-        token = service.token(f"reader-{speak.__name__}", "read")
+        token = service.token("the-reader", "read")
     with pytest.raises(ApiError) as refusal:
         speak(service.url, "put_profile", "mine", own_points(), token=token)
     assert (refusal.value.status, refusal.value.code) == (status, code)
     assert token is None or token not in str(refusal.value)
 
 
-def test_every_route_has_a_method(service: Served) -> None:
+def test_every_route_has_a_method(service: Served, scripted: Scripted) -> None:
     """What OpenAPI lists, the client can ask for; a new route without a method is noticed here."""
-    asks = [next(flow) for flow in _flows()]
     spec = httpx.get(f"{service.url}/v1/openapi.json", trust_env=False).json()
     routes = {
         (method.upper(), path)
@@ -289,56 +263,53 @@ def test_every_route_has_a_method(service: Served) -> None:
         for method in methods
         if path.startswith(("/v1/", "/healthz", "/readyz"))
     }
+    scripted.will(refusal(422, "bad-input"))
+    for name, *args in EVERY_CALL:
+        with pytest.raises(ApiError):
+            speak(scripted.url, name, *args)
+    asked = [(seen.method, seen.path.partition("?")[0]) for seen in scripted.seen]
     missed = {
         (method, path)
         for method, path in routes
         if not any(
-            isinstance(ask, Ask)
-            and ask.method == method
-            and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), ask.path)
-            for ask in asks
+            method == asked_method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), asked_path)
+            for asked_method, asked_path in asked
         )
     }
     assert len(routes) >= 18
     assert not missed
-    assert _public(Client) == _public(AsyncClient)
 
 
-def _public(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")}
-
-
-def _flows() -> list[Flow[Any]]:
-    return [
-        recommending.recommend(ASKED),
-        recommending.recommend_batch([ASKED]),
-        recommending.place(PlacementRequest(jobs=(QueuedJobs(job="a"),), gpus=1)),
-        recommending.input_power([InputAsked(operands="zeros", shape=(8, 8, 8), dtype="bf16")]),
-        recorded.jobs(),
-        recorded.profile("a"),
-        recorded.put_profile("a", own_points()),
-        recorded.delete_profile("a"),
-        recorded.import_points(own_points()),
-        recorded.pair_points("a", "b"),
-        recorded.observations(),
-        recorded.job_components("a"),
-        recorded.pair_components("a", "b"),
-        recorded.sensors(),
-        recorded.kernels(),
-        recorded.observe([an_observation()]),
-        launching.launch(LaunchRequest.of("a", "b")),
-        launching.launches(),
-        launching.launch_status("x"),
-        launching.stop_launch("x"),
-        managing.models(),
-        managing.model("v"),
-        managing.evaluation("v"),
-        managing.promote("v"),
-        managing.rollback(),
-        managing.audit(),
-        managing.healthy(),
-        managing.ready(),
-    ]
+EVERY_CALL: list[tuple[Any, ...]] = [
+    ("recommend", ASKED),
+    ("recommend_batch", [ASKED]),
+    ("place", PlacementRequest(jobs=(QueuedJobs(job="a"),), gpus=1)),
+    ("input_power", [InputAsked(operands="zeros", shape=(8, 8, 8), dtype="bf16")]),
+    ("jobs",),
+    ("profile", "a"),
+    ("put_profile", "a", own_points()),
+    ("delete_profile", "a"),
+    ("import_points", own_points()),
+    ("pair_points", "a", "b"),
+    ("observations",),
+    ("job_components", "a"),
+    ("pair_components", "a", "b"),
+    ("sensors",),
+    ("kernels",),
+    ("observe", [an_observation()]),
+    ("launch", LaunchRequest.of("a", "b")),
+    ("launches",),
+    ("launch_status", "x"),
+    ("stop_launch", "x"),
+    ("models",),
+    ("model", "v"),
+    ("evaluation", "v"),
+    ("promote", "v"),
+    ("rollback",),
+    ("audit",),
+    ("healthy",),
+    ("ready",),
+]
 
 
 def test_a_launch_from_begin_to_end(host: FakeHost) -> None:
@@ -388,7 +359,7 @@ def refusal(status: int, code: str = "overloaded", **headers: str) -> Reply:
     )
 
 
-def test_a_busy_service_is_asked_again(scripted: Scripted, speak: Speak) -> None:
+def test_a_busy_service_is_asked_again(scripted: Scripted) -> None:
     """429 and 503 are waited out for as long as the service said."""
     scripted.will(refusal(429, Retry_After="1"), refusal(503, Retry_After="0"), NO_MODELS)
     began = time.monotonic()
@@ -397,7 +368,7 @@ def test_a_busy_service_is_asked_again(scripted: Scripted, speak: Speak) -> None
     assert len(scripted.seen) == 3
 
 
-def test_asking_again_has_an_end(scripted: Scripted, speak: Speak) -> None:
+def test_asking_again_has_an_end(scripted: Scripted) -> None:
     """A service that stays busy is asked four times in all, and then the error is the answer."""
     scripted.will(refusal(503, Retry_After="0"))
     with pytest.raises(ApiError) as refused:
@@ -416,7 +387,7 @@ def test_asking_again_has_an_end(scripted: Scripted, speak: Speak) -> None:
         refusal(422, "bad-input"),
     ],
 )
-def test_what_would_not_help_is_not_done(scripted: Scripted, speak: Speak, reply: Reply) -> None:
+def test_what_would_not_help_is_not_done(scripted: Scripted, reply: Reply) -> None:
     """Nothing but a busy service that says when it is not is asked again."""
     scripted.will(reply)
     with pytest.raises(ApiError):
@@ -429,7 +400,7 @@ def test_what_would_not_help_is_not_done(scripted: Scripted, speak: Speak, reply
 )
 @pytest.mark.parametrize("reply", [refusal(503, Retry_After="0"), Reply(status=None)])
 def test_a_change_is_asked_for_once(
-    scripted: Scripted, speak: Speak, name: str, args: list[str], reply: Reply
+    scripted: Scripted, name: str, args: list[str], reply: Reply
 ) -> None:
     """What would do more the second time is never repeated, whatever went wrong."""
     scripted.will(reply)
@@ -438,14 +409,14 @@ def test_a_change_is_asked_for_once(
     assert len(scripted.seen) == 1
 
 
-def test_a_lost_connection_is_tried_again(scripted: Scripted, speak: Speak) -> None:
+def test_a_lost_connection_is_tried_again(scripted: Scripted) -> None:
     """A service that restarts while it is asked is not noticed."""
     scripted.will(Reply(status=None), Reply(status=None), NO_MODELS)
     assert speak(scripted.url, "models").models == ()
     assert len(scripted.seen) == 3
 
 
-def test_a_repeated_launch_starts_once(scripted: Scripted, speak: Speak) -> None:
+def test_a_repeated_launch_starts_once(scripted: Scripted) -> None:
     """Each repeat carries the key of the first request; the next launch has a key of its own."""
     asked = LaunchRequest.of("a", "b", split="30/70")
     scripted.will(Reply(status=None), refusal(503, Retry_After="0"), a_launch())
@@ -458,7 +429,7 @@ def test_a_repeated_launch_starts_once(scripted: Scripted, speak: Speak) -> None
     assert scripted.seen[0].body == to_plain(asked)
 
 
-def test_a_launch_is_a_status(scripted: Scripted, speak: Speak) -> None:
+def test_a_launch_is_a_status(scripted: Scripted) -> None:
     """A launch is what the launcher calls one, whole, whatever a newer service adds."""
     body = {**to_plain(STATUS), "host": "gpu7", "colour": "blue"}
     scripted.will(Reply(status=202, body=body))
@@ -476,14 +447,14 @@ def test_a_launch_is_a_status(scripted: Scripted, speak: Speak) -> None:
     assert [launch.state for launch in speak(scripted.url, "launches")] == ["running"] * 2
 
 
-def test_waiting_for_the_end(scripted: Scripted, speak: Speak) -> None:
+def test_waiting_for_the_end(scripted: Scripted) -> None:
     """It looks until the launch is over, and tells how it ended, badly too."""
     scripted.will(a_launch(), a_launch(state="stopping"), a_launch(state="failed", code="job"))
     found: Launch = speak(scripted.url, "wait", STATUS, every_s=0.01)
     assert (found.state, found.code, len(scripted.seen)) == ("failed", "job", 3)
 
 
-def test_waiting_has_a_limit(scripted: Scripted, speak: Speak) -> None:
+def test_waiting_has_a_limit(scripted: Scripted) -> None:
     """After the time that was given it says how the launch stands and what ends it."""
     scripted.will(a_launch())
     with pytest.raises(TooSlowError, match=r"abcdef is running after 1 s.*stop_launch"):
@@ -501,7 +472,7 @@ def test_a_slow_answer_ends_in_time(scripted: Scripted) -> None:
     assert len(scripted.seen) == 1
 
 
-def test_nobody_there(speak: Speak) -> None:
+def test_nobody_there() -> None:
     """The message has the address and what to look at."""
     with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:9.*advisor serve"):
         speak("http://127.0.0.1:9", "models")
@@ -517,7 +488,7 @@ def test_nobody_there(speak: Speak) -> None:
         Reply(status=302, headers={"Location": "http://127.0.0.1:9/"}),
     ],
 )
-def test_something_else_listens_there(scripted: Scripted, speak: Speak, reply: Reply) -> None:
+def test_something_else_listens_there(scripted: Scripted, reply: Reply) -> None:
     """A proxy's page or another service is told as such, and a redirect is not followed."""
     scripted.will(reply)
     with pytest.raises(AnswerError, match="something else listens there"):
@@ -525,9 +496,7 @@ def test_something_else_listens_there(scripted: Scripted, speak: Speak, reply: R
     assert len(scripted.seen) == 1
 
 
-def test_a_token_stays_a_secret(
-    scripted: Scripted, speak: Speak, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_stays_a_secret(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes to the service and nowhere else: no proxy of the environment, no error, no repr."""
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -559,14 +528,14 @@ def test_an_address_that_is_none(url: str) -> None:
     assert "pw" not in str(refused.value)
 
 
-def test_an_address_with_a_path(scripted: Scripted, speak: Speak) -> None:
+def test_an_address_with_a_path(scripted: Scripted) -> None:
     """A service behind a proxy that gives it a path is found."""
     scripted.will(NO_MODELS)
     speak(f"{scripted.url}/advisor/", "models")
     assert scripted.seen[0].path == "/advisor/v1/models"
 
 
-def test_names_stay_one_part_of_a_path(scripted: Scripted, speak: Speak) -> None:
+def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:
     """A name with a slash or dots asks for no other route."""
     scripted.will(refusal(422, "bad-input"))
     with pytest.raises(ApiError):
@@ -580,7 +549,7 @@ def test_tls_needs_trust(tmp_path: Path) -> None:
     options = ["--tls-certificate", str(certificate), "--tls-key", str(key)]
     with serving(tmp_path, options) as served:
         with pytest.raises(UnreachableError, match=r"verify='ca\.pem'"):
-            blocking(served.url, "models")
+            speak(served.url, "models")
         with Client(served.url, verify=certificate) as client:
             assert client.models().models
         with pytest.raises(InputError, match=r"nowhere\.pem"):
@@ -636,9 +605,7 @@ def test_an_older_service_says_less(answer: Recommendation) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, "1", True, float("nan"), [1], {}])
-def test_a_number_is_a_number(
-    scripted: Scripted, speak: Speak, answer: Recommendation, wrong: object
-) -> None:
+def test_a_number_is_a_number(scripted: Scripted, answer: Recommendation, wrong: object) -> None:
     """Another type, and NaN, in the place of a number is an error that names the place."""
     raw = to_plain(answer)
     raw["choice"]["power_w"]["low"] = wrong
@@ -656,11 +623,7 @@ def _records(raw: Any) -> list[dict[str, Any]]:
 
 
 def test_types_reach_the_user() -> None:
-    """Checkers see what each method takes and gives, of both clients."""
-
-    async def later(client: AsyncClient) -> None:
-        assert_type(await client.recommend(ASKED), Recommendation)
-        assert_type(await client.wait("x"), Launch)
+    """Checkers see what each method takes and gives."""
 
     def now(client: Client) -> None:
         assert_type(client.recommend(ASKED), Recommendation)
@@ -668,11 +631,11 @@ def test_types_reach_the_user() -> None:
         assert_type(client.recommend_batch([]), tuple[BatchItem, ...])
         assert_type(client.place(PlacementRequest(jobs=(), gpus=1)), Placement)
         assert_type(client.launch(LaunchRequest.of("a", "b")), Launch)
+        assert_type(client.wait("x"), Launch)
         assert_type(client.ready(), bool)
         client.recommend("a")  # pyright: ignore[reportArgumentType]
         client.recommend(ASKED, colour="blue")  # pyright: ignore[reportCallIssue]
 
-    assert callable(later)
     assert callable(now)
 
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from flat_records import from_flat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.client import Client, UnreachableError
 from advisor.client.exchange import Ask
-from advisor.client.launching import launch as start_launch
-from advisor.client.launching import plan_launch
 from advisor.core.gpu import Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
@@ -365,10 +365,29 @@ def test_allowing_unsafe_counts_is_asked_for_and_handed_on() -> None:
     """Off unless the body says so; the client sends it where it is given."""
     assert not request(split="70/30").allow_unsafe
     asked = request(split="70/30", allow_unsafe=True)
-    for flow in (plan_launch, start_launch):
-        ask = next(flow(asked))
-        assert isinstance(ask, Ask)
+    for ask in asks_of(asked):
         assert read(LaunchRequest, write(ask.body)).allow_unsafe
+
+
+class Asking(Client):
+    """A client that keeps what it would ask, and gets no answer."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:9")
+        self.asks: list[Ask] = []
+
+    def _answered(self, ask: Ask) -> httpx.Response:
+        self.asks.append(ask)
+        raise UnreachableError("this client asks nobody")
+
+
+def asks_of(asked: LaunchRequest) -> list[Ask]:
+    """What a client asks to plan a launch, and to start it."""
+    with Asking() as client:
+        for call in (client.plan_launch, client.launch):
+            with pytest.raises(UnreachableError):
+                call(asked)
+        return client.asks
 
 
 def test_client_waits_until_the_data_of_jobs_are_filled() -> None:
@@ -376,11 +395,7 @@ def test_client_waits_until_the_data_of_jobs_are_filled() -> None:
     data = {"dtype": "bf16", "operands": "zeros"}
     jobs = [{"job": name, "data": data} for name in ("zed", "abe")]
     other = {"job": "c", "data": {**data, "operands": "normal(0,1)"}}
-    for flow in (plan_launch, start_launch):
-        patience_s = [
-            ask.patience_s
-            for asked in (request(), request(jobs=jobs), request(jobs=[jobs[0], other]))
-            if isinstance(ask := next(flow(asked)), Ask)
-        ]
-        assert patience_s[0] == 0
-        assert patience_s[2] == 2 * patience_s[1] > 0
+    kinds = (request(), request(jobs=jobs), request(jobs=[jobs[0], other]))
+    for none, one, two in zip(*(asks_of(asked) for asked in kinds), strict=True):
+        assert none.patience_s == 0
+        assert two.patience_s == 2 * one.patience_s > 0
