@@ -20,7 +20,6 @@ from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain
 from advisor_models.intervals import LogBounds
 from advisor_models.made_from import DatasetFacts, LearnerSettings
-from advisor_models.manifest_2 import as_schema_3
 from advisor_models.other_gpu import OtherGpu
 from advisor_models.trained_head import TrainedHead, faults
 
@@ -239,18 +238,18 @@ def _schema(text: bytes) -> int | None:
         schema = json.loads(text)["schema"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return schema if isinstance(schema, int) else None
+    return schema if type(schema) is int else None
 
 
 def _of_schema(schema: int | None, text: bytes) -> Manifest:
     """Other schemas have other fields, so the schema is looked at before anything else."""
-    if schema is not None and schema > SCHEMA:
+    if schema is not None and schema != SCHEMA:
         raise ModelError(
             f"the model's manifest has schema {schema}",
-            why=f"this version reads up to {SCHEMA}",
-            fix="install a newer sm-advisor",
+            why=f"this version reads {SCHEMA}",
+            fix="install a newer sm-advisor" if schema > SCHEMA else RETRAIN,
         )
-    return parse(Manifest, as_schema_3(text) if schema == 2 else text)
+    return parse(Manifest, text)
 
 
 def _check(manifest: Manifest) -> None:
@@ -269,7 +268,6 @@ def _faults(m: Manifest) -> dict[str, bool]:
     widenings = [w for w in (m.other_gpu.widening, m.no_counters) if w is not None]
     efficiency = m.efficiency or LogBounds(0.0, 0.0)
     return {
-        f"schema is {m.schema}": m.schema != SCHEMA,
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
         "gpu_models is empty": not m.gpu_models,
         f"heads are {', '.join(names) or 'none'}": len(names) != len(set(names)) or not names,

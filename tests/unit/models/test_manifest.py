@@ -112,8 +112,8 @@ def test_every_cut_manifest_is_refused(model: Path) -> None:
         (b"[]", "the whole is not an object"),
         (b"NaN", "NaN is not JSON"),
         (b"[" * 100_000, "brackets"),
-        (b'{"schema": 1, "schema": 1}', "twice: schema"),
-        (b'{"schema": 1}', "missing: coverage, created_at"),
+        (b'{"schema": 3, "schema": 3}', "twice: schema"),
+        (b'{"schema": 3}', "missing: coverage, created_at"),
     ],
 )
 def test_no_manifest(model: Path, text: bytes, why: str) -> None:
@@ -138,7 +138,7 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda m: m.update(heads=[]), "heads are none"),
     (lambda m: m.update(schema="1"), "schema is not a whole number"),
     (lambda m: m.update(schema=True), "schema is not a whole number"),
-    (lambda m: m.update(schema=0), "schema is 0"),
+    (lambda m: m.update(schema=0), "has schema 0"),
     (lambda m: m.update(gpu_models="Card"), "gpu_models is not a list"),
     (lambda m: m.update(gpu_models=[]), "gpu_models is empty"),
     (lambda m: m["gpu_models"].append(None), r"gpu_models\[1\] is not text"),
@@ -190,6 +190,13 @@ def test_newer_schema_says_what_to_do(model: Path) -> None:
     """A newer manifest has fields that this version cannot know; it is not called damaged."""
     edited(model, lambda m: m.update(schema=4, more={"deep": []}))
     with pytest.raises(ModelError, match=r"has schema 4\. .*install a newer sm-advisor"):
+        read_manifest(model)
+
+
+def test_older_schema_is_to_be_trained_again(model: Path) -> None:
+    """No version was released that wrote one, so none is translated."""
+    edited(model, lambda m: m.update(schema=2))
+    with pytest.raises(ModelError, match=r"has schema 2\. .*advisor train"):
         read_manifest(model)
 
 
