@@ -2,7 +2,7 @@
 
 Launch-bound jobs lose up to half their rate when something else runs on their cores, so the
 profiler keeps one core, and the jobs share the others evenly. A job that is measured alone gets
-the same number of cores as in a pair: otherwise the two rates could not be compared.
+the same number of cores as beside others: otherwise the two rates could not be compared.
 """
 
 import os
@@ -13,34 +13,34 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class CorePlan:
-    """Cores of the profiler, of the first job, of the second, and of clients that wait."""
+    """Cores of the profiler, of each job of a set in its order, and of clients that wait."""
 
     own: frozenset[int]
-    first: frozenset[int]
-    second: frozenset[int]
+    slots: tuple[frozenset[int], ...]
     waiting: frozenset[int]
 
     @property
     def jobs(self) -> frozenset[int]:
         """Everything that is not the profiler's."""
-        return self.first | self.second | self.waiting
+        return _union((*self.slots, self.waiting))
 
 
-def plan_cores(groups: Sequence[frozenset[int]]) -> CorePlan:
-    """Share out physical cores; with fewer than four, some serve two owners.
+def plan_cores(groups: Sequence[frozenset[int]], jobs: int = 2) -> CorePlan:
+    """Share out physical cores; with fewer than two more than jobs, some serve several owners.
 
     Args:
         groups: The logical cores of each physical one. Two logical cores of one physical core
             slow each other down, so they never get different owners.
+        jobs: Most jobs that run at the same time.
     """
     own, *rest = groups
     rest = rest or [own]
     # Dozens of waiting clients look at their gates 200 times a second each.
     *rest, waiting = rest if len(rest) > 2 else [*rest, rest[-1]]
-    # In turns, so that on a host with two sockets neither job is farther from the GPU.
-    half = max(1, len(rest) // 2)
-    first, second = rest[::2][:half], rest[1::2][:half]
-    return CorePlan(own, _union(first), _union(second or rest), waiting)
+    # In turns, so that on a host with two sockets no job is farther from the GPU.
+    each = max(1, len(rest) // jobs)
+    slots = (rest[slot::jobs][:each] or rest for slot in range(jobs))
+    return CorePlan(own, tuple(map(_union, slots)), waiting)
 
 
 def available_cores() -> list[int]:

@@ -33,7 +33,12 @@ Mode = Literal["mps", "cu_mask", "uncapped"]
 
 @contextmanager
 def live_testbed(
-    settings: Settings, gpu_name: str, source_name: SourceName | None, mode: Mode | None, run: str
+    settings: Settings,
+    gpu_name: str,
+    source_name: SourceName | None,
+    mode: Mode | None,
+    run: str,
+    jobs: int = 2,
 ) -> Generator[LiveTestbed]:
     """A live GPU for one run; what was started for it is stopped at the end.
 
@@ -43,13 +48,15 @@ def live_testbed(
         source_name: Telemetry; None: the vendor's own library.
         mode: Back-end; None: MPS on NVIDIA, CU masks on AMD.
         run: Name of the run, for its folder of logs.
+        jobs: Most jobs of a window; each gets the same number of cores, whoever is beside it.
     """
     with live_backend(settings, gpu_name, mode) as backend:
         source = open_source(backend.gpu, source_name, settings)
         try:
             folder = open_home(settings.home, "logs", run)
             phase_lock = HostPhaseLock(settings.lock_dir)
-            yield LiveTestbed(backend, source, settings.job_environment(), folder, phase_lock)
+            base = settings.job_environment()
+            yield LiveTestbed(backend, source, base, folder, phase_lock, jobs)
         finally:
             source.close()
 

@@ -67,7 +67,7 @@ class WarmProcess(Protocol):
         ...
 
     def go(self, slot: int = 0) -> None:
-        """Let it run, on the cores of the first (0) or the second (1) measured job."""
+        """Let it run, on the cores of the `slot`-th job of a window, counted from 0."""
         ...
 
     def hold(self) -> None:
@@ -161,7 +161,7 @@ class LiveProcess:
         return self._testbed.source.processes_memory_mib(self._job.pids())
 
     def go(self, slot: int = 0) -> None:
-        self._job.pin((self._testbed.cores.first, self._testbed.cores.second)[slot])
+        self._job.pin(self._testbed.cores.slots[slot])
         self._job.go()
 
     def hold(self) -> None:
@@ -178,6 +178,7 @@ class LiveTestbed:
         base: Environment of jobs, without limits.
         folder: Folder of this run: counters, gates and outputs of its jobs.
         phase_lock: Keeps starts and windows of all advisors on this host apart.
+        jobs: Most jobs of a window.
     """
 
     def __init__(
@@ -187,12 +188,13 @@ class LiveTestbed:
         base: Mapping[str, str],
         folder: Path,
         phase_lock: PhaseLock,
+        jobs: int = 2,
     ) -> None:
         self.phase_lock = phase_lock
         self._backend, self.source, self._base, self._folder = backend, source, base, folder
         self.mode, self.max_clients = backend.mode, backend.max_clients
         self.clock: Clock = LiveClock()
-        self.cores = plan_cores(physical_cores())
+        self.cores = plan_cores(physical_cores(), jobs)
         self._numbers = itertools.count()
         self._jobs: list[RunningJob] = []
         pin([os.getpid()], self.cores.own)

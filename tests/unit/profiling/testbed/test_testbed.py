@@ -43,4 +43,4 @@ def test_waiting_clients_stay_off_the_cores_of_measured_jobs() -> None:
     assert process.ready()
     process.go(1)
     process.hold()
-    assert job.log == [cores.waiting, cores.second, "go", "hold", cores.waiting]
+    assert job.log == [cores.waiting, cores.slots[1], "go", "hold", cores.waiting]

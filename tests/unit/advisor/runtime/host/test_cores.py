@@ -10,29 +10,30 @@ def single(count: int) -> list[frozenset[int]]:
     return [frozenset([core]) for core in range(count)]
 
 
-def test_job_alone_has_as_many_cores_as_in_a_pair() -> None:
-    """Rates alone and in pairs are compared, so both come from the same number of cores."""
-    plan = plan_cores(single(16))
+@pytest.mark.parametrize(("jobs", "each"), [(2, 7), (3, 4), (7, 2)])
+def test_job_alone_has_as_many_cores_as_beside_others(jobs: int, each: int) -> None:
+    """Rates alone and in sets are compared, so both come from the same number of cores."""
+    plan = plan_cores(single(16), jobs)
     assert plan.own == {0}
-    assert len(plan.first) == len(plan.second) == 7
-    assert not plan.own & plan.jobs
-    assert not plan.first & plan.second
-    assert not plan.waiting & (plan.own | plan.first | plan.second)
+    assert [len(slot) for slot in plan.slots] == [each] * jobs
+    owners = (plan.own, *plan.slots, plan.waiting)
+    assert len(frozenset[int]().union(*owners)) == sum(map(len, owners))
 
 
 def test_two_jobs_take_cores_in_turns() -> None:
     """On a host with two sockets neither of them has the one that is farther from the GPU."""
     plan = plan_cores(single(8))
-    assert (plan.first, plan.second) == ({1, 3, 5}, {2, 4, 6})
+    assert plan.slots == ({1, 3, 5}, {2, 4, 6})
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_small_hosts_share_what_they_have(count: int) -> None:
+@pytest.mark.parametrize("jobs", [2, 7])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_small_hosts_share_what_they_have(count: int, jobs: int) -> None:
     """Nobody is left without a core, however few there are."""
-    plan = plan_cores(single(count))
+    plan = plan_cores(single(count), jobs)
     assert plan.own
-    assert plan.first
-    assert plan.second
+    assert len(plan.slots) == jobs
+    assert all(plan.slots)
     assert plan.jobs <= set(range(count))
 
 
@@ -46,7 +47,7 @@ def test_hyperthreads_of_one_core_have_one_owner(
         folder.mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(f"{core % 4},{core % 4 + 4}\n")
     plan = plan_cores(physical_cores(tmp_path))
-    assert (plan.own, plan.first, plan.second) == ({0, 4}, {1, 5}, {2, 6})
+    assert (plan.own, *plan.slots) == ({0, 4}, {1, 5}, {2, 6})
 
 
 def test_without_topology_each_core_stands_alone(
