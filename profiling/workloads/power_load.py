@@ -1,20 +1,26 @@
-"""A load that is switched on and off as standard input says: for `advisor power sensor`.
+"""A load that is switched on and off as commands say: for `advisor power sensor`.
 
-Each line of input is a stage, `{"name": "bursts", "length_s": 50, "on": [[0.3, 0.309], ..]}`, with
-times in seconds from its beginning. What it did is written as lines of JSON, with times of the
-host's monotonic clock: `["ready"]`, then for each stage `["stage", name, time_s]`, `["on", begun_s,
-ended_s]` for each time that the load ran, and `["done", name]`. It ends when its input is closed.
+    python3 power_load.py --commands FIFO --answers FIFO
+
+Each command is a stage, `{"name": "bursts", "length_s": 50, "on": [[0.3, 0.309], ..]}`, with times
+in seconds from its beginning. It is answered with the lines of a recording, with times of the
+host's monotonic clock: `{"line": ["stage", name, time_s]}`, `{"line": ["on", begun_s, ended_s]}`
+for each time that the load ran, and `{"done": name}`. It ends with the commands.
 
 The load is a product of fp32 matrices and a copy in GPU memory, one after the other: it moves the
 power of the cores and of the memory, and stays below the power limit, at which the card would
 change its clock. A CUDA graph of one such pair takes about 0.1 ms, so that is how exactly it ends.
 """
 
+import argparse
+import contextlib
 import json
-import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TextIO
+
+from kernel_power import fault_of, say
 
 MANY = 16
 """Pairs of the larger graph: fewer launches while the load lasts."""
@@ -72,20 +78,20 @@ class Load:
 def run_stage(
     stage: dict[str, Any],
     load: Any,
-    write: Callable[[list[Any]], None],
+    write: Callable[[dict[str, Any]], None],
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Switch the load on and off as a stage says."""
     begun_s = now()
-    write(["stage", stage["name"], begun_s])
+    write({"line": ["stage", stage["name"], begun_s]})
     for start_s, end_s in stage["on"]:
         _wait_until(begun_s + start_s, now, sleep)
         first_s = now()
         # A late start must not make the load longer.
-        write(["on", first_s, _busy(first_s + end_s - start_s, load, now)])
+        write({"line": ["on", first_s, _busy(first_s + end_s - start_s, load, now)]})
     _wait_until(begun_s + stage["length_s"], now, sleep)
-    write(["done", stage["name"]])
+    write({"done": stage["name"]})
 
 
 def _busy(end_s: float, load: Any, now: Callable[[], float]) -> float:
@@ -104,16 +110,26 @@ def _wait_until(time_s: float, now: Callable[[], float], sleep: Callable[[float]
             sleep(left_s - _SPIN_S)
 
 
-def _write(line: list[Any]) -> None:
-    print(json.dumps(line), flush=True)
+def serve(load: Any, commands: Iterable[str], answers: TextIO) -> None:
+    """Do each stage until there are no more."""
+    say(answers, {"ready": {}})
+    for line in commands:
+        run_stage(json.loads(line), load, lambda said: say(answers, said))
 
 
 def main() -> None:
     """The command line."""
-    load = Load()
-    _write(["ready"])
-    for line in sys.stdin:
-        run_stage(json.loads(line), load, _write)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commands", type=Path, required=True)
+    parser.add_argument("--answers", type=Path, required=True)
+    args = parser.parse_args()
+    with args.answers.open("w") as answers, args.commands.open() as commands:
+        try:
+            serve(Load(), commands, answers)
+        except Exception as error:  # whatever it is, the one who waits for an answer is told
+            with contextlib.suppress(OSError):
+                say(answers, fault_of(error))
+            raise
 
 
 if __name__ == "__main__":

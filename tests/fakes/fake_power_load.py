@@ -5,13 +5,13 @@ The stages are those of the real program; its load sets the power of the fake GP
 makes it die before it is ready, or with `stage` in its first stage; FAKE_LOAD_HANGS never end one.
 """
 
-import importlib.util
-import json
 import os
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
-from answering_fake import draw_mw
+from answering_fake import draw_mw, pipes
 
 IDLE_MW, LOAD_MW = 80_000, 500_000
 FAILS = os.environ.get("FAKE_LOAD_FAILS", "")
@@ -21,27 +21,26 @@ class Load:
     unit_s = 0.001
 
     def run(self, units: int) -> None:
+        if FAILS == "stage":
+            sys.exit("CUDA error: an illegal memory access was encountered")
+        if "FAKE_LOAD_HANGS" in os.environ:
+            time.sleep(600)
         draw_mw(LOAD_MW)
         time.sleep(units * self.unit_s)
         draw_mw(IDLE_MW)
 
 
 def main() -> None:
-    spec = importlib.util.spec_from_file_location("power_load", sys.argv[1])
-    assert spec is not None
-    assert spec.loader is not None
-    real = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(real)
+    sys.path.insert(0, str(Path(sys.argv[1]).parent))
+    from power_load import serve
+
     if FAILS == "start":
         sys.exit("CUDA error: out of memory")
     print("a warning of some library", flush=True)
-    real._write(["ready"])
-    for line in sys.stdin:
-        if FAILS == "stage":
-            sys.exit("CUDA error: an illegal memory access was encountered")
-        if "FAKE_LOAD_HANGS" in os.environ:
-            time.sleep(600)
-        real.run_stage(json.loads(line), Load(), real._write)
+    commands, answers = pipes()
+    lines: Any
+    with answers.open("w") as said, commands.open() as lines:
+        serve(Load(), lines, said)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,22 @@ from fake_nvml import FakeNvml, error
 from host import FAKES, UUID, FakeHost
 from synthetic_sensor import HEADER
 
+from advisor.core.gpu import Gpu
 from advisor.errors import JobError, SourceError
+from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.validity.sensor_record import (
     PowerChannel,
     SensorRecord,
     keep_record,
     stored_records,
 )
-from advisor_power.sensor import processes
-from advisor_power.sensor.processes import load, recorders, run_stage
+from advisor_power.sensor import recording
+from advisor_power.sensor.poller import recorders
+from advisor_power.sensor.recording import LoadReady, run_stage
 from advisor_power.sensor.stimulus import Stage
 from advisor_power.sensor.trace import Trace, append, begin_trace, read_trace
+from advisor_profiling.testbed.answering import AnsweringJob, Workload, started
+from advisor_profiling.testbed.workloads import workload_path
 
 PYTHON = str(FAKES / "fake_power_load.py")
 
@@ -37,13 +43,32 @@ def wait_for(happened: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@contextmanager
+def load(
+    folder: Path, environment: Mapping[str, str], program: str = PYTHON
+) -> Generator[AnsweringJob]:
+    """The load of the command, on the fake card."""
+    folder.mkdir()
+    workload = Workload(
+        command=(program, str(workload_path("power_load.py"))),
+        units=None,
+        backend=UncappedBackend(Gpu(uuid=UUID, model="Fake H200")),
+        base=environment,
+        folder=folder,
+    )
+    job, _ = started("power-load", workload, LoadReady)
+    with closing(job):
+        yield job
+
+
 def short_recording(host: FakeHost, file: Path, environment: Mapping[str, str]) -> Trace:
     """One second of load between idle times, by the real processes."""
     begin_trace(file, HEADER)
     stages = (Stage("idle", 0.5), Stage("flat", 1.5, ((0.0, 1.0),)))
-    with load(PYTHON, environment) as child, recorders(UUID, file, environment) as watching:
+    folder = file.with_name("load")
+    with load(folder, environment) as job, recorders(UUID, file, environment) as watching:
         for stage in stages:
-            for line in run_stage(child, stage, PYTHON):
+            for line in run_stage(job, stage):
                 append(file, line)
         # Both have written what they saw.
         wait_for(lambda: read_trace(file).series["instant"].values[-1] == 80)
@@ -78,7 +103,7 @@ def test_card_that_is_lost_ends_the_recorders(host: FakeHost, tmp_path: Path) ->
         wait_for(lambda: "instant" in read_trace(file).series)
         state(host).write(gpu=0, every=error(15))
         wait_for(lambda: all(recorder.gone for recorder in watching))
-        says = str(processes.recorder_failed(watching[0]))
+        says = str(watching[0].failed())
     assert "NVML error 15" in says
     assert read_trace(file).series["instant"].values[0] == 80
 
@@ -97,19 +122,27 @@ def test_card_that_is_not_there_cannot_be_recorded(host: FakeHost, tmp_path: Pat
 @pytest.mark.parametrize(
     ("python", "more", "says"),
     [
-        ("/nonexistent/python", {}, "No such file"),
+        ("/nonexistent/python", {}, "no program /nonexistent"),
         (PYTHON, {"FAKE_LOAD_FAILS": "start"}, "out of memory"),
         (PYTHON, {"FAKE_LOAD_FAILS": "stage"}, "illegal memory access"),
-        (PYTHON, {"FAKE_LOAD_HANGS": "1"}, "did not go on for"),
+        (PYTHON, {"FAKE_LOAD_HANGS": "1"}, "did not end a stage within"),
     ],
 )
 def test_load_that_fails_says_why(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch, python: str, more: dict[str, str], says: str
+    host: FakeHost,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    python: str,
+    more: dict[str, str],
+    says: str,
 ) -> None:
     """No interpreter, no memory, a crash, or a stage that never ends."""
-    monkeypatch.setattr(processes, "_LATE_S", 1.0)
-    with pytest.raises(JobError, match=says), load(python, host.environment(**more)) as child:
-        list(run_stage(child, Stage("flat", 0.1, ((0.0, 0.1),)), python))
+    monkeypatch.setattr(recording, "_LATE_S", 1.0)
+    with (
+        pytest.raises(JobError, match=says),
+        load(tmp_path / "load", host.environment(**more), python) as job,
+    ):
+        list(run_stage(job, Stage("flat", 0.1, ((0.0, 0.1),))))
 
 
 def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:

@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.files.home import open_home
 from advisor.formats.wire import to_plain
-from advisor.runtime.backends.mps import PIPE_DIRECTORY
-from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SensorRecord, keep_record
 from advisor.validity.sensor_timing import power_timing
@@ -25,7 +22,8 @@ from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import Recording, record
 from advisor_power.sensor.replay import recorded_sensor
 from advisor_power.sensor.trace import Trace, read_trace
-from advisor_profiling.testbed.live import check_alone, find_gpu
+from advisor_profiling.testbed.answering import Workload, script_workload
+from advisor_profiling.testbed.live import find_gpu, worker_backend
 
 NOT_ACCEPTED = 6
 """Exit code: nothing of what was found is to be believed."""
@@ -78,10 +76,14 @@ def _measure(gpu_name: str, python: str, settings: Settings, console: Console) -
             why="the channels are those of NVIDIA's NVML",
             fix="choose an NVIDIA GPU with --gpu",
         )
-    file = open_home(settings.home, "sensors", "recordings") / f"{time.time_ns()}.jsonl"
-    with gpu_lock(settings.lock_dir, gpu.uuid):
-        check_alone(gpu)
-        recorded = _record(gpu, python, settings, file, console)
+    name = str(time.time_ns())
+    file = open_home(settings.home, "sensors", "recordings") / f"{name}.jsonl"
+    folder = open_home(settings.home, "logs", f"power-sensor-{name}")
+    with worker_backend(settings, gpu_name, None) as backend:
+        load = script_workload(
+            backend, settings, "power_load.py", python=python, units=None, folder=folder
+        )
+        recorded = _record(load, file, console)
     console.print(f"recorded in {file}", soft_wrap=True, highlight=False)
     found = record_of(recorded, "live")
     if found.accepted:
@@ -89,14 +91,10 @@ def _measure(gpu_name: str, python: str, settings: Settings, console: Console) -
     return found
 
 
-def _record(gpu: Gpu, python: str, settings: Settings, file: Path, console: Console) -> Trace:
-    # Outside MPS, and no other card is seen.
-    alone = {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid}
+def _record(load: Workload, file: Path, console: Console) -> Trace:
     wanted = Recording(
-        gpu=gpu,
+        load=load,
         file=file,
-        python=python,
-        environment=settings.job_environment() | alone,
         seed=time.time_ns(),
         report=lambda line: console.print(f"  {line}", highlight=False),
     )

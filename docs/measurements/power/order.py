@@ -70,7 +70,7 @@ def _block_j(
         run = bench.worker.run(request)
         busy_s += run.lead_s + run.length_s
     ended = _tick(bench)
-    if reason := bench.poller.read().held_back(began.at_s, ended.at_s):
+    if reason := bench.read().held_back(began.at_s, ended.at_s):
         raise SourceError(f"a block cannot be used: {reason}", fix="measure it again")
     return ended.energy_j - began.energy_j - idle_w * (ended.at_s - began.at_s - busy_s)
 

@@ -16,7 +16,7 @@ from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.runtime.jobs.launcher import check_program
 from advisor.settings import Settings, read_settings
-from advisor_power.sensor.processes import Child, recorder_failed, recorders
+from advisor_power.sensor.poller import Poller, recorders
 from advisor_power.sensor.recording import header_of
 from advisor_power.sensor.trace import Span, append, begin_trace, read_trace
 from advisor_profiling.testbed.live import live_testbed
@@ -117,7 +117,7 @@ def _load(
     name: str,
     seconds: float,
     file: Path,
-    watching: Sequence[Child],
+    watching: Sequence[Poller],
 ) -> None:
     """Let the job go and hold it; each time is written when it is over."""
     started_s = time.monotonic()
@@ -132,11 +132,11 @@ def _load(
         process.hold()
 
 
-def _wait(until_s: float, process: WarmProcess, watching: Sequence[Child]) -> None:
+def _wait(until_s: float, process: WarmProcess, watching: Sequence[Poller]) -> None:
     while (left_s := until_s - time.monotonic()) > 0:
         process.check()
-        if gone := [recorder for recorder in watching if recorder.gone]:
-            raise recorder_failed(gone[0])
+        for poller in watching:
+            poller.check()
         time.sleep(min(_LOOK_S, left_s))
 
 

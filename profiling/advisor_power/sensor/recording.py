@@ -1,22 +1,18 @@
 """Records a card's sensors while a known load is switched on and off."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from advisor.core.gpu import Gpu
 from advisor.errors import SourceError
 from advisor.formats.moments import to_exact_text
 from advisor_power.sensor.analysis import sensor_period
-from advisor_power.sensor.processes import (
-    Child,
-    load,
-    recorder_failed,
-    recorders,
-    run_stage,
-)
+from advisor_power.sensor.poller import Poller, recorders
 from advisor_power.sensor.stimulus import (
     LONGEST_PERIOD_S,
     Stage,
@@ -25,9 +21,20 @@ from advisor_power.sensor.stimulus import (
     waves,
 )
 from advisor_power.sensor.trace import Trace, TraceHeader, append, begin_trace, read_trace
+from advisor_profiling.testbed.answering import AnsweringJob, Workload, started
 
 _WRITTEN_S = 1.0
 """After so long the recorders have written what they have."""
+
+_LATE_S = 30.0
+"""Of a stage, beyond its own length."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReady:
+    """What the load says of itself: nothing."""
+
+    units: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,22 +42,23 @@ class Recording:
     """What is recorded, and how.
 
     Attributes:
-        gpu: The card; nobody else may compute on it.
+        load: The workload `power_load.py`, on a card on which nobody else computes.
         file: Must not be there.
-        python: Interpreter that has PyTorch.
-        environment: Without limits; the load sees this card only.
         seed: Of the random gaps and phases.
         report: Given a line of progress.
         more: Stages after those of the record.
     """
 
-    gpu: Gpu
+    load: Workload
     file: Path
-    python: str
-    environment: Mapping[str, str]
     seed: int
     report: Callable[[str], None]
     more: Sequence[Stage] = ()
+
+    @property
+    def gpu(self) -> Gpu:
+        """The card."""
+        return self.load.backend.gpu
 
 
 def record(wanted: Recording) -> Trace:
@@ -58,34 +66,49 @@ def record(wanted: Recording) -> Trace:
 
     Raises:
         JobError: the load does not start, fails or never ends.
+        LimitNotProvenError: the load would not have the whole card.
         SourceError: the sensors cannot be read.
         OSError: the file cannot be written.
     """
     begin_trace(wanted.file, header_of(wanted.gpu))
+    job, _ = started("power-load", wanted.load, LoadReady)
     with (
-        load(wanted.python, wanted.environment) as child,
-        recorders(wanted.gpu.uuid, wanted.file, wanted.environment) as watching,
+        closing(job),
+        recorders(wanted.gpu.uuid, wanted.file, wanted.load.base) as watching,
     ):
-        run_stages(child, steps_and_bursts(wanted.seed), wanted, watching)
-        run_stages(child, _waves(wanted), wanted, watching)
-        run_stages(child, wanted.more, wanted, watching)
+        run_stages(job, steps_and_bursts(wanted.seed), wanted, watching)
+        run_stages(job, _waves(wanted), wanted, watching)
+        run_stages(job, wanted.more, wanted, watching)
         time.sleep(_WRITTEN_S)
         append(wanted.file, ["end", time.monotonic()])
     return read_trace(wanted.file)
 
 
 def run_stages(
-    child: Child, stages: Sequence[Stage], wanted: Recording, watching: Sequence[Child]
+    job: AnsweringJob, stages: Sequence[Stage], wanted: Recording, watching: Sequence[Poller]
 ) -> None:
     """Have the load do stages, and add them to the recording."""
     left_s = planned_s(stages)
     for stage in stages:
         wanted.report(f"{stage.name:12} {stage.length_s:5.1f} s, {left_s:5.1f} s to go")
-        for line in run_stage(child, stage, wanted.python):
+        for line in run_stage(job, stage):
             append(wanted.file, line)
         left_s -= stage.length_s
-        if gone := [recorder for recorder in watching if recorder.gone]:
-            raise recorder_failed(gone[0])
+        for poller in watching:
+            poller.check()
+
+
+def run_stage(job: AnsweringJob, stage: Stage) -> Generator[list[Any]]:
+    """Have the load do a stage; the lines of the recording as they come.
+
+    Raises:
+        JobError: it ends, or does not end the stage.
+    """
+    on = [list(span) for span in stage.on]
+    job.ask({"name": stage.name, "length_s": stage.length_s, "on": on})
+    latest_s = time.monotonic() + stage.length_s + _LATE_S
+    while "done" not in (said := job.answer(latest_s - time.monotonic(), "did not end a stage")):
+        yield said["line"]
 
 
 def _waves(wanted: Recording) -> tuple[Stage, ...]:

@@ -15,9 +15,10 @@ from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel
 from advisor_power.kernels.executions import durations_ms
 from advisor_power.kernels.running.bench import Ready, RunRequest
-from advisor_power.kernels.running.polled import Poller
+from advisor_power.kernels.running.polled import PolledReadings
 from advisor_power.kernels.running.worker import Worker
 from advisor_power.kernels.trace import Run, Stretch, Tick
+from advisor_power.sensor.poller import Poller
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.answering import script_workload
 from advisor_profiling.testbed.live import newcomers
@@ -42,6 +43,7 @@ class KernelBench:
 
     worker: Worker
     poller: Poller
+    polled: PolledReadings
     source: TelemetrySource
     channel: PowerChannel
     newcomers: Callable[[], Collection[int]]
@@ -57,7 +59,7 @@ class KernelBench:
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
         seen_s = end_s + self.channel.longest_delay_s
         time.sleep(max(0.0, seen_s + _LATE_S - time.monotonic()))
-        changes = self.poller.read()
+        changes = self.read()
         dropped = self._stranger() or changes.held_back(run.starts_s[0], end_s)
         return replace(run, readings=changes.between(begin_s, seen_s), dropped=dropped)
 
@@ -68,7 +70,7 @@ class KernelBench:
         run = self.worker.run(RunRequest(executions, 0.0))
         counters = counters_of(self.source.read(COUNTERS))
         begin_s, end_s = run.starts_s[0], run.ends_s[-1]
-        changes = self.poller.read()
+        changes = self.read()
         return Stretch(
             begin_s=begin_s,
             end_s=end_s,
@@ -79,6 +81,16 @@ class KernelBench:
             power_capped=changes.power_capped(begin_s, end_s),
             dropped=self._stranger() or changes.held_back(begin_s, end_s),
         )
+
+    def read(self) -> PolledReadings:
+        """All that was polled so far.
+
+        Raises:
+            SourceError: nothing polls any more.
+        """
+        self.poller.check()
+        self.polled.read()
+        return self.polled
 
     def tick(self) -> Tick | None:
         """The next change of the energy counter; None where it does not come."""
@@ -131,16 +143,21 @@ def kernel_bench(
     workload = script_workload(
         backend, settings, "kernel_power.py", *options, python=python, units=units, folder=folder
     )
+    file = folder / "power.jsonl"
+    file.touch(mode=0o600)
     with closing(NvmlSource(uuid)) as source:
         if source.name != "nvml":
             raise no_instant(backend.gpu.model)
         with (
             closing(Worker(workload)) as worker,
-            Poller(uuid, folder, dict(settings.environment)) as poller,
+            closing(Poller(uuid, file, "bursts", settings.environment)) as poller,
+            closing(PolledReadings(file)) as polled,
         ):
+            poller.wait_ready()
             yield KernelBench(
                 worker=worker,
                 poller=poller,
+                polled=polled,
                 source=source,
                 channel=channel,
                 newcomers=newcomers(uuid),

@@ -4,10 +4,10 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from workload_scripts import load
@@ -15,12 +15,12 @@ from workload_scripts import load
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU, POWER_MEMORY
 from advisor.errors import JobError, LimitNotProvenError
-from advisor_power.kernels.running import poller, worker
+from advisor_power.kernels.running import worker
 from advisor_power.kernels.running.bench import RunRequest
-from advisor_power.kernels.running.polled import Changes
+from advisor_power.kernels.running.polled import PolledReadings
 from advisor_power.kernels.running.worker import Worker, run_of
 from advisor_power.kernels.trace import Reading
-from advisor_profiling.telemetry import polling
+from advisor_power.sensor import polled
 from advisor_profiling.testbed import answering
 from advisor_profiling.testbed.answering import Workload
 
@@ -262,56 +262,69 @@ class Source:
         return {POWER_GPU: next(self._watts)}
 
 
-def stdin_that_ends_after(looks: int) -> SimpleNamespace:
-    """What stands for the module `select`."""
-    left = iter([False] * looks + [True])
+def lines_of(source: Source, polls: int) -> list[list[Any]]:
+    """What so many polls write, without times; a millisecond between two."""
+    poll = polled.burst_poll(cast("Any", source))
+    found = [line for number in range(polls) for line in poll(number / 1000)]
+    return [
+        [kind, rest[1]] if kind == "look" else [kind, rest[0], rest[2]] for kind, *rest in found
+    ]
 
-    def select(*_: object) -> tuple[list[int], list[int], list[int]]:
-        return ([0] if next(left) else []), [], []
 
-    return SimpleNamespace(select=select)
-
-
-def test_poller_writes_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_poller_writes_changes_only() -> None:
     """The first reading is none, since nobody knows how old it is; nor is a missing one."""
-    monkeypatch.setattr(poller, "LATE_S", 1e9)
-    monkeypatch.setattr(polling, "select", stdin_that_ends_after(2))
-    watts: list[float | None] = [100.0, 100.0, 200.0, None, 200.0, 300.0] + [300.0] * 94
-    source: Any = Source(watts)
-    lines = [line.split() for line in poller.changes(source)]
-    assert [(kind, rest) for kind, _, *rest in lines] == [
-        ("p", ["200.000"]), ("p", ["300.000"]), ("t", ["sw-thermal"]),
-    ]  # fmt: skip
+    watts: list[float | None] = [None, 100.0, 100.0, 200.0, None, 200.0, 300.0] + [300.0] * 94
+    assert lines_of(Source(watts), 101) == [
+        ["reading", "instant", 200.0],
+        ["reading", "instant", 300.0],
+        ["look", ["sw-thermal"]],
+    ]
 
 
-def test_poller_writes_the_power_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_poller_writes_the_power_of_the_memory() -> None:
     """Where the card reads it, once for each change, 0 too: a sensor that reads 0 must show."""
-    monkeypatch.setattr(polling, "select", stdin_that_ends_after(2))
-    source: Any = Source([100.0] * 100)
+    source = Source([100.0] * 100)
     source.memory_w = 0.0
-    lines = [line.split() for line in poller.changes(source)]
-    assert [(kind, rest) for kind, _, *rest in lines if kind == "m"] == [("m", ["0.000"])]
+    assert [line for line in lines_of(source, 50) if line[1] == "memory"] == [
+        ["reading", "memory", 0.0]
+    ]
 
 
 def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the host held the poller up, the change could be of any moment meanwhile."""
-    monkeypatch.setattr(poller, "LATE_S", -1.0)
-    monkeypatch.setattr(polling, "select", stdin_that_ends_after(1))
-    source: Any = Source([100.0, *[200.0] * 49])
-    assert list(poller.changes(source)) == []
+    monkeypatch.setattr(polled, "LATE_S", 0.0005)
+    assert lines_of(Source([100.0, *[200.0] * 49]), 50) == []
 
 
-def test_readings_and_reasons_are_found_by_time() -> None:
+def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
     """The power limit is no fault; what began before a run and holds on counts."""
-    changes = Changes()
-    for line in ("p 1.0 100", "p 2.0 200", "t 2.5 sw-power-cap,sw-thermal", "p 3.0 300", "t 4.0"):
-        changes.add(line)
-    changes.add("m 2.2 51.5")
-    assert changes.memory_between(2.0, 3.0) == (Reading(2.2, 51.5),)
-    assert changes.memory_between(2.3, 3.0) == ()
-    assert changes.power_capped(2.6, 2.7)
-    assert not changes.power_capped(4.5, 5.0)
-    assert changes.between(1.5, 2.5) == (Reading(2.0, 200.0),)
-    assert changes.held_back(0.0, 2.0) == ""
-    assert changes.held_back(3.0, 3.5) == "clock held back: sw-thermal"
-    assert changes.held_back(4.5, 5.0) == ""
+    file = tmp_path / "power.jsonl"
+    append = begun(file)
+    seen = PolledReadings(file)
+    append('["reading", "instant", 1.0, 100, null]\n["reading", "instant", 2.0, 200, null]\n["lo')
+    seen.read()
+    append(
+        'ok", 2.5, ["sw-power-cap", "sw-thermal"], []]\n["reading", "instant", 3.0, 300, null]\n'
+    )
+    append('["look", 4.0, [], []]\n["reading", "memory", 2.2, 51.5, null]\n')
+    seen.read()
+    assert seen.memory_between(2.0, 3.0) == (Reading(2.2, 51.5),)
+    assert seen.memory_between(2.3, 3.0) == ()
+    assert seen.power_capped(2.6, 2.7)
+    assert not seen.power_capped(4.5, 5.0)
+    assert seen.between(1.5, 2.5) == (Reading(2.0, 200.0),)
+    assert seen.held_back(0.0, 2.0) == ""
+    assert seen.held_back(3.0, 3.5) == "clock held back: sw-thermal"
+    assert seen.held_back(4.5, 5.0) == ""
+    seen.close()
+
+
+def begun(file: Path) -> Callable[[str], None]:
+    """An empty file, and what appends to it."""
+    file.touch()
+
+    def append(text: str) -> None:
+        with file.open("a") as held:
+            held.write(text)
+
+    return append

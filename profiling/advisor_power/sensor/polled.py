@@ -1,20 +1,22 @@
-"""A process that writes what a card's sensors read into a recording, until its input is closed.
+"""A process that writes what a card's sensors read into a file, until its input is closed.
 
-    python -m advisor_power.sensor.recorder UUID FILE power|state
+    python -m advisor_power.sensor.polled UUID FILE power|state|bursts
 
-`power` polls the power fields every 0.3 ms. `state` polls what takes longer, and would make gaps
+`power` polls all power fields every 0.3 ms. `state` polls what takes longer, and would make gaps
 between the former: the energy counter (4 ms a call), throttle reasons and the processes on the
-card. Each is a process of its own, so that neither waits for the other. It writes `ready` once it
-records. A reading of 0 is none: no running GPU draws it.
+card. `bursts` is for runs of milliseconds: it writes each change of the instant power at once, and
+now and then looks at the memory and at what holds the clock back. Each is a process of its own, so
+that nothing delays it. It writes `ready` once it polls. Lines are those of `trace`.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from advisor.core.telemetry import ENERGY_GPU
+from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, POWER_MEMORY, TelemetrySource
 from advisor.errors import SourceError
 from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, MEMORY, append
 from advisor_profiling.telemetry import nvml_fields
@@ -36,15 +38,20 @@ FIELDS = {
 Poll = Callable[[float], list[list[Any]]]
 """Given the time, s: the new lines."""
 
+LATE_S = 0.003
+"""Where the look before was so long ago, nobody knows when a reading changed."""
+
 _STATE_INTERVAL_S = 0.001
 _LOOK_INTERVAL_S = 1.0
 _FLUSH_S = 0.25
+_LOOK_EVERY = 50
+"""Polls of bursts for each one at the memory and at what holds the clock back."""
 
 
-class Changes:
-    """Which readings are other than the one before, as lines; at most `MOST_LINES` of them."""
+class ChangedReadings:
+    """Which readings are other than the one before, as lines; at most `most_lines` of them."""
 
-    def __init__(self, most_lines: int = MOST_LINES) -> None:
+    def __init__(self, most_lines: float = MOST_LINES) -> None:
         self._last: dict[str, float] = {}
         self._left = most_lines
 
@@ -52,7 +59,7 @@ class Changes:
         self, channel: str, time_s: float, value: float | None, stamp_us: int | None = None
     ) -> list[list[Any]]:
         """One line, or none; the last of all says that there are no more."""
-        if not value or self._last.get(channel) == value or self._left < 0:
+        if value is None or self._last.get(channel) == value or self._left < 0:
             return []
         self._last[channel] = value
         self._left -= 1
@@ -65,24 +72,34 @@ def main() -> None:
     """The command line."""
     uuid, file, role = sys.argv[1:]
     with nvml_session():
-        poll, interval_s = _power(uuid) if role == "power" else _state(uuid)
+        if role == "bursts":
+            poll, interval_s, flush_s = burst_poll(NvmlSource(uuid)), POLL_S, 0.0
+        else:
+            poll, interval_s = _power(uuid) if role == "power" else _state(uuid)
+            flush_s = _FLUSH_S
         print("ready", flush=True)
         try:
-            record(poll, interval_s, Path(file), is_over)
+            record(poll, interval_s, Path(file), is_over, flush_s)
         except SourceError as error:
             sys.exit(str(error))
         except KeyboardInterrupt:
             pass
 
 
-def record(poll: Poll, interval_s: float, file: Path, over: Callable[[], bool]) -> None:
+def record(
+    poll: Poll,
+    interval_s: float,
+    file: Path,
+    over: Callable[[], bool],
+    flush_s: float = _FLUSH_S,
+) -> None:
     """Append what `poll` finds until it is over; what was found before an error is kept."""
     lines: list[list[Any]] = []
     flushed_s = time.monotonic()
     try:
         while not over():
             lines += poll(now_s := time.monotonic())
-            if now_s - flushed_s >= _FLUSH_S and lines:
+            if now_s - flushed_s >= flush_s and lines:
                 append(file, *lines)
                 lines, flushed_s = [], now_s
             time.sleep(interval_s)
@@ -90,8 +107,35 @@ def record(poll: Poll, interval_s: float, file: Path, over: Callable[[], bool]) 
         append(file, *lines)
 
 
+def burst_poll(source: TelemetrySource) -> Poll:
+    """Changes of the instant power whose moment is known, of the memory, and of the reasons."""
+    changes, polls, before_s, reasons = ChangedReadings(math.inf), 0, -math.inf, ""
+    begun = False
+
+    def poll(now_s: float) -> list[list[Any]]:
+        nonlocal polls, before_s, reasons, begun
+        power_w = source.read([POWER_GPU])[POWER_GPU]
+        found = changes.lines(INSTANT, now_s, power_w)
+        # The first reading is no change: it may be old.
+        if not begun or now_s - before_s >= LATE_S:
+            found = []
+        begun, before_s = begun or power_w is not None, now_s
+        if polls % _LOOK_EVERY == 0:
+            found += changes.lines(
+                MEMORY, time.monotonic(), source.read([POWER_MEMORY])[POWER_MEMORY]
+            )
+            now = source.throttle_reasons() or ()
+            if (named := ",".join(now)) != reasons:
+                reasons = named
+                found.append(["look", round(time.monotonic(), 6), list(now), []])
+        polls += 1
+        return found
+
+    return poll
+
+
 def _power(uuid: str) -> tuple[Poll, float]:
-    device, changes = call("nvmlDeviceGetHandleByUUID", uuid), Changes()
+    device, changes = call("nvmlDeviceGetHandleByUUID", uuid), ChangedReadings()
     asked = list(FIELDS.values())
 
     def poll(time_s: float) -> list[list[Any]]:
@@ -99,7 +143,7 @@ def _power(uuid: str) -> tuple[Poll, float]:
         found: list[list[Any]] = []
         for name, answer in zip(FIELDS, answers, strict=bool(answers)):
             power_mw = nvml_fields.milliwatts(*FIELDS[name], answer)
-            power_w = None if power_mw is None else power_mw / 1000
+            power_w = power_mw / 1000 if power_mw else None  # no running GPU draws 0
             found += changes.lines(name, time_s, power_w, answer.timestamp or None)
         return found
 
@@ -107,13 +151,13 @@ def _power(uuid: str) -> tuple[Poll, float]:
 
 
 def _state(uuid: str) -> tuple[Poll, float]:
-    source, changes, next_s = NvmlSource(uuid), Changes(), 0.0
+    source, changes, next_s = NvmlSource(uuid), ChangedReadings(), 0.0
 
     def poll(_: float) -> list[list[Any]]:
         nonlocal next_s
         energy_j = source.read((ENERGY_GPU,))[ENERGY_GPU]
         now_s = time.monotonic()
-        found = changes.lines(ENERGY, now_s, energy_j)
+        found = changes.lines(ENERGY, now_s, energy_j or None)
         if now_s >= next_s:
             next_s = now_s + _LOOK_INTERVAL_S
             reasons = source.throttle_reasons() or ()
