@@ -4,7 +4,7 @@ import json
 import signal
 
 import pytest
-from fanned_out import PATIENCE_S, PLAN, answer_of, each_once, in_shards, stored, two_gpus, until
+from fanned_out import PATIENCE_S, PLAN, answer_of, each_once, of_shards, stored, two_gpus, until
 from host import OTHER_UUID, UUID, FakeHost
 from ray_cluster import ray_cluster
 
@@ -55,5 +55,4 @@ def test_ctrl_c_ends_the_tasks_and_keeps_points(host: FakeHost) -> None:
 
 def on_card(host: FakeHost, uuid: str) -> list[PairPoint]:
     """The points of shards that come from a card."""
-    found = (point for points in in_shards(host).values() for point in points)
-    return [point for point in found if point.gpu_uuid == uuid]
+    return [point for point in of_shards(host) if point.gpu_uuid == uuid]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fanned_out import PATIENCE_S, PLAN, answer_of, each_once, in_shards, stored, two_gpus, until
+from fanned_out import PATIENCE_S, PLAN, answer_of, each_once, of_shards, stored, two_gpus, until
 from host import FakeHost
 from slurm_cluster import Cluster, kill, slurm_cluster, start
 
@@ -42,12 +42,12 @@ def test_a_lost_node_loses_no_point_and_none_is_measured_twice(
 ) -> None:
     """Slurm queues its shards again, and each goes on where it stopped."""
     with host.start_advisor(*COLOCATE, **there, SBATCH_TIMELIMIT="2:00:00") as process:
-        until(lambda: sum(map(len, in_shards(host).values())) >= 2, process)
+        until(lambda: len(of_shards(host)) >= 2, process)
         asked = cluster.run("squeue", "--noheader", "--array", "--format=%l %b").stdout
         assert asked.splitlines() == ["2:00:00 gres:gpu:1"] * 2
         kill(cluster, "slurmd")
         shutil.rmtree(host.folder / "run")  # as /run of a node that starts again
-        kept = [point for points in in_shards(host).values() for point in points]
+        kept = of_shards(host)
         lose_node(cluster)
         answer = answer_of(process)
     points = stored(host)
@@ -63,7 +63,7 @@ def test_ctrl_c_keeps_points_and_the_same_command_goes_on(
 ) -> None:
     """Its shards leave Slurm's queue, and their points are in the store."""
     with host.start_advisor(*COLOCATE, **there) as process:
-        until(lambda: sum(map(len, in_shards(host).values())) >= 2, process)
+        until(lambda: len(of_shards(host)) >= 2, process)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
@@ -82,7 +82,7 @@ def test_a_command_that_was_killed_goes_on(
 ) -> None:
     """Kill -9 leaves its shards in Slurm's queue; the same command ends them and takes over."""
     with host.start_advisor(*COLOCATE, **there) as process:
-        until(lambda: sum(map(len, in_shards(host).values())) >= 2, process)
+        until(lambda: len(of_shards(host)) >= 2, process)
         process.kill()
     with host.start_advisor(*COLOCATE, **there, SBATCH_JOB_NAME="mine") as process:
         answer_of(process)
@@ -96,11 +96,11 @@ def test_a_shard_that_has_to_leave_is_queued_again(
 ) -> None:
     """Slurm's signal before the time limit, or for a job that is more urgent."""
     with host.start_advisor(*COLOCATE, **there) as process:
-        until(lambda: sum(map(len, in_shards(host).values())) >= 2, process)
+        until(lambda: len(of_shards(host)) >= 2, process)
         (first, _) = cluster.run("squeue", "-h", "-r", "-o", "%i").stdout.split()
         cluster.run("scancel", "--signal=USR2", first)
         until(lambda: "PENDING" in cluster.run("squeue", "-h", "-r", "-o", "%T").stdout, process)
-        kept = [point for points in in_shards(host).values() for point in points]
+        kept = of_shards(host)
         cluster.run("scontrol", "update", f"JobId={first}", "StartTime=now")
         answer_of(process)
     assert each_once(stored(host))

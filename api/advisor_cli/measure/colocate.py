@@ -16,7 +16,7 @@ from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
 from advisor_cli.measure.colocate_request import ColocateRequest, ColocateWhere, check_anything
 from advisor_cli.measure.colocate_text import ReportJson, measured_pairs, show_campaign
-from advisor_cli.measure.on_nodes import Into, NodesRequest, On, run_on_nodes
+from advisor_cli.measure.on_nodes import NodesRequest, On, run_on_nodes
 from advisor_cli.measure.several_gpus import run_on_each
 from advisor_cli.measure.testbeds import (
     LongestWindow,
@@ -28,7 +28,6 @@ from advisor_cli.measure.testbeds import (
     open_points,
     open_testbed,
     part_of,
-    reporter_for,
     say_replay,
 )
 from advisor_cli.shared.console import plain_console
@@ -41,6 +40,7 @@ from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS
 from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.campaign.sweep import new_run
+from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
@@ -74,9 +74,8 @@ def colocate(
     shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1",
     on: On = "here",
     shards: Annotated[
-        int | None, typer.Option(min=1, help="With --on: parts, each for a GPU of some node")
-    ] = None,
-    into: Into = None,
+        int, typer.Option(min=0, help="With --on: parts, each for a GPU of some node")
+    ] = 0,
     window: LongestWindow = 8,
     source: Telemetry = None,
     noise: Noise = False,
@@ -96,7 +95,6 @@ def colocate(
         shard=shard,
         on=on,
         shards=shards,
-        into=into,
         window_s=window,
         source=source,
         noise=noise,
@@ -120,14 +118,14 @@ def _colocate(
     jobs |= {name: with_fingerprint(jobs[name]) for name in chosen.jobs(jobs) & jobs.keys()}
     here = where.on == "here" and len(gpus) == 1
     timing = known_timing(settings, gpus[0], where.source, console) if here else None
-    with stoppable(console), open_points(settings, gpus[0], where.into) as store:
+    with stoppable(console), open_points(settings, gpus[0]) as store:
         campaign = Campaign(
             plan=chosen,
             part=part,
             jobs=jobs,
             known=bundled_points(),
             store=store,
-            reporter=reporter_for(console, where.into),
+            reporter=ConsoleReporter(console),
             rules=rules_for(where.window_s, timing),
             dry_run=where.dry_run,
             # A replay computes nothing.
@@ -137,7 +135,7 @@ def _colocate(
         )
         before = measured_pairs(campaign)
         answer, code = _answer(campaign, where, names, settings, console)
-        if where.into is None:
+        if part == (1, 1):  # others may have what this part has not
             check_anything(answer, chosen.name)
         show_campaign(answer, campaign, before, as_json=where.as_json)
     return code
@@ -153,13 +151,13 @@ def _answer(
     """What came of the campaign, of all GPUs together, and the exit code."""
     gpus = where.gpus()
     if where.on != "here":
-        request = NodesRequest(on=where.on, run=campaign.plan.name, gpu=where.gpu)
+        request = NodesRequest(
+            on=where.on, run=campaign.plan.name, gpu=where.gpu, options=("--shards", "0")
+        )
         answers, code = run_on_nodes(request, names, settings, campaign.store, console)
         answer = _total(answers)
         for skipped in answer["skipped"]:
-            reporter_for(console, None).phase(
-                f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}"
-            )
+            campaign.reporter.phase(f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}")
         return answer, code
     if len(gpus) > 1:
         answers, code = run_on_each(gpus, campaign.part, sys.argv[1:], console)

@@ -9,7 +9,7 @@ from advisor.core.job import Job
 from advisor.core.records import PairPoint
 from advisor.core.wording import listed
 from advisor.errors import InputError
-from advisor_cli.measure.on_nodes import Place
+from advisor_cli.measure.on_nodes import OnWhat
 from advisor_cli.measure.testbeds import bundled_points
 from advisor_profiling.campaign.plan import Plan
 from advisor_profiling.campaign.plan_file import (
@@ -73,17 +73,15 @@ class ColocateWhere:
         gpu: Index, UUID, several of them or `replay`.
         shard: Part of the plan, such as 2/8.
         on: This host, or an engine that places the parts on GPUs of nodes.
-        shards: How many parts; None: on this host.
-        into: Folder of the shard that this is; None: it is none.
+        shards: How many parts; 0: on this host.
         window_s: Longest window.
         source: Telemetry; None: the vendor's.
     """
 
     gpu: str
     shard: str
-    on: Place
-    shards: int | None
-    into: Path | None
+    on: OnWhat
+    shards: int
     window_s: float
     source: SourceName | None
     noise: bool
@@ -108,15 +106,13 @@ class ColocateWhere:
         Raises:
             InputError: the options do not go together.
         """
-        if self.into:
-            return []
-        if (self.on == "here") != (self.shards is None):
+        if (self.on == "here") != (self.shards == 0):
             raise InputError(
                 "--on and --shards belong together", fix="write --on slurm --shards 8, or neither"
             )
         if self.on != "here" and self.shard != "1/1":
             raise InputError("--shard cannot be combined with --on", fix="give --shards alone")
-        return [f"shard-{number}-of-{self.shards}" for number in range(1, (self.shards or 0) + 1)]
+        return [f"shard-{number}-of-{self.shards}" for number in range(1, self.shards + 1)]
 
 
 def check_anything(answer: Mapping[str, Any], plan: str) -> None:

@@ -12,30 +12,24 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 from rich.console import Console
 
-from advisor.errors import BusyError, InputError, JobError
+from advisor.errors import BusyError, InputError
 from advisor.files.home import open_home
 from advisor.files.locks import try_lock
+from advisor.files.safe_files import make_folder
 from advisor.settings import Settings
 from advisor_cli.measure.several_gpus import together
-from advisor_cli.shared.options import REPLAY
 from advisor_data import Store
-from advisor_profiling.fanout.drive import Engine, carry_out
-from advisor_profiling.fanout.shards import (
-    Answer,
-    Shard,
-    merge,
-    points_url,
-    prepare,
-    read_answer,
-)
+from advisor_data.store.file_store import FileStore
+from advisor_data.store.store import FILES_PREFIX
+from advisor_profiling.fanout.hand_out import Engine, hand_out
+from advisor_profiling.fanout.shards import Answer, Shard, read_answer
 
-Place = Literal["here", "slurm", "ray"]
+OnWhat = Literal["here", "slurm", "ray"]
 
 On: TypeAlias = Annotated[
-    Place, typer.Option("--on", help="GPUs of this host, or of the nodes of a Slurm or Ray cluster")
+    OnWhat,
+    typer.Option("--on", help="GPUs of this host, or of the nodes of a Slurm or Ray cluster"),
 ]
-Into: TypeAlias = Annotated[Path | None, typer.Option("--into", hidden=True)]
-"""Folder of the shard that a command is, where an engine started it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,23 +39,18 @@ class NodesRequest:
     Attributes:
         on: The engine.
         run: Name of the folder by which the shards are found again.
-        gpu: What `--gpu` says: nothing of its own, or a replay.
+        gpu: What `--gpu` says, which is nothing of its own.
         keep_answers: A shard that had ended well when an earlier command was stopped is done.
         fresh: Shards know nothing of the store.
         options: More options of each shard's command.
     """
 
-    on: Place
+    on: OnWhat
     run: str
     gpu: str
     keep_answers: bool = False
     fresh: bool = False
     options: tuple[str, ...] = ()
-
-    def shared(self, settings: Settings) -> bool:
-        """Whether all nodes write into the store itself."""
-        url = settings.database_url or ""
-        return not self.fresh and self.gpu != REPLAY and url.startswith("postgresql")
 
 
 def run_on_nodes(
@@ -78,7 +67,7 @@ def run_on_nodes(
         names: Of the shards, each of letters that a folder can have.
         settings: Of the user.
         store: Takes the points of all shards.
-        console: For progress.
+        console: For what shards say.
 
     Returns:
         As `several_gpus.run_on_each`.
@@ -87,25 +76,28 @@ def run_on_nodes(
         BusyError: another command does the same.
         InputError: the engine cannot be used.
     """
-    if request.gpu not in ("0", REPLAY):
+    if request.gpu != "0":
         raise InputError(
             f"--gpu {request.gpu} cannot be combined with --on {request.on}",
             fix="leave it out: the engine chooses the GPU of each shard",
         )
     with _held(open_home(settings.home, "fanout", request.run)) as folder:
-        engine = _engine(request, settings, folder)
-        engine.stop_earlier()
+        engine = _engine(request.on, settings, folder)
         shards = _shards(request, names, folder, settings)
-        merge(folder, store)
+        points = FileStore(folder / "points")
+        _take(points, store)
         _clear(folder, shards if request.keep_answers else ())
-        prepare(shards, None if request.fresh or request.shared(settings) else store)
+        for shard in shards:
+            make_folder(shard.folder)
+        if not request.fresh and not _on_a_server(settings):
+            _take(store, points)
         try:
             # Ray prints what happens to its nodes, where an answer as JSON goes.
             with redirect_stdout(sys.stderr):
-                found = carry_out(shards, engine, partial(_say, console))
+                ended = hand_out(shards, engine, partial(_say, console))
         finally:
-            merge(folder, store)
-        answers, code = _together(shards, found, console)
+            _take(points, store)
+        answers, code = _together(shards, ended, console)
         if len(answers) == len(shards):
             shutil.rmtree(folder)
     return answers, code
@@ -122,12 +114,12 @@ def _held(folder: Path) -> Generator[Path]:
         yield folder
 
 
-def _engine(request: NodesRequest, settings: Settings, folder: Path) -> Engine:
+def _engine(on: OnWhat, settings: Settings, folder: Path) -> Engine:
     # Each loads a library that is optional.
-    if request.on == "slurm":
+    if on == "slurm":
         from advisor_profiling.fanout.on_slurm import SlurmEngine
 
-        return SlurmEngine(request.run, folder)
+        return SlurmEngine(folder)
     from advisor_profiling.fanout.on_ray import RayEngine
 
     return RayEngine(settings.secrets())
@@ -136,42 +128,47 @@ def _engine(request: NodesRequest, settings: Settings, folder: Path) -> Engine:
 def _shards(
     request: NodesRequest, names: Sequence[str], folder: Path, settings: Settings
 ) -> list[Shard]:
-    places = {"ADVISOR_HOME": str(settings.home), "ADVISOR_JOBS": str(settings.jobs_dir.absolute())}
-    shards: list[Shard] = []
-    for number, name in enumerate(names, start=1):
-        own = folder / name
-        url = {} if request.shared(settings) else {"ADVISOR_DATABASE_URL": points_url(own)}
-        part = ("--on", "here", "--shard", f"{number}/{len(names)}", "--into", str(own))
-        shards.append(
-            Shard(
-                name=name,
-                folder=own,
-                arguments=(*sys.argv[1:], *request.options, *part),
-                cwd=Path.cwd(),
-                environment={**places, **url},
-                gpu=REPLAY if request.gpu == REPLAY else None,
-            )
+    where = {"ADVISOR_HOME": str(settings.home), "ADVISOR_JOBS": str(settings.jobs_dir.absolute())}
+    if request.fresh or not _on_a_server(settings):
+        where["ADVISOR_DATABASE_URL"] = f"{FILES_PREFIX}{folder / 'points'}"
+    common = (*sys.argv[1:], *request.options, "--on", "here", "--shard")
+    return [
+        Shard(
+            name=name,
+            folder=folder / name,
+            arguments=(*common, f"{number}/{len(names)}"),
+            cwd=Path.cwd(),
+            environment=where,
         )
-    return shards
+        for number, name in enumerate(names, start=1)
+    ]
+
+
+def _on_a_server(settings: Settings) -> bool:
+    """Whether all nodes can write into the store itself; SQLite is for one host."""
+    return (settings.database_url or "").startswith("postgresql")
+
+
+def _take(origin: Store, store: Store) -> None:
+    """Points have names of their own, so that each is added once."""
+    store.add([*origin.solo_points(), *origin.pair_points()])
 
 
 def _clear(folder: Path, kept: Sequence[Shard]) -> None:
     """Remove what an earlier command left, whose points are in the store, but for good answers."""
-    done = {s.folder for s in kept if (a := read_answer(s.folder)) is not None and a.code == 0}
+    done = {s.folder for s in kept if (a := read_answer(s)) is not None and a.code == 0}
     for path in folder.iterdir():
         if path.is_dir() and path not in done:
             shutil.rmtree(path)
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(f"  {text}", highlight=False, markup=False, soft_wrap=True)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _together(
-    shards: Sequence[Shard], found: Sequence[Answer | str], console: Console
+    shards: Sequence[Shard], ended: Sequence[Answer], console: Console
 ) -> tuple[list[dict[str, Any]], int]:
-    lost = JobError.exit_code
-    ended = [Answer(lost, _error(a)) if isinstance(a, str) else a for a in found]
     errors = [answer.said.get("error") for answer in ended]
     why = [
         f"{shard.name}: {error['message'].rstrip('.')}" if error else ""
@@ -181,8 +178,3 @@ def _together(
         None if error else dict(answer.said) for answer, error in zip(ended, errors, strict=True)
     ]
     return together(answers, [answer.code for answer in ended], why, console)
-
-
-def _error(message: str) -> dict[str, Any]:
-    """As a command says it with `--json`."""
-    return {"error": {"message": message}}

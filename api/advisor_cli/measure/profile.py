@@ -1,5 +1,6 @@
 """`advisor profile`: measure one job alone at each share."""
 
+import zlib
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +18,9 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.degenerate import with_solo_flags
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import moved_text
-from advisor_cli.measure.on_nodes import Into, On
-from advisor_cli.measure.profile_on_nodes import profile_on_nodes
+from advisor_cli.measure.on_nodes import NodesRequest, On, OnWhat, run_on_nodes
 from advisor_cli.measure.profile_request import JobWords, ProfileRequest, named_job, sweep_request
-from advisor_cli.measure.profile_text import show_sweep
+from advisor_cli.measure.profile_text import show_profiles, show_sweep
 from advisor_cli.measure.testbeds import (
     LongestWindow,
     Noise,
@@ -30,11 +30,10 @@ from advisor_cli.measure.testbeds import (
     open_points,
     open_testbed,
     part_of,
-    reporter_for,
     say_replay,
 )
 from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.options import REPLAY, AllowUnsafe, AsJson
+from advisor_cli.shared.options import AllowUnsafe, AsJson
 from advisor_cli.shared.stopping import stoppable
 from advisor_data import Store
 from advisor_power.operands.of_job import with_fingerprint
@@ -48,6 +47,7 @@ from advisor_profiling.campaign.sweep import (
     sweep,
     unfinished_run,
 )
+from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.clock import LiveClock
@@ -58,7 +58,7 @@ def profile(
     what: Annotated[
         list[str],
         typer.Argument(
-            help="Job name or file, with --on several; with --name: the command, after --"
+            help="Job name or file, several with --on, --shard; with --name: the command, after --"
         ),
     ],
     name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None,
@@ -73,8 +73,7 @@ def profile(
     window: LongestWindow = 8,
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     on: On = "here",
-    shard: Annotated[str, typer.Option(hidden=True)] = "1/1",
-    into: Into = None,
+    shard: Annotated[str, typer.Option(help="Of several jobs the one to measure, as 2/3")] = "1/1",
     source: Telemetry = None,
     mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None,
     noise: Noise = False,
@@ -92,12 +91,14 @@ def profile(
     wanted = sweep_request(shares, units, repeats)
     check_replay([gpu], noise, source, mode)
     if on != "here":
-        jobs = _jobs_of_nodes(what, name, on, settings, replayed=gpu == REPLAY)
-        profile_on_nodes(on, jobs, settings, console, gpu=gpu, fresh=not resume, as_json=as_json)
+        jobs = _jobs_of_nodes(what, name, on, settings)
+        request = _nodes_request(on, jobs, gpu, fresh=not resume)
+        _profile_on_nodes(request, jobs, settings, console, as_json=as_json)
         return
-    words = what if into is None else [what[part_of(shard)[0] - 1]]
     asked = ProfileRequest(
-        job=JobWords(what=tuple(words), name=name, progress=progress, unit=unit, pattern=pattern),
+        job=JobWords(
+            what=_part(what, shard), name=name, progress=progress, unit=unit, pattern=pattern
+        ),
         sweep=wanted,
         gpu=gpu,
         source=source,
@@ -106,18 +107,57 @@ def profile(
         noise=noise,
         allow_unsafe=allow_unsafe,
         resume=resume,
-        into=into,
         as_json=as_json,
     )
     _profile_here(asked, settings, console)
 
 
+def _part(what: Sequence[str], shard: str) -> tuple[str, ...]:
+    number, count = part_of(shard)
+    if count == 1:
+        return tuple(what)
+    if count != len(what):
+        raise InputError(f"--shard {shard} is not one of {len(what)} jobs", fix="name each job")
+    return (what[number - 1],)
+
+
 def _jobs_of_nodes(
-    what: Sequence[str], name: str | None, on: str, settings: Settings, *, replayed: bool
+    what: Sequence[str], name: str | None, on: OnWhat, settings: Settings
 ) -> list[Job]:
     if name is not None:
         raise InputError(f"--name cannot be combined with --on {on}", fix="write a job file")
-    return [named_job([word], settings, replayed=replayed) for word in what]
+    if twice := sorted({word for word in what if what.count(word) > 1}):
+        raise InputError(f"{twice[0]} is named twice", fix="name each job once")
+    return [named_job([word], settings, replayed=False) for word in what]
+
+
+def _nodes_request(on: OnWhat, jobs: Sequence[Job], gpu: str, *, fresh: bool) -> NodesRequest:
+    run = f"profile-{zlib.crc32(repr(_shard_names(jobs)).encode()):08x}"
+    # A shard that is started again goes on in any case.
+    return NodesRequest(
+        on=on, run=run, gpu=gpu, keep_answers=not fresh, fresh=fresh, options=("--resume",)
+    )
+
+
+def _shard_names(jobs: Sequence[Job]) -> list[str]:
+    """What changes a job makes it another shard, whose old answer does not count."""
+    return [f"{job.name}-{job.job_hash}" for job in jobs]
+
+
+def _profile_on_nodes(
+    request: NodesRequest,
+    jobs: Sequence[Job],
+    settings: Settings,
+    console: Console,
+    *,
+    as_json: bool,
+) -> None:
+    """A GPU of some node for each job, with all its shares."""
+    with stoppable(console), open_points(settings, request.gpu) as store:
+        answers, code = run_on_nodes(request, _shard_names(jobs), settings, store, console)
+    show_profiles(answers, as_json=as_json)
+    if code:
+        raise typer.Exit(code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +208,7 @@ def _opened(
     ):
         if asked.replayed:
             say_replay(console, testbed.gpu.model, asked.noise)
-        reporter = reporter_for(console, asked.into)
-        with open_points(settings, asked.gpu, asked.into) as store:
+        with open_points(settings, asked.gpu) as store:
             yield _Sweep(
                 asked=asked,
                 job=job,
@@ -177,7 +216,7 @@ def _opened(
                 testbed=testbed,
                 store=store,
                 rules=rules,
-                reporter=reporter,
+                reporter=ConsoleReporter(console),
                 console=console,
             )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from advisor.core.gpu import Gpu, Share, Vendor
@@ -80,7 +79,6 @@ class ProfileRequest:
         mode: How shares are enforced; None: as the GPU can.
         window_s: Longest window.
         resume: Whether to go on with the last run.
-        into: Folder of the shard that this is; None: it is none.
     """
 
     job: JobWords
@@ -92,7 +90,6 @@ class ProfileRequest:
     noise: bool
     allow_unsafe: bool
     resume: bool
-    into: Path | None
     as_json: bool
 
     @property

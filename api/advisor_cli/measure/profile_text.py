@@ -1,6 +1,7 @@
 """What `advisor profile` says at its end."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
-from advisor.formats.rows import to_row
+from advisor.formats.rows import from_row, to_row
 from advisor_cli.shared.console import plain_console, show_chart
 from advisor_profiling.campaign.sweep import (
     SweepResult,
@@ -42,6 +43,20 @@ def show_sweep(
         console.print(report.summary(points), highlight=False)
     for line in wrong:
         console.print(f"! {line}", highlight=False)
+
+
+def show_profiles(answers: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print what `advisor profile --json` answered for each of several jobs."""
+    if as_json:
+        typer.echo(json.dumps({"profiles": list(answers)}))
+        return
+    console = plain_console()
+    console.width = max(console.width, report.WIDTH)
+    for answer in answers:
+        console.print(f"{answer['job']} on {answer['gpu_model']}{_note(answer['replay'])}")
+        console.print(report.table([from_row(SoloPoint, row) for row in answer["points"]]))
+        for line in answer["problems"]:
+            console.print(f"! {line}", highlight=False)
 
 
 def _note(replayed: bool) -> str:

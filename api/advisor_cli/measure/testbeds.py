@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -22,9 +21,6 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.power_records import known_sensors
-from advisor_profiling.campaign.outcome import Reporter
-from advisor_profiling.fanout.shards import ShardReporter
-from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName, find_gpu, live_testbed
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
@@ -84,17 +80,15 @@ def open_testbed(
 
 
 @contextmanager
-def open_points(settings: Settings, gpu: str, into: Path | None = None) -> Generator[Store]:
+def open_points(settings: Settings, gpu: str) -> Generator[Store]:
     """The user's store; replayed points are no measurements and go to a folder that is dropped.
 
     Args:
         settings: Of the user.
         gpu: Index, UUID or `replay`.
-        into: Folder of the shard that this is; its store is that of the settings in any case.
     """
     with tempfile.TemporaryDirectory() as folder:
-        dropped = gpu == REPLAY and into is None
-        url = f"files:{folder}" if dropped else settings.database_url
+        url = f"files:{folder}" if gpu == REPLAY else settings.database_url
         with open_store(url, settings.home) as store:
             yield store
 
@@ -122,12 +116,6 @@ def known_timing(
                 console.print(f"record of the power sensor: {origin_of(record, card.uuid)}")
             return power_timing(record)
     return None
-
-
-def reporter_for(console: Console, into: Path | None) -> Reporter:
-    """Lines on the console; a shard says in its folder how far it is, too."""
-    lines = ConsoleReporter(console)
-    return lines if into is None else ShardReporter(into, lines)
 
 
 def part_of(text: str) -> tuple[int, int]:

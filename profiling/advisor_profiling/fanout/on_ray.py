@@ -5,12 +5,10 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError
-from advisor_profiling.fanout.node import run_shard
-from advisor_profiling.fanout.shards import Shard
+from advisor_profiling.fanout.shards import Shard, run_shard
 
 _RETRIES = 3
 """Ray's own default: how often a shard is started again after its node or worker was lost."""
@@ -22,6 +20,8 @@ _CONNECT_S = 10.0
 class RayEngine:
     """The cluster is the one that RAY_ADDRESS names, or the one that runs on this host.
 
+    Ray ends the tasks of a command that has ended, so that none is left of an earlier one.
+
     Args:
         secrets: Variables that shards need and no log may show.
 
@@ -32,20 +32,17 @@ class RayEngine:
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._secrets = secrets
         self._ray = _connected()
-        self._tasks: dict[Any, Path] = {}
-
-    def stop_earlier(self) -> None:
-        """Ray ends the tasks of a command that has ended."""
+        self._tasks: dict[Any, str] = {}
 
     def submit(self, shards: Sequence[Shard]) -> None:
-        """One task for each, with a GPU of its own unless it replays."""
+        """One task for each, with a GPU of its own."""
         for shard in shards:
             task = self._ray.remote(_run).options(
-                num_cpus=1, num_gpus=0 if shard.gpu else 1, max_retries=_RETRIES, name=shard.name
+                num_cpus=1, num_gpus=1, max_retries=_RETRIES, name=shard.name
             )
-            self._tasks[task.remote(shard, self._secrets)] = shard.folder
+            self._tasks[task.remote(shard, self._secrets)] = shard.name
 
-    def ended(self) -> Mapping[Path, str]:
+    def ended(self) -> Mapping[str, str]:
         return {self._tasks[task]: self._error(task) for task in self._ready(0)}
 
     def stop(self) -> None:
@@ -54,12 +51,8 @@ class RayEngine:
         # Each shard first ends its jobs and its MPS daemon.
         self._ready(_STOP_S)
 
-    def close(self) -> None:
-        self._ray.shutdown()
-
     def _ready(self, timeout_s: float) -> list[Any]:
-        tasks = list(self._tasks)
-        if not tasks:
+        if not (tasks := list(self._tasks)):
             return []
         return self._ray.wait(tasks, num_returns=len(tasks), timeout=timeout_s)[0]
 
@@ -79,17 +72,18 @@ def _run(shard: Shard, secrets: Mapping[str, str]) -> None:
 
 def _connected() -> Any:
     """Ray, connected to its cluster."""
-    _check_address(os.environ.get("RAY_ADDRESS", ""))
+    address = os.environ.get("RAY_ADDRESS", "")
     try:
+        _check_address(address)
         ray: Any = importlib.import_module("ray")
         ray.init(
             address="auto", log_to_driver=False, logging_level=logging.ERROR,
             ignore_reinit_error=True,
         )  # fmt: skip
-    except ConnectionError as error:
+    except OSError as error:  # Ray's ConnectionError is one, too
         raise InputError(
             "there is no Ray cluster here",
-            why=str(error).splitlines()[0],
+            why=f"RAY_ADDRESS is {address!r}: {str(error).splitlines()[0]}",
             fix="set RAY_ADDRESS=HOST:6379, or start one: ray start --head",
         ) from error
     except KeyError as error:
@@ -104,11 +98,5 @@ def _connected() -> Any:
 def _check_address(address: str) -> None:
     """Ray itself asks for minutes where nobody listens."""
     host, _, port = address.rpartition(":")
-    if "://" in address or not port.isdecimal():
-        return
-    try:
+    if "://" not in address and port.isdecimal():
         socket.create_connection((host, int(port)), _CONNECT_S).close()
-    except OSError as error:
-        raise InputError(
-            f"nobody listens at RAY_ADDRESS {address}", why=str(error), fix="start the cluster"
-        ) from error

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError
-from advisor_profiling.fanout.node import run_shard
-from advisor_profiling.fanout.shards import Shard
+from advisor_profiling.fanout.shards import Shard, run_shard
 
 _TIME_LIMIT_MIN = 60
 """Of each shard, unless SBATCH_TIMELIMIT says otherwise; one that needs more is queued again before
@@ -33,25 +32,27 @@ class _Task:
         run_shard(self.shard, os.environ)
 
     def checkpoint(self) -> Any:
-        """The same again: the shard's folder knows what is done."""
+        """The same again: the store knows what is done."""
         return importlib.import_module("submitit").helpers.DelayedSubmission(self)
 
 
 class SlurmEngine:
     """Options of a site (partition, account, kind of GPU) are those variables that sbatch reads.
 
+    Shards that a killed command of the same folder has left in the queue are ended first.
+
     Args:
-        name: Of the run.
         folder: Of the run, on a file system that all nodes see.
+
+    Raises:
+        InputError: Slurm's commands are not here.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self._submitit: Any = importlib.import_module("submitit")
         self._folder = folder / "slurm"
-        self._name = f"advisor-{name}-{zlib.crc32(str(folder).encode()):08x}"
-        self._folders: dict[str, Path] = {}
-
-    def stop_earlier(self) -> None:
+        self._name = f"advisor-{folder.name}-{zlib.crc32(str(self._folder).encode()):08x}"
+        self._names: dict[str, str] = {}
         self.stop()
 
     def submit(self, shards: Sequence[Shard]) -> None:
@@ -64,7 +65,7 @@ class SlurmEngine:
                 job_name=self._name,
                 time=_TIME_LIMIT_MIN,
                 array_parallelism=len(shards),
-                gpus_per_node=None if shards[0].gpu else 1,
+                gpus_per_node=1,
                 additional_parameters={"requeue": True},
             )
             jobs = executor.submit_array([_Task(shard) for shard in shards])
@@ -74,33 +75,29 @@ class SlurmEngine:
                 why=str(error).strip(),
                 fix="try `sbatch --wrap true` here; SBATCH_PARTITION and others are heeded",
             ) from error
-        self._folders = {j.job_id: s.folder for j, s in zip(jobs, shards, strict=True)}
+        self._names = {job.job_id: s.name for job, s in zip(jobs, shards, strict=True)}
 
-    def ended(self) -> Mapping[Path, str]:
-        listed = self._listed()
-        if listed is None:
-            return {}
-        return {folder: "" for number, folder in self._folders.items() if number not in listed}
+    def ended(self) -> Mapping[str, str]:
+        # Not submitit's own `done`: it asks sacct, which not every site has.
+        queued = self._queued()
+        return {n: "" for job, n in self._names.items() if queued is not None and job not in queued}
 
     def stop(self) -> None:
         """Cancel the shards, and wait until Slurm lists none."""
         _run("scancel", *self._ours)
         deadline_s = time.monotonic() + _STOP_S
         # Each shard first ends its jobs and its MPS daemon.
-        while self._listed() and time.monotonic() < deadline_s:
+        while self._queued() and time.monotonic() < deadline_s:
             time.sleep(0.5)
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     @property
     def _ours(self) -> tuple[str, ...]:
         return (f"--name={self._name}", f"--user={os.getuid()}")
 
-    def _listed(self) -> frozenset[str] | None:
+    def _queued(self) -> frozenset[str] | None:
         """Numbers of the shards that run or wait; None where Slurm does not answer."""
-        found = _run("squeue", "--noheader", "--array", "--format=%i", *self._ours)
-        return None if found is None else frozenset(found.split())
+        said = _run("squeue", "--noheader", "--array", "--format=%i", *self._ours)
+        return None if said is None else frozenset(said.split())
 
 
 def _run(*command: str) -> str | None:

@@ -1,27 +1,30 @@
-"""A shard: a part of a plan for one GPU of some node, and the folder by which all sides meet.
+"""A shard: a part of a command for one GPU of some node, and the folder by which all sides meet.
 
-The folder is on a file system that every node sees. In it a shard finds what was known when it was
-submitted, and keeps its points, how far it is, what it says and its answer; so one that is started
-again on another node goes on where the lost one stopped.
+The folder is on a file system that every node sees; in it are the shard's log and its answer.
 """
 
+import ctypes
 import json
-import shutil
-from collections.abc import Mapping, Sequence
+import platform
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.core.records import Point
-from advisor.files.safe_files import make_folder
+from advisor.errors import InputError
 from advisor.files.whole_files import replace_file
-from advisor_data import Store
-from advisor_data.store.file_store import FileStore
-from advisor_data.store.store import FILES_PREFIX
-from advisor_profiling.campaign.outcome import Failure, Reporter
+from advisor.settings import python
 
-_POINTS, _PROGRESS, _ANSWER, LOG = "points", "progress.json", "answer.json", "log"
+LOG = "log"
+_ANSWER, _OUTPUT = "answer.json", "output"
+_PR_SET_PDEATHSIG = 1
+_POLL_S = 0.2
+_GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+"""In which Slurm and Ray say which GPU is meant: its index or UUID, as NVML and AMD SMI name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +32,11 @@ class Shard:
     """What one GPU is to do.
 
     Attributes:
-        name: For people, such as `shard 2 of 8`.
+        name: For people, such as `shard-2-of-8`.
         folder: The shard's own, the same on every node.
         arguments: Command line of `advisor` that does it, without the GPU.
         cwd: Where the command runs, as relative paths in it mean.
         environment: Variables that the command needs on every node; no secrets.
-        gpu: What `--gpu` is; None: the one that the engine gives.
     """
 
     name: str
@@ -42,22 +44,6 @@ class Shard:
     arguments: tuple[str, ...]
     cwd: Path
     environment: Mapping[str, str]
-    gpu: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a shard is since it was last started.
-
-    Attributes:
-        done: Windows that were measured.
-        total: Windows that were left when it was started.
-        eta_s: How long the rest takes.
-    """
-
-    done: int
-    total: int
-    eta_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,78 +59,80 @@ class Answer:
     said: Mapping[str, Any]
 
 
-class ShardReporter:
-    """Writes how far a shard is into its folder, next to what another reporter says."""
-
-    def __init__(self, folder: Path, said: Reporter) -> None:
-        self._folder, self._said = folder, said
-
-    def phase(self, text: str) -> None:
-        self._said.phase(text)
-
-    def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
-        text = json.dumps(asdict(Progress(done, total, eta_s)))
-        replace_file(self._folder / _PROGRESS, text.encode(), durable=False)
-        self._said.point(point, done, total, eta_s)
-
-    def failure(self, failure: Failure) -> None:
-        self._said.failure(failure)
-
-
-def points_url(folder: Path) -> str:
-    """Where a shard keeps its points."""
-    return f"{FILES_PREFIX}{folder / _POINTS}"
-
-
-def prepare(shards: Sequence[Shard], known: Store | None) -> None:
-    """Make the folders of shards, with what is known already.
-
-    Args:
-        shards: None of them runs.
-        known: Points that each shard gets a copy of; None: none, or they have a store in common.
-    """
-    for shard in shards:
-        make_folder(shard.folder)
-    if known is None:
-        return
-    first, *others = (shard.folder / _POINTS for shard in shards)
-    FileStore(first).add([*known.solo_points(), *known.pair_points()])
-    for folder in others if first.exists() else ():
-        shutil.copytree(first, folder, dirs_exist_ok=True)
-
-
-def merge(folder: Path, store: Store) -> int:
-    """Take the points of all shards below a folder into a store, each once.
-
-    Returns:
-        How many were new.
-    """
-    found = sorted(folder.glob(f"*/{_POINTS}"))
-    return sum(store.add([*s.solo_points(), *s.pair_points()]) for s in map(FileStore, found))
-
-
-def read_progress(folder: Path) -> Progress | None:
-    """How far a shard is; None before its first window."""
-    found = _read(folder / _PROGRESS)
-    return None if found is None else Progress(**found)
-
-
-def write_answer(folder: Path, answer: Answer) -> None:
-    """Say that a shard is done."""
-    replace_file(folder / _ANSWER, json.dumps(asdict(answer)).encode())
-
-
-def read_answer(folder: Path) -> Answer | None:
+def read_answer(shard: Shard) -> Answer | None:
     """A shard's answer; None where it has none yet."""
     # A network file system looks for new files when a folder is listed.
     with suppress(OSError):
-        list(folder.iterdir())
-    found = _read(folder / _ANSWER)
-    return None if found is None else Answer(**found)
+        list(shard.folder.iterdir())
+    with suppress(FileNotFoundError):
+        return Answer(**json.loads((shard.folder / _ANSWER).read_bytes()))
+    return None
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def run_shard(shard: Shard, environment: Mapping[str, str]) -> None:
+    """Run a shard's command to its end on the node where this is called, and write its answer.
+
+    A command that was stopped gives no answer: the shard is to go on.
+
+    Args:
+        shard: What to do.
+        environment: Of the command, before the shard's own variables; names the GPU.
+
+    Raises:
+        InputError: the node does not see the shard's folders, or there is no GPU for it.
+    """
+    for folder in (shard.folder, shard.cwd):
+        if not folder.is_dir():
+            raise InputError(
+                f"{platform.node()} has no folder {folder}",
+                fix="run advisor in a folder that all nodes see, and set ADVISOR_HOME to one",
+            )
+    gpu, output = _given_gpu(environment), shard.folder / _OUTPUT
+    with (shard.folder / LOG).open("ab", buffering=0) as log, output.open("wb") as out:
+        log.write(f"  on {platform.node()}, GPU {gpu}\n".encode())
+        child = subprocess.Popen(
+            [python(), "-m", "advisor_cli", *shard.arguments, "--gpu", gpu, "--json"],
+            cwd=shard.cwd,
+            env={**environment, **shard.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=log,
+            process_group=0,
+            preexec_fn=_prepare,
+        )
+        code = _wait(child)
+    with suppress(ValueError):
+        answer = Answer(code, json.loads(output.read_bytes()))
+        replace_file(shard.folder / _ANSWER, json.dumps(asdict(answer)).encode())
+
+
+def _given_gpu(environment: Mapping[str, str]) -> str:
+    for name in _GPU_VARIABLES:
+        if given := environment.get(name, "").split(",")[0].strip():
+            return given
+    raise InputError(
+        f"the shard was given no GPU on {platform.node()}",
+        why=f"none of {', '.join(_GPU_VARIABLES)} names one",
+        fix="see that Slurm or Ray counts the GPUs of the node",
+    )
+
+
+def _prepare() -> None:
+    """The command ends with its engine's process, in the safe order."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # Slurm sends it to all processes of a job that has to leave; submitit's then ends the command.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Its exit code; where the engine ends this process, the command is ended first."""
     try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
+        # Ray's interrupt does not reach a process that waits in the kernel.
+        while (code := child.poll()) is None:
+            time.sleep(_POLL_S)
+        return code
+    except BaseException:  # the engine's interrupt, and whatever else ends this process
+        with suppress(ProcessLookupError):
+            child.terminate()
+        child.wait()
+        raise
