@@ -32,9 +32,24 @@ def granted_units() -> int:
     return units.value
 
 
-def draw_mw(power_mw: int) -> None:
-    """From now on the fake GPU draws this; a reader never sees half a value."""
-    power = Path(os.environ["FAKE_NVML_DIR"]) / "gpu0/power_mw"
-    fresh = power.with_name(f".power-{os.getpid()}")
-    fresh.write_text(f"{power_mw}\n")
-    fresh.replace(power)
+def draw_mw(power_mw: int, *during: float) -> None:
+    """From now on the fake GPU draws this; a reader never sees half a value.
+
+    Args:
+        power_mw: What it draws.
+        *during: Instead of it another power, mW, from one time of the monotonic clock until
+            another, s.
+    """
+    _write("power_mw", " ".join(map(str, (power_mw, *during))))
+
+
+def read_with_noise() -> None:
+    """From now on each reading differs from the one before, as those of a sensor do."""
+    _write("power_noise_mw", "100")
+
+
+def _write(key: str, value: str) -> None:
+    path = Path(os.environ["FAKE_NVML_DIR"]) / "gpu0" / key
+    fresh = path.with_name(f".{key}-{os.getpid()}")
+    fresh.write_text(value + "\n")
+    fresh.replace(path)

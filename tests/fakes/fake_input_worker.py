@@ -6,7 +6,6 @@ Nothing is computed. While a case runs, it counts 500 launches a second, and the
 that is refused for lack of memory; FAKE_CRASH_AT is the load at which it dies.
 """
 
-import itertools
 import json
 import os
 import struct
@@ -15,18 +14,18 @@ import threading
 import time
 from pathlib import Path
 
-from answering_fake import draw_mw, granted_units, pipes, say
+from answering_fake import draw_mw, granted_units, pipes, read_with_noise, say
 
 RATE = 500
 state = {"mw": 100_000, "running": False}
 
 
 def live() -> None:
-    """Power with a little noise, and progress."""
+    """Power and progress."""
     begun, done = time.monotonic(), 0.0
     progress = os.open(os.environ["ADVISOR_PROGRESS_FILE"], os.O_RDWR)
-    for number in itertools.count():
-        draw_mw(state["mw"] + number % 7 * 100)
+    while True:
+        draw_mw(state["mw"])
         time.sleep(0.01)
         now = time.monotonic()
         done += RATE * (now - begun) if state["running"] else 0
@@ -36,6 +35,7 @@ def live() -> None:
 
 def main() -> int:
     commands, answers = pipes()
+    read_with_noise()
     threading.Thread(target=live, daemon=True).start()
     say(answers, {"ready": {"units": granted_units(), "libraries": {"torch": "2.0.0"}}})
     loads = 0

@@ -2,31 +2,24 @@
 """Stands in for a Python with PyTorch that runs `kernel_power.py`: `--python` names this file.
 
 Executions take FAKE_EXECUTION_S of real time and nothing is computed; meanwhile the fake NVML reads
-400 W, else 100 W, with a change every 5 ms. FAKE_FAULT is what happens instead: memory, failed,
+400 W, else 100 W, with a change every 5 ms, as was said before the run began: a machine that lets
+this program wait changes nothing of it. FAKE_FAULT is what happens instead: memory, failed,
 crash.
 """
 
-import itertools
 import json
 import os
 import sys
-import threading
 import time
 
-from answering_fake import draw_mw, granted_units, pipes, say
+from answering_fake import draw_mw, granted_units, pipes, read_with_noise, say
 
 GAP_PART = 0.3
 """Gaps are shorter than was asked for: a test takes its time from them."""
 
 EXECUTION_S = float(os.environ.get("FAKE_EXECUTION_S", "0.002"))
-level_mw = [100_000]
-
-
-def change_power() -> None:
-    """Each reading differs from the one before, as those of a sensor with noise do."""
-    for number in itertools.count():
-        draw_mw(level_mw[0] + number % 7 * 100)
-        time.sleep(0.005)
+SEEN_S = 0.003
+"""A sensor shows a change so late that reads the mean of 4 ms that ended 1 ms ago."""
 
 
 def main() -> int:
@@ -39,7 +32,8 @@ def main() -> int:
         message = "RuntimeError: CUDA error" if fault == "failed" else "OutOfMemoryError: 80 GiB"
         say(answers, {"fault": {"memory": fault == "memory", "message": message}})
         return 1
-    threading.Thread(target=change_power, daemon=True).start()
+    read_with_noise()
+    draw_mw(100_000)
     say(answers, ready("gemm m=64 n=64 k=64 bf16"))
     with commands.open() as lines:
         for line in lines:
@@ -71,12 +65,11 @@ def ready(operation: str) -> dict[str, object]:
 
 
 def run(command: dict[str, float]) -> dict[str, object]:
-    anchor = time.monotonic()
-    time.sleep(command["gap_s"] * GAP_PART)
-    start, count = time.monotonic() - anchor, int(command["executions"])
-    level_mw[0] = 400_000
-    time.sleep(count * EXECUTION_S)
-    level_mw[0] = 100_000
+    anchor, count = time.monotonic(), int(command["executions"])
+    start = command["gap_s"] * GAP_PART
+    begin, end = anchor + start, anchor + start + count * EXECUTION_S
+    draw_mw(100_000, 400_000, begin + SEEN_S, end + SEEN_S)
+    time.sleep(max(0.0, end - time.monotonic()))
     now = time.monotonic()
     return {
         "lead_began_s": 0.0,

@@ -13,7 +13,9 @@ GPU that fell off the bus. Where there is no file the default holds.
 Keys of the host (`write(...)`): gpu_count 1, driver 580.00.00, init (only for errors).
 
 Keys of a GPU (`write(gpu=N, ...)`): uuid GPU-00000000-0000-0000-0000-<N, 12 digits>,
-name "Fake H200", power_mw 80000, power_instant (only errors: 3 is a GPU without the instant
+name "Fake H200", power_mw 80000 (or "80000 400000 FROM UNTIL": the second between these times of
+the monotonic clock, s), power_noise_mw 0 (0 to 6 times that is added, another one every 5 ms),
+power_instant (only errors: 3 is a GPU without the instant
 field), power_usage (only errors), power_memory_average_mw and power_memory_instant_mw (not
 supported), energy_mj (default: integrates power_mw in ticks of 0.1 s,
 each process for itself),

@@ -156,9 +156,30 @@ int nvmlDeviceGetIndex(Device *device, unsigned *index) {
     return device_unsigned(device, "index", device->index, index);
 }
 
+/* What is drawn at a moment follows from the clock: who wrote it down need not run just then. */
+static int power_at(const Device *device, double time_s, double *mw) {
+    char folder[16], text[128];
+    double during = 0, from_s = 0, until_s = 0, noise = 0;
+    int found, code = device_number(device, "power_mw", 80000, mw);
+    if (code) return code;
+    content(folder_of(device, folder), "power_mw", text, sizeof text, &found);
+    if (sscanf(text, "%lf %lf %lf %lf", mw, &during, &from_s, &until_s) == 4)
+        if (from_s <= time_s && time_s < until_s) *mw = during;
+    device_number(device, "power_noise_mw", 0, &noise);
+    *mw += noise * (double)((long long)(time_s / 0.005) % 7);
+    return OK;
+}
+
+static int power_now(const Device *device, unsigned *mw) {
+    double value = 0;
+    int code = power_at(device, now_s(), &value);
+    if (code == OK) *mw = (unsigned)value;
+    return code;
+}
+
 int nvmlDeviceGetPowerUsage(Device *device, unsigned *mw) {
     int code = device_unsigned(device, "power_usage", 0, mw);
-    return code ? code : device_unsigned(device, "power_mw", 80000, mw);
+    return code ? code : power_now(device, mw);
 }
 
 int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
@@ -176,7 +197,7 @@ int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
         }
         if (values[i].id != 186 || values[i].scope) continue;
         int result = device_number(device, "power_instant", 0, &ignored);
-        if (!result) result = device_unsigned(device, "power_mw", 80000, &values[i].value.u);
+        if (!result) result = power_now(device, &values[i].value.u);
         values[i].result = (unsigned)result;
     }
     return code;
@@ -190,8 +211,10 @@ int nvmlDeviceGetTotalEnergyConsumption(Device *device, unsigned long long *mj) 
     if (given < 0) {
         double *tick_s = &energy[device->index].tick_s, *sum = &energy[device->index].mj;
         if (*tick_s == 0) *tick_s = now_s(), *sum = 1e6;
-        device_number(device, "power_mw", 80000, &power_mw);
-        while (now_s() - *tick_s >= 0.1) *tick_s += 0.1, *sum += power_mw * 0.1;
+        for (; now_s() - *tick_s >= 0.1; *sum += power_mw * 0.1) {
+            *tick_s += 0.1;
+            power_at(device, *tick_s, &power_mw);
+        }
         given = *sum;
     }
     *mj = (unsigned long long)given;
