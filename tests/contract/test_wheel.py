@@ -11,11 +11,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "advisor",
+    "advisor_advice",
     "advisor_api",
+    "advisor_cli",
     "advisor_data",
     "advisor_kubernetes",
     "advisor_models",
     "advisor_node",
+    "advisor_power",
     "advisor_profiling",
     "advisor_training",
 }

@@ -53,6 +53,6 @@ def test_tables_and_lines_hold_markup_as_text(
 
 def test_no_command_has_a_console_of_its_own() -> None:
     """Each would have to switch markup off by itself."""
-    folder = Path(__file__).parents[2] / "advisor" / "cli"
+    folder = Path(__file__).parents[2] / "api" / "advisor_cli"
     own = {p.name for p in folder.rglob("*.py") if re.search(r"\bConsole\(", p.read_text())}
     assert own == {"console.py"}

@@ -11,6 +11,12 @@ from advisor_cli import app as command_line
 from advisor_cli.power import power
 
 COMMANDS = [command.name for command in command_line.app.registered_commands]
+LISTING = {
+    "advisor_cli", "advisor_cli.app", "advisor_cli.shared", "advisor_cli.shared.lazy",
+    "advisor_cli.power", "advisor_cli.power.power",
+}  # fmt: skip
+"""All that it takes to list the commands."""
+
 OF_POWER = [command.name for command in power.app.registered_commands]
 
 
@@ -38,7 +44,7 @@ def test_help_lists_all_commands_without_loading_them(
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     shown = done.stdout
     assert [name for name in commands if name and f" {name} " not in shown] == []
-    assert shown.splitlines()[-1] == ""
+    assert set(shown.splitlines()[-1].split()) <= LISTING
 
 
 def test_misspelled_command_is_told_the_right_one() -> None:
