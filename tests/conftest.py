@@ -20,14 +20,20 @@ from advisor_data import migrate
 from advisor_power.model import find
 from advisor_power.model.find import own_folder
 
-# A loaded machine is slow; that is no fault of what is tested. `make nightly` tries more examples.
-settings.register_profile("advisor", deadline=None, max_examples=50)
-settings.register_profile("nightly", deadline=None, max_examples=500)
+# A loaded machine is slow; that is no fault of what is tested. Who changes something else sees the
+# same examples as before and none that another run remembers; `make nightly` searches.
+settings.register_profile(
+    "advisor", deadline=None, max_examples=50, derandomize=True, database=None
+)
+settings.register_profile("nightly", deadline=None, max_examples=500, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "advisor"))
 
-# A shell lets its background jobs ignore Ctrl-C, and they hand that on to what they start.
+# A shell lets its background jobs ignore Ctrl-C, and nohup lets its command ignore a lost terminal:
+# both hand that on to what they start. A command that measures heeds it, and tests begin without.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

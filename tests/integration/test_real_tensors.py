@@ -76,7 +76,7 @@ def test_tensors_are_made_once_and_measured(host: FakeHost) -> None:
     (row,) = [line for line in done.stdout.splitlines() if line.startswith("| bf16 | ReLU")]
     cells = row.split(" | ")
     assert float(cells[3]) < -50
-    assert float(cells[4]) > 0
+    assert float(cells[4]) >= 0  # readings of a fake may agree to less than is printed
     assert "a_zeros 0.5" in row
     tensors = (host.folder / "tensors/tensors.json").stat().st_mtime_ns
     both = "bf16 after ReLU x weights,fp8 before GELU x weights,int8 after normal x weights"

@@ -203,7 +203,7 @@ def test_no_daemon_no_job(cluster: Cluster) -> None:
         "MPS_CONTROL=/bin/false" if line.startswith("MPS_CONTROL=") else line
         for line in text.splitlines()
     )
-    until(lambda: not list((cluster.mps / "gpu0-0/jobs").iterdir()))
+    until(lambda: not list(cluster.mps.glob("gpu0-0/jobs/*")))  # also where none ran yet
     script.write_text(broken)
     number, _ = cluster.submit("touch ran", "--gres=mps:30")
     try:

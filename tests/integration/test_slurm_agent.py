@@ -255,7 +255,10 @@ def test_what_cannot_be_observed_is_said_once(node: Node) -> None:
 
 @pytest.mark.usefixtures("service")
 def test_the_other_commands_of_the_page_run(node: Node) -> None:
-    """Those that submit ran above; the rest runs here, or stands in NOT_HERE."""
+    """The rest of those that submit; one shows which jobs the agent saw work together."""
+    numbers = node.pair()
+    node.await_overlap(numbers)
+    node.end(numbers)
     folder = str(node.cluster.mps)
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     ran: list[str] = []

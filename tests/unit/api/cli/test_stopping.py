@@ -1,0 +1,43 @@
+"""How signals end a command that measures."""
+
+import io
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import typer
+from rich.console import Console
+
+from advisor_cli.shared.stopping import stoppable
+
+
+@contextmanager
+def disposition(number: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
+    """As the process was started with."""
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_and_says_what_goes_on(number: signal.Signals) -> None:
+    """As Ctrl-C does; what was there before is there again."""
+    said = io.StringIO()
+    with disposition(number, signal.SIG_DFL):
+        with pytest.raises(typer.Exit) as ended, stoppable(Console(file=said)):
+            os.kill(os.getpid(), number)
+        assert signal.getsignal(number) is signal.SIG_DFL
+    assert ended.value.exit_code == 130
+    assert "the same command goes on from here" in said.getvalue()
+
+
+def test_nohup_is_heeded() -> None:
+    """Who starts a run with nohup wants it to outlive the terminal."""
+    with disposition(signal.SIGHUP, signal.SIG_IGN):
+        with stoppable(Console(file=io.StringIO())):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
