@@ -115,7 +115,7 @@ def no_bundled_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def tables() -> Iterator[None]:
-    """Eleven migrations take a tenth of a second, and hundreds of tests begin without a file."""
+    """Making them takes a tenth of a second, and hundreds of tests begin without a file."""
     with new_database.tables_made_once():
         yield
 

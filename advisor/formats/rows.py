@@ -38,7 +38,7 @@ def record_from_row(row: Mapping[str, Any]) -> Record:
     """
     if "launch_id" in row:
         return from_row(Observation, row)
-    several = any(name in row for name in (JOBS, *FIRST_JOB))
+    several = JOBS in row or FIRST_JOB in row
     return from_row(PairPoint if several else SoloPoint, row)
 
 

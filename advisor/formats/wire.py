@@ -163,7 +163,7 @@ def _wire_error(error: "ValidationError", name: str) -> WireError:
     # A value that may be of several types has a fault for each of them.
     said = [f"{place}: {', or '.join(dict.fromkeys(words))}" for place, words in places.items()]
     more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
-    return WireError("; ".join(said[:_NAMED]) + more, fix=_how_now(cast("Any", listed)))
+    return WireError("; ".join(said[:_NAMED]) + more)
 
 
 def _is_inside(outer: Any, inner: Any) -> bool:
@@ -191,33 +191,5 @@ def _words(fault: Mapping[str, Any]) -> str:
             return message.replace("Input should", "it should").replace(" after validation", "")
 
 
-def _how_now(faults: Sequence[Mapping[str, Any]]) -> str:
-    """How to write what an older version took."""
-    for fault in faults:
-        key = str(fault["loc"][-1]) if fault["loc"] else ""
-        if fault["type"] in _UNKNOWN and key in WRITTEN_NOW:
-            return f"{key} is now written {WRITTEN_NOW[key]}"
-        if fault["type"] == "dataclass_type" and isinstance(fault["input"], str):
-            return f"a job is now an object: {_A_JOB}"
-    return ""
-
-
-_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
-
 _TYPE = re.compile(r"^(?:float|int|str|bool|none|(?:dict|tuple|list|nullable|tagged-union)\[.*)$")
 """What pydantic puts into paths for the types of a union."""
-
-_A_JOB = '{"job": "gemm", "min_speed": 0.5}'
-
-_JOBS = '"jobs": [{"job": "gemm"}, {"job": "triad"}]'
-
-_PART = '"jobs": [{"job": "gemm", "share_percent": 30}, ...]'
-
-WRITTEN_NOW: Mapping[str, str] = {
-    **dict.fromkeys(("job_a", "job_b"), _JOBS),
-    **dict.fromkeys(("share_a_percent", "share_b_percent"), _PART),
-    "constraints": f"without it: max_power_w and memory_mib next to jobs, and {_A_JOB}",
-    "splits": '"fine": true',
-    "gpu": '"gpu_model": "NVIDIA H200"',
-}
-"""Keys that older versions took, and how to write now what they said."""

@@ -1,6 +1,7 @@
 """Points for tests: one by hand, and any that can exist."""
 
 from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 from flat_records import from_flat
@@ -15,6 +16,9 @@ from advisor.core.observations import (
 )
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.formats.rows import column_types
+
+FILES = Path(__file__).parents[1] / "fixtures/points"
+"""Measured points and observed launches, each kind in each format."""
 
 
 def point(number: int = 0, **fields: Any) -> SoloPoint:

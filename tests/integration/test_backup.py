@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from launch_writer import row
-from old_schema import make_old
 from postgres import Server
 from store_points import observation, pair_point, point
 from typer.testing import CliRunner, Result
@@ -169,17 +168,6 @@ def test_a_server_goes_on_with_what_was_restored(database: Path, tmp_path: Path)
         assert store.solo_points() == [point(1)]
         assert store.add([point(8)]) == 1
         assert state.change_count() == before + 1
-
-
-def test_a_copy_of_an_older_version_is_raised(tmp_path: Path) -> None:
-    """A backup made before an upgrade can be restored after it; the copy itself is only read."""
-    make_old(url_of(tmp_path / "old.db"), points=3)
-    back_up(url_of(tmp_path / "old.db"), Path(), tmp_path / "copy.db")
-    before = (tmp_path / "copy.db").read_bytes()
-    restore(url_of(tmp_path / "new.db"), Path(), tmp_path / "copy.db")
-    with open_store(url_of(tmp_path / "new.db"), Path()) as store:
-        assert [p.rate for p in store.solo_points()] == [0.5, 1.5, 2.5]
-    assert (tmp_path / "copy.db").read_bytes() == before
 
 
 def newer(copy: Path) -> None:

@@ -4,17 +4,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from flat_records import from_flat
-from old_schema import make_old
 from postgres import Server
-from sqlalchemy import create_engine
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import StoreError
 from advisor_data import migrate, open_store
-from advisor_data.store.tables import VERSION_TABLE, metadata
 
 pytestmark = pytest.mark.postgres
 
@@ -71,28 +66,6 @@ def pair_point(number: int) -> PairPoint:
         flags=("failed", "throttled") if number % 2 else (),
         error="größe: no memory; 100 % full" if number % 2 else None,
     )
-
-
-def test_migrations_make_the_tables_of_the_code(url: str) -> None:
-    """Types and indices of the server are those of the code, for both kinds."""
-    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-        assert compare_metadata(context, metadata) == []
-    engine.dispose()
-
-
-@pytest.mark.parametrize("revision", ["0001", "0002"])
-def test_an_old_database_is_raised_without_loss(empty: str, tmp_path: Path, revision: str) -> None:
-    """Tables of an earlier version are refused until they are migrated, and keep their rows."""
-    make_old(empty.replace("postgresql:", "postgresql+psycopg:"), 3, revision)
-    with pytest.raises(StoreError, match="advisor data migrate"):
-        open_store(empty, tmp_path)
-    migrate(empty, Path())
-    with open_store(empty, tmp_path) as store:
-        assert [p.rate for p in store.solo_points(job="gemm")] == [0.5, 1.5, 2.5]
-        assert store.pair_points() == []
-        assert store.add([point(1), pair_point(1)]) == 2
 
 
 def test_a_database_without_tables_is_refused(empty: str, tmp_path: Path) -> None:

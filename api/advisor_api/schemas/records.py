@@ -74,9 +74,9 @@ def _of_this_version(row: Any) -> Any:
     """Each unknown column would be a fault of its own."""
     if isinstance(row, dict) and len(cast("dict[Any, Any]", row)) > _MOST_COLUMNS:
         raise ValueError(f"it has more than {_MOST_COLUMNS} columns")
-    if isinstance(row, dict) and any(name in row for name in FIRST_JOB):
+    if isinstance(row, dict) and FIRST_JOB in row:
         raise ValueError(
-            "columns such as job_a and share_a_percent are those of an earlier version: write "
+            "columns such as job_1 and share_1_percent are those of flat files: write "
             '"jobs": [{"job": ..., "share_percent": ...}, ...], one object for each job'
         )
     return cast("Any", row)
@@ -139,8 +139,7 @@ _HINTS: dict[type, Any] = {
 
 
 def _kind(row: object) -> str:
-    names = (JOBS, *FIRST_JOB)
-    return "pair" if isinstance(row, dict) and any(name in row for name in names) else "solo"
+    return "pair" if isinstance(row, dict) and (JOBS in row or FIRST_JOB in row) else "solo"
 
 
 SoloRow: TypeAlias = Annotated[SoloPoint, _As(SoloPoint)]

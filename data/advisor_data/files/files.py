@@ -58,7 +58,7 @@ def read_points(path: Path) -> list[Record]:
     """All points of a .parquet, .csv or .jsonl file, or none where one of its rows is bad.
 
     Rows with a column `launch_id` are observations, others with `jobs` or `job_1` pair points,
-    others solo points. Columns of earlier versions are read as well.
+    others solo points.
 
     Raises:
         InputError: the file cannot be read, or a row, named by its number and column, is bad.

@@ -103,8 +103,6 @@ takes a file without keeping it: `--profiles points.csv`. `advisor data delete` 
 
 - Rows with a column `launch_id` are observations, others with `jobs` or `job_1` pairs; a file that
   `advisor` writes holds one kind.
-- Files of versions up to 5, which had `job_a`, `job_b`, `share_a_percent` and so on, are read as
-  they are.
 - `rate` is progress per second and `rate_unit` says of what; a second unit of one job is refused.
 - Shares are in percent: 50, not 0.5.
 - `started_at` is ISO 8601 in UTC, with `Z` or `+00:00`.
@@ -116,8 +114,8 @@ takes a file without keeping it: `--profiles points.csv`. `advisor data delete` 
 
 An unknown column, a value of the wrong type or out of range, or a missing needed value stops the
 import before anything is stored; the message names the file, the line and the column. Parquet files
-carry the kind of their points and the version of the schema; older versions are read, newer ones
-refused.
+carry the kind of their points and the version of the schema; older ones are read as
+far as their columns are those of today, newer ones refused.
 
 `advisor data export FILE` writes solo points, with `--kind pairs` pair points, with `--kind
 observations` what launched pairs did; `--job` and `--run` choose among them.

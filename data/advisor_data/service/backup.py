@@ -13,7 +13,14 @@ from sqlalchemy import Engine, make_url, update
 from advisor.errors import InputError, StoreError
 from advisor.files.whole_files import sync_folder
 from advisor_data.store.schema import schema_state
-from advisor_data.store.sql_engine import address, make_engine, migrate, sqlite_path, store_errors
+from advisor_data.store.sql_engine import (
+    address,
+    make_engine,
+    migrate,
+    refuse_other,
+    sqlite_path,
+    store_errors,
+)
 from advisor_data.store.store import FILES_PREFIX, default_url
 from advisor_data.store.tables import VERSION_TABLE, changes
 
@@ -155,11 +162,8 @@ def _make_current(file: Path, draft: Path) -> None:
     engine = make_engine(f"sqlite:///{draft}")
     try:
         with store_errors(engine.url), engine.connect() as connection:
-            if schema_state(connection) == "newer":
-                raise StoreError(
-                    f"{file} was made by a newer version of advisor",
-                    fix="upgrade advisor: pip install --upgrade sm-advisor",
-                )
+            if (state := schema_state(connection)) != "older":
+                refuse_other(state, str(file))
         migrate(f"sqlite:///{draft}")
         with store_errors(engine.url), engine.begin() as connection:
             # Above all counts there were, so that servers see a change: it grows by one a write.

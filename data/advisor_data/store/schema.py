@@ -7,17 +7,20 @@ from sqlalchemy import Connection, inspect, text
 
 from advisor_data.store.tables import VERSION_TABLE
 
-SchemaState = Literal["current", "older", "newer"]
+SchemaState = Literal["current", "older", "unreleased", "newer"]
 
 _MIGRATIONS = "advisor_data.migrations"
 
 
 def schema_state(connection: Connection) -> SchemaState:
-    """How the schema compares with the one of this version; an empty database is "older"."""
+    """How the schema compares with the one of this version.
+
+    An empty database is "older"; one from before the first migration is "unreleased".
+    """
     known = revisions()
     revision = _revision(connection)
     if revision is not None and revision not in known:
-        return "newer"
+        return "unreleased" if revision < known[0] else "newer"
     return "current" if revision == known[-1] else "older"
 
 

@@ -75,7 +75,7 @@ def open_engine(url: str) -> Engine:
         if state == "older" and engine.dialect.name == "sqlite":
             _upgrade(engine)
         else:
-            refuse_other(state, engine.url)
+            refuse_other(state, address(engine.url))
     except BaseException:  # Ctrl-C too: nobody else has the engine to close it
         engine.dispose()
         raise
@@ -139,21 +139,32 @@ def count_change(connection: Connection) -> None:
     connection.execute(update(changes).values(count=changes.c.count + 1))
 
 
-def refuse_other(state: SchemaState, url: URL) -> None:
+def refuse_other(state: SchemaState, where: str) -> None:
     """See to it that the schema is the one of this version.
+
+    Args:
+        state: Of the schema.
+        where: Address of the database, or path of its file.
 
     Raises:
         StoreError: it is not.
     """
     if state == "older":
         raise StoreError(
-            f"the database {address(url)} has no tables of this version",
+            f"the database {where} has no tables of this version",
             why="another program may be using it, so it is not changed on the way",
             fix="run `advisor data migrate`",
         )
+    if state == "unreleased":
+        raise StoreError(
+            f"the database {where} is of a version of advisor from before the first release",
+            why="this version cannot raise its tables",
+            fix="export each --kind with the version that made it (`advisor data export FILE`), "
+            "move the database away, and bring the files in: `advisor data import FILE`",
+        )
     if state == "newer":
         raise StoreError(
-            f"the database {address(url)} was changed by a newer version of advisor",
+            f"the database {where} was changed by a newer version of advisor",
             fix="upgrade advisor: pip install --upgrade sm-advisor",
         )
 
@@ -235,5 +246,5 @@ def _upgrade(engine: Engine) -> bool:
             upgrade(connection)
             renew_all(connection)
         else:
-            refuse_other(state, engine.url)
+            refuse_other(state, address(engine.url))
         return state == "older"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from old_schema import FILES
 from store_points import (
+    FILES,
     any_observation,
     any_pair_point,
     any_point,
@@ -160,7 +160,7 @@ def test_the_named_columns_and_no_others_make_the_id(measured: Record) -> None:
 
 
 def test_identities_are_those_of_every_version() -> None:
-    """What was measured before version 6 has the id that it had, so importing it adds nothing."""
+    """What was measured before has the id that it had, so importing it adds nothing."""
     assert [p.point_id for p in read_points(FILES / "pairs.parquet")] == [
         "676744deb5b03dd630440e7e5ed6c207",
         "19c0616ded8256518a116f99030336a9",
@@ -253,29 +253,6 @@ def test_a_word_of_an_observation_that_is_none_is_refused(column: str) -> None:
     """What reports count by is never misspelt; the message has the words."""
     with pytest.raises(InputError, match=f"{column} is 'done'. one of .*(finished|mps)"):
         from_row(Observation, {**to_row(observation()), column: "done"})
-
-
-@pytest.mark.parametrize(
-    ("word", "ended"),
-    [
-        ("job_a", (True, False)),
-        ("job_b", (False, True)),
-        ("both", (True, True)),
-        ("none", (False, False)),
-        ("", (False, False)),
-    ],
-)
-def test_who_ended_first_is_read_of_old_rows(word: str, ended: tuple[bool, ...]) -> None:
-    """Up to version 5 one column told it of both jobs; it goes with its job where they turn."""
-    row = {**flat(to_row(observation(job_1="sort", job_2="gemm")))}
-    row = {k: v for k, v in row.items() if not k.startswith("ended_first")}
-    old = {k.replace("_1", "_a").replace("_2", "_b"): v for k, v in row.items()}
-    read = from_row(Observation, {**old, "first_ended": word})
-    assert tuple(part.ended_first for part in read.parts) == ended
-    turned = {**old, "job_a": "sort", "job_b": "gemm", "first_ended": word}
-    assert tuple(p.ended_first for p in from_row(Observation, turned).parts) == ended[::-1]
-    with pytest.raises(InputError, match=r"first_ended is 'job_c'. one of job_a"):
-        from_row(Observation, {**old, "first_ended": "job_c"})
 
 
 def test_a_row_without_jobs_is_not_nested() -> None:

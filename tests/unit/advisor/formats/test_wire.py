@@ -82,22 +82,6 @@ def test_what_is_no_such_value_is_refused_with_its_place(text: bytes, said: str)
             reader(Whole, text, name="the body")
 
 
-@pytest.mark.parametrize(
-    ("text", "now"),
-    [
-        (b'{"job_a": "a", "job_b": "b"}', '"jobs": [{"job": '),
-        (b'{"jobs": [], "constraints": {"max_power_w": 300}}', "max_power_w"),
-        (b'{"jobs": ["a", "b"]}', '{"job": '),
-    ],
-)
-def test_what_older_versions_wrote_is_refused_with_how_to_write_it_now(
-    text: bytes, now: str
-) -> None:
-    with pytest.raises(InputError, match="now") as caught:
-        read(Whole, text)
-    assert now in caught.value.fix
-
-
 def test_of_many_faults_five_are_named() -> None:
     text = '{"jobs": [' + ",".join(["{}"] * 40) + "]}"
     with pytest.raises(InputError, match="and 35 more") as caught:

@@ -5,16 +5,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from old_schema import FILES as OLD
 from store_points import observation, pair_point, point
 
-from advisor.core.observations import Record
 from advisor.errors import StoreError
 from advisor.formats.rows import to_row
 from advisor_data.files.files import read_points
@@ -232,22 +229,6 @@ def test_files_that_were_taken_away_are_begun_again(store: FileStore, file: Path
     assert store.solo_points() == []
     assert store.add([point(0)]) == 1
     assert file.read_bytes() == LINES[0]
-
-
-@pytest.mark.parametrize("kind", ["pairs", "solo"])
-def test_files_of_earlier_versions_go_on(store: FileStore, kind: str) -> None:
-    """Lines with a column for each of two jobs are read, and new ones stand below."""
-    name = {"pairs": "pair", "solo": "solo"}[kind]
-    store.folder.mkdir()
-    for line in (OLD / f"{kind}.jsonl").read_bytes().splitlines(keepends=True):
-        with (store.folder / f"{name}-{json.loads(line)['run']}.jsonl").open("ab") as file:
-            file.write(line)
-    old = read_points(OLD / f"{kind}.jsonl")
-    assert store.add(old) == 0
-    assert store.add([replace(old[0], started_at="2026-11-22T00:00:00Z")]) == 1
-    found: list[Record] = [*store.pair_points(), *store.solo_points()]
-    assert len(found) == len(old) + 1
-    assert all(record in found for record in old)
 
 
 def test_what_a_crash_of_another_writer_left_is_replaced(store: FileStore, file: Path) -> None:

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from old_schema import fill_old
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from store_points import observation, pair_point, point
 
 from advisor.core.observations import Observation, Record
-from advisor.core.records import SoloPoint
 from advisor_data import Store, open_database, open_store
 from advisor_data.service.state import open_service_state
 from advisor_data.store.pages import Page, Position, Span, page_of, position, us_of
@@ -208,16 +206,6 @@ def test_names_come_in_pages(store: Store) -> None:
     assert store.profile_names() == sorted(names)
     assert store.profile_names("a.b", 3) == sorted(names)[3:6]
     assert [row.job for row in store.profile_rows("a0", "ab")] == ["a0", "a_b", "ab"]
-
-
-def test_an_older_database_gets_moments_and_rows(tmp_path: Path) -> None:
-    """What was stored before there were pages is in them."""
-    url = _url("sqlite", tmp_path)
-    seen = [record for record in fill_old(url, "0006") if isinstance(record, SoloPoint)]
-    with open_store(url, tmp_path) as store:
-        for one in seen:
-            assert one in store.solo_page(one.job, Span(limit=9)).records
-        assert store.profile_rows("", LAST_NAME) == profile_rows(seen)
 
 
 # cost

@@ -1,8 +1,7 @@
-"""Documents of launches of older versions: a running launch and the history outlive an upgrade."""
+"""Documents of launches: read as they were written, and refused where they are none."""
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,6 @@ from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.formats.job_file import load_job
-from advisor.formats.wire import to_plain
 from advisor.launch.records.documents import parse_spec, parse_status
 from advisor.launch.records.folder import dumps
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart, LaunchSpec
@@ -29,24 +27,7 @@ FORECAST = Forecast(
     work_per_joule=Interval(0.0025, 0.0023, 0.0027),
     coverage=0.9,
 )
-OLD_FORECAST: dict[str, Any] = {
-    "model_version": "m1",
-    "rate_a": to_plain(RATE),
-    "rate_b": to_plain(OTHER_RATE),
-    "power_w": to_plain(POWER),
-    "solo_rate_a": 200,
-    "solo_rate_b": 100,
-    "work_per_joule": {"value": 0.0025, "low": 0.0023, "high": 0.0027},
-    "coverage": 0.9,
-    "energy_saved": None,
-    "rest_energy_saved_a": -0.1,
-    "rest_energy_saved_b": None,
-}
 A, B = (Job(name=name, command=(name,)) for name in "ab")
-PARTS = (
-    LaunchPart(job=A, solo_rate=200, share_rate=60, solo_power_w=300, reported="1=2"),
-    LaunchPart(job=B),
-)
 STATUS = LaunchStatus(
     launch_id="x",
     state="running",
@@ -54,49 +35,6 @@ STATUS = LaunchStatus(
     jobs=(JobStatus(job="a", rate_unit="steps", share_percent=30.0),),
     forecast=FORECAST,
 )
-
-
-def old_pair(way: str, shares: tuple[float, ...], forecast: Any = None) -> dict[str, Any]:
-    """As version 0.9 wrote it."""
-    return {
-        "job_a": to_plain(A),
-        "job_b": to_plain(B),
-        "way": way,
-        "share_a_percent": shares[0],
-        "share_b_percent": shares[1],
-        "solo_rate_a": 200,
-        "solo_rate_b": None,
-        "share_rate_a": 60,
-        "share_rate_b": None,
-        "solo_power_a_w": 300,
-        "solo_power_b_w": None,
-        "forecast": forecast,
-        "reported_a": "1=2",
-        "reported_b": None,
-    }
-
-
-@pytest.mark.parametrize(
-    ("way", "split"), [("split", NINE[2]), ("uncapped", UNCAPPED), ("time-sliced", TIME_SLICED)]
-)
-def test_older_spec(way: str, split: Split) -> None:
-    """Nothing of it is lost."""
-    newer = LaunchSpec(
-        launch_id="x", gpu="0", pairs=(LaunchPair(split=split, parts=PARTS, forecast=FORECAST),)
-    )
-    older = {**to_plain(newer), "pairs": [old_pair(way, split.shares, OLD_FORECAST)]}
-    assert parse_spec(json.dumps(older).encode()) == newer
-
-
-@pytest.mark.parametrize("forecast", [None, OLD_FORECAST])
-def test_older_status(forecast: dict[str, Any] | None) -> None:
-    """What a supervisor of before an upgrade goes on to write."""
-    older = {**to_plain(STATUS), "way": "split", "forecast": forecast}
-    del older["sharing"]
-    found = parse_status(json.dumps(older).encode())
-    assert found.sharing == "limited"
-    assert found.forecast == (FORECAST if forecast else None)
-    assert found.jobs == STATUS.jobs
 
 
 @given(st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, Split((20.0, 30.0, 50.0))]))
