@@ -36,7 +36,6 @@ from advisor.wire.lists import (
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchItem, Recommendation
 from advisor.wire.requests import (
-    JobData,
     JobRequest,
     PlacementRequest,
     QueuedJobs,
@@ -54,7 +53,6 @@ __all__ = [
     "InputAsked",
     "InputPrediction",
     "InputPredictions",
-    "JobData",
     "JobRequest",
     "JobRow",
     "KernelReport",

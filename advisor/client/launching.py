@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from advisor.client.errors import TooSlowError
 from advisor.client.exchange import Ask, Exchange, quoted
-from advisor.client.recommending import filling_s
 from advisor.launch.records.answers import Launch, LaunchList, LaunchPlan
 from advisor.launch.records.status import LaunchStatus
 from advisor.wire.launch_request import LaunchRequest
@@ -87,8 +86,7 @@ class Launching(Exchange):
 
 
 def _start(asked: LaunchRequest, headers: Mapping[str, str]) -> Ask:
-    patience_s = filling_s(asked)
-    return Ask(method="POST", path=PATH, body=asked, headers=headers, patience_s=patience_s)
+    return Ask(method="POST", path=PATH, body=asked, headers=headers)
 
 
 def _of(launch: LaunchStatus | str) -> str:

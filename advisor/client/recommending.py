@@ -9,7 +9,6 @@ from advisor.wire.input_power import InputAsked, InputPowerRequest, InputPredict
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchAnswer, BatchItem, Recommendation
 from advisor.wire.requests import (
-    AdviceRequest,
     BatchRequest,
     PlacementRequest,
     RecommendationRequest,
@@ -29,7 +28,7 @@ class Recommending(Exchange):
 
     def recommend(self, asked: RecommendationRequest) -> Recommendation:
         """Which split of one GPU does the most for two jobs."""
-        return self._post("/v1/recommendations", asked, Recommendation, filling_s(asked))
+        return self._post("/v1/recommendations", asked, Recommendation)
 
     def recommend_batch(self, asked: Sequence[RecommendationRequest]) -> tuple[BatchItem, ...]:
         """Many recommendations at once, in order; an error that one of them has is in its place."""
@@ -38,7 +37,7 @@ class Recommending(Exchange):
 
     def place(self, asked: PlacementRequest) -> Placement:
         """Who shares a GPU with whom in a queue of jobs, at what split, when and where."""
-        patience_s = asked.time_limit_s + _PREDICTING_S + filling_s(asked)
+        patience_s = asked.time_limit_s + _PREDICTING_S
         return self._post("/v1/placements", asked, Placement, patience_s)
 
     def input_power(self, asked: Sequence[InputAsked]) -> InputPredictions:
@@ -53,8 +52,3 @@ class Recommending(Exchange):
     def _post(self, path: str, body: Any, kind: type[T], patience_s: float = 0.0) -> T:
         ask = Ask(method="POST", path=path, body=body, patience_s=patience_s)
         return self._ask(ask, kind)
-
-
-def filling_s(asked: AdviceRequest) -> float:
-    """What filling the data that are told may take."""
-    return _FILLING_S * len(set(asked.data_by_job.values()))

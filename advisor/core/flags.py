@@ -13,8 +13,6 @@ LIMIT_BROKEN = "limit-broken"
 
 TOO_FAST = "too-fast"
 
-OTHER_DATA = "other-data"
-
 HEAT = "heat"
 
 FLAGS: dict[str, str] = {
@@ -29,7 +27,6 @@ FLAGS: dict[str, str] = {
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
     LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
     TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
-    OTHER_DATA: "a job of a launch was told to compute with other data than those of its profile",
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
     "results-only": "too short for rates: measured to read the job's results",
@@ -52,7 +49,6 @@ DOUBTFUL = WRONG | {
     UNREAD,
     LIMIT_BROKEN,
     TOO_FAST,
-    OTHER_DATA,
     "not-settled",
     "counter-mismatch",
     "cpu-steal",

@@ -64,8 +64,6 @@ class Profile:
         wrong_units: Counts at which they were wrong.
         serving: Demand and latencies; None: the job answers no requests.
         gpu_uuids: Cards that its points are of.
-        input_fingerprint: What its matrices held, by the newest point: JSON of
-            `advisor.wire.input_power.InputFingerprint`; None: not told.
     """
 
     job: str
@@ -84,7 +82,6 @@ class Profile:
     wrong_units: frozenset[int] = frozenset()
     serving: Serving | None = None
     gpu_uuids: frozenset[str] = frozenset()
-    input_fingerprint: str | None = None
 
     def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
         """Every column at these shares, linear between the measured ones; shape (n,).
@@ -168,7 +165,6 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         flags=tuple(sorted({flag for point in usable for flag in point.flags})),
         serving=serving_of(usable),
         gpu_uuids=frozenset(point.gpu_uuid for point in usable),
-        input_fingerprint=newest.input_fingerprint,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.wire.observed import Card
-from advisor.wire.recommendation import ChangedData, ModelName
+from advisor.wire.recommendation import ModelName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,6 @@ class Placement(Totals):
         bundled_profiles: Jobs whose profile came with advisor.
         warnings: What may be less certain than it looks, and which counts of SMs are not used.
         card: What the power was corrected by; None: it was not.
-        data: One for each job whose data were told, by name.
     """
 
     gpu_model: str
@@ -135,4 +134,3 @@ class Placement(Totals):
     warnings: tuple[str, ...]
     model: ModelName
     card: Card | None = None
-    data: tuple[ChangedData, ...] = ()

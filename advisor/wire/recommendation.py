@@ -125,23 +125,6 @@ class SameWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedData:
-    """What data of a job that were told change.
-
-    Attributes:
-        whole_gpu_w: In the power of the GPU while the job runs alone on all of it, W.
-        whole_gpu_speed: The job's rate there, for each one with the data that were profiled: not 1
-            where the power limit or heat holds the clock back.
-        why_unknown: Why only bounds are known; "": it is known.
-    """
-
-    job: str
-    whole_gpu_w: Interval
-    whole_gpu_speed: Interval
-    why_unknown: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """The way of running two jobs on one GPU that does the most and keeps every limit.
 
@@ -156,7 +139,6 @@ class Recommendation:
         card: What the power was corrected by; None: nothing was seen of the card, or it is not
             known.
         drifts: Of the jobs that were asked for; intervals are wider for them.
-        data: One for each job whose data were told.
         components: What the power at `choice` goes to; None: not asked for, or not known.
         components_unknown: Why `components` was asked for in vain; None: it was not.
     """
@@ -175,7 +157,6 @@ class Recommendation:
     coverage: float
     card: Card | None = None
     drifts: tuple[DriftedJob, ...] = ()
-    data: tuple[ChangedData, ...] = ()
     components: SplitParts | None = None
     components_unknown: str | None = None
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TypeAlias
 
 from advisor.core.finish import Work
 from advisor.core.objectives import DEFAULT_OBJECTIVE
@@ -41,30 +41,10 @@ WORK_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobData:
-    """What the matrices of a job hold.
-
-    Attributes:
-        dtype: What it computes in, such as bf16.
-        operands: In the input language (docs/input-power.md).
-    """
-
-    dtype: Annotated[str, Bounds(pattern=r"^[a-z0-9_]{1,20}$")]
-    operands: Annotated[str, Bounds(min_length=1, max_length=MOST_OPERANDS)]
-
-    def __str__(self) -> str:
-        return f"{self.dtype} {self.operands}"
-
-
-_Value = TypeVar("_Value", float, JobData)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
     """One job of a pair, and what it must keep.
 
     Attributes:
-        data: What will run; None: what was profiled.
         min_speed: Minimum relative speed; None: that of the request.
         max_p99_ms: Longest p99 latency; None: that of the request, if the job answers requests.
         work_s: What it has to do, in seconds that it takes alone; None: it runs on and on.
@@ -74,7 +54,6 @@ class JobRequest:
     min_speed: Speed | None = None
     max_p99_ms: Milliseconds | None = None
     work_s: WorkSeconds | None = None
-    data: JobData | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +64,12 @@ class QueuedJobs:
         count: How many of them.
         work_s: Time that one takes alone, s.
         min_speed: Minimum relative speed; None: that of the request.
-        data: What will run; None: what was profiled.
     """
 
     job: JobName
     count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
     work_s: Annotated[float, Bounds(gt=0, le=1e9, says="time that one takes alone, s")] = WORK_S
     min_speed: Speed | None = None
-    data: JobData | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +102,6 @@ class AdviceRequest(ABC):
             (job.job, of_all if job.min_speed is None else job.min_speed)
             for job in self._every_job()
         )
-
-    @property
-    def data_by_job(self) -> dict[str, JobData]:
-        """What will run in place of what was profiled, of the jobs that say so.
-
-        Raises:
-            InputError: a job that comes twice has two of them.
-        """
-        return by_name(((job.job, job.data) for job in self._every_job()), "kinds of data")
 
     @abstractmethod
     def _every_job(self) -> Iterable[JobRequest | QueuedJobs]:
@@ -266,18 +234,17 @@ def check_size(asked: PlacementRequest) -> None:
         raise InputError(f"these are {count} jobs", fix=f"place at most {MOST_PLACED} at once")
 
 
-def by_name(values: Iterable[tuple[str, _Value | None]], what: str = "limits") -> dict[str, _Value]:
+def by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
     """Values by name of job, without those that are None.
 
     Raises:
         InputError: a name has two of them.
     """
-    found: dict[str, _Value] = {}
+    found: dict[str, float] = {}
     for name, value in values:
         if value is not None and found.setdefault(name, value) != value:
-            one, other = (v if isinstance(v, JobData) else f"{v:g}" for v in (found[name], value))
             raise InputError(
-                f"{name} comes twice with two {what}, {one} and {other}",
+                f"{name} comes twice with two limits, {found[name]:g} and {value:g}",
                 fix="give both the same one",
             )
     return found

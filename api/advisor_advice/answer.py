@@ -13,7 +13,6 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
-from advisor_advice.power.other_data import NO_OTHER, OtherData, Told, nothing_told
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on
 from advisor_models.manifest import Manifest
@@ -55,14 +54,12 @@ class ModelAdvice:
         manifest: Of the model.
         card: The factor by which power was corrected for the card; None: it was not.
         drifts: Of the jobs, which made intervals wider.
-        other: Data of the jobs that were told.
     """
 
     recommendation: Recommendation
     manifest: Manifest
     card: CardFactor | None = None
     drifts: tuple[Drift, ...] = ()
-    other: OtherData = NO_OTHER
 
 
 def answer(
@@ -70,7 +67,6 @@ def answer(
     request: Request,
     settings: Settings,
     gpu_uuid: str | None = None,
-    told: Told = nothing_told,
 ) -> ModelAdvice:
     """What the model in use recommends for two jobs.
 
@@ -79,7 +75,6 @@ def answer(
         request: Objective and limits.
         settings: Say where models and points are kept.
         gpu_uuid: The card that they are to share; None: not known.
-        told: Data that will run in place of those that were profiled.
 
     Raises:
         InputError: the request does not fit the jobs.
@@ -89,7 +84,7 @@ def answer(
     """
     predictor = Registry(settings.home / "models").open_champion()
     conditions = read_conditions(settings, predictor, found.a.gpu_model, gpu_uuid)
-    return answer_by(predictor, found, request, checked_on(found, settings), conditions, told)
+    return answer_by(predictor, found, request, checked_on(found, settings), conditions)
 
 
 def answer_by(
@@ -98,7 +93,6 @@ def answer_by(
     request: Request,
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
-    told: Told = nothing_told,
 ) -> ModelAdvice:
     """What a model recommends for two jobs.
 
@@ -108,23 +102,20 @@ def answer_by(
         request: Objective and limits.
         checked: What the check of this GPU model found.
         conditions: What is known of the card, and of jobs that drift.
-        told: Data that will run in place of those that were profiled.
 
     Raises:
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit.
     """
     found, assumed = with_idle_power(found, predictor.manifest.fill)
-    other = told(found)
-    there, profiles = other.applied(*conditions.applied(predictor, found.profiles))
+    there, profiles = conditions.applied(predictor, found.profiles)
     given = recommend(profiles, there, request, checked)
     more = (
         *_of_model(predictor, given),
         *of_check(found, checked),
-        *_of_input(found, other),
+        *_of_input(found),
         *assumed,
         *conditions.warnings(found.profiles),
-        *other.warnings,
     )
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
     return ModelAdvice(
@@ -132,7 +123,6 @@ def answer_by(
         predictor.manifest,
         conditions.card_of(found.profiles),
         conditions.drifts_of(found.profiles),
-        other,
     )
 
 
@@ -155,12 +145,12 @@ def of_check(found: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
         )
 
 
-def _of_input(found: ProfileSet, other: OtherData) -> Iterator[str]:
+def _of_input(found: ProfileSet) -> Iterator[str]:
     """The data card of the bundled points says so of all of them."""
     if found.other_models:
         yield (
             f"both were profiled on {listed(found.other_models)}, too: --gpu-model, or `gpu` in a "
             "request"
         )
-    if names := " and ".join(other.not_told(found.bundled)):
+    if names := " and ".join(found.bundled):
         yield f"bundled, so measured with random input, on which power depends: {names}"

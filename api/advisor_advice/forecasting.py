@@ -20,7 +20,6 @@ from advisor_advice.answer import answer
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.launch_counts import count_notes, host_safety
-from advisor_advice.power.other_data import NO_OTHER, OtherData, Told, told_here
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_advice.site.conditions import read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
@@ -49,15 +48,13 @@ def recommended(
         max_power_w=asked.max_power_w,
         memory_mib=wanted.memory_mib,
     )
-    told = _told(names, wanted, settings)
-    given = answer(found, request, settings, wanted.gpu_uuid, told)
+    given = answer(found, request, settings, wanted.gpu_uuid)
     choice = given.recommendation.choice.prediction
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
-    pair = LaunchPair(split=choice.split, parts=tuple(map(wanted.part, jobs)))
-    there = _changed(found, given.other, given.manifest)
-    known = _with_profiles(pair, there, given.other)
-    return _with_forecast(known, choice, given.manifest, there), given.recommendation.warnings
+    pair = LaunchPair(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
+    known = _with_profiles(pair, found)
+    return _with_forecast(known, choice, given.manifest, found), given.recommendation.warnings
 
 
 def with_forecast(
@@ -98,8 +95,7 @@ def _expected(
             settings, predictor, found.a.gpu_model, wanted.gpu_uuid, driver
         )
         filled, assumed = with_idle_power(found, predictor.manifest.fill)
-        other = _told([job.name for job in pair.jobs], wanted, settings)(filled)
-        model, profiles = other.applied(*conditions.applied(predictor, filled.profiles))
+        model, profiles = conditions.applied(predictor, filled.profiles)
         (expected,) = model.predict(profiles, [pair.split])
     except (InputError, ModelError, StoreError) as error:
         return without, (f"no forecast: {error}",)
@@ -107,23 +103,8 @@ def _expected(
         *gpu_warnings(predictor.manifest, found.profiles),
         *assumed,
         *conditions.warnings(found.profiles),
-        *other.warnings,
     )
-    there = _changed(found, other, predictor.manifest)
-    known = _with_profiles(pair, there, other)
-    return _with_forecast(known, expected, predictor.manifest, there), warnings
-
-
-def _told(names: Sequence[str], wanted: ResolvedLaunch, settings: Settings) -> Told:
-    """What the data that were told of these jobs change."""
-    return told_here({n: wanted.data[n] for n in names if n in wanted.data}, settings.home)
-
-
-def _changed(found: ProfileSet, other: OtherData, manifest: Manifest) -> ProfileSet:
-    """The profiles as they would have been measured with the data that were told."""
-    if not other.changes:
-        return found
-    return other.changed(with_idle_power(found, manifest.fill)[0])
+    return _with_forecast(without, expected, predictor.manifest, found), warnings
 
 
 def _default_p99_ms(wanted: ResolvedLaunch, found: ProfileSet) -> float | None:
@@ -152,18 +133,15 @@ def _better_apart(r: Recommendation) -> NoSplitError:
     )
 
 
-def _with_profiles(pair: LaunchPair, found: ProfileSet, other: OtherData = NO_OTHER) -> LaunchPair:
+def _with_profiles(pair: LaunchPair, found: ProfileSet) -> LaunchPair:
     """The pair with what its profiles know: rates alone, and memory that its files do not tell."""
     of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
-    return replace(pair, parts=tuple(_with_profile(*known, other) for known in of_jobs))
+    return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
 
 
-def _with_profile(
-    part: LaunchPart, profile: Profile, share_percent: float, other: OtherData
-) -> LaunchPart:
+def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
     return LaunchPart(
         job=_with_memory(part.job, profile.memory_used_mib),
-        data=None if profile.job in other.as_profiled else part.data,
         solo_rate=profile.whole_gpu_rate,
         share_rate=_share_rate(profile, share_percent),
         solo_power_w=profile.whole_gpu_power_w,

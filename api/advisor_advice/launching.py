@@ -11,11 +11,10 @@ from pathlib import Path
 from advisor.core.job import Job
 from advisor.core.split import Split, check_advised, parse_split
 from advisor.core.units import vendor_of
-from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import new_launch_id
-from advisor.launch.records.spec import LaunchPair, LaunchSpec
+from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor.wire.requests import JobRequest
@@ -86,12 +85,6 @@ def _check(asked: LaunchRequest) -> None:
     for name, value in (("duration_s", asked.duration_s), ("hang_s", asked.hang_s)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
-    if asked.split == "time-sliced" and asked.data_by_job:
-        raise InputError(
-            f"data of {listed(sorted(asked.data_by_job))} would change nothing",
-            why="jobs that take turns are not predicted, so there is no power to correct",
-            fix="leave out the data, or the split time-sliced",
-        )
 
 
 def _make_pair(
@@ -110,17 +103,18 @@ def _make_pair(
                 why=str(error),
                 fix="pip install 'sm-advisor[advise]', or give --split",
             ) from error
-        given = _given(jobs, split, wanted)
+        given = _given(jobs, split)
         both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
         notes = count_notes(given, both, allow_unsafe=wanted.asked.allow_unsafe)
         return given, ("no forecast: numpy is not installed", *notes)
     if split is None:
         return forecasting.recommended(jobs, wanted, settings)
-    return forecasting.with_forecast(_given(jobs, split, wanted), wanted, settings)
+    return forecasting.with_forecast(_given(jobs, split), wanted, settings)
 
 
-def _given(jobs: Sequence[Job], split: str, wanted: ResolvedLaunch) -> LaunchPair:
-    return LaunchPair(split=parse_launch_split(split), parts=tuple(map(wanted.part, jobs)))
+def _given(jobs: Sequence[Job], split: str) -> LaunchPair:
+    parts = tuple(LaunchPart(job=job) for job in jobs)
+    return LaunchPair(split=parse_launch_split(split), parts=parts)
 
 
 def _frozen(name: str, settings: Settings) -> Job:

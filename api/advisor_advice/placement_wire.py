@@ -33,7 +33,6 @@ def to_wire(planned: Planned) -> wire.Placement:
         warnings=planned.warnings,
         model=ModelName(version=planned.manifest.version, gpu_models=planned.manifest.gpu_models),
         card=planned.card and card_to_wire(planned.card),
-        data=planned.other.to_wire(),
     )
 
 

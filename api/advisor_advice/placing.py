@@ -30,7 +30,6 @@ from advisor.wire.requests import PlacementRequest
 from advisor_advice.answer import of_check
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
-from advisor_advice.power.other_data import NO_OTHER, OtherData, Told, nothing_told
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.manifest import Manifest
@@ -48,7 +47,6 @@ class Planned:
         bundled: Names of the jobs whose profile came with advisor.
         warnings: What may be less certain than it looks, which counts are not used and why.
         card: The factor by which power was corrected for the card; None: it was not.
-        other: Data of the jobs that were told.
     """
 
     asked: PlacementRequest
@@ -61,7 +59,6 @@ class Planned:
     bundled: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     card: CardFactor | None = None
-    other: OtherData = NO_OTHER
 
     @property
     def groups(self) -> dict[Group, int]:
@@ -80,8 +77,6 @@ def plan(
     settings: Settings,
     profiles: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
-    *,
-    told: Told = nothing_told,
 ) -> Planned:
     """The best plan by the model in use.
 
@@ -90,7 +85,6 @@ def plan(
         settings: Say where points and models are kept, and the least speed of jobs.
         profiles: File of solo points; None: the stored and the bundled ones.
         on_progress: Called after each predicted pair with the pairs done and all pairs.
-        told: Data that will run in place of those that were profiled.
 
     Raises:
         InputError: a job without a profile, or an objective that is not for queues.
@@ -103,7 +97,7 @@ def plan(
     limits = limits_of(asked, settings.min_speed)
     conditions = read_conditions(settings, predictor, found.a.gpu_model, asked.gpu_uuid)
     checked = checked_on(found, settings)
-    return plan_by(predictor, found, asked, limits, checked, conditions, told, on_progress)
+    return plan_by(predictor, found, asked, limits, checked, conditions, on_progress)
 
 
 def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
@@ -127,7 +121,6 @@ def plan_by(
     limits: Limits,
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
-    told: Told = nothing_told,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
     """The best plan by a model.
@@ -139,7 +132,6 @@ def plan_by(
         limits: See `limits_of`.
         checked: What the check of the GPU model found.
         conditions: What is known of the card, and of jobs that drift.
-        told: As for `plan`.
         on_progress: As for `plan`.
 
     Raises:
@@ -149,8 +141,7 @@ def plan_by(
     _check_card(asked)
     found, assumed = with_idle_power(found, predictor.manifest.fill)
     limits = _limits(limits, found.profiles)
-    other = told(found)
-    there, profiles = other.applied(*conditions.applied(predictor, found.profiles))
+    there, profiles = conditions.applied(predictor, found.profiles)
     options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
     problem = _problem(profiles, options, asked, limits)
     warnings = (
@@ -160,7 +151,6 @@ def plan_by(
         *memory_unknown(found.profiles, limits.memory_mib),
         *assumed,
         *conditions.warnings(found.profiles),
-        *other.warnings,
     )
     return Planned(
         asked=asked,
@@ -173,7 +163,6 @@ def plan_by(
         bundled=found.bundled,
         warnings=tuple(dict.fromkeys(warnings)),
         card=conditions.card_of(found.profiles),
-        other=other,
     )
 
 

@@ -37,7 +37,6 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
         coverage=model.coverage,
         card=given.card and card_to_wire(given.card),
         drifts=tuple(map(drift_to_wire, given.drifts)),
-        data=given.other.to_wire(),
     )
 
 

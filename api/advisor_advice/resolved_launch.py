@@ -1,13 +1,9 @@
 """A launch that was asked for, and what is known of the GPU on which it is to run."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
-from advisor.core.job import Job
-from advisor.launch.records.spec import LaunchPart
-from advisor.wire.input_power import InputFingerprint
 from advisor.wire.launch_request import LaunchRequest
 
 
@@ -20,7 +16,6 @@ class ResolvedLaunch:
         seen: That GPU; None: it was not seen.
         profiles: File of solo points; None: the stored and the bundled ones.
         asked_by: A user's name, or the name of a token.
-        data: Fingerprints of the data that were told, by job.
     """
 
     asked: LaunchRequest
@@ -28,11 +23,6 @@ class ResolvedLaunch:
     seen: Gpu | None = None
     profiles: Path | None = None
     asked_by: str = ""
-    data: Mapping[str, InputFingerprint] = field(default_factory=dict[str, InputFingerprint])
-
-    def part(self, job: Job) -> LaunchPart:
-        """A job of the launch, with the data that were told of it."""
-        return LaunchPart(job=job, data=self.asked.data_by_job.get(job.name))
 
     @property
     def gpu_model(self) -> str | None:

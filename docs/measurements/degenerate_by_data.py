@@ -30,9 +30,11 @@ from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import points_of
 from advisor_power.inputs.result import InputPower
 from advisor_power.learn.train import TrainedInputs, fit_inputs
-from advisor_power.model.other_data import OPERATIONS_PER_CYCLE
 
 DTYPE = "bf16"
+
+OPERATIONS_PER_CYCLE = 4096
+"""Of bf16, by the tensor cores of one SM (NVIDIA H100 Tensor Core GPU Architecture, table 3)."""
 
 ALL_NAN = "normal(0,1)|spoil(nan,1)"
 
@@ -229,7 +231,7 @@ def _has_counters(point: SoloPoint) -> bool:
 def _operations(point: SoloPoint) -> float:
     """Of the tensor cores in a second, by the time that they were busy."""
     part, clock_hz = (point.tensor_active_percent or 0) / 100, 1e6 * (point.sm_clock_mhz or 0)
-    return part * OPERATIONS_PER_CYCLE[DTYPE] * (point.units_total or 0) * clock_hz
+    return part * OPERATIONS_PER_CYCLE * (point.units_total or 0) * clock_hz
 
 
 def _as_product(point: SoloPoint, model: Learned) -> InputPoint:

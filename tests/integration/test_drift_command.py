@@ -11,7 +11,7 @@ from command_line import Advisor, in_this_process
 from in_process import Api, running
 from launched_pairs import CARD, GPU_MODEL, PAIR, expectation, launched
 
-from advisor.core.flags import OTHER_DATA
+from advisor.core.flags import LIMIT_BROKEN
 from advisor.core.observations import Observation
 from advisor.core.split import Split
 from advisor.predict.predictions import Prediction
@@ -113,10 +113,10 @@ def test_drift_on_one_card_is_not_of_another(advisor: Advisor, tmp_path: Path) -
     assert there["drifts"] == []
 
 
-def test_launches_with_other_data_are_no_drift(advisor: Advisor, tmp_path: Path) -> None:
-    """They were expected to draw less, so their power says nothing of the job or of the card."""
+def test_launches_that_failed_a_cross_check_are_no_drift(advisor: Advisor, tmp_path: Path) -> None:
+    """Something else drew power, so theirs says nothing of the job or of the card."""
     usual, lower = (found := launched(powers=[1.0] * 20 + [0.8] * 8))[:20], found[20:]
-    keep(tmp_path, (*usual, *(replace(seen, flags=(OTHER_DATA,)) for seen in lower)))
+    keep(tmp_path, (*usual, *(replace(seen, flags=(LIMIT_BROKEN,)) for seen in lower)))
     report = told(advisor, "drift")
     assert (report["observations"], report["drifts"]) == (20, [])
     keep(tmp_path, (replace(seen, launch_id=f"{seen.launch_id}-profiled") for seen in lower))

@@ -76,7 +76,7 @@ def test_json_adds_up(tmp_path: Path) -> None:
     assert set(found) == {
         "gpu_model", "objective", "gpus", "queued", "idle_power_w", "energy_j", "idle_j",
         "makespan_s", "mean_completion_s", "slowest_job", "slowest_speed", "groups", "schedule",
-        "baselines", "timed_out", "bundled_profiles", "warnings", "model", "card", "data",
+        "baselines", "timed_out", "bundled_profiles", "warnings", "model", "card",
     }  # fmt: skip
     named: dict[str, int] = {}
     for group in found["groups"]:

@@ -7,7 +7,6 @@ from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import Split
 from advisor.wire.launch_request import HANG_S, WhenOneEnds
-from advisor.wire.requests import JobData
 
 __all__ = [
     "HANG_S",
@@ -62,7 +61,6 @@ class LaunchPart:
 
     Attributes:
         job: As its file was when the launch was asked for.
-        data: What it was told to compute with in place of what was profiled; None: nothing else.
         solo_rate: Rate alone on the whole GPU; None without a profile.
         share_rate: Rate alone at its share.
         solo_power_w: Power of the GPU while it runs alone on all of it.
@@ -72,7 +70,6 @@ class LaunchPart:
     """
 
     job: Job
-    data: JobData | None = None
     solo_rate: float | None = None
     share_rate: float | None = None
     solo_power_w: float | None = None

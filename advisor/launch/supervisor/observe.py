@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import advisor
-from advisor.core.flags import LIMIT_BROKEN, OTHER_DATA, TOO_FAST
+from advisor.core.flags import LIMIT_BROKEN, TOO_FAST
 from advisor.core.gpu import Gpu
 from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import Observation, ObservedPart
@@ -76,7 +76,6 @@ def observe(ran: Ran) -> Observation:
             *(("not-settled",) if None in rates else ()),
             *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
             *((TOO_FAST,) if is_too_fast(ran.pair, rates) else ()),
-            *((OTHER_DATA,) if any(part.data for part in ran.pair.parts) else ()),
             *verdict_flags(one.results for one in monitor.jobs),
         ),
     )

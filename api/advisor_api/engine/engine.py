@@ -16,12 +16,11 @@ from advisor.errors import BusyError
 from advisor.formats.wire import write
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.requests import AdviceRequest, PlacementRequest, RecommendationRequest
+from advisor.wire.requests import PlacementRequest, RecommendationRequest
 from advisor_advice.answer import ModelAdvice, answer_by, request_of
 from advisor_advice.placing import Planned, limits_of, plan_by
 from advisor_advice.power.known import KnownPower
 from advisor_advice.power.of_choice import with_components
-from advisor_advice.power.other_data import Told, nothing_told
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.site.conditions import Conditions, Experience
 from advisor_advice.site.known_profiles import (
@@ -32,7 +31,6 @@ from advisor_advice.site.known_profiles import (
     unknown_job,
 )
 from advisor_api.engine import bundled
-from advisor_api.engine.input_model import told_by_model
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.kept import MOST_JOBS, Kept
 from advisor_api.engine.power import Weights
@@ -173,9 +171,8 @@ class Engine:
         limits = limits_of(asked, self._min_speed)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
         async with self._placing:
-            told = await self._told(found, asked)
             return await asyncio.to_thread(
-                plan_by, predictor, found, asked, limits, checked, conditions, told
+                plan_by, predictor, found, asked, limits, checked, conditions
             )
 
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
@@ -184,14 +181,7 @@ class Engine:
         request = request_of(asked, self._min_speed)
         checked = await self._checked(kept, found)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
-        told = await self._told(found, asked)
-        return answer_by(predictor, found, request, checked, conditions, told)
-
-    async def _told(self, found: ProfileSet, asked: AdviceRequest) -> Told:
-        """What data of jobs change; those who tell none do not wait for a thread."""
-        if not (data := asked.data_by_job):
-            return nothing_told
-        return await asyncio.to_thread(told_by_model, self._home, found.a.gpu_model, data)
+        return answer_by(predictor, found, request, checked, conditions)
 
     async def _power(
         self, kept: Kept, names: Sequence[str], gpu_model: str | None

@@ -31,7 +31,6 @@ from advisor_api.launches.view import current_status, stored_status
 from advisor_api.service.audit import Audit
 from advisor_api.service.service import Service
 from advisor_data.service.state import LaunchRow
-from advisor_power.operands.of_job import sent_data
 from advisor_profiling.testbed.live import find_gpu, with_units
 
 
@@ -170,8 +169,7 @@ def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> 
                 why="only jobs with a good job file on the server can be launched",
                 fix="see `launchable` in GET /v1/jobs",
             )
-    data = sent_data(wanted.data_by_job)
-    launch = ResolvedLaunch(asked=wanted, gpu=gpu.uuid, seen=gpu, asked_by=caller.name, data=data)
+    launch = ResolvedLaunch(asked=wanted, gpu=gpu.uuid, seen=gpu, asked_by=caller.name)
     return make_spec(launch, service.settings)
 
 

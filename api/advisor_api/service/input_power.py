@@ -1,13 +1,16 @@
 """Power by data, as the service tells it: everything may block."""
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
 from advisor.errors import InputError
 from advisor.wire.input_power import InputPowerRequest, InputPredictions
-from advisor_api.engine.input_model import input_model
 from advisor_api.service.profiles import not_found
-from advisor_power.model.find import no_model
+from advisor_models.manifest import MANIFEST
+from advisor_power.model.find import find_input_model, load_input_model, no_model
 
 if TYPE_CHECKING:
     from advisor_power.model.predictor import InputPredictor
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 MOST_FILLED = 1 << 27
 """Elements of all matrices of one request that are filled: four products of 4096x4096x4096."""
+
+_loading = threading.Lock()
+_loaded: "LRUCache[tuple[Path, int], InputPredictor]" = LRUCache(4)
 
 
 def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:
@@ -44,9 +50,14 @@ def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:
 
 def _model(home: Path, gpu_models: set[str | None]) -> "InputPredictor":
     """One answers all of a request: that of the GPU model that they name, if it is one."""
-    found = input_model(home, gpu_models.pop() if len(gpu_models) == 1 else None)
-    if found is None:
+    folder = find_input_model(home, gpu_models.pop() if len(gpu_models) == 1 else None)
+    if folder is None:
         missing = no_model()
         # No fault of the service: it answers all else, and a model may be made at any time.
         raise not_found(f"{missing.what}: {missing.why}", missing.fix)
-    return found
+    with _loading:
+        # Read again where another one was made.
+        key = folder, (folder / MANIFEST).stat().st_mtime_ns
+        if key not in _loaded:
+            _loaded[key] = load_input_model(home, folder=folder)
+        return _loaded[key]

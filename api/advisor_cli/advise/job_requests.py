@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from advisor.errors import InputError
-from advisor.wire.requests import JobData, JobRequest
+from advisor.wire.requests import JobRequest
 
 _OPTION = re.compile(r"(?:(.+)=)?([0-9]+(?:\.[0-9]+)?) ?(ms|s)")
 
@@ -15,7 +15,6 @@ def job_requests(
     least: Sequence[str],
     longest_ms: Mapping[str, float],
     works_s: Mapping[str, float] | None = None,
-    data: Mapping[str, JobData] | None = None,
 ) -> tuple[JobRequest, ...]:
     """The jobs of a pair with what each must keep.
 
@@ -25,7 +24,6 @@ def job_requests(
         least: Options `--min-speed`.
         longest_ms: p99 latencies by name of job.
         works_s: What each has to do; None: they run on and on.
-        data: What will run, by name; None: what was profiled.
 
     Raises:
         InputError: an option has no number, or names no job of these.
@@ -37,7 +35,6 @@ def job_requests(
             min_speed=speeds.get(name),
             max_p99_ms=longest_ms.get(name),
             work_s=(works_s or {}).get(name),
-            data=(data or {}).get(name),
         )
         for name in names
     )
@@ -113,31 +110,3 @@ def longest_p99_ms(
                 why=f"the jobs are {', '.join(jobs)}",
             )
     return by_job, for_all
-
-
-def read_data(options: Sequence[str], jobs: Sequence[str]) -> dict[str, JobData]:
-    """What the matrices of jobs hold; the last word on a job counts.
-
-    Args:
-        options: `JOB=bf16 normal(0,1)|sparse(0.5)`: job, type and operands.
-        jobs: Their names.
-
-    Raises:
-        InputError: an option lacks one of the three, or names no job of these.
-    """
-    found: dict[str, JobData] = {}
-    for option in options:
-        job, _, data = option.partition("=")
-        dtype, _, operands = data.strip().partition(" ")
-        if not operands.strip():
-            raise InputError(
-                f"--data {option} does not say job, type and operands",
-                fix=f"write --data '{jobs[0]}=bf16 normal(0,1)|sparse(0.5)'",
-            )
-        if job not in jobs:
-            raise InputError(
-                f"--data {option} is for a job that is not there",
-                why=f"the jobs are {', '.join(jobs)}",
-            )
-        found[job] = JobData(dtype=dtype, operands=operands.strip())
-    return found

@@ -15,12 +15,11 @@ from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
-from advisor_cli.advise.job_requests import min_speeds, read_data
+from advisor_cli.advise.job_requests import min_speeds
 from advisor_cli.advise.queue import Entry, read_entries, read_works
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import (
     AsJson,
-    DataOption,
     GpuModelOption,
     GpuUuidOption,
     MaxPower,
@@ -28,7 +27,6 @@ from advisor_cli.shared.options import (
     MinSpeed,
     ProfilesOption,
 )
-from advisor_power.operands.of_job import told_data
 
 if TYPE_CHECKING:
     from advisor_advice.placing import Planned
@@ -54,7 +52,6 @@ def place(
         list[str] | None,
         typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all; 1h if not given"),
     ] = None,
-    data: DataOption = None,
     objective: Annotated[
         str, typer.Option(help="energy-efficiency: least energy; throughput: done soonest")
     ] = DEFAULT_OBJECTIVE,
@@ -77,7 +74,7 @@ def place(
     from advisor_cli.advise import place_text
 
     asked = PlacementRequest(
-        jobs=_queue(read_entries(jobs or (), file), work or (), min_speed or (), data or ()),
+        jobs=_queue(read_entries(jobs or (), file), work or (), min_speed or ()),
         gpus=gpus,
         objective=objective,
         max_power_w=max_power,
@@ -97,28 +94,24 @@ def place(
 
 def _planned(asked: PlacementRequest, profiles: Path | None) -> "Planned":
     from advisor_advice.placing import plan
-    from advisor_advice.power.other_data import told_here
 
     settings = read_settings()
-    with _progress("filling data") as on_progress:
-        told = told_here(told_data(asked.data_by_job, on_progress), settings.home)
     with _progress("predicting pairs") as on_progress:
-        return plan(asked, settings, profiles, on_progress, told=told)
+        return plan(asked, settings, profiles, on_progress)
 
 
 def _queue(
-    entries: Sequence[Entry], work: Sequence[str], least: Sequence[str], data: Sequence[str]
+    entries: Sequence[Entry], work: Sequence[str], least: Sequence[str]
 ) -> tuple[QueuedJobs, ...]:
     """Every job with its work: what its line says, else --work, else an hour."""
     names = list(dict.fromkeys(entry.name for entry in entries))
-    works, speeds, told = read_works(work, names), min_speeds(least, names), read_data(data, names)
+    works, speeds = read_works(work, names), min_speeds(least, names)
     return tuple(
         QueuedJobs(
             job=entry.name,
             count=entry.count,
             work_s=entry.work_s or works.get(entry.name, WORK_S),
             min_speed=speeds.get(entry.name),
-            data=told.get(entry.name),
         )
         for entry in entries
     )

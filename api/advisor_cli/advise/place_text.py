@@ -128,8 +128,8 @@ def _remarks(planned: Planned) -> Iterator[str]:
     yield "savings are predicted, and of many pairs those are taken that look best: expect less"
     if planned.plan.timed_out:
         yield f"the search ended at its time limit, {planned.asked.time_limit_s:g} s"
-    if random := planned.other.not_told(planned.bundled):
-        profiles = count_of(len(random), "bundled profile")
+    if planned.bundled:
+        profiles = count_of(len(planned.bundled), "bundled profile")
         yield f"{profiles} of jobs with random input; power depends on it"
     yield from planned.warnings
 

@@ -11,11 +11,10 @@ from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import RecommendationRequest
-from advisor_cli.advise.job_requests import job_requests, longest_p99_ms, read_data
+from advisor_cli.advise.job_requests import job_requests, longest_p99_ms
 from advisor_cli.advise.queue import read_works
 from advisor_cli.shared.options import (
     AsJson,
-    DataOption,
     GpuModelOption,
     GpuUuidOption,
     MaxP99,
@@ -25,7 +24,6 @@ from advisor_cli.shared.options import (
     ObjectiveOption,
     ProfilesOption,
 )
-from advisor_power.operands.of_job import told_data
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
 
@@ -45,7 +43,6 @@ def recommend(
         list[str] | None,
         typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
     ] = None,
-    data: DataOption = None,
     gpu_model: GpuModelOption = None,
     gpu_uuid: GpuUuidOption = None,
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
@@ -66,9 +63,9 @@ def recommend(
     _check_installed()
     names = (job_a, job_b)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
-    works_s, told = read_works(work or (), names), read_data(data or (), names)
+    works_s = read_works(work or (), names)
     asked = RecommendationRequest(
-        jobs=job_requests(names, names, min_speed or (), by_job_ms, works_s, told),
+        jobs=job_requests(names, names, min_speed or (), by_job_ms, works_s),
         objective=objective,
         max_p99_ms=for_all_ms,
         max_power_w=max_power,
@@ -91,14 +88,12 @@ def _answer(
 ) -> None:
     """Find the way that is worth most, and tell it."""
     from advisor_advice.answer import answer, request_of
-    from advisor_advice.power.other_data import told_here
     from advisor_advice.recommendation_wire import to_wire
     from advisor_advice.site.known_profiles import find_profiles
     from advisor_cli.advise import recommend_text
 
     found = find_profiles([job.job for job in asked.jobs], settings, asked.gpu_model, file)
-    told = told_here(told_data(asked.data_by_job), settings.home)
-    given = answer(found, request_of(asked, settings.min_speed), settings, asked.gpu_uuid, told)
+    given = answer(found, request_of(asked, settings.min_speed), settings, asked.gpu_uuid)
     if asked.gpu_uuid is not None and given.card is None:
         typer.echo(
             f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True

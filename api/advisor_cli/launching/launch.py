@@ -27,7 +27,7 @@ from advisor.wire.launch_request import (
 )
 from advisor_advice.launching import make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_cli.advise.job_requests import job_requests, longest_p99_ms, read_data
+from advisor_cli.advise.job_requests import job_requests, longest_p99_ms
 from advisor_cli.launching.live import (
     exit_code,
     final_json,
@@ -44,7 +44,6 @@ from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import (
     AllowUnsafe,
     AsJson,
-    DataOption,
     GpuModelOption,
     MaxP99,
     MaxPower,
@@ -53,7 +52,6 @@ from advisor_cli.shared.options import (
     ObjectiveOption,
     ProfilesOption,
 )
-from advisor_power.operands.of_job import told_data
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
 
@@ -77,7 +75,6 @@ def launch(
     max_p99: MaxP99 = None,
     max_power: MaxPower = None,
     memory: Memory = None,
-    data: DataOption = None,
     gpu_model: GpuModelOption = None,
     profiles: ProfilesOption = None,
     allow_unsafe: AllowUnsafe = False,
@@ -113,7 +110,7 @@ def launch(
     settings = read_settings()
     pairs = [(job_a, job_b), *map(_pair, then or ())]
     asked = replace(
-        _of_jobs(pairs, min_speed or (), max_p99 or (), data or ()),
+        _of_jobs(pairs, min_speed or (), max_p99 or ()),
         split=split,
         objective=objective,
         max_power_w=max_power,
@@ -127,14 +124,7 @@ def launch(
     )
     check_launch(asked)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
-    wanted = ResolvedLaunch(
-        asked=asked,
-        gpu=gpu,
-        seen=seen,
-        profiles=profiles,
-        asked_by=_user(),
-        data=told_data(asked.data_by_job),
-    )
+    wanted = ResolvedLaunch(asked=asked, gpu=gpu, seen=seen, profiles=profiles, asked_by=_user())
     if dry_run:
         _show_plan(wanted, settings, as_json=as_json)
         return
@@ -142,16 +132,12 @@ def launch(
 
 
 def _of_jobs(
-    pairs: Sequence[tuple[str, str]],
-    min_speed: Sequence[str],
-    max_p99: Sequence[str],
-    data: Sequence[str],
+    pairs: Sequence[tuple[str, str]], min_speed: Sequence[str], max_p99: Sequence[str]
 ) -> LaunchRequest:
-    """The pairs, what each of their jobs must keep, and what it computes with."""
+    """The pairs, and what each of their jobs must keep."""
     names = [name for pair in pairs for name in pair]
     by_job_ms, for_all_ms = longest_p99_ms(max_p99, names)
-    told = read_data(data, names)
-    first, *rest = (job_requests(pair, names, min_speed, by_job_ms, data=told) for pair in pairs)
+    first, *rest = (job_requests(pair, names, min_speed, by_job_ms) for pair in pairs)
     return LaunchRequest(
         jobs=first, then=tuple(NextPair(jobs=pair) for pair in rest), max_p99_ms=for_all_ms
     )

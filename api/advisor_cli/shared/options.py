@@ -46,11 +46,6 @@ MaxP99: TypeAlias = Annotated[
     typer.Option(help="Longest p99 latency, JOB=50ms, or 50ms for all jobs that answer requests"),
 ]
 
-DataOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="What a job's matrices hold, 'JOB=bf16 normal(0,1)|sparse(0.5)'"),
-]
-
 MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]
 
 Memory: TypeAlias = Annotated[

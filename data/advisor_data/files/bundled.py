@@ -1,9 +1,8 @@
 """The measurements that come with the package."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib import resources
-from types import MappingProxyType
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError, StoreError
@@ -12,20 +11,6 @@ from advisor_data.store.lines import json_row
 
 GPU_MODEL = "NVIDIA H200"
 """What most bundled points were measured on: taken where nobody says which GPU model is meant."""
-
-
-_DTYPES: Mapping[str, str] = MappingProxyType(
-    dict.fromkeys(("matmul-fp16", "vit-infer-fp16"), "fp16")
-    | dict.fromkeys(("embedding", "gemm", "matmul-fp32", "mobilenet-infer-fp32"), "fp32")
-    | dict.fromkeys(("reduction", "transpose", "triad", "walsh"), "fp32")
-    | {"fft": "complex64", "sorting": "int32"}
-)
-"""What bundled jobs compute in that is not bf16, as their files in `jobs/` say."""
-
-
-def bundled_dtype(job: str) -> str:
-    """The type that a job computed in when its bundled profile was measured."""
-    return _DTYPES.get(job, "bf16")
 
 
 def bundled_solo_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:

@@ -23,12 +23,14 @@ from advisor_power.learn.held_out import group_left_out
 from advisor_power.learn.model import InputModel, physics_and_trees
 from advisor_power.learn.train import learnable
 from advisor_power.model import physics
-from advisor_power.model.other_data import OPERATIONS_PER_CYCLE
 
 EXPONENTS = ((1.5, 2.5), (1.75, 2.5), (2.0, 2.5), (2.0, 3.0), (2.25, 2.5))
 """Of the clock: in the energy of an operation, and in the power of an SM."""
 
 JOB, DTYPE = "matmul-bf16", "bf16"
+
+OPERATIONS_PER_CYCLE = 4096
+"""Of bf16, by the tensor cores of one SM (NVIDIA H100 Tensor Core GPU Architecture, table 3)."""
 
 
 def main() -> None:
@@ -82,7 +84,7 @@ def matmul_error(model: InputModel, kept: tuple[InputPoint, ...], own: list[Solo
 def _as_input(usual: InputPoint, point: SoloPoint) -> InputPoint:
     clock_mhz, units = point.sm_clock_mhz or 0.0, point.units_granted or 0
     busy = (point.tensor_active_percent or 0.0) / 100 * (point.units_total or 0)
-    rate = busy * OPERATIONS_PER_CYCLE[DTYPE] * clock_mhz * 1e6
+    rate = busy * OPERATIONS_PER_CYCLE * clock_mhz * 1e6
     return replace(usual, units=units, clock_mhz=clock_mhz, flop_per_s=rate)
 
 

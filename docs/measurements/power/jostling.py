@@ -18,6 +18,7 @@ FILES are points of jobs alone and of pairs (.jsonl, .csv, .parquet), beside the
 """
 
 import argparse
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from measured_pair import at_limit
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint, SoloPoint
@@ -242,6 +242,11 @@ def speeds(point: PairPoint, rates: dict[tuple[str, str], list[float]]) -> float
         (part.rate or 0.0) / statistics.median(rates[point.gpu_model, part.job])
         for part in point.parts
     )
+
+
+def at_limit(point: PairPoint) -> bool:
+    """Whether the power limit holds it: what held a clock back further below is not told."""
+    return (point.power_w or 0.0) >= NEAR_LIMIT * (point.power_limit_w or math.inf)
 
 
 if __name__ == "__main__":

@@ -120,18 +120,6 @@ class Known:
         }
         return product, tuple(name for name, is_so in unlike.items() if is_so)
 
-    def highest_clock_mhz(self, gpu_model: str, dtype: str, busy_units: Floats) -> Floats:
-        """With so many SMs' tensor cores busy; between numbers that were measured in proportion.
-
-        Args:
-            gpu_model: One that was measured.
-            dtype: A type that was.
-            busy_units: SMs; shape (any,).
-        """
-        of = [p for p in self.paces if (p.gpu_model, p.dtype) == (gpu_model, dtype)]
-        at = {p.units: max(q.clock_mhz for q in of if q.units == p.units) for p in of}
-        return np.interp(busy_units, sorted(at), [at[units] for units in sorted(at)])
-
     def limit_w(self, gpu_model: str) -> float:
         """Power limit of a GPU model; infinite where it is not known."""
         found = self.card(gpu_model).power_limit_w

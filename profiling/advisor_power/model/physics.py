@@ -13,7 +13,9 @@ import numpy as np
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import FEATURES, Product
 from advisor_power.components.activity import SM_POWER_EXPONENT
-from advisor_power.model.held_back import WORK_EXPONENT
+
+WORK_EXPONENT = SM_POWER_EXPONENT - 1
+"""The energy of the same work grows with this power of the clock."""
 
 SAVING = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
 """Features that lower power: their opposite has a weight, since none can be negative."""

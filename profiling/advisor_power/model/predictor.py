@@ -1,7 +1,7 @@
 """Power and speed of matrix products by their data, from a model and without a GPU."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -83,30 +83,6 @@ class InputPredictor:
             most=_most(product, of),
             unmeasured=(*unlike, *_outside(product, of)),
         )
-
-    def energy_above_idle_j(
-        self, features: Mapping[str, float], dtype: str, gpu_model: str
-    ) -> Interval:
-        """Of one operation of a product where nothing holds the clock back, less the idle card.
-
-        Raises:
-            InputError: the GPU model or the type was not measured.
-        """
-        known = self.manifest.known
-        card = known.card(gpu_model)
-        there = [p for p in known.paces if (p.gpu_model, p.dtype) == (card.gpu_model, dtype)]
-        shape = max((p.shape for p in there), default=(1, 1, 1))
-        units = min((p.units for p in there), default=card.units)
-        product, _ = known.product(dtype, shape, features, units=units, gpu_model=gpu_model)
-        of = self._types[dtype]
-        factors = (1.0, *of.bounds.factors)
-        runs = [self._run(product, of, factor, math.inf) for factor in factors]
-        return _interval((run.power_w - product.idle_w) / product.flop_per_s for run in runs)
-
-    def usual(self, dtype: str) -> Mapping[str, float] | None:
-        """Fingerprint of normal random numbers; None: they were not measured."""
-        of = self._types.get(dtype)
-        return of and of.usual
 
     def _run(self, product: Product, of: TypeModel, factor: float, limit_w: float) -> _Run:
         """The product within the power limit, where it draws more or less by a factor."""

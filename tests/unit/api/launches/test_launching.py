@@ -388,14 +388,3 @@ def asks_of(asked: LaunchRequest) -> list[Ask]:
             with pytest.raises(UnreachableError):
                 call(asked)
         return client.asks
-
-
-def test_client_waits_until_the_data_of_jobs_are_filled() -> None:
-    """Longer for each kind of data that is told, whatever else is asked for."""
-    data = {"dtype": "bf16", "operands": "zeros"}
-    jobs = [{"job": name, "data": data} for name in ("zed", "abe")]
-    other = {"job": "c", "data": {**data, "operands": "normal(0,1)"}}
-    kinds = (request(), request(jobs=jobs), request(jobs=[jobs[0], other]))
-    for none, one, two in zip(*(asks_of(asked) for asked in kinds), strict=True):
-        assert none.patience_s == 0
-        assert two.patience_s == 2 * one.patience_s > 0

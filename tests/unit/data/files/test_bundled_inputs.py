@@ -74,7 +74,7 @@ def test_a_model_of_another_gpu_goes_after_that_of_the_gpu(
     # Of neither: the answer is that of the host, which says what was measured here.
     assert find.find_input_model(home, "NVIDIA C") == own
     with pytest.raises(InputError, match="NVIDIA C has no inputs: there are measured ones of"):
-        find.load_input_model(home, "NVIDIA C").energy_above_idle_j({}, "bf16", "NVIDIA C")
+        find.load_input_model(home, "NVIDIA C").manifest.known.card("NVIDIA C")
 
 
 def test_a_damaged_model_of_the_host_is_not_passed_over(
