@@ -5,6 +5,7 @@ The stages are those of the real program; its load sets the power of the fake GP
 makes it die before it is ready, or with `stage` in its first stage; FAKE_LOAD_HANGS never end one.
 """
 
+import importlib
 import os
 import sys
 import time
@@ -32,7 +33,7 @@ class Load:
 
 def main() -> None:
     sys.path.insert(0, str(Path(sys.argv[1]).parent))
-    from power_load import serve
+    real: Any = importlib.import_module("power_load")
 
     if FAILS == "start":
         sys.exit("CUDA error: out of memory")
@@ -40,7 +41,7 @@ def main() -> None:
     commands, answers = pipes()
     lines: Any
     with answers.open("w") as said, commands.open() as lines:
-        serve(Load(), lines, said)
+        real.serve(Load(), lines, said)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.core.records import Counters
 from advisor.wire.kernel_power import Estimate
-from advisor_power.inputs.bench import Measured, RefusedError
+from advisor_power.inputs.bench import MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase, case_of
 from advisor_power.inputs.matrices import Matrices, fill_case
 from advisor_power.inputs.result import Conditions, InputPower, OperandState, OutputCheck
@@ -97,7 +97,7 @@ class MadeUpBench:
     def idle_w(self) -> float | None:
         return 100.0
 
-    def measure(self, case: InputCase, matrices: Matrices) -> Measured:
+    def measure(self, case: InputCase, matrices: Matrices) -> MeasuredCase:
         assert matrices.a_path.exists()
         if self.stops_after is not None and len(self.measured) >= self.stops_after:
             raise KeyboardInterrupt
@@ -106,7 +106,7 @@ class MadeUpBench:
             raise RefusedError(f"{case}: the operation needs more memory than the GPU has free")
         watts = self.watts.get(case.operands, 400.0)
         window = _window(watts, 4.0 * len(self.measured))
-        return Measured(OUTPUTS, replace(window, power=None) if self.without_power else window)
+        return MeasuredCase(OUTPUTS, replace(window, power=None) if self.without_power else window)
 
 
 class HereFilling:

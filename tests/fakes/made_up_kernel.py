@@ -1,7 +1,7 @@
 """A GPU that runs one operation in a time of its own, with a power that is known exactly.
 
 Its instant channel is the mean over a window that ended a delay ago, with noise; its energy counter
-ticks ten times a second. What it says is what `KernelBench` says of a real one.
+ticks ten times a second. What it says is what `LiveKernelBench` says of a real one.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 
 from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
-from advisor_power.kernels.running.bench import Ready, RunRequest
+from advisor_power.kernels.running.bench import KernelReady, RunRequest
 from advisor_power.kernels.trace import Reading, Run, Stretch, Tick
 
 INSTANT = PowerChannel(
@@ -92,7 +92,7 @@ class MadeUpKernel:
         self._energies = np.array([0.0, self.idle_w])
         self._next_reading = float(self._random.uniform(0, self.channel.period_ms / 1000))
         self.runs = 0
-        self.ready = Ready(
+        self.ready = KernelReady(
             operation="made up",
             execution_s=self.execution_s,
             launches=1,

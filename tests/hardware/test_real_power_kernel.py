@@ -6,8 +6,9 @@ from real_gpu import GPU, run_json, the_gpu
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import record_for
 from advisor_data.files.power_records import known_sensors
+from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.kernels.running.bench import RunRequest
-from advisor_power.kernels.running.opened import open_bench
+from advisor_power.kernels.running.live import open_kernel_bench
 from advisor_power.kernels.running.wanted import sensors_of
 from advisor_profiling.testbed.live import list_gpus
 
@@ -52,15 +53,13 @@ def test_operation_runs_again_after_others_were_captured() -> None:
         ("gemm", *(word for side in "mnk" for word in (f"--{side}", size)))
         for size in ("4096", "8192")
     )
-    with open_bench(
-        settings, sensors.channel, gpu=GPU, units=None, python="python3", operation=small
-    ) as opened:
+    with open_kernel_bench(settings, sensors.channel, WorkerPlace(gpu=GPU), small) as bench:
         times_s: list[float] = []
         for words in (small, large, (*small, "--after", " ".join(large)), small):
-            opened.bench.worker.prepare(words)
-            run = opened.bench.run(RunRequest(20, gap_s=0.05, lead_s=0.05))
+            bench.prepare(words)
+            run = bench.run(RunRequest(20, gap_s=0.05, lead_s=0.05))
             assert len(run.starts_s) == 20
-            times_s.append(opened.bench.ready.execution_s)
+            times_s.append(bench.ready.execution_s)
     assert times_s[3] == pytest.approx(times_s[0], rel=0.1)
 
 

@@ -22,10 +22,11 @@ from advisor_cli.power.input_text import (
 from advisor_cli.shared.console import counted, plain_console, print_table
 from advisor_cli.shared.options import AllowUnsafe, AsJson
 from advisor_cli.shared.stopping import stoppable
+from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase, case_of, parse_shape
 from advisor_power.inputs.keeping import newest_of
+from advisor_power.inputs.live import WINDOW_S, InputRun, open_inputs
 from advisor_power.inputs.measuring import Asked, Outcome, Step, measure_cases
-from advisor_power.inputs.opening import WINDOW_S, Open, Where, open_inputs
 from advisor_power.inputs.predicting.asked import predictions, with_features
 from advisor_power.inputs.reference import with_ratios
 from advisor_power.inputs.result import InputPower
@@ -73,9 +74,9 @@ def input_power(
     if predict:
         _predict(cases, units, gpu_model, as_json)
         return
-    where = Where(gpu=gpu, units=units, python=python, window_s=window, allow_unsafe=allow_unsafe)
+    place = WorkerPlace(gpu=gpu, units=units, python=python, allow_unsafe=allow_unsafe)
     console = plain_console(stderr=True)
-    with stoppable(console), open_inputs(read_settings(), where) as run:
+    with stoppable(console), open_inputs(read_settings(), place, window) as run:
         if not run.knows_sensor:
             console.print(
                 "there is no record of this card's power sensor, so waits are long ones: "
@@ -109,7 +110,7 @@ def cases_of(
     return list(dict.fromkeys(case_of(str(pair), sizes, dtype) for pair in pairs))
 
 
-def results_of(run: Open, cases: Sequence[InputCase]) -> list[InputPower]:
+def results_of(run: InputRun, cases: Sequence[InputCase]) -> list[InputPower]:
     """The newest result of each case, with its ratio to the references around it."""
     found = newest_of(with_ratios(run.keep.read()), cases, run.bench.conditions)
     return [found[case] for case in cases if case in found]
@@ -147,7 +148,7 @@ def _predict(
         typer.echo(line)
 
 
-def _measure(run: Open, cases: Sequence[InputCase], fresh: bool, console: Console) -> Outcome:
+def _measure(run: InputRun, cases: Sequence[InputCase], fresh: bool, console: Console) -> Outcome:
     def report(step: Step) -> None:
         console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
 

@@ -18,6 +18,7 @@ from advisor_cli.shared.console import plain_console, show_chart
 from advisor_cli.shared.options import REPLAY, AsJson
 from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.power_records import known_sensors
+from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.kernels.plan import Plan, check_resolution
 from advisor_power.kernels.replay import (
     RecordedKernel,
@@ -25,8 +26,8 @@ from advisor_power.kernels.replay import (
     operation_name,
     recorded_kernel,
 )
+from advisor_power.kernels.running.live import open_kernel_bench
 from advisor_power.kernels.running.measure import Step
-from advisor_power.kernels.running.opened import open_bench
 from advisor_power.kernels.running.operation import measure_operation
 from advisor_power.kernels.running.wanted import LEAD_S, Sensors, Wanted, sensors_of
 from advisor_power.kernels.trace import IDLE
@@ -103,7 +104,9 @@ def kernel(
     if gpu == REPLAY:
         found = _replay(what, units, gpu_model, console)
     else:
-        found = _measure(what, Where(gpu, units, python), wanted, settings, console)
+        found = _measure(
+            what, WorkerPlace(gpu=gpu, units=units, python=python), wanted, settings, console
+        )
     _show(found, as_json)
 
 
@@ -161,15 +164,6 @@ class Operation:
         return (*what, *rotate, *(("--after", self.after) if self.after else ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Where it is measured: the GPU, how many of its SMs, and an interpreter with PyTorch."""
-
-    gpu: str
-    units: int | None
-    python: str
-
-
 def _check(what: Operation, within_w: float | None) -> None:
     if bool(what.name) == bool(what.call):
         raise InputError(
@@ -193,25 +187,17 @@ def _replay(
 
 
 def _measure(
-    what: Operation, where: Where, wanted: Wanted, settings: Settings, console: Console
+    what: Operation, place: WorkerPlace, wanted: Wanted, settings: Settings, console: Console
 ) -> KernelReport:
-    sensors = _known_sensors(where.gpu, wanted.resolution_ms, settings, console)
+    sensors = _known_sensors(place.gpu, wanted.resolution_ms, settings, console)
     _check_together(what)
     console.print("  starting, when no window is open here ...", highlight=False)
-    bench = open_bench(
-        settings,
-        sensors.channel,
-        gpu=where.gpu,
-        units=where.units,
-        python=where.python,
-        operation=what.options(),
-        second_gpu=what.together,
+    opening = open_kernel_bench(
+        settings, sensors.channel, place, what.options(), second_gpu=what.together
     )
     report, planned = _progress(console, wanted.resolution_ms)
-    with stoppable(console), bench as opened:
-        return measure_operation(
-            opened.bench, opened.gpu, sensors, wanted, settings.home, report, planned
-        )
+    with stoppable(console), opening as bench:
+        return measure_operation(bench, bench.gpu, sensors, wanted, settings.home, report, planned)
 
 
 def _progress(

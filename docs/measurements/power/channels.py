@@ -25,7 +25,8 @@ from advisor.errors import AdvisorError, JobError
 from advisor.files.whole_files import replace_file
 from advisor.settings import read_settings
 from advisor_data.files.power_records import known_sensors
-from advisor_power.kernels.running.opened import open_bench
+from advisor_power.gpu_worker import WorkerPlace
+from advisor_power.kernels.running.live import open_kernel_bench
 from advisor_power.kernels.running.operation import measure_stretch
 from advisor_power.kernels.running.wanted import Sensors, sensors_of
 from advisor_profiling.testbed.live import find_gpu
@@ -96,19 +97,14 @@ def at_channels(channels: int, sensors: Sensors, gpu: str, python: str) -> list[
     wanted = {"NCCL_MAX_NCHANNELS": str(channels)} if channels else {}
     settings = read_settings({**os.environ, **wanted})
     found: list[dict[str, Any]] = []
-    with open_bench(
-        settings,
-        sensors.channel,
-        gpu=gpu,
-        units=None,
-        python=python,
-        operation=OPERATIONS[0],
-        second_gpu=True,
-    ) as opened:
+    place = WorkerPlace(gpu=gpu, python=python)
+    with open_kernel_bench(
+        settings, sensors.channel, place, OPERATIONS[0], second_gpu=True
+    ) as bench:
         for operation in OPERATIONS:
-            opened.bench.worker.prepare(operation)
+            bench.prepare(operation)
             for _ in range(REPEATS):
-                stretch = measure_stretch(opened.bench, sensors)
+                stretch = measure_stretch(bench, sensors)
                 if stretch.power_w is None:
                     raise JobError("no power", why=stretch.no_memory_power)
                 found.append(

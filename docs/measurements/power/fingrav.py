@@ -26,7 +26,8 @@ from advisor.files.whole_files import replace_file
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import PowerChannel
 from advisor_data.files.power_records import known_sensors
-from advisor_power.kernels.running.opened import OpenBench, open_bench
+from advisor_power.gpu_worker import WorkerPlace
+from advisor_power.kernels.running.live import LiveKernelBench, open_kernel_bench
 from advisor_power.kernels.running.wanted import Sensors, sensors_of
 from advisor_profiling.testbed.live import find_gpu
 
@@ -90,22 +91,17 @@ def _measure_together(
     left, first = list(together), together[0]
     units = None if first.units == COUNTS[-1] else first.units
     try:
-        with open_bench(
-            settings,
-            sensors.channel,
-            gpu=gpu,
-            units=units,
-            python=python,
-            operation=first.options,
-            second_gpu=first.together,
-        ) as opened:
+        place = WorkerPlace(gpu=gpu, units=units, python=python)
+        with open_kernel_bench(
+            settings, sensors.channel, place, first.options, second_gpu=first.together
+        ) as bench:
             for cell in together:
                 if time.monotonic() + cell_s(cell, sensors.channel) > end_s:
                     return left
                 rest_s = sum(cell_s(c, sensors.channel) for c in left)
                 say(f"{cell.name}  eta {rest_s / 60:.1f} min of {len(left)} cells")
                 left.remove(cell)
-                _measure_one(cell, opened, sensors, folder, settings.home)
+                _measure_one(cell, bench, sensors, folder, settings.home)
     except JobError as error:  # the worker has ended with it: another one does the rest
         say(f"failed: {error}")
     except AdvisorError as error:
@@ -114,10 +110,12 @@ def _measure_together(
     return left
 
 
-def _measure_one(cell: Cell, opened: OpenBench, sensors: Sensors, folder: Path, home: Path) -> None:
+def _measure_one(
+    cell: Cell, bench: LiveKernelBench, sensors: Sensors, folder: Path, home: Path
+) -> None:
     begun_s = time.monotonic()
     try:
-        answer = measured(cell, opened, sensors, folder, home)
+        answer = measured(cell, bench, sensors, folder, home)
     except (InputError, SourceError) as error:
         say(f"{cell.name} cannot be measured: {error}")
         return

@@ -13,8 +13,8 @@ from advisor.formats.wire import read_tolerant, to_plain
 from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.kernel_power import StretchPower
 from advisor_power.kernels.plan import make_plan, mean_gap_s
+from advisor_power.kernels.running.live import LiveKernelBench
 from advisor_power.kernels.running.measure import Step
-from advisor_power.kernels.running.opened import OpenBench
 from advisor_power.kernels.running.operation import measure_operation, measure_stretch
 from advisor_power.kernels.running.wanted import LEAD_S, Sensors, Wanted
 from advisor_power.kernels.stretch import STRETCH_S
@@ -155,22 +155,22 @@ def cell_s(cell: Cell, channel: PowerChannel) -> float:
 
 
 def measured(
-    cell: Cell, opened: OpenBench, sensors: Sensors, folder: Path, home: Path
+    cell: Cell, bench: LiveKernelBench, sensors: Sensors, folder: Path, home: Path
 ) -> dict[str, Any]:
     """One cell as JSON has it."""
     if cell.kind == "order":
         light, heavy = (words(kernel) for kernel in ORDER)
-        return measure_pair(opened.bench, light, heavy, cell.number or 0)
-    opened.bench.worker.prepare(cell.options)
+        return measure_pair(bench, light, heavy, cell.number or 0)
+    bench.prepare(cell.options)
     if cell.kind == "stretch":
-        ready = opened.bench.ready
+        ready = bench.ready
         return {
             "operation": ready.operation,
             "units": ready.units,
             "launches": ready.launches,
             "launch_flop": ready.launch_flop,
             "launch_bytes": ready.launch_bytes,
-            "stretch": to_plain(measure_stretch(opened.bench, sensors)),
+            "stretch": to_plain(measure_stretch(bench, sensors)),
         }
     wanted = Wanted(
         runs=cell.runs,
@@ -180,9 +180,7 @@ def measured(
         lead_s=LEAD_S if cell.before else 0.0,
         stretch=_known_stretch(folder / f"{cell.units}-{cell.kernel}-stretch.json"),
     )
-    found = measure_operation(
-        opened.bench, opened.gpu, sensors, wanted, home, _progress, lambda _: None
-    )
+    found = measure_operation(bench, bench.gpu, sensors, wanted, home, _progress, lambda _: None)
     return to_plain(found)
 
 

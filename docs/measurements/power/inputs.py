@@ -24,11 +24,12 @@ from rich.console import Console
 from advisor.core.gpu import Gpu
 from advisor.settings import Settings, read_settings
 from advisor_cli.shared.stopping import stoppable
+from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.claims import CLAIMS, SQUARE, with_seed
 from advisor_power.inputs.keeping import KeptInputs, read_kept
+from advisor_power.inputs.live import open_inputs
 from advisor_power.inputs.measuring import Asked, Step, measure_cases
-from advisor_power.inputs.opening import Where, open_inputs
 from advisor_power.inputs.reference import reference_for, with_ratios
 from advisor_power.inputs.result import InputPower
 from advisor_power.inputs.sweeps import SEEDS, MeasuredSweep, asked_of, measured_sweeps
@@ -58,7 +59,7 @@ def main() -> None:
     """The command line."""
     options = _parser().parse_args()
     settings, console = read_settings(), Console(stderr=True, markup=False, highlight=False)
-    where = Where(gpu=options.gpu, python=options.python)
+    where = WorkerPlace(gpu=options.gpu, python=options.python)
     if options.minutes > 0 and not options.kept:
         with stoppable(console):
             measure(where, rounds(options.dtypes, options.units), options.minutes, console)
@@ -67,7 +68,7 @@ def main() -> None:
         print(line)
 
 
-def measure(where: Where, every: Iterable[Round], minutes: float, console: Console) -> None:
+def measure(where: WorkerPlace, every: Iterable[Round], minutes: float, console: Console) -> None:
     """The rounds, as far as time goes."""
     settings, end_s = read_settings(), time.monotonic() + 60 * minutes
     gpu = find_gpu(where.gpu)

@@ -12,7 +12,7 @@ from typing import Any
 
 from advisor.errors import SourceError
 from advisor_power.kernels.running.bench import RunRequest
-from advisor_power.kernels.running.live import KernelBench
+from advisor_power.kernels.running.live import LiveKernelBench
 from advisor_power.kernels.trace import Tick
 
 BLOCK_S = 20.0
@@ -29,7 +29,7 @@ PAIR_S = 2 * BLOCK_S + IDLE_S
 
 
 def measure_pair(
-    bench: KernelBench, light: list[str], heavy: list[str], number: int
+    bench: LiveKernelBench, light: list[str], heavy: list[str], number: int
 ) -> dict[str, Any]:
     """Energy of a block of each order.
 
@@ -44,7 +44,7 @@ def measure_pair(
         JobError: an operation failed or did not end.
     """
     executions = {
-        " ".join(words): math.ceil(PART_S / bench.worker.prepare(words).execution_s)
+        " ".join(words): math.ceil(PART_S / bench.prepare(words).execution_s)
         for words in (light, heavy)
     }
     idle_w = _idle_w(bench)
@@ -56,18 +56,18 @@ def measure_pair(
 
 
 def _block_j(
-    bench: KernelBench,
+    bench: LiveKernelBench,
     first: list[str],
     second: list[str],
     executions: dict[str, int],
     idle_w: float,
 ) -> float:
     before = " ".join(first)
-    bench.worker.prepare([*second, "--after", before])
+    bench.prepare([*second, "--after", before])
     request = RunRequest(executions[" ".join(second)], GAP_S, lead_executions=executions[before])
     began, busy_s = _tick(bench), 0.0
     for _ in range(REPETITIONS):
-        run = bench.worker.run(request)
+        run = bench.timed(request)
         busy_s += run.lead_s + run.length_s
     ended = _tick(bench)
     if reason := bench.read().held_back(began.at_s, ended.at_s):
@@ -75,14 +75,14 @@ def _block_j(
     return ended.energy_j - began.energy_j - idle_w * (ended.at_s - began.at_s - busy_s)
 
 
-def _idle_w(bench: KernelBench) -> float:
+def _idle_w(bench: LiveKernelBench) -> float:
     began = _tick(bench)
     time.sleep(IDLE_S)
     ended = _tick(bench)
     return (ended.energy_j - began.energy_j) / (ended.at_s - began.at_s)
 
 
-def _tick(bench: KernelBench) -> Tick:
+def _tick(bench: LiveKernelBench) -> Tick:
     found = bench.tick()
     if found is None:
         raise SourceError(

@@ -28,10 +28,11 @@ from rich.console import Console
 from advisor.errors import InputError, JobError
 from advisor.settings import Settings, read_settings
 from advisor_cli.shared.stopping import stoppable
+from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase, case_of
 from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.live import open_inputs
 from advisor_power.inputs.measuring import Asked, Step, measure_cases
-from advisor_power.inputs.opening import Where, open_inputs
 from advisor_power.inputs.reference import reference_for, with_ratios
 from advisor_power.inputs.result import InputPower
 from advisor_power.operands.fingerprint import Fingerprint
@@ -74,7 +75,7 @@ def main() -> None:
     cases = real_cases(folder)
     asked = Round(options.units, tuple(cases))
     if options.minutes > 0 and missing(find_gpu(options.gpu), asked):
-        where = Where(gpu=options.gpu, python=python)
+        where = WorkerPlace(gpu=options.gpu, python=python)
         with stoppable(console):
             measure(where, asked, end_s, settings, console)
     uuid = options.gpu if options.gpu.startswith("GPU-") else find_gpu(options.gpu).uuid
@@ -150,7 +151,9 @@ def products() -> Iterator[tuple[str, str, str, str, str]]:
             yield dtype, when, "normal x weights", usual[dtype], f"weight-up{kind}-{when}"
 
 
-def measure(where: Where, asked: Round, end_s: float, settings: Settings, console: Console) -> None:
+def measure(
+    where: WorkerPlace, asked: Round, end_s: float, settings: Settings, console: Console
+) -> None:
     """The cases that are not kept, as far as time goes."""
     where = replace(where, units=None if asked.units == WHOLE else asked.units)
 

@@ -14,28 +14,15 @@ class RefusedError(JobError):
     """One case cannot be computed; others can."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """What a workload says of itself before the first case.
-
-    Attributes:
-        units: SMs that it sees; None where it has no GPU.
-        libraries: Versions by name.
-    """
-
-    units: int | None
-    libraries: dict[str, str]
-
-
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredCase:
     """One case in a steady loop: what its outputs were, and the window."""
 
     outputs: OutputCheck
     window: Window
 
 
-class Bench(Protocol):
+class InputBench(Protocol):
     """Computes one case after the other on one GPU."""
 
     @property
@@ -47,7 +34,7 @@ class Bench(Protocol):
         """Power while nothing is computed; ends what runs."""
         ...
 
-    def measure(self, case: InputCase, matrices: Matrices) -> Measured:
+    def measure(self, case: InputCase, matrices: Matrices) -> MeasuredCase:
         """One case, which runs on afterwards.
 
         Raises:

@@ -1,59 +1,111 @@
-"""A real GPU as a bench."""
+"""A real GPU as a bench: a worker that multiplies matrices, and who fills them."""
 
-from collections.abc import Callable, Collection, Generator
-from contextlib import closing, contextmanager
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.telemetry import TelemetrySource
 from advisor.errors import BusyError
-from advisor.runtime.backends.backend import Backend
+from advisor.formats.wire import read_tolerant, write
 from advisor.settings import Settings
-from advisor_power.inputs.bench import Measured
+from advisor.validity.sensor_record import record_for
+from advisor.validity.sensor_timing import power_timing
+from advisor_data.files.power_records import known_sensors
+from advisor_power.gpu_worker import GpuWorker, WorkerPlace, open_worker
+from advisor_power.inputs.bench import InputBench, MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase
-from advisor_power.inputs.matrices import Matrices
-from advisor_power.inputs.result import Conditions
-from advisor_power.inputs.worker import InputWorker
-from advisor_profiling.telemetry.nvml import NvmlSource
-from advisor_profiling.testbed.answering import script_workload
-from advisor_profiling.testbed.live import newcomers
-from advisor_profiling.window.clock import Clock, LiveClock
-from advisor_profiling.window.rules import WindowRules
+from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.matrices import Filling, Matrices, filling
+from advisor_power.inputs.result import Conditions, OutputCheck
+from advisor_profiling.testbed.answering import failed
+from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.rules import WindowRules, rules_for
 from advisor_profiling.window.window import WindowInputs, measure, measure_idle
+
+WINDOW_S = 2.1
+"""Some thirty readings, and twenty ticks of the counter."""
+
+_LOAD_S = 300.0
+"""Copying and checking the largest matrices."""
+
+_STOP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputBench:
+class InputReady:
+    """What the workload says of itself before the first case.
+
+    Attributes:
+        units: SMs that it sees; None where it has no GPU.
+        libraries: Versions by name.
+    """
+
+    units: int | None
+    libraries: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveInputBench:
     """One worker on one GPU.
 
     Attributes:
         rules: Of windows, by what is known of the card's sensor.
-        newcomers: Lists processes that have come to the GPU since the worker was ready.
     """
 
-    worker: InputWorker
-    source: TelemetrySource
+    worker: GpuWorker[InputReady]
     rules: WindowRules
-    conditions: Conditions
-    newcomers: Callable[[], Collection[int]]
-    clock: Clock
+    clock = LiveClock()
+
+    @property
+    def conditions(self) -> Conditions:
+        """Where it computes."""
+        gpu, ready = self.worker.gpu, self.worker.ready
+        return Conditions(
+            gpu_model=gpu.model,
+            gpu_uuid=gpu.uuid,
+            driver=gpu.driver or "",
+            units=ready.units,
+            torch=ready.libraries.get("torch", ""),
+        )
 
     def idle_w(self) -> float | None:
         """Power while nothing is computed; ends what runs."""
-        self.worker.stop()
-        return measure_idle(self.source, self.clock, self.rules)
+        self.worker.job.ask({"stop": True})
+        self.worker.job.answer(_STOP_S, "did not stop")
+        return measure_idle(self.worker.source, self.clock, self.rules)
 
-    def measure(self, case: InputCase, matrices: Matrices) -> Measured:
+    def measure(self, case: InputCase, matrices: Matrices) -> MeasuredCase:
         """One case, which runs on afterwards."""
-        outputs = self.worker.load(case, matrices)
+        outputs = self._load(case, matrices)
         watch = WindowInputs(
-            counts=(self.worker.count,), source=self.source, clock=self.clock, check=self._check
+            counts=(self.worker.job.count,),
+            source=self.worker.source,
+            clock=self.clock,
+            check=self._check,
         )
-        return Measured(outputs, measure(watch, self.rules))
+        return MeasuredCase(outputs, measure(watch, self.rules))
+
+    def _load(self, case: InputCase, matrices: Matrices) -> OutputCheck:
+        """Have a case computed from now on; what its outputs are."""
+        job, b_path = self.worker.job, matrices.b_path
+        asked = {
+            "a": str(matrices.a_path),
+            "b": None if b_path is None else str(b_path),
+            "shape": case.shape,
+            "dtype": case.dtype,
+            "work": case.work,
+        }
+        job.ask({"load": asked})
+        said = job.answer(_LOAD_S, "was not loaded")
+        if refused := said.get("refused"):
+            error = failed(refused, job.output)
+            raise RefusedError(f"{case}: {error.what}", why=error.why, fix=error.fix)
+        return read_tolerant(OutputCheck, write(said["loaded"]["outputs"]), name="the outputs")
 
     def _check(self) -> None:
-        self.worker.check()
-        if others := self.newcomers():
+        self.worker.job.check()
+        if others := self.worker.newcomers():
             raise BusyError(
                 f"processes {sorted(others)} have come to the GPU",
                 why="power would be of both",
@@ -61,47 +113,49 @@ class InputBench:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRun:
+    """What `measuring.measure_cases` takes.
+
+    Attributes:
+        name: Of the session.
+        knows_sensor: Whether there is a record of the card's sensor; else waits are long ones.
+    """
+
+    name: str
+    bench: InputBench
+    filling: Filling
+    keep: KeptInputs
+    knows_sensor: bool
+
+
 @contextmanager
-def input_bench(
-    backend: Backend,
-    settings: Settings,
-    rules: WindowRules,
-    *,
-    python: str,
-    units: int | None,
-    folder: Path,
-) -> Generator[InputBench]:
-    """A worker on a GPU that is ours alone; it ends at the end.
+def open_inputs(
+    settings: Settings, place: WorkerPlace, window_s: float = WINDOW_S
+) -> Generator[InputRun]:
+    """A GPU with a worker; what was started for it ends at the end.
 
     Args:
-        backend: Of the GPU.
         settings: Of the user.
-        rules: Of windows.
-        python: Interpreter that has PyTorch.
-        units: SMs under MPS; None: the whole GPU.
-        folder: Empty.
+        place: Where.
+        window_s: Longest window.
 
     Raises:
-        JobError: the workload cannot be started.
-        LimitNotProvenError: the limit is not in force.
+        InputError: as `open_worker`, or the card's sensor is too slow for the window.
     """
-    gpu = backend.gpu
-    workload = script_workload(
-        backend, settings, "input_power.py", python=python, units=units, folder=folder
-    )
-    with closing(NvmlSource(gpu.uuid)) as source, closing(InputWorker(workload)) as worker:
-        conditions = Conditions(
-            gpu_model=gpu.model,
-            gpu_uuid=gpu.uuid,
-            driver=gpu.driver or "",
-            units=worker.ready.units,
-            torch=worker.ready.libraries.get("torch", ""),
-        )
-        yield InputBench(
-            worker=worker,
-            source=source,
-            rules=rules,
-            conditions=conditions,
-            newcomers=newcomers(gpu.uuid),
-            clock=LiveClock(),
-        )
+    with open_worker(settings, place, "power-input", "input_power.py", ready=InputReady) as worker:
+        gpu = worker.gpu
+        record = record_for(gpu.uuid, gpu.model, gpu.driver or "", known_sensors(settings.home))
+        timing = record and power_timing(record)
+        bench = LiveInputBench(worker=worker, rules=rules_for(window_s, timing))
+        with (
+            tempfile.TemporaryDirectory(prefix="advisor-inputs-") as folder,
+            filling(Path(folder)) as fill,
+        ):
+            yield InputRun(
+                name=worker.folder.name,
+                bench=bench,
+                filling=fill,
+                keep=KeptInputs(settings.home, gpu.uuid),
+                knows_sensor=timing is not None,
+            )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from advisor.errors import AdvisorError, InputError
-from advisor_power.inputs.bench import Bench, RefusedError
+from advisor_power.inputs.bench import InputBench, RefusedError
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.keeping import KeptInputs, newest_of
 from advisor_power.inputs.matrices import Filling, Matrices, filled
@@ -69,7 +69,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    bench: Bench
+    bench: InputBench
     keep: KeptInputs
     session: str
     idle_w: float | None
@@ -100,7 +100,7 @@ class _Run:
 
 
 def measure_cases(
-    bench: Bench,
+    bench: InputBench,
     filling: Filling,
     asked: Asked,
     keep: KeptInputs,
@@ -145,7 +145,7 @@ def with_references(cases: Iterable[InputCase]) -> list[tuple[InputCase, bool]]:
     return order
 
 
-def _missing(bench: Bench, asked: Asked, keep: KeptInputs) -> list[InputCase]:
+def _missing(bench: InputBench, asked: Asked, keep: KeptInputs) -> list[InputCase]:
     wanted = list(dict.fromkeys(asked.cases))
     if asked.fresh:
         return wanted

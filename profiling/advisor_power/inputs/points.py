@@ -1,7 +1,7 @@
 """A window with what is known of its matrices, as a result."""
 
 from advisor.wire.kernel_power import Estimate
-from advisor_power.inputs.bench import Measured, RefusedError
+from advisor_power.inputs.bench import MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.matrices import Matrices
 from advisor_power.inputs.result import Conditions, InputPower
@@ -15,7 +15,7 @@ _T_95 = 2.26
 def result_of(
     case: InputCase,
     matrices: Matrices,
-    measured: Measured,
+    measured: MeasuredCase,
     conditions: Conditions,
     *,
     session: str,

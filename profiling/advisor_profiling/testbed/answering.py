@@ -25,14 +25,16 @@ START_S = 180.0
 _POLL_S = 0.2
 
 
-class _Ready(Protocol):
+class SaidReady(Protocol):
+    """What a workload says of itself when it is ready."""
+
     @property
     def units(self) -> int | None:
         """SMs that it sees; None where it has no GPU."""
         ...
 
 
-_SaidReady = TypeVar("_SaidReady", bound=_Ready)
+_Ready = TypeVar("_Ready", bound=SaidReady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +85,7 @@ def script_workload(
     )
 
 
-def started(
-    name: str, workload: Workload, kind: type[_SaidReady]
-) -> "tuple[AnsweringJob, _SaidReady]":
+def started(name: str, workload: Workload, kind: type[_Ready]) -> "tuple[AnsweringJob, _Ready]":
     """A workload process that is ready and under its limit, and what it says of itself.
 
     Args:
@@ -152,7 +152,7 @@ class AnsweringJob:
         """
         self._job.check()
 
-    def ready(self, kind: type[_SaidReady]) -> _SaidReady:
+    def ready(self, kind: type[_Ready]) -> _Ready:
         """What it says of itself when it is ready for commands.
 
         Raises:

@@ -7,7 +7,7 @@ from advisor_power.kernels.trace import Run, Stretch, Tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class KernelReady:
     """What a workload says of itself before the first run.
 
     Attributes:
@@ -47,11 +47,11 @@ class RunRequest:
     lead_executions: int = 0
 
 
-class Bench(Protocol):
+class KernelBench(Protocol):
     """Runs executions of one operation on one GPU."""
 
     @property
-    def ready(self) -> Ready:
+    def ready(self) -> KernelReady:
         """What the workload says of itself."""
         ...
 

@@ -3,25 +3,29 @@
 import math
 import statistics
 import time
-from collections.abc import Callable, Collection, Generator
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import pairwise
+from typing import Any
 
-from advisor.core.telemetry import COUNTERS, ENERGY_GPU, TelemetrySource, counters_of
-from advisor.errors import SourceError
-from advisor.runtime.backends.backend import Backend
+from advisor.core.gpu import Gpu
+from advisor.core.telemetry import COUNTERS, ENERGY_GPU, counters_of
+from advisor.errors import InputError, SourceError
+from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel
+from advisor_power.gpu_worker import GpuWorker, WorkerPlace, open_worker
 from advisor_power.kernels.executions import durations_ms
-from advisor_power.kernels.running.bench import Ready, RunRequest
+from advisor_power.kernels.running.bench import KernelReady, RunRequest
 from advisor_power.kernels.running.polled import PolledReadings
-from advisor_power.kernels.running.worker import Worker
+from advisor_power.kernels.timesync import PingPong, fit_clock
 from advisor_power.kernels.trace import Run, Stretch, Tick
 from advisor_power.sensor.poller import Poller
-from advisor_profiling.telemetry.nvml import NvmlSource
-from advisor_profiling.testbed.answering import script_workload
-from advisor_profiling.testbed.live import newcomers
+from advisor_profiling.testbed.live import check_alone, find_gpu, list_gpus
+
+SPARE_S = 30.0
+"""A run that takes so much longer than its executions never ends."""
 
 _LATE_S = 0.005
 """Beyond the delay of the sensor: until a reading is in the file of the poller."""
@@ -32,30 +36,59 @@ _TICK_POLL_S = 0.005
 STRANGER = "another process on the GPU"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelBench:
+@dataclass(slots=True, kw_only=True)
+class LiveKernelBench:
     """One operation on one GPU.
 
     Attributes:
-        source: For the energy counter.
-        newcomers: Lists processes that have come to the GPU since the worker was ready.
+        ready: What the workload says of the operation that it runs now.
     """
 
-    worker: Worker
+    worker: GpuWorker[KernelReady]
+    ready: KernelReady
     poller: Poller
     polled: PolledReadings
-    source: TelemetrySource
     channel: PowerChannel
-    newcomers: Callable[[], Collection[int]]
 
     @property
-    def ready(self) -> Ready:
-        """What the workload says of itself."""
-        return self.worker.ready
+    def gpu(self) -> Gpu:
+        """Where it runs, with its number of SMs."""
+        return self.worker.gpu
+
+    def prepare(self, operation: Sequence[str]) -> KernelReady:
+        """From now on run another operation; what PyTorch needs to start is not needed again.
+
+        Args:
+            operation: Its options, as on the command line of the workload.
+
+        Raises:
+            JobError: it failed, was not ready in time, or needs more memory than there is.
+        """
+        self.worker.job.ask({"prepare": list(operation)})
+        self.ready = self.worker.job.ready(KernelReady)
+        return self.ready
+
+    def timed(self, request: RunRequest) -> Run:
+        """Times of one run in the host's clock, without readings.
+
+        Raises:
+            JobError: the operation failed, or did not end.
+        """
+        self.worker.job.ask(
+            {
+                "executions": request.executions,
+                "gap_s": request.gap_s,
+                "lead_s": request.lead_s,
+                "lead_executions": request.lead_executions,
+            }
+        )
+        busy_s = request.executions * self.ready.execution_s + request.gap_s + request.lead_s
+        said = self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")["run"]
+        return run_of(said, request)
 
     def run(self, request: RunRequest) -> Run:
         """One run with its readings."""
-        run = self.worker.run(request)
+        run = self.timed(request)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
         seen_s = end_s + self.channel.longest_delay_s
         time.sleep(max(0.0, seen_s + _LATE_S - time.monotonic()))
@@ -66,9 +99,9 @@ class KernelBench:
     def stretch(self, seconds: float) -> Stretch:
         """The operation without a gap for so long."""
         executions = math.ceil(seconds / self.ready.execution_s)
-        self.source.start_window()
-        run = self.worker.run(RunRequest(executions, 0.0))
-        counters = counters_of(self.source.read(COUNTERS))
+        self.worker.source.start_window()
+        run = self.timed(RunRequest(executions, 0.0))
+        counters = counters_of(self.worker.source.read(COUNTERS))
         begin_s, end_s = run.starts_s[0], run.ends_s[-1]
         changes = self.read()
         return Stretch(
@@ -103,65 +136,118 @@ class KernelBench:
         return None
 
     def _stranger(self) -> str:
-        return STRANGER if self.newcomers() else ""
+        return STRANGER if self.worker.newcomers() else ""
 
     def _energy_j(self) -> float | None:
-        return self.source.read([ENERGY_GPU])[ENERGY_GPU]
+        return self.worker.source.read([ENERGY_GPU])[ENERGY_GPU]
 
 
 @contextmanager
-def kernel_bench(
-    backend: Backend,
+def open_kernel_bench(
     settings: Settings,
     channel: PowerChannel,
+    place: WorkerPlace,
+    operation: Sequence[str],
     *,
-    python: str,
-    operation: tuple[str, ...],
-    units: int | None,
-    folder: Path,
-    peer_gpu: str | None = None,
-) -> Generator[KernelBench]:
-    """The operation on a GPU that is ours alone; all that was started ends at the end.
+    second_gpu: bool = False,
+) -> Generator[LiveKernelBench]:
+    """An operation on a GPU that is ours alone; all that was started ends at the end.
 
     Args:
-        backend: Of the GPU.
         settings: Of the user.
         channel: The instant one.
-        python: Interpreter that has PyTorch.
+        place: Where.
         operation: Options of the workload.
-        units: SMs under MPS; None: the whole GPU.
-        folder: Empty.
-        peer_gpu: UUID of a second GPU, for collectives.
+        second_gpu: Have another GPU of the host for it, as collectives need.
 
     Raises:
-        JobError: the operation failed, was not ready in time, or needs more memory than there is.
+        JobError: as `open_worker`, or the operation needs more memory than there is.
         SourceError: the card has no instant power reading.
+        InputError: there is no second GPU.
+        BusyError: somebody else computes on one of the GPUs.
     """
-    uuid = backend.gpu.uuid
-    peer = ("--peer-gpu", peer_gpu) if peer_gpu else ()
-    options = (*operation, *peer)
-    workload = script_workload(
-        backend, settings, "kernel_power.py", *options, python=python, units=units, folder=folder
-    )
-    file = folder / "power.jsonl"
+    if second_gpu and place.units:
+        raise InputError(
+            f"a collective at {place.units} SMs cannot be measured",
+            why="NCCL needs all of its blocks to run at once, on both GPUs",
+            fix="leave out --units",
+        )
+    with _second_gpu(settings, place.gpu) if second_gpu else nullcontext() as peer_gpu:
+        peer = ("--peer-gpu", peer_gpu) if peer_gpu else ()
+        with open_worker(
+            settings,
+            place,
+            "power-kernel",
+            "kernel_power.py",
+            *operation,
+            *peer,
+            ready=KernelReady,
+        ) as worker:
+            if worker.source.name != "nvml":
+                raise no_instant(worker.gpu.model)
+            with _polling(worker, settings) as (poller, polled):
+                yield LiveKernelBench(
+                    worker=worker,
+                    ready=worker.ready,
+                    poller=poller,
+                    polled=polled,
+                    channel=channel,
+                )
+
+
+@contextmanager
+def _polling(
+    worker: GpuWorker[KernelReady], settings: Settings
+) -> Generator[tuple[Poller, PolledReadings]]:
+    file = worker.folder / "power.jsonl"
     file.touch(mode=0o600)
-    with closing(NvmlSource(uuid)) as source:
-        if source.name != "nvml":
-            raise no_instant(backend.gpu.model)
-        with (
-            closing(Worker(workload)) as worker,
-            closing(Poller(uuid, file, "bursts", settings.environment)) as poller,
-            closing(PolledReadings(file)) as polled,
-        ):
-            poller.wait_ready()
-            yield KernelBench(
-                worker=worker,
-                poller=poller,
-                polled=polled,
-                source=source,
-                channel=channel,
-                newcomers=newcomers(uuid),
-            )
+    with (
+        closing(Poller(worker.gpu.uuid, file, "bursts", settings.environment)) as poller,
+        closing(PolledReadings(file)) as polled,
+    ):
+        poller.wait_ready()
+        yield poller, polled
+
+
+@contextmanager
+def _second_gpu(settings: Settings, measured: str) -> Generator[str]:
+    """UUID of the first other GPU of the host, ours alone for as long."""
+    first, gpus = find_gpu(measured), list_gpus()
+    others = [gpu for gpu in gpus if gpu.uuid != first.uuid and gpu.vendor == "nvidia"]
+    if not others:
+        raise InputError(
+            f"a collective needs two GPUs, and this host has {len(gpus)}",
+            why="it moves data from one to the other",
+            fix="run it on a host with two",
+        )
+    with gpu_lock(settings.lock_dir, others[0].uuid):
+        check_alone(others[0])
+        yield others[0].uuid
+
+
+def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
+    """A run in the host's clock, from the GPU's times and ping-pongs.
+
+    Args:
+        said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`;
+            `launched_s` of the host's.
+        request: What was asked for.
+
+    Raises:
+        SourceError: the clocks cannot be compared.
+    """
+    clock = fit_clock([PingPong(*numbers) for numbers in said["ping_pongs"]])
+    # Clocks are compared to a microsecond; more digits would fill the disk.
+    marks = [round(clock.host_s(mark), 7) for mark in said["marks_s"]]
+    began = clock.host_s(said["lead_began_s"])
+    return Run(
+        starts_s=tuple(start for start, _ in pairwise(marks)),
+        ends_s=tuple(end for _, end in pairwise(marks)),
+        lead_s=marks[0] - began if request.lead_s or request.lead_executions else request.gap_s,
+        readings=(),
+        sync_error_s=clock.error_s,
+        launched_s=said.get("launched_s"),
+    )
 
 
 def no_instant(model: str) -> SourceError:

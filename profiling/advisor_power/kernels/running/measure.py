@@ -12,7 +12,7 @@ import numpy as np
 from advisor.errors import SourceError
 from advisor.validity.sensor_record import PowerChannel
 from advisor_power.kernels.plan import least_gap_s
-from advisor_power.kernels.running.bench import Bench, RunRequest
+from advisor_power.kernels.running.bench import KernelBench, RunRequest
 from advisor_power.kernels.steady import STEADY_WITHIN, SspSearch, search_ssp, shortest_run
 from advisor_power.kernels.stitch import end_powers, sensor_of
 from advisor_power.kernels.trace import Block, Run
@@ -63,7 +63,7 @@ class Runner:
         random: For the gaps.
     """
 
-    bench: Bench
+    bench: KernelBench
     channel: PowerChannel
     lead_s: float
     random: random.Random

@@ -20,7 +20,7 @@ from advisor_power.kernels.plan import (
     make_plan,
     runs_for,
 )
-from advisor_power.kernels.running.bench import Bench, Ready
+from advisor_power.kernels.running.bench import KernelBench, KernelReady
 from advisor_power.kernels.running.measure import (
     BLOCK_RUNS,
     LONGEST_RUN_S,
@@ -41,7 +41,7 @@ from advisor_profiling.window.clock import LiveClock
 
 
 def measure_operation(
-    bench: Bench,
+    bench: KernelBench,
     gpu: Gpu,
     sensors: Sensors,
     wanted: Wanted,
@@ -125,7 +125,7 @@ def _power_of(
 
 def _report_of(
     power: KernelPower,
-    ready: Ready,
+    ready: KernelReady,
     gpu: Gpu,
     channel: PowerChannel,
     before: str,
@@ -156,7 +156,7 @@ def _report_of(
     )
 
 
-def measure_stretch(bench: Bench, sensors: Sensors) -> StretchPower:
+def measure_stretch(bench: KernelBench, sensors: Sensors) -> StretchPower:
     """What slow sensors say of the operation in seconds without a gap.
 
     Raises:
@@ -229,7 +229,7 @@ def _check_fits(execution_s: float, channel: PowerChannel, wanted: Wanted) -> No
         raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
 
 
-def _conditions(bench: Bench, gpu: Gpu, sensors: Sensors, wanted: Wanted) -> Conditions:
+def _conditions(bench: KernelBench, gpu: Gpu, sensors: Sensors, wanted: Wanted) -> Conditions:
     return Conditions(
         operation=bench.ready.operation,
         before=wanted.before,

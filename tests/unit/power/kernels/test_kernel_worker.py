@@ -15,14 +15,15 @@ from workload_scripts import load
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU, POWER_MEMORY
 from advisor.errors import JobError, LimitNotProvenError
-from advisor_power.kernels.running import worker
-from advisor_power.kernels.running.bench import RunRequest
+from advisor_power.gpu_worker import GpuWorker
+from advisor_power.kernels.running import live
+from advisor_power.kernels.running.bench import KernelReady, RunRequest
+from advisor_power.kernels.running.live import LiveKernelBench, run_of
 from advisor_power.kernels.running.polled import PolledReadings
-from advisor_power.kernels.running.worker import Worker, run_of
 from advisor_power.kernels.trace import Reading
 from advisor_power.sensor import polled
 from advisor_profiling.testbed import answering
-from advisor_profiling.testbed.answering import Workload
+from advisor_profiling.testbed.answering import Workload, started
 
 PIPES = ["--commands", "c", "--answers", "a"]
 
@@ -176,10 +177,22 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     return started
 
 
-def start(folder: Path, units: int | None = None) -> Worker:
+def start(folder: Path, units: int | None = None) -> LiveKernelBench:
+    """A bench whose worker is started as `open_worker` starts it."""
     backend: Any = SimpleNamespace(gpu=Gpu(uuid="GPU-1", model="Fake", units_total=132))
     command = ("python3", "x.py")
-    return Worker(Workload(command=command, units=units, backend=backend, base={}, folder=folder))
+    workload = Workload(command=command, units=units, backend=backend, base={}, folder=folder)
+    job, ready = started("power-kernel", workload, KernelReady)
+    unused: Any = None
+    worker = GpuWorker(
+        job=job,
+        ready=ready,
+        gpu=backend.gpu,
+        source=unused,
+        newcomers=tuple,
+        folder=folder,
+    )
+    return LiveKernelBench(worker=worker, ready=ready, poller=unused, polled=unused, channel=unused)
 
 
 def test_operation_that_is_never_ready_is_ended(
@@ -196,12 +209,12 @@ def test_operation_that_never_ends_is_given_up(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The watchdog of a run."""
-    monkeypatch.setattr(worker, "SPARE_S", 0.05)
+    monkeypatch.setattr(live, "SPARE_S", 0.05)
     monkeypatch.setattr(answering, "os", Said())
     running = start(tmp_path)
     with pytest.raises(JobError, match="did not end within"):
-        running.run(RunRequest(4, 0.0))
-    running.close()
+        running.timed(RunRequest(4, 0.0))
+    running.worker.job.close()
     assert job.stopped
 
 

@@ -1,0 +1,114 @@
+"""A workload that answers commands on a GPU that is ours alone: what measures power asks one."""
+
+from collections.abc import Callable, Collection, Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from advisor.core.gpu import Gpu
+from advisor.core.telemetry import TelemetrySource
+from advisor.files.home import open_home
+from advisor.settings import Settings
+from advisor_profiling.campaign.safe_plan import check_safe_count
+from advisor_profiling.telemetry.nvml import NvmlSource
+from advisor_profiling.testbed.answering import (
+    AnsweringJob,
+    SaidReady,
+    script_workload,
+    started,
+)
+from advisor_profiling.testbed.live import newcomers, worker_backend
+from advisor_profiling.window.clock import LiveClock
+
+ReadyT = TypeVar("ReadyT", bound=SaidReady)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlace:
+    """Where a worker runs.
+
+    Attributes:
+        gpu: Index or UUID.
+        units: SMs under MPS; None: the whole GPU.
+        python: Interpreter that has PyTorch.
+        allow_unsafe: Also at counts of SMs at which results are wrong.
+    """
+
+    gpu: str = "0"
+    units: int | None = None
+    python: str = "python3"
+    allow_unsafe: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuWorker(Generic[ReadyT]):
+    """A worker that is ready.
+
+    Attributes:
+        job: Is asked, and answers.
+        ready: What it said of itself first.
+        gpu: Where it runs, with its number of SMs.
+        source: Sensors of the GPU.
+        newcomers: Lists processes that have come to the GPU since the worker was ready.
+        folder: Of this run, with the worker's output.
+    """
+
+    job: AnsweringJob
+    ready: ReadyT
+    gpu: Gpu
+    source: TelemetrySource
+    newcomers: Callable[[], Collection[int]]
+    folder: Path
+
+
+@contextmanager
+def open_worker(
+    settings: Settings,
+    place: WorkerPlace,
+    name: str,
+    script: str,
+    *options: str,
+    ready: type[ReadyT],
+) -> Generator[GpuWorker[ReadyT]]:
+    """A worker on a GPU; all that was started for it ends at the end.
+
+    Args:
+        settings: Of the user.
+        place: Where it runs.
+        name: Of the measurement, for its folder of logs.
+        script: File name of the workload.
+        options: Of the workload.
+        ready: What it says when it is ready.
+
+    Raises:
+        BusyError: somebody else computes on the GPU.
+        InputError: there is no such GPU.
+        JobError: the workload failed, or was not ready in time.
+        LimitNotProvenError: the limit is not in force.
+        UnsafeCountError: results are wrong at that count of SMs.
+    """
+    with worker_backend(settings, place.gpu, place.units) as backend:
+        gpu = backend.gpu
+        check_safe_count(place.units, gpu, settings.home, allow_unsafe=place.allow_unsafe)
+        folder = open_home(settings.home, "logs", f"{name}-{LiveClock().utc().replace(':', '')}")
+        workload = script_workload(
+            backend,
+            settings,
+            script,
+            *options,
+            python=place.python,
+            units=place.units,
+            folder=folder,
+        )
+        with closing(NvmlSource(gpu.uuid)) as source:
+            job, said = started(name, workload, ready)
+            with closing(job):
+                yield GpuWorker(
+                    job=job,
+                    ready=said,
+                    gpu=gpu,
+                    source=source,
+                    newcomers=newcomers(gpu.uuid),
+                    folder=folder,
+                )
