@@ -92,19 +92,17 @@ def series(quarter: Any, policy: str, word: str) -> list[tuple[int, float]]:
 
 def nights(quarters: Sequence[Any]) -> None:
     """What runs of retraining did, and what they left out of good and of wrong points."""
-    print("\n| quarter, poison | promoted | kept | wrong points left out | good points left out | "
-          "host found on day |\n| --- | --- | --- | --- | --- | --- |")  # fmt: skip
+    print("\n| quarter, poison | promoted | kept | wrong points left out | good points left out |")
+    print("| --- | --- | --- | --- | --- |")
     for quarter in quarters:
         done = [night for night in quarter["nights"] if night["policy"] == POLICIES[2]]
         outcomes = Counter(night["outcome"] for night in done)
         last = done[-1]
         left, bad = last["left_out"], last["bad_left_out"]
         good = {why: count - bad[why] for why, count in left.items() if count > bad[why]}
-        found = [night["day"] for night in done if "disagreeing-host" in night["left_out"]]
         cells = [
             f"{quarter['seed']}, {quarter['poison']:g}", outcomes["promoted"], outcomes["kept"],
             f"{sum(bad.values())} of {last['bad_there']}: {_words(bad)}", _words(good) or "none",
-            min(found, default="none"),
         ]  # fmt: skip
         print("| " + " | ".join(map(str, cells)) + " |")
 

@@ -40,7 +40,7 @@ from advisor_training.dataset.split_kinds import in_split_order, split_of
 from advisor_training.evaluation import data
 from advisor_training.learn import learners
 from advisor_training.learn.artefact import write_artefact
-from advisor_training.retrain import plausible, sifted
+from advisor_training.retrain import plausible
 from advisor_training.retrain.challenger import train_challenger, training_set
 from advisor_training.retrain.collected import Collected, PointSet
 from advisor_training.retrain.report import RetrainReport
@@ -80,7 +80,6 @@ def cheap_models() -> Generator[None]:
         mock.patch.object(learners, "TREES", TREES),
         mock.patch.object(train, "ask_blind", return_value=None),
         mock.patch.object(data, "make_profiles", _made_once),
-        mock.patch.object(sifted, "make_profiles", _made_once),
         mock.patch.object(plausible, "make_profiles", _made_once),
     ):
         yield

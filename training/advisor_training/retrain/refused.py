@@ -7,9 +7,7 @@ from typing import Literal, TypeAlias, get_args
 from advisor.core.records import Point, SoloPoint
 from advisor_training.retrain.collected import PointSet
 
-Reason: TypeAlias = Literal[
-    "malformed", "duplicate", "impossible", "flagged", "outlier", "disagreeing-host"
-]
+Reason: TypeAlias = Literal["malformed", "duplicate", "impossible", "flagged"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 

@@ -83,7 +83,6 @@ def _run(
     on_stage: OnStage,
 ) -> RetrainReport:
     champion = registry.champion()
-    predictor = registry.open(champion)
     artefact = read_artefact(registry.folder(champion))
     learned = learned_from(artefact, collected, is_bundled=champion is None)
     nothing = RetrainReport(
@@ -99,7 +98,7 @@ def _run(
     last = place.last_run()
     if last is not None and last.points_sha256 == points_sha256:
         return replace(nothing, why=f"nothing new since {last.at}, when it was: {last.why}")
-    sifted = sift(collected, learned, predictor, now)
+    sifted = sift(collected, learned, now)
     report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
     report = _challenged(
         report, sifted, learned, (registry, place, artefact.manifest), now, on_stage

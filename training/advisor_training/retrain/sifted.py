@@ -6,15 +6,10 @@ from datetime import datetime
 
 from advisor.core.flags import DOUBTFUL, WRONG
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.predict.profiles import make_profiles
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
-from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_training.retrain.collected import Collected, PointSet
-from advisor_training.retrain.hosts import disagreeing
-from advisor_training.retrain.outliers import outliers, too_fast_alone
 from advisor_training.retrain.plausible import implausible, too_fast
 from advisor_training.retrain.refused import Refused, refuse, without
-from advisor_training.retrain.surprises import surprises
 
 WRONG_RESULTS = ("wrong", "differ")
 """What a part says of its own results where they are not right."""
@@ -26,9 +21,8 @@ class Sifted:
 
     Attributes:
         accepted: What is learned from, new and known.
-        refused: New points that are not, and known ones of hosts that were found to be wrong
-            since; one refusal each.
-        new: How many points the champion has not learned from, or should not have.
+        refused: New points that are not; one refusal each.
+        new: How many points the champion has not learned from.
     """
 
     accepted: PointSet
@@ -36,7 +30,7 @@ class Sifted:
     new: int
 
 
-def sift(collected: Collected, learned: PointSet, champion: OnnxPredictor, now: datetime) -> Sifted:
+def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     """Check the points that the champion has not learned from.
 
     Known points pass the cross-checks again, too, which newer profiles may sharpen; they are not
@@ -45,7 +39,6 @@ def sift(collected: Collected, learned: PointSet, champion: OnnxPredictor, now: 
     Args:
         collected: All there is.
         learned: What the champion has learned from.
-        champion: The model in use.
         now: The present.
     """
     points, known = collected.candidates, learned.ids
@@ -54,14 +47,9 @@ def sift(collected: Collected, learned: PointSet, champion: OnnxPredictor, now: 
     flagged = with_flags(without(points, refused))
     refused += _doubtful(flagged, known)
     usable = usable_points(flagged)
-    refused += too_fast_alone((*usable.profiled, *usable.references), known)
-    usable = without(usable, refused)
     fresh = [point for point in usable.pairs if point.point_id not in known]
     refused += too_fast(fresh, usable.profiled)
-    usable = without(usable, refused)
-    refused += _surprising(collected.own, usable, known, champion)
-    looked_at = new.ids.union(one.point_id for one in refused)
-    return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(looked_at))
+    return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(new.ids))
 
 
 def with_flags(points: PointSet) -> PointSet:
@@ -100,14 +88,3 @@ def _doubt(point: PairPoint) -> str | None:
 
 def _right(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
     return tuple(point for point in points if WRONG.isdisjoint(point.flags))
-
-
-def _surprising(
-    own: PointSet, usable: PointSet, known: frozenset[str], champion: OnnxPredictor
-) -> Iterator[Refused]:
-    """Outliers, and points of hosts that disagree; only the site's own hosts are judged."""
-    profiles, ours = make_profiles(usable.profiled), own.ids
-    new = (p for p in usable.pairs if p.point_id in ours and p.point_id not in known)
-    far = list(outliers(surprises(new, profiles, champion)))
-    yield from far
-    yield from disagreeing(without(usable, far), ours)

@@ -2,32 +2,23 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from retraining import few_trees
 
-from advisor_models.registry import Registry
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.retrain.collected import Collected, PointSet, bundled_points
 from advisor_training.retrain.sifted import sift, usable_points, with_flags
 
 
 @pytest.mark.figures
-def test_no_point_that_the_bundled_model_has_learned_from_is_refused(tmp_path: Path) -> None:
-    """As if all of them were new, and each card a host of one site."""
+def test_no_point_that_the_bundled_model_has_learned_from_is_refused() -> None:
+    """As if all of them were new."""
     usable = usable_points(with_flags(bundled_points()))
     pairs, _ = make_pairs(usable.pairs, [*usable.references, *usable.profiled], full=False)
     used = {(*m.jobs, m.gpu_uuid, m.run) for pair in pairs for m in pair.measurements}
-    own = tuple(
-        replace(point, host=point.gpu_uuid)
-        for point in usable.pairs
-        if (*point.jobs, point.gpu_uuid, point.run) in used
-    )
+    own = tuple(p for p in usable.pairs if (*p.jobs, p.gpu_uuid, p.run) in used)
     alone = PointSet(profiled=usable.profiled, references=usable.references)
     site = Collected(own=replace(alone, pairs=own), bundled=PointSet())
-    champion = Registry(tmp_path).open_champion()
-    with few_trees():
-        found = sift(site, alone, champion, datetime(2026, 12, 1, tzinfo=UTC))
+    found = sift(site, alone, datetime(2026, 12, 1, tzinfo=UTC))
     assert found.new == len(own) > 800
     assert found.refused == ()

@@ -19,7 +19,7 @@ REPORT = RetrainReport(
     champion="20260201-abc",
     challenger="20260201-abc",
     new_points=12,
-    left_out=(RefusedPoints("outlier", 2, "far off", ("x", "y")),),
+    left_out=(RefusedPoints("flagged", 2, "far off", ("x", "y")),),
     launches_left_out=(LeftOut("launches that failed", 3),),
     compared=(
         Compared(
@@ -38,7 +38,7 @@ def test_metrics() -> None:
     assert 'advisor_retrain_outcome{outcome="promoted"} 1.0' in lines
     assert 'advisor_retrain_outcome{outcome="kept"} 0.0' in lines
     assert 'advisor_retrain_champion_info{version="20260201-abc"} 1.0' in lines
-    assert 'advisor_retrain_left_out_points{reason="outlier"} 2.0' in lines
+    assert 'advisor_retrain_left_out_points{reason="flagged"} 2.0' in lines
     assert sum(line.startswith("advisor_retrain_left_out_points{") for line in lines) == len(
         REASONS
     )
