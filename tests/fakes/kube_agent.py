@@ -21,6 +21,7 @@ from advisor.settings import read_settings
 from advisor_kubernetes.agent import agent
 from advisor_kubernetes.agent.node_api import NodeApi
 from advisor_kubernetes.cluster import Cluster
+from advisor_node.metering import looking
 
 NODE = "node-1"
 
@@ -28,7 +29,7 @@ NODE = "node-1"
 def main() -> None:
     folder, api_url, service_url = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     logging.basicConfig(level=logging.INFO)
-    agent.LOOK_S = 0.2
+    looking.LOOK_S = 0.2
     stop = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:

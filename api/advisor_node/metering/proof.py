@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from advisor.core.gpu import Share
 from advisor.errors import AdvisorError, LimitNotProvenError
 from advisor.runtime.backends.backend import Sight, check_environments
+from advisor.runtime.backends.limit import check_granted, look
+from advisor.runtime.backends.mps import MpsBackend
 from advisor.runtime.host.processes import owner_of
 
 TenantOf = Callable[[int], str | None]
@@ -109,3 +111,21 @@ def prove(
     except AdvisorError as error:
         return Proof(False, units, str(error))
     return Proof(True, units)
+
+
+def granted_units(
+    backend: MpsBackend, share: Share, variables: Mapping[str, str], user: int | None
+) -> int | None:
+    """The SMs that the driver grants now to a process under `share` on a daemon.
+
+    Args:
+        backend: Of the GPU and the daemon.
+        share: Of the SMs.
+        variables: All that the process is started with.
+        user: Number of the user that asks; None: that of the agent.
+
+    Raises:
+        LimitNotProvenError: it is not under MPS, or gets another number than the share's.
+    """
+    seen = next((one for one in look(variables, user) if one.uuid == backend.gpu.uuid), None)
+    return check_granted(backend.gpu, share, seen, backend.control.pipe_dir).units

@@ -13,20 +13,17 @@ from pathlib import Path
 
 from advisor.client import Client
 from advisor.core.gpu import Gpu
-from advisor.core.telemetry import TelemetrySource
-from advisor.errors import AdvisorError, InputError, SourceError
+from advisor.errors import AdvisorError, InputError
 from advisor.settings import Settings
-from advisor_node.metering.references import References
+from advisor_node.metering.looking import keep_looking, power_source, references_of
 from advisor_node.metering.reports import Reports
-from advisor_node.slurm.gpu_room import GpuRoom
-from advisor_node.slurm.jobs import GpuFolder, SlurmJob, gpu_folders, job_folders, read_job
+from advisor_node.metering.room import Room, Tenancy
+from advisor_node.slurm.daemon import UserDaemon
+from advisor_node.slurm.jobs import GpuFolder, SlurmJob, ended, gpu_folders, job_folders, read_job
 from advisor_profiling.telemetry import nvml
-from advisor_profiling.testbed.live import open_source, with_units
+from advisor_profiling.testbed.live import with_units
 
 LOG = logging.getLogger("advisor.node")
-
-LOOK_S = 2.0
-"""Between two looks. Each asks the MPS daemon of each GPU with jobs two questions."""
 
 IDLE_S = 600.0
 """Without a job, and with nothing that waits for the service, it ends after this time."""
@@ -44,13 +41,9 @@ def run_agent(folder: Path, settings: Settings, service: Client, stop: threading
     Raises:
         SourceError: no driver answers.
     """
-    agent = Agent(folder, settings, service)
+    agent = SlurmAgent(folder, settings, service)
     busy_s = time.monotonic()
-    while not stop.wait(LOOK_S):
-        try:
-            agent.look()
-        except Exception:  # a fault of ours with one job must not blind us to all others
-            LOG.exception("an internal error")
+    for _ in keep_looking(agent.look, stop):
         now_s = time.monotonic()
         busy_s = now_s if agent.is_busy else busy_s
         if now_s - busy_s > IDLE_S:
@@ -59,15 +52,15 @@ def run_agent(folder: Path, settings: Settings, service: Client, stop: threading
     agent.close()
 
 
-class Agent:
+class SlurmAgent:
     """Everything that is looked at, once each look."""
 
     def __init__(self, folder: Path, settings: Settings, service: Client) -> None:
         self._folder, self._settings = folder, settings
         self._gpus = {gpu.index: gpu for gpu in nvml.list_gpus()}
         self._reports = Reports(service.observe)
-        self._references = References(lambda job, model: service.profile(job, gpu_model=model))
-        self._rooms: dict[Path, GpuRoom] = {}
+        self._references = references_of(service)
+        self._rooms: dict[Path, Room[SlurmJob]] = {}
         self._said: Mapping[Path, str] = {}
 
     @property
@@ -80,7 +73,7 @@ class Agent:
         wrong: dict[Path, str] = {}
         for gpu in gpu_folders(self._folder):
             room = self._rooms.get(gpu.path)
-            jobs = _read_jobs(gpu, room.running if room else {}, wrong)
+            jobs = _read_jobs(gpu, room, wrong)
             if not jobs and not room:
                 continue
             if gpu.path in self._said and not room:
@@ -98,28 +91,22 @@ class Agent:
     def close(self) -> None:
         """Let go of the driver."""
         for room in self._rooms.values():
-            if room.source is not None:
-                room.source.close()
+            room.close()
 
     def _look_at(self, gpu: GpuFolder, jobs: list[SlurmJob]) -> None:
         room = self._rooms.get(gpu.path) or self._open(gpu)
         for seen in room.look(time.monotonic(), jobs):
             self._reports.add(seen)
-        if room.is_empty and (gone := self._rooms.pop(gpu.path)).source is not None:
-            gone.source.close()
+        if not room.meters:
+            self._rooms.pop(gpu.path).close()
 
-    def _open(self, folder: GpuFolder) -> GpuRoom:
+    def _open(self, folder: GpuFolder) -> Room[SlurmJob]:
         gpu = self._gpu(folder.index)
-        room = self._rooms[folder.path] = GpuRoom(
-            gpu,
-            folder,
-            self._source(gpu),
-            node=socket.gethostname(),
-            environment=self._settings.job_environment(),
-            computing=lambda: nvml.context_pids(gpu.uuid),
-            references=self._references,
-        )
-        return room
+        environment = self._settings.job_environment()
+        daemon = UserDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
+        source = power_source(gpu, self._settings)
+        self._rooms[folder.path] = Room(daemon, source, tenancy(daemon, folder), self._references)
+        return self._rooms[folder.path]
 
     def _gpu(self, index: int) -> Gpu:
         if (found := self._gpus.get(index)) is None:
@@ -131,21 +118,32 @@ class Agent:
         self._gpus[index] = with_units(found, self._settings)
         return self._gpus[index]
 
-    def _source(self, gpu: Gpu) -> TelemetrySource | None:
-        try:
-            return open_source(gpu, None, self._settings)
-        except SourceError as error:
-            LOG.warning("no power of %s: %s", gpu.uuid, error)
-            return None
+
+def tenancy(daemon: UserDaemon, folder: GpuFolder) -> Tenancy[SlurmJob]:
+    """What is known of the jobs of one user on one GPU."""
+
+    def warn(job: SlurmJob, _reason: str, message: str) -> None:
+        LOG.warning("job %s (%s): %s", job.uid, job.job, message)
+
+    return Tenancy(
+        scheduler="slurm",
+        node=socket.gethostname(),
+        tenant_of=daemon.job_of,
+        progress_file=lambda job: job.progress_file,
+        wanted=daemon.wanted,
+        gone=lambda job: ended(job, folder),
+        warn=warn,
+    )
 
 
 def _read_jobs(
-    gpu: GpuFolder, running: Mapping[str, SlurmJob], wrong: dict[Path, str]
+    gpu: GpuFolder, room: Room[SlurmJob] | None, wrong: dict[Path, str]
 ) -> list[SlurmJob]:
     """The jobs that can be metered; why others cannot goes into `wrong`.
 
     What was read of a job once stands: its user may change what is his.
     """
+    running = {m.tenant.uid: m.tenant for m in room.living} if room else {}
     jobs: list[SlurmJob] = []
     for folder in job_folders(gpu):
         try:

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.client import Client
-from advisor.core.gpu import Gpu
-from advisor.core.telemetry import TelemetrySource
-from advisor.errors import AdvisorError, BusyError, SourceError
+from advisor.core.gpu import PERCENTAGE, Gpu
+from advisor.errors import AdvisorError, BusyError
+from advisor.runtime.backends.mps import PIPE_DIRECTORY
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
 from advisor_kubernetes import names
 from advisor_kubernetes.agent.cgroups import pod_of
 from advisor_kubernetes.agent.daemons import GpuDaemon
-from advisor_kubernetes.agent.gpu_room import GpuRoom
 from advisor_kubernetes.agent.metrics import (
     AgentMetrics,
     GpuState,
@@ -28,21 +27,26 @@ from advisor_kubernetes.agent.metrics import (
 from advisor_kubernetes.agent.node_api import NodeApi
 from advisor_kubernetes.agent.pod_watch import PodWatch
 from advisor_kubernetes.agent.pods import SharedPod
+from advisor_kubernetes.agent.progress_files import progress_file
 from advisor_kubernetes.cluster import ClusterError
+from advisor_node.metering.looking import keep_looking, power_source, references_of
 from advisor_node.metering.meters import TenantMeter
 from advisor_node.metering.proof import TenantOf
-from advisor_node.metering.references import References
 from advisor_node.metering.reports import Reports
+from advisor_node.metering.room import Room, Tenancy
 from advisor_profiling.telemetry import nvml
-from advisor_profiling.testbed.live import open_source, with_units
+from advisor_profiling.testbed.live import with_units
 
 LOG = logging.getLogger("advisor.kubernetes.agent")
 
-LOOK_S = 2.0
-"""Between two looks. Each asks the MPS daemon of each GPU a few questions, a process for each."""
-
 PUBLISH_S = 30.0
 """The annotation of the node is renewed this often, and at once when something has changed."""
+
+
+_LOST = (
+    "the MPS daemon of the GPU was gone, and another one was started: what this pod still computes "
+    "is not under its limit. Delete the pod"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,19 +103,15 @@ def run_agent(
         except AdvisorError:
             _publish(api, [])  # whatever an agent before has said
             raise
-        agent = Agent(options, settings, api, service, gpus)
+        agent = KubernetesAgent(options, settings, api, service, gpus)
         stack.callback(agent.close)
         server = MetricsServer(agent.metrics, options.host, options.port)
         stack.callback(server.close)
         on_start(server.port)
         agent.publish(time.monotonic())  # not ready yet
         agent.watch.start()
-        while not stop.wait(LOOK_S):
+        for _ in keep_looking(agent.look, stop):
             agent.watch.check()
-            try:
-                agent.look()
-            except Exception:  # a fault of ours must not end the daemons, and with them all pods
-                LOG.exception("an internal error")
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def _own_gpus(settings: Settings) -> Generator[list[Gpu]]:
         yield [with_units(gpu, settings) for gpu in found]
 
 
-class Agent:
+class KubernetesAgent:
     """Everything that is looked at, once each look."""
 
     def __init__(
@@ -140,28 +140,25 @@ class Agent:
         self.metrics.now = Snapshot(looked_s=time.monotonic())
         self.watch = PodWatch(api, options.pods_folder)
         self._reports = Reports(service.observe)
-        references = References(lambda job, model: service.profile(job, gpu_model=model))
-        self._sources = {gpu.uuid: _source(gpu, settings) for gpu in gpus}
-        self._rooms = [
-            GpuRoom(
-                _daemon(gpu, options.mps_folder, settings.job_environment()),
-                self._sources[gpu.uuid],
-                node=options.node,
-                pods_folder=options.pods_folder,
-                pipe_mount=options.pipe_mount,
-                pod_of=options.pod_of,
-                references=references,
-                warn=self._warn,
-            )
-            for gpu in gpus
-        ]
+        references = references_of(service)
+        self._rooms: list[tuple[GpuDaemon, Room[SharedPod]]] = []
+        for gpu in gpus:
+            daemon = _daemon(gpu, options.mps_folder, settings.job_environment())
+            tenancy = _tenancy(options, daemon, self._warn)
+            room = Room(daemon, power_source(gpu, settings), tenancy, references)
+            self._rooms.append((daemon, room))
         self._published: tuple[float, list[Mapping[str, object]]] | None = None
 
     def look(self) -> None:
         """Look at every GPU and its pods; say what has changed."""
         pods = self.watch.pods()
-        for room in self._rooms:
-            for seen in room.look(time.monotonic(), pods):
+        for daemon, room in self._rooms:
+            if daemon.look():
+                room.doubt()
+                for meter in room.living:
+                    self._warn(meter.tenant, "MpsDaemonLost", _LOST)
+            mine = [pod for pod in pods if pod.gpu_uuid == daemon.gpu.uuid]
+            for seen in room.look(time.monotonic(), mine):
                 self._reports.add(seen)
         self.publish(time.monotonic())
         self._reports.flush()
@@ -169,7 +166,7 @@ class Agent:
 
     def publish(self, now_s: float) -> None:
         """Write the state of the GPUs to the node, where it has changed or is due."""
-        gpus = [_published(room.daemon) for room in self._rooms]
+        gpus = [_published(daemon) for daemon, _ in self._rooms]
         if self._published:
             then_s, known = self._published
             if known == gpus and now_s - then_s < PUBLISH_S:
@@ -179,14 +176,14 @@ class Agent:
 
     def close(self) -> None:
         """End the daemons; pods that still compute lose their GPU."""
-        for room in self._rooms:
+        for daemon, _ in self._rooms:
             try:
-                room.daemon.close()
+                daemon.close()
             except AdvisorError as error:
                 LOG.warning("%s", error)
         self.publish(time.monotonic())
-        for source in filter(None, self._sources.values()):
-            source.close()
+        for _, room in self._rooms:
+            room.close()
 
     def _warn(self, pod: SharedPod, reason: str, message: str) -> None:
         LOG.warning("%s/%s: %s: %s", pod.namespace, pod.name, reason, message)
@@ -199,15 +196,15 @@ class Agent:
         return Snapshot(
             looked_s=time.monotonic(),
             ready=self.watch.listed and self._published is not None,
-            pods=[_state(meter) for room in self._rooms for meter in room.meters],
+            pods=[_state(meter) for _, room in self._rooms for meter in room.meters],
             gpus=[
                 GpuState(
-                    uuid=room.daemon.gpu.uuid,
-                    ready=room.daemon.readiness.ready,
-                    losses=room.daemon.losses,
+                    uuid=daemon.gpu.uuid,
+                    ready=daemon.readiness.ready,
+                    losses=daemon.losses,
                     energy_j=room.energy.total_j,
                 )
-                for room in self._rooms
+                for daemon, room in self._rooms
             ],
             waiting=self._reports.waiting,
             sent=self._reports.sent,
@@ -228,12 +225,22 @@ def _daemon(gpu: Gpu, folder: Path, environment: Mapping[str, str]) -> GpuDaemon
     return GpuDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
 
 
-def _source(gpu: Gpu, settings: Settings) -> TelemetrySource | None:
-    try:
-        return open_source(gpu, None, settings)
-    except SourceError as error:
-        LOG.warning("no power of %s: %s", gpu.uuid, error)
-        return None
+def _tenancy(
+    options: AgentOptions, daemon: GpuDaemon, warn: Callable[[SharedPod, str, str], None]
+) -> Tenancy[SharedPod]:
+    def wanted(pod: SharedPod) -> Mapping[str, str]:
+        limit = {PIPE_DIRECTORY: options.pipe_mount, PERCENTAGE: pod.share_text}
+        return daemon.backend.environment(pod.share) | limit
+
+    return Tenancy(
+        scheduler="k8s",
+        node=options.node,
+        tenant_of=options.pod_of,
+        progress_file=lambda pod: progress_file(options.pods_folder, pod.uid),
+        wanted=wanted,
+        gone=lambda pod: pod,
+        warn=warn,
+    )
 
 
 def _published(daemon: GpuDaemon) -> Mapping[str, object]:

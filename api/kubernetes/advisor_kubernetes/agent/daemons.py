@@ -5,17 +5,17 @@ client that finds no daemon runs on the whole GPU without a word.
 """
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import WHOLE, Gpu, Share
 from advisor.errors import AdvisorError, PartitionError
-from advisor.runtime.backends.backend import ComputingPids
-from advisor.runtime.backends.limit import check_granted, look
+from advisor.runtime.backends.backend import ComputingPids, Sight
 from advisor.runtime.backends.mps import MpsBackend, start_server
 from advisor.runtime.backends.mps_control import Control
 from advisor.runtime.host.processes import owner_of, wait_until
+from advisor_node.metering.proof import granted_units
 
 _START_S = 10
 _OPEN, _PRIVATE = 0o755, 0o700
@@ -92,8 +92,23 @@ class GpuDaemon:
             self.readiness = Readiness(False, str(error))
         return lost
 
-    def refuse(self, why: str) -> None:
-        """Let no pod start on the GPU for another reason, until the next look."""
+    def sight(self, *, used: bool) -> Sight | None:
+        """Who uses the GPU; None: daemon or driver do not say, and no other pod may start."""
+        try:
+            return self.backend.sight()
+        except AdvisorError as error:
+            self._refuse(str(error))
+            return None
+
+    def meet_strangers(self, pids: Sequence[int]) -> bool:
+        """Let no pod start while somebody else computes there, whom a device plugin may send."""
+        self._refuse(
+            f"processes {pids} compute on it, which are of no pod that was sent there: "
+            "a device plugin must not give out the same GPUs"
+        )
+        return False
+
+    def _refuse(self, why: str) -> None:
         if self.readiness.ready:
             self.readiness = Readiness(False, why)
 
@@ -145,8 +160,7 @@ class GpuDaemon:
             LimitNotProvenError: it is not under MPS, or gets another number than the share's.
         """
         variables = {**self._environment, **self.backend.environment(share)}
-        seen = next((one for one in look(variables, user) if one.uuid == self.gpu.uuid), None)
-        return check_granted(self.gpu, share, seen, self.pipe_dir).units
+        return granted_units(self.backend, share, variables, user)
 
 
 def _make_folder(folder: Path, mode: int) -> None:

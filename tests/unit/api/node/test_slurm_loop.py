@@ -9,8 +9,9 @@ import pytest
 
 from advisor.client import Client
 from advisor.settings import read_settings
+from advisor_node.metering import looking
 from advisor_node.slurm import agent
-from advisor_node.slurm.agent import Agent, run_agent
+from advisor_node.slurm.agent import SlurmAgent, run_agent
 from advisor_profiling.telemetry import nvml
 
 
@@ -24,15 +25,15 @@ def test_it_ends_when_there_was_nothing_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next Prolog starts another one, which reads its settings again."""
-    monkeypatch.setattr(agent, "LOOK_S", 0.001)
+    monkeypatch.setattr(looking, "LOOK_S", 0.001)
     monkeypatch.setattr(agent, "IDLE_S", 0.01)
-    looks, look_at_node, stop = list[Agent](), Agent.look, threading.Event()
+    looks, look_at_node, stop = list[SlurmAgent](), SlurmAgent.look, threading.Event()
 
-    def look(one: Agent) -> None:
+    def look(one: SlurmAgent) -> None:
         look_at_node(one)
         looks.append(one)  # only where nothing went wrong
 
-    monkeypatch.setattr(Agent, "look", look)
+    monkeypatch.setattr(SlurmAgent, "look", look)
     with Client("http://127.0.0.1:9") as service:
         run_agent(tmp_path, read_settings({}), service, stop)
     assert looks
@@ -48,7 +49,7 @@ def test_a_gpu_that_the_driver_does_not_count_is_left_out(
     (folder / "comment").write_text("advisor:job=gemm")
     (folder / "share").write_text("50")
     with Client("http://127.0.0.1:9") as service:
-        one = Agent(tmp_path, read_settings({}), service)
+        one = SlurmAgent(tmp_path, read_settings({}), service)
         for _ in range(3):
             one.look()
     [said] = caplog.messages

@@ -16,9 +16,12 @@ from advisor.launch.monitor.account import SETTLE_S
 from advisor.runtime.backends.backend import Sight
 from advisor.runtime.backends.limit import Seen
 from advisor.runtime.backends.mps import MpsBackend
+from advisor_node.metering import proof
 from advisor_node.metering.references import References
-from advisor_node.slurm import gpu_room
-from advisor_node.slurm.gpu_room import GpuRoom
+from advisor_node.metering.room import Room
+from advisor_node.slurm import agent
+from advisor_node.slurm.agent import tenancy
+from advisor_node.slurm.daemon import UserDaemon
 from advisor_node.slurm.jobs import GpuFolder, SlurmJob
 
 GPU = Gpu(uuid="GPU-1", model="H", units_total=132)
@@ -33,7 +36,7 @@ class Node:
     """A GPU, the processes on it, and the moment."""
 
     folder: GpuFolder
-    room: GpuRoom
+    room: Room[SlurmJob]
     clients: set[int] = field(default_factory=set[int])
     outside: set[int] = field(default_factory=set[int])
     jobs: list[SlurmJob] = field(default_factory=list[SlurmJob])
@@ -81,10 +84,9 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     folder = GpuFolder(path=tmp_path / "gpu0-0", index=0, user=os.geteuid())
-    room = GpuRoom(
-        GPU, folder, None, node="n1", environment={}, computing=tuple,
-        references=References(unreachable),
-    )  # fmt: skip
+    monkeypatch.setattr(agent.socket, "gethostname", lambda: "n1")
+    daemon = UserDaemon(GPU, folder, {}, tuple)
+    room = Room(daemon, None, tenancy(daemon, folder), References(unreachable))
     made = Node(folder, room)
 
     def sight(_: MpsBackend) -> Sight:
@@ -94,7 +96,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         return [Seen(GPU.uuid, 66, mps=True)]
 
     monkeypatch.setattr(MpsBackend, "sight", sight)
-    monkeypatch.setattr(gpu_room, "look", granted)
+    monkeypatch.setattr(proof, "look", granted)
     yield made
     for process in made.processes:
         process.kill()
@@ -115,7 +117,7 @@ def test_a_pair_is_observed_when_one_has_ended(node: Node) -> None:
     assert seen.settled_s == pytest.approx(19 - SETTLE_S)
     node.end("2", "0")
     assert node.look(1) == []
-    assert node.room.is_empty
+    assert not node.room.meters
 
 
 def test_a_job_alone_is_no_observation(node: Node) -> None:
@@ -177,4 +179,4 @@ def test_a_daemon_that_is_gone_stops_nothing(
     node.end("1", "0")
     node.end("2", "0")
     assert node.look(1) == []
-    assert node.room.is_empty
+    assert not node.room.meters
