@@ -8,6 +8,7 @@ from command_line import Advisor, in_this_process
 from ended_launches import ended_launch, launch_id
 
 from advisor.launch.records.folder import list_folders
+from advisor.launch.supervisor.observe import OBSERVATIONS
 from advisor_data import open_store
 
 
@@ -21,12 +22,12 @@ def advisor(
 def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:
     """Of a plan and of what was done."""
     ended_launch(tmp_path / "home", 1, 1000, output_bytes=2**20)
-    ended_launch(tmp_path / "home", 2, 1000).path.chmod(0o777)
+    (ended_launch(tmp_path / "home", 2, 1000).path / OBSERVATIONS).write_text("{}\n")
     for words in (("--dry-run",), ()):
         done = advisor("launches", "clean", "--json", *words)
         assert done.code == 0
         found = json.loads(done.out)
-        assert set(found) == {"dry_run", "removed", "kept", "left"}
+        assert set(found) == {"dry_run", "removed", "kept"}
         assert found["dry_run"] == bool(words)
         ((removed,), (kept,)) = found["removed"], found["kept"]
         assert set(removed) == {"launch_id", "ended_at", "size_bytes", "reason"}

@@ -63,7 +63,7 @@ class Housekeeping:
             )  # fmt: skip
         said = [f"the launch {one.launch_id} is not removed: {one.why}" for one in cleaned.kept]
         # Once, however often it is looked at.
-        for text in (*said, *cleaned.left):
+        for text in said:
             if text not in self._said:
                 LOG.error("%s", text)
-        self._said = {*said, *cleaned.left}
+        self._said = set(said)

@@ -100,8 +100,6 @@ def clean(
         typer.echo(f"{one.launch_id} {verb}: ended {one.ended_at}, {room}, for its {one.reason}")
     for one in cleaned.kept:
         typer.echo(f"{one.launch_id} is kept: {one.why}")
-    for text in cleaned.left:
-        typer.echo(text)
     total = f"{cleaned.size_bytes / 2**20:.1f} MiB"
     typer.echo(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
 

@@ -5,6 +5,7 @@ be in the store first, and its end in the table of launches where a service look
 """
 
 import os
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,10 +21,9 @@ from advisor.formats.rows import from_row
 from advisor.launch.records.folder import LaunchFolder, list_folders
 from advisor.launch.records.removing import (
     EndedLaunch,
-    Reason,
     beyond,
     ended_launch,
-    finish_removals,
+    half_removed,
     remove,
 )
 from advisor.launch.records.status import OVER
@@ -41,22 +41,8 @@ ACTION = "launch.remove"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedLaunch:
-    """A launch whose folder went, or would go.
-
-    Attributes:
-        reason: `age` or `size`: the bound that it was beyond.
-    """
-
-    launch_id: str
-    ended_at: str
-    size_bytes: int
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLaunch:
-    """A launch beyond a bound whose folder stays."""
+    """A launch beyond a bound whose folder, or what a killed removal left of it, stays."""
 
     launch_id: str
     why: str
@@ -68,13 +54,11 @@ class Cleaned:
 
     Attributes:
         dry_run: Nothing was removed: this is what would be.
-        left: What killed removals have left and cannot be removed, in words.
     """
 
     dry_run: bool
-    removed: tuple[RemovedLaunch, ...]
+    removed: tuple[EndedLaunch, ...]
     kept: tuple[KeptLaunch, ...]
-    left: tuple[str, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -108,26 +92,27 @@ class Cleaner:
         if not self.root.is_dir():
             return Cleaned(dry_run=dry_run, removed=(), kept=())
         root = open_home(self.root.parent, self.root.name)
-        left = () if dry_run else tuple(finish_removals(root))
         ended, kept = _ended(list_folders(root))
-        removed: list[RemovedLaunch] = []
-        for launch, reason in beyond(ended, self.bounds, time.time()):
-            if why := self._obstacle(launch, dry_run=dry_run):
-                kept.append(KeptLaunch(launch_id=launch.folder.launch_id, why=why))
-                continue
-            removed.append(_removed(launch, reason))
-        return Cleaned(dry_run=dry_run, removed=tuple(removed), kept=tuple(kept), left=left)
+        if not dry_run:
+            kept += _finish_removals(root)
+        removed: list[EndedLaunch] = []
+        for launch in beyond(ended, self.bounds, time.time()):
+            if why := self._obstacle(root / launch.launch_id, dry_run=dry_run):
+                kept.append(KeptLaunch(launch_id=launch.launch_id, why=why))
+            else:
+                removed.append(launch)
+        return Cleaned(dry_run=dry_run, removed=tuple(removed), kept=tuple(kept))
 
-    def _obstacle(self, launch: EndedLaunch, *, dry_run: bool) -> str | None:
+    def _obstacle(self, folder: Path, *, dry_run: bool) -> str | None:
         """Remove a launch; why it stays, None where it went, or would go."""
         try:
-            self._check_row(launch.folder.launch_id)
-            missing = self._not_stored(launch.folder)
-            if not dry_run:
-                self.store.add(missing)
-            remove(launch.folder, dry_run=dry_run)
-            if not dry_run:
-                self._note(launch.folder.launch_id)
+            self._check_row(folder.name)
+            missing = self._not_stored(folder)
+            if dry_run:
+                return None
+            self.store.add(missing)
+            remove(folder)
+            self._note(folder.name)
         except FileNotFoundError:
             # Somebody else has removed it at the same moment.
             return None
@@ -145,7 +130,7 @@ class Cleaner:
                 fix="start the service, which does that at once",
             )
 
-    def _not_stored(self, folder: LaunchFolder) -> list[Observation]:
+    def _not_stored(self, folder: Path) -> list[Observation]:
         """What its jobs did and the store does not have; found by reading, as a full disk allows.
 
         Raises:
@@ -171,15 +156,6 @@ class Cleaner:
                 return
 
 
-def _removed(launch: EndedLaunch, reason: Reason) -> RemovedLaunch:
-    return RemovedLaunch(
-        launch_id=launch.folder.launch_id,
-        ended_at=launch.ended_at,
-        size_bytes=launch.size_bytes,
-        reason=reason,
-    )
-
-
 def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[KeptLaunch]]:
     """Launches that have ended, and those of which that cannot be read."""
     ended: list[EndedLaunch] = []
@@ -194,9 +170,20 @@ def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[Kep
     return ended, unknown
 
 
-def _observations(folder: LaunchFolder) -> list[Observation]:
+def _finish_removals(root: Path) -> list[KeptLaunch]:
+    """Remove what removals that were killed have left; what cannot be."""
+    left: list[KeptLaunch] = []
+    for path in half_removed(root):
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            left.append(KeptLaunch(launch_id=path.name, why=f"it cannot be removed: {error}"))
+    return left
+
+
+def _observations(folder: Path) -> list[Observation]:
     try:
-        descriptor = open_file(folder.path / OBSERVATIONS, os.O_RDONLY)
+        descriptor = open_file(folder / OBSERVATIONS, os.O_RDONLY)
     except FileNotFoundError:
         return []
     with os.fdopen(descriptor, "rb") as file:
@@ -206,7 +193,7 @@ def _observations(folder: LaunchFolder) -> list[Observation]:
         return [from_row(Observation, json_row(line)) for line in lines]
     except InputError as error:
         raise InputError(
-            f"an observation of {folder.launch_id} cannot be read",
+            f"an observation of {folder.name} cannot be read",
             why=str(error),
             fix="look at its observations.jsonl, and remove the folder by hand",
         ) from error

@@ -9,6 +9,7 @@ from ended_launches import ended_launch, launch_id
 
 from advisor.errors import StoreError
 from advisor.launch.records.folder import list_folders
+from advisor.launch.supervisor.observe import OBSERVATIONS
 from advisor.settings import read_settings
 from advisor.wire.lists import AuditEntry
 from advisor_api.http.options import ServeOptions
@@ -93,8 +94,8 @@ def test_what_cannot_go_is_told_once_and_stops_nothing(
     service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(housekeeping, "EVERY_S", 0.0)
-    ended_launch(service.settings.home, 1, 1000).path.chmod(0o777)
+    (ended_launch(service.settings.home, 1, 1000).path / OBSERVATIONS).write_text("{}\n")
     keeper = Housekeeping(service)
     for _ in range(3):
         keeper.look()
-    assert caplog.text.count("other users may write to it") == 1
+    assert caplog.text.count("cannot be read") == 1
