@@ -11,7 +11,7 @@ from advisor.settings import read_settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor_advice.launching import make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_api.launches.steps import folder_of, new_row
+from advisor_api.launches.steps import folder_of, new_row, release_gpus
 from advisor_data.service.state import open_service_state
 from advisor_profiling.testbed.live import find_gpu
 
@@ -21,8 +21,10 @@ def main(job_a: str, job_b: str, last_step: str) -> None:
     gpu = find_gpu("0")
     asked = LaunchRequest.of(job_a, job_b, split="26/50")
     spec = make_spec(ResolvedLaunch(asked=asked, gpu=gpu.uuid, asked_by="killed"), settings)
+    home = (settings.home / "id").read_text()
     with open_service_state(settings.database_url, settings.home) as state:
-        row = state.add_launch(new_row(spec, gpu, (settings.home / "id").read_text(), ""))
+        release_gpus(state, settings, home)
+        row = state.add_launch(new_row(spec, gpu, home, ""))
     if last_step == "folder":
         folder_of(row, settings)
     print(row.launch_id, flush=True)

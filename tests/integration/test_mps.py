@@ -1,6 +1,7 @@
 """The MPS back-end against a control program and a libcuda that answer as the real ones do."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from advisor.runtime.backends.backend import Sight
 from advisor.runtime.backends.limit import look
 from advisor.runtime.backends.mps import MpsBackend, open_mps
 from advisor.runtime.backends.mps_control import binary_version, parse_pids
+from advisor.runtime.host.processes import session_of, wait_until
 
 GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
 
@@ -131,7 +133,9 @@ def test_percentage_that_the_driver_takes_as_no_limit_is_refused(
 
 def test_dead_daemon_is_refused(backend: MpsBackend, host: FakeHost) -> None:
     """A daemon that was killed limits nobody; nothing is started."""
-    os.kill(int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text()), 9)
+    daemon = int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
+    os.kill(daemon, signal.SIGKILL)
+    assert wait_until(lambda: session_of(daemon) is None, 20)
     with pytest.raises(PartitionError, match="no MPS daemon answers"):
         prove(backend, host, 30)
 
