@@ -16,6 +16,10 @@ BINARY = "nvidia-cuda-mps-control"
 _TIMEOUT_S = 10
 
 
+class NoDaemonError(PartitionError):
+    """No MPS daemon listens in the directory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Control:
     """Front end of the daemon that listens in `pipe_dir`.
@@ -33,11 +37,12 @@ class Control:
         """Send one command and return the reply without the last line break.
 
         Raises:
-            PartitionError: no daemon answers, it hangs, or it does not know the command.
+            NoDaemonError: no daemon answers.
+            PartitionError: it hangs, or it does not know the command.
         """
         reply = _run([BINARY], self._variables(), command, self.user)
         if "Cannot find MPS control daemon" in reply or "Failed to connect" in reply:
-            raise PartitionError(
+            raise NoDaemonError(
                 f"no MPS daemon answers in {self.pipe_dir}",
                 why="it was never started, has ended, or the directory is wrong",
                 fix="unset CUDA_MPS_PIPE_DIRECTORY to let advisor start its own, or start it again",
@@ -70,10 +75,8 @@ class Control:
         """
         try:
             self.default_percentage()
-        except PartitionError as error:
-            if "no MPS daemon answers" in error.what:
-                return False
-            raise
+        except NoDaemonError:
+            return False
         return True
 
     def check_default(self) -> None:
