@@ -29,15 +29,16 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 MOST_KINDS = 300
 """Jobs that differ in name or work: 45,150 pairs of them at nine splits each."""
 
+SAVES_ENERGY: Mapping[str, bool] = {DEFAULT_OBJECTIVE: True, "throughput": False}
+"""Objectives of queues: whether a plan's joules count, or the time until its last job has ended."""
+
 _COUNTED = "a queue is work that must be done, and is counted in joules or in seconds"
 
-REFUSED: Mapping[str, str] = {
-    "throughput-per-watt": _COUNTED,
-    "raw-throughput-per-watt": _COUNTED,
+_NOT_A_SUM: Mapping[str, str] = {
     "energy-delay": "energy times time of a whole cluster is not a sum over its GPUs",
     "max-min": "the slowest job decides alone: run each job alone, or raise --min-speed",
 }
-"""Objectives that are not for queues, and why."""
+"""Why some other objectives have no plan; of all others it is that queues are counted otherwise."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -175,7 +176,7 @@ def make_problem(
         options: Pairs of these types, in their order.
         gpus: How many GPUs there are.
         idle_power_w: Power of a GPU that runs nothing.
-        objective: `energy-efficiency` or `throughput`.
+        objective: One of `SAVES_ENERGY`.
         limits: What every GPU and job must keep; a job of unknown memory is taken to need none.
 
     Raises:
@@ -183,11 +184,11 @@ def make_problem(
         NoSplitError: a job keeps no limit, neither alone nor next to any other job of the queue.
     """
     find_objective(objective)
-    if objective in REFUSED:
+    if objective not in SAVES_ENERGY:
         raise InputError(
             f"a queue is not placed by {objective}",
-            why=REFUSED[objective],
-            fix=f"use {DEFAULT_OBJECTIVE} or throughput; --min-speed protects each job",
+            why=_NOT_A_SUM.get(objective, _COUNTED),
+            fix=f"use {' or '.join(SAVES_ENERGY)}; --min-speed protects each job",
         )
     _check(queue, types, options, gpus)
     check_power("the power of an idle GPU", idle_power_w)
@@ -198,7 +199,7 @@ def make_problem(
         options=options,
         gpus=gpus,
         idle_power_w=idle_power_w,
-        saves_energy=objective == DEFAULT_OBJECTIVE,
+        saves_energy=SAVES_ENERGY[objective],
         pair_fits=_pair_fits(types, options, limits),
         alone_fits=_alone_fits(types, limits),
     )

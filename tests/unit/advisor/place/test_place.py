@@ -15,6 +15,7 @@ from hypothesis import strategies as some
 from made_up_results import pair_result
 
 from advisor.core.finish import Rest, Work, finish
+from advisor.core.objectives import OBJECTIVES
 from advisor.core.split import EQUAL, Split
 from advisor.decide.constraints import Limits
 from advisor.errors import InputError, NoSplitError
@@ -23,6 +24,7 @@ from advisor.place.groups import ALONE, make_groups
 from advisor.place.options import PairOptions, predict_options
 from advisor.place.problem import (
     MOST_KINDS,
+    SAVES_ENERGY,
     Group,
     JobType,
     Problem,
@@ -557,6 +559,15 @@ def test_objectives_that_are_not_for_queues_are_refused(name: str) -> None:
     """The message says why, and what to use instead."""
     with pytest.raises(InputError, match=rf"by {name}\..+use energy-efficiency or throughput"):
         problem_of({"a": 2}, 1, objective=name)
+
+
+def test_an_objective_that_nobody_thought_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new objective of splits plans no queue until somebody says how it counts one."""
+    new = dataclasses.replace(OBJECTIVES["throughput"], name="carbon")
+    monkeypatch.setattr("advisor.core.objectives.OBJECTIVES", {**OBJECTIVES, "carbon": new})
+    with pytest.raises(InputError, match="not placed by carbon"):
+        problem_of({"a": 2}, 1, objective="carbon")
+    assert set(SAVES_ENERGY) == {"energy-efficiency", "throughput"}
 
 
 @pytest.mark.parametrize(
