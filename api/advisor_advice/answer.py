@@ -149,8 +149,8 @@ def _of_input(found: ProfileSet) -> Iterator[str]:
     """The data card of the bundled points says so of all of them."""
     if found.other_models:
         yield (
-            f"both were profiled on {listed(found.other_models)}, too: --gpu-model, or `gpu` in a "
-            "request"
+            f"both were profiled on {listed(found.other_models)}, too: --gpu-model, or "
+            "`gpu_model` in a request"
         )
     if names := " and ".join(found.bundled):
         yield f"bundled, so measured with random input, on which power depends: {names}"

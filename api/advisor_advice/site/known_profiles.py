@@ -200,7 +200,7 @@ def _common_model(
     if candidates:
         raise InputError(
             f"all of them were profiled on {', '.join(candidates)}",
-            fix="choose one of them: --gpu-model, or `gpu` in a request",
+            fix="choose one of them: --gpu-model, or `gpu_model` in a request",
         )
     models = {model: None for name in names for model in found[name]}
     lacking = {m: [n for n in chosen if m not in found[n]] for m in [wanted or "", *models] if m}
