@@ -24,8 +24,30 @@ _AMD = re.compile(r"\b(amd|instinct|radeon|mi[0-9]{2,3}[a-z]?)\b", re.IGNORECASE
 """Words of which AMD SMI's market names have one, such as "AMD Instinct MI300X"."""
 
 
+_NEITHER = re.compile(
+    r"\b(intel|arc|gaudi|habana|ponte vecchio|data center gpu (max|flex)|apple|qualcomm|adreno|mali"
+    r"|moore threads|mtt|ascend|huawei|biren|cambricon|metax|iluvatar|tpu|graphcore)\b",
+    re.IGNORECASE,
+)
+"""Words of accelerators whose units neither MPS nor a CU mask limits."""
+
+
 def vendor_of(gpu_model: str) -> Vendor:
-    """Who makes a GPU model, by the name that its driver gives it; NVIDIA where it says nothing."""
+    """Who makes a GPU model, by the name that its driver gives it.
+
+    NVML names NVIDIA's of some years without their maker ("A100-SXM4-40GB"), so they are what a
+    name without any maker means.
+
+    Raises:
+        InputError: neither NVIDIA nor AMD.
+    """
+    if _NEITHER.search(gpu_model):
+        raise InputError(
+            f"{gpu_model} is a GPU of neither NVIDIA nor AMD",
+            why="neither MPS nor a CU mask limits its units, so no share of it could be held",
+            fix="choose profiles of a GPU that can be shared: --gpu-model, or `gpu_model` in a "
+            "request",
+        )
     return "amd" if _AMD.search(gpu_model) else "nvidia"
 
 

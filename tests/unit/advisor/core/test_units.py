@@ -49,6 +49,26 @@ def test_vendor_of_a_model(gpu_model: str, vendor: Vendor) -> None:
     assert vendor_of(gpu_model) == vendor
 
 
+@pytest.mark.parametrize(
+    "gpu_model",
+    ["Intel(R) Data Center GPU Max 1550", "Intel Arc B580", "Data Center GPU Flex 170", "Gaudi 3",
+     "Apple M4 Max", "Moore Threads MTT S4000", "Ascend 910B"],
+)  # fmt: skip
+def test_a_gpu_of_another_maker_gets_no_limit(gpu_model: str) -> None:
+    """What is made by neither has no share under MPS or a CU mask, and says so."""
+    with pytest.raises(InputError, match=r"neither NVIDIA nor AMD.*gpu_model"):
+        vendor_of(gpu_model)
+
+
+@pytest.mark.parametrize(
+    "gpu_model",
+    ["A100-SXM4-40GB", "GeForce RTX 4090", "Quadro RTX 8000", "GRID A100D-40C", "GH200"],
+)
+def test_a_name_without_a_maker_is_nvidias(gpu_model: str) -> None:
+    """As NVML and vGPUs name them."""
+    assert vendor_of(gpu_model) == "nvidia"
+
+
 @each_gpu
 def test_every_count_that_can_be_granted_has_a_share(total: int, vendor: Vendor) -> None:
     """Counts stand a quantum apart, end with the whole GPU, and are what their shares give."""
