@@ -1,10 +1,24 @@
 """Which profiles are missing where jobs were profiled on different GPU models."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from advised import points_file, profile, profiles, settings_of, solo_points
 from small_model import make_profile
 
+from advisor.core.records import SoloPoint
 from advisor.errors import InputError
-from advisor_advice.site.known_profiles import ProfilesOfJob, on_one_gpu
+from advisor.settings import Settings
+from advisor_advice.site.known_profiles import (
+    ProfilesOfJob,
+    checked_on,
+    find_profiles,
+    on_one_gpu,
+    unknown_job,
+)
+from advisor_data import open_store
+from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
 
 
 def known(**models: str) -> dict[str, ProfilesOfJob]:
@@ -61,3 +75,116 @@ def test_few_of_many_jobs_are_named() -> None:
     jobs = {f"job{n}": "H200" for n in range(9)}
     with pytest.raises(InputError, match="no profile on H100: job0, job1, job2 and 6 more"):
         on_one_gpu(list(jobs), known(**jobs), "H100")
+
+
+# where profiles are looked for
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A host with a store in plain files."""
+    return replace(settings_of(tmp_path), database_url=f"files:{tmp_path / 'points'}")
+
+
+def stored(settings: Settings, *points: SoloPoint) -> None:
+    with open_store(settings.database_url, settings.home) as store:
+        store.add(points)
+
+
+def test_points_of_a_file_go_before_stored_ones(settings: Settings, tmp_path: Path) -> None:
+    """And stored ones are taken where the file has none."""
+    stored(settings, *solo_points("a", idle_power_w=50.0), *solo_points("b"))
+    file = points_file(tmp_path, solo_points("a", idle_power_w=60.0))
+    found = find_profiles(["a", "b"], settings, file=file)
+    assert [p.idle_power_w for p in found.profiles] == [60.0, 80.0]
+    assert (found.a.job, found.b.job) == ("a", "b")
+    assert (found.bundled, found.other_models) == ((), ())
+    assert find_profiles(["a", "a"], settings).a.idle_power_w == 50.0
+
+
+def test_bundled_profiles_stand_in_and_are_named(settings: Settings) -> None:
+    """Once each; a job's own goes before the bundled one of its name."""
+    found = find_profiles(["fft", "sorting", "fft"], settings)
+    assert found.bundled == ("fft", "sorting")
+    assert [p.job for p in found.profiles] == ["fft", "sorting", "fft"]
+    assert found.a.gpu_model == BUNDLED_MODEL
+    stored(settings, *solo_points("fft", gpu_model=BUNDLED_MODEL, idle_power_w=50.0))
+    own = find_profiles(["fft", "sorting"], settings)
+    assert own.bundled == ("sorting",)
+    assert own.a.idle_power_w == 50.0
+
+
+def test_the_gpu_model_of_ones_own_points_goes_before_bundled_ones(settings: Settings) -> None:
+    """Both were measured on both."""
+    for job in ("fft", "sorting"):
+        stored(settings, *solo_points(job), *solo_points(job, gpu_model="NVIDIA H100", run="r2"))
+    with pytest.raises(InputError, match="all of them were profiled on Card, NVIDIA H100"):
+        find_profiles(["fft", "sorting"], settings)
+    found = find_profiles(["fft", "sorting"], settings, "Card")
+    assert (found.a.gpu_model, found.other_models) == ("Card", ())
+
+
+def test_other_models_that_all_jobs_have_are_told(settings: Settings) -> None:
+    """Where one was taken without being asked for."""
+    own = {
+        job: ProfilesOfJob({m: make_profile(job, 1, gpu_model=m) for m in ("H100", "H200", "X")})
+        for job in "ab"
+    }
+    known = {job: ProfilesOfJob(of.profiles, frozenset({"H200", "X"})) for job, of in own.items()}
+    found = on_one_gpu("ab", known)
+    assert (found.a.gpu_model, found.other_models) == ("H100", ("H200", "X"))
+    assert on_one_gpu("ab", known, "H200").other_models == ()
+    assert on_one_gpu("ab", known, "H200").bundled == ("a", "b")
+
+
+def test_a_job_of_another_model_only_is_asked_for(settings: Settings) -> None:
+    """Its bundled profiles of other models are no guess."""
+    stored(settings, *solo_points("a"), *solo_points("b"))
+    with pytest.raises(InputError, match="no profile on H100: a, b"):
+        find_profiles(["a", "b"], settings, "H100")
+
+
+def test_a_job_without_enough_points_is_told_what_to_measure(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """It is known, and makes no profile; points of a file count as well."""
+    stored(settings, *(p for p in solo_points("a") if p.share_percent == 100))
+    with pytest.raises(InputError, match="a has no profile") as raised:
+        find_profiles(["a", "fft"], settings)
+    assert raised.value.fix == "on the GPU: advisor profile a"
+    few = [p for p in solo_points("c") if p.share_percent < 100]
+    with pytest.raises(InputError, match="c has no profile"):
+        find_profiles(["c", "fft"], settings, file=points_file(tmp_path, few))
+
+
+def test_a_job_that_is_only_defined_has_no_profile(settings: Settings, tmp_path: Path) -> None:
+    """It is known by its file."""
+    (tmp_path / "mine.yaml").write_text("name: mine\ncommand: ['true']\n")
+    with pytest.raises(InputError, match="mine has no profile") as raised:
+        find_profiles(["mine", "fft"], settings)
+    assert raised.value.why == (
+        "a profile needs 100 % and one smaller share at least, with right results"
+    )
+
+
+def test_a_name_that_nobody_knows_is_spelled_for_you(settings: Settings) -> None:
+    """Near names of all that is known: stored, bundled and defined."""
+    stored(settings, *solo_points("matrices"))
+    with pytest.raises(InputError, match="there is no job matrice") as raised:
+        find_profiles(["matrice", "fft"], settings)
+    assert raised.value.fix
+    assert raised.value.fix.startswith("did you mean matrices")
+    assert "Else measure it: advisor profile --name matrice -- COMMAND" in raised.value.fix
+    far = unknown_job("zzz", ["a"])
+    assert far.fix == "measure it: advisor profile --name zzz -- COMMAND"
+
+
+def test_what_was_checked_is_of_the_profiles_gpu(settings: Settings) -> None:
+    """A check of another number of units is none of it."""
+    assert checked_on(profiles(), settings) is None
+    h200 = [profile(job, gpu_model=BUNDLED_MODEL) for job in "ab"]
+    found = checked_on(profiles(*h200), settings)
+    assert found
+    assert (found.gpu_model, found.units_total) == (BUNDLED_MODEL, 132)
+    other = [profile(job, gpu_model=BUNDLED_MODEL, units_total=99) for job in "ab"]
+    assert checked_on(profiles(*other), settings) is None

@@ -1,0 +1,101 @@
+"""Jobs on a made-up card, and a model of it that says what was written down: what advice is of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from made_up_profiles import SHARES, Physics, Scripted
+from made_up_profiles import profile as profile_on_h200
+from small_model import make_manifest
+
+from advisor.core.job import Job
+from advisor.core.records import SoloPoint
+from advisor.core.split import Split
+from advisor.launch.records.spec import LaunchPair, LaunchPart
+from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.profiles import Profile
+from advisor.settings import Settings, read_settings
+from advisor.validity.safe_counts import CheckedCounts
+from advisor_advice.site.known_profiles import ProfileSet
+from advisor_data.files.files import write_points
+from advisor_models.manifest import Manifest
+
+CARD = "Card"
+"""A model of GPUs of which nothing is known but what a test says."""
+
+UUID = "GPU-1"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A predictor with the papers of a model.
+
+    Attributes:
+        by: What it says.
+        outside: What it says of features beyond what it has learned from.
+    """
+
+    by: Predictor = field(default_factory=Physics)
+    manifest: Manifest = field(default_factory=lambda: make_manifest({}))
+    outside: tuple[str, ...] = ()
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        """See `advisor.predict.predictions.Predictor`."""
+        return self.by.predict(profiles, splits)
+
+    def extrapolation(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[str]:
+        """The features."""
+        return list(self.outside)
+
+
+def model(known: Mapping[Split, tuple[float, float, float]] | None = None, **fields: Any) -> Any:
+    """A model that says this of splits, as `Scripted` has it, or what physics says."""
+    return Model(by=Physics() if known is None else Scripted(known), **fields)
+
+
+def profile(job: str, **fields: Any) -> Profile:
+    """A job whose rate is its share and whose power is 100 W and 3 W for each percent."""
+    return profile_on_h200(job, **{"gpu_model": CARD, "gpu_uuids": frozenset({UUID}), **fields})
+
+
+def profiles(*found: Profile, bundled: Sequence[str] = ()) -> ProfileSet:
+    """Of two jobs, `a` and `b`, or of those that are given."""
+    return ProfileSet(found or (profile("a"), profile("b")), tuple(bundled))
+
+
+CHECKED = CheckedCounts(gpu_model=CARD, units_total=132, checked=frozenset(range(2, 133)), wrong={})
+"""A check that found every count safe."""
+
+
+def solo_points(job: str, **fields: Any) -> list[SoloPoint]:
+    """A point at each share, of which `profile` would be made."""
+    values: dict[str, Any] = {
+        "gpu_model": CARD, "gpu_uuid": UUID, "units_total": 132, "idle_power_w": 80.0,
+        "power_limit_w": 700.0, "memory_used_mib": 1000.5, "window_s": 2.0,
+        "started_at": "2026-01-31T12:00:00Z", "run": "r1", **fields,
+    }  # fmt: skip
+    return [
+        SoloPoint(
+            job=job, share_percent=float(s), **{"rate": s, "power_w": 100.0 + 3 * s, **values}
+        )
+        for s in SHARES
+    ]
+
+
+def points_file(folder: Path, *points: Sequence[SoloPoint]) -> Path:
+    """The points in a file; by default those of `a` and `b`."""
+    path = folder / "solo.jsonl"
+    write_points(path, [p for of_job in points or map(solo_points, "ab") for p in of_job])
+    return path
+
+
+def settings_of(folder: Path) -> Settings:
+    """A host that has nothing yet."""
+    return read_settings({"ADVISOR_HOME": str(folder / "home"), "ADVISOR_JOBS": str(folder)})
+
+
+def launch_pair(split: Split, *jobs: Job) -> LaunchPair:
+    """The jobs at a split, `a` and `b` by default, with nothing known of them."""
+    of = jobs or (Job(name="a", command=("true",)), Job(name="b", command=("true",)))
+    return LaunchPair(split=split, parts=tuple(LaunchPart(job=job) for job in of))

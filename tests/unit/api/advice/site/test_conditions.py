@@ -1,0 +1,426 @@
+"""What is known of a card and of drifting jobs, from stored launches beside what is expected."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advised import CARD, UUID, model, profile, settings_of, solo_points
+from flat_records import from_flat
+
+from advisor.core.observations import Observation
+from advisor.core.records import SoloPoint
+from advisor.core.split import EQUAL, UNCAPPED
+from advisor.predict.card_factor import CardFactor, CardPredictor
+from advisor.predict.drift_predictor import DriftPredictor
+from advisor.settings import Settings
+from advisor.validity.drift import Drift
+from advisor.validity.safe_counts import CheckedCounts
+from advisor_advice.site import conditions as module
+from advisor_advice.site.conditions import (
+    NOTHING,
+    Conditions,
+    checks_of,
+    experience_of,
+    read_conditions,
+    stored_factor,
+)
+from advisor_advice.site.expected import (
+    Expected,
+    card_logs,
+    compared,
+    expected_of,
+    profiles_of,
+    software_of,
+)
+from advisor_advice.site.outdated_checks import outdated_check, outdated_checks, versions_of
+from advisor_advice.site.report import drift_report
+from advisor_data import open_store
+from advisor_data.files.bundled import bundled_reference_points
+from advisor_models.registry import Registry
+
+MODEL = model({EQUAL: (0.6, 0.8, 350.0), UNCAPPED: (0.7, 0.7, 380.0)})
+PROFILES = {(job, CARD): profile(job) for job in "ab"}
+OTHER, H200 = "GPU-2", "NVIDIA H200"
+
+
+def launch(number: int = 0, **columns: Any) -> Observation:
+    """`a` and `b` at 50/50, as expected, long enough to tell."""
+    return from_flat(
+        Observation,
+        **{
+            "launch_id": f"l{number}", "gpu_model": CARD, "gpu_uuid": OTHER, "job_1": "a",
+            "job_2": "b", "share_1_percent": 50.0, "share_2_percent": 50.0, "units_1": 66,
+            "units_2": 66, "rate_1": 60.0, "rate_2": 80.0, "power_w": 350.0, "overlap_s": 60.0,
+            "state": "finished", "started_at": f"2026-01-31T12:00:{number:02d}Z", **columns,
+        },
+    )  # fmt: skip
+
+
+def never(gpu_model: str) -> None:
+    """No GPU model was checked."""
+
+
+def expected(*launches: Observation, checked: Any = never) -> list[Expected]:
+    """What the model expects of them."""
+    return expected_of(launches, PROFILES, MODEL, checked)
+
+
+def factor(**fields: Any) -> CardFactor:
+    values = {"gpu_uuid": OTHER, "log_factor": 0.1, "log_stderr": 0.01, "references": 1}
+    return CardFactor(**{**values, "observations": 0, **fields})
+
+
+def drift(**fields: Any) -> Drift:
+    values: dict[str, Any] = {
+        "job": "a", "gpu_model": CARD, "gpu_uuid": OTHER, "quantity": "rate", "ratio": 0.5,
+        "since": "2026-01-31", "observations": 4, **fields,
+    }  # fmt: skip
+    return Drift(**values)
+
+
+# what advice takes in
+
+
+def test_without_conditions_all_is_as_it_was() -> None:
+    """The very predictor and the very profiles."""
+    of = tuple(PROFILES.values())
+    assert NOTHING.applied(MODEL, of) == (MODEL, of)
+    assert (NOTHING.card_of(of), NOTHING.drifts_of(of)) == (None, ())
+    assert list(NOTHING.warnings(of)) == []
+
+
+def test_power_is_that_of_the_card() -> None:
+    """Of profiles that were measured elsewhere; not of those that were measured on it."""
+    of = tuple(PROFILES.values())
+    known = Conditions(gpu_uuid=OTHER, factor=factor())
+    predictor, profiles = known.applied(MODEL, of)
+    assert isinstance(predictor, CardPredictor)
+    assert profiles[0].whole_gpu_power_w == pytest.approx(400 * math.exp(0.1))
+    assert known.card_of(of) == known.factor
+    assert list(known.warnings(of)) == [factor().text]
+    own = tuple(replace(p, gpu_uuids=frozenset({OTHER})) for p in of)
+    assert known.applied(MODEL, own) == (MODEL, own)
+    assert known.card_of(own) is None
+    assert known.card_of((of[0], own[1])) == known.factor
+
+
+def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
+    """Those of other jobs, cards and models do not."""
+    of = tuple(PROFILES.values())
+    all_drifts = (
+        drift(), drift(job="c"), drift(gpu_uuid="GPU-3", ratio=0.1), drift(gpu_model="Other"),
+    )  # fmt: skip
+    known = Conditions(gpu_uuid=OTHER, drifts=all_drifts)
+    predictor, profiles = known.applied(MODEL, of)
+    assert isinstance(predictor, DriftPredictor)
+    assert profiles == of
+    assert known.drifts_of(of) == (drift(),)
+    (said,) = known.warnings(of)
+    assert said == f"{drift().text}; intervals are wider: advisor profile a"
+    anywhere = Conditions(drifts=all_drifts)
+    assert [d.ratio for d in anywhere.drifts_of(of)] == [0.1]
+
+
+def test_what_has_changed_since_the_check_is_said_of_its_model() -> None:
+    """Not of another one."""
+    known = Conditions(outdated={CARD: "old", "Other": "older"})
+    assert list(known.warnings(tuple(PROFILES.values()))) == ["old"]
+
+
+# launches beside what is expected
+
+
+def test_each_launch_stands_beside_its_own_split() -> None:
+    """In the order of pairs, each predicted once."""
+    whole = launch(
+        1, mode="uncapped", share_1_percent=100.0, share_2_percent=100.0, units_1=None,
+        units_2=None,
+    )  # fmt: skip
+    found = expected(launch(0), whole, launch(2))
+    assert [(one.seen.launch_id, one.prediction.split) for one in found] == [
+        ("l0", EQUAL), ("l1", UNCAPPED), ("l2", EQUAL),
+    ]  # fmt: skip
+    assert [p.job for p in found[0].profiles] == ["a", "b"]
+    assert found[0].prediction.power_w.value == 350.0
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"state": "failed"},
+        {"overlap_s": 7.9},
+        {"results_1": "wrong"},
+        {"results_2": "differ"},
+        {"flags": ("wrong-results",)},
+        {"mode": "time-sliced"},
+        {"gpu_model": "Other"},
+        {"job_2": "c"},
+        {"share_1_percent": 5.0},
+    ],
+)
+def test_launches_that_say_nothing_are_left_out(columns: dict[str, Any]) -> None:
+    """Failed, too short, wrong, in turns, or without a profile at the share."""
+    assert expected(launch(**columns)) == []
+
+
+def test_a_launch_that_is_just_long_enough_counts() -> None:
+    """As long as it takes to settle and to be judged."""
+    assert len(expected(launch(overlap_s=8.0))) == 1
+    assert len(expected(launch(mode="cu_mask"))) == 1
+    assert len(expected(launch(results_1="right", results_2="right"))) == 1
+
+
+def test_unsafe_counts_count_only_with_right_results() -> None:
+    """What is computed wrongly draws other power."""
+    host = CheckedCounts(
+        gpu_model=CARD, units_total=132, checked=frozenset({66}), wrong={66: ("gemm",)}
+    )
+    right = {"results_1": "right", "results_2": "right"}
+    assert expected(launch(), checked=lambda _: host) == []
+    assert expected(launch(results_1="right"), checked=lambda _: host) == []
+    assert len(expected(launch(**right), checked=lambda _: host)) == 1
+    assert len(expected(launch(units_1=38, units_2=92), checked=lambda _: host)) == 1
+
+
+def test_both_rates_and_the_power_are_compared() -> None:
+    """With the card, the split, the time and the software."""
+    (one,) = expected(launch(driver="580", libraries_1="torch 2, cublas 13", rate_1=66.0))
+    rate_a, rate_b, power_a, power_b = compared([one])
+    assert (rate_a.job, rate_a.quantity, rate_a.observed) == ("a", "rate", 66.0)
+    assert rate_a.expected.value == pytest.approx(60.0)
+    assert (rate_b.job, rate_b.observed) == ("b", 80.0)
+    assert (power_a.job, power_a.quantity, power_a.observed) == ("a", "power", 350.0)
+    assert (power_b.job, power_b.expected.value) == ("b", 350.0)
+    assert rate_a.setting == "a + b 50/50"
+    assert (rate_a.gpu_model, rate_a.gpu_uuid) == (CARD, OTHER)
+    assert rate_a.at == "2026-01-31T12:00:00Z"
+    assert rate_a.software == ("driver 580", "cublas 13", "torch 2")
+
+
+def test_what_was_not_read_is_not_compared() -> None:
+    """And a job beside itself is compared once in power."""
+    known = {("a", CARD): profile("a")}
+    twice = launch(job_2="a", rate_1=None)
+    found = list(compared(expected_of([twice], known, MODEL, never)))
+    assert [one.quantity for one in found] == ["rate", "power"]
+
+
+def test_software_is_what_the_launch_wrote_down() -> None:
+    """Nothing where it wrote nothing."""
+    assert software_of(launch()) == ()
+    assert software_of(launch(driver="580")) == ("driver 580",)
+    both = launch(libraries_1="torch 2, cublas 13", libraries_2="torch 2")
+    assert software_of(both) == ("cublas 13", "torch 2")
+
+
+def test_logs_of_a_card_are_of_launches_that_tell_of_it() -> None:
+    """On it, under limits, with all readings, and with profiles of other cards."""
+    near = launch(power_w=360.0)
+    found = card_logs(expected(near, launch(1, power_w=340.0)), OTHER)
+    assert found == {("a", "b"): [math.log(360 / 350), math.log(340 / 350)]}
+    whole = {"mode": "uncapped", "share_1_percent": 100.0, "share_2_percent": 100.0}
+    others: list[dict[str, Any]] = [
+        {"gpu_uuid": "GPU-3"}, {"rate_1": None}, {"power_w": None}, {"rate_1": 90.0},
+        {"power_w": 690.0}, {"units_1": None, "units_2": None, **whole},
+    ]  # fmt: skip
+    for columns in others:
+        assert card_logs(expected(launch(**columns)), OTHER) == {}, columns
+    here = launch(gpu_uuid=UUID)
+    assert card_logs(expected(here), UUID) == {}
+
+
+# the card
+
+
+def alone(job: str, card: str, power_w: float, **fields: Any) -> list[SoloPoint]:
+    """Points of a job on a card, `power_w` on the whole GPU."""
+    points = solo_points(job, gpu_uuid=card, **fields)
+    return [replace(p, power_w=power_w * p.power_w / 400) for p in points if p.power_w]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A host with a store in plain files, in which both jobs were measured on a card."""
+    url = f"files:{tmp_path / 'points'}"
+    found = replace(settings_of(tmp_path), database_url=url)
+    stored(found, *solo_points("a"), *solo_points("b"))
+    return found
+
+
+def stored(settings: Settings, *records: Any) -> None:
+    """More records in the store."""
+    with open_store(settings.database_url, settings.home) as store:
+        store.add(records)
+
+
+def test_no_card_has_no_factor(settings: Settings) -> None:
+    """And a card of which nothing was seen has none either."""
+    with open_store(settings.database_url, settings.home) as store:
+        assert stored_factor(CARD, None, [], store) is None
+        assert stored_factor(CARD, OTHER, [], store) is None
+        assert stored_factor(CARD, OTHER, [], None) is None
+
+
+def test_launches_tell_of_a_card(settings: Settings) -> None:
+    """By what they draw over what is expected."""
+    seen = expected(*(launch(n, power_w=350 * 1.1) for n in range(3)))
+    with open_store(settings.database_url, settings.home) as store:
+        found = stored_factor(CARD, OTHER, seen, store)
+    assert found
+    assert (found.gpu_uuid, found.observations, found.references) == (OTHER, 1, 0)
+    assert 0 < found.log_factor < math.log(1.1)
+
+
+def test_runs_alone_tell_of_a_card(settings: Settings) -> None:
+    """Beside those of the other cards; profiles are of the first card here."""
+    stored(settings, *alone("a", OTHER, 440.0, run="r2"))
+    with open_store(settings.database_url, settings.home) as store:
+        own = profiles_of("ab", store)
+        assert own["a", CARD].gpu_uuids == frozenset({UUID, OTHER})
+        only = stored_factor(CARD, OTHER, [], store)
+    # Points that the profile is made of say nothing.
+    assert only is None
+
+
+def test_bundled_runs_alone_tell_of_the_cards_they_were_on() -> None:
+    """Against the other cards of their model; a card of another model has none."""
+    points = [p for p in bundled_reference_points() if p.gpu_model == H200]
+    profiles = profiles_of({p.job for p in points}, None)
+    card = next(p.gpu_uuid for p in points if p.gpu_uuid not in profiles[p.job, H200].gpu_uuids)
+    found = stored_factor(H200, card, [], None)
+    assert found
+    assert (found.gpu_uuid, found.observations) == (card, 0)
+    assert found.references > 0
+    assert stored_factor(CARD, card, [], None) is None
+
+
+def test_profiles_of_the_store_go_before_bundled_ones(settings: Settings) -> None:
+    """And without a store there are those alone."""
+    with open_store(settings.database_url, settings.home) as store:
+        own = profiles_of({"a", "fft"}, store)
+    assert ("a", CARD) in own
+    assert ("fft", "NVIDIA H200") in own
+    assert ("a", CARD) not in profiles_of({"a"}, None)
+
+
+def test_experience_is_what_launches_did(settings: Settings) -> None:
+    """Those that can be compared; drifts of many; nothing without a launch."""
+    with open_store(settings.database_url, settings.home) as store:
+        nothing = experience_of(store, MODEL, never, settings.home)
+    assert (nothing.expected, nothing.drifts, dict(nothing.outdated)) == ((), (), {})
+    slow = [launch(n, rate_1=60.0 if n < 20 else 30.0) for n in range(40)]
+    stored(settings, *slow)
+    with open_store(settings.database_url, settings.home) as store:
+        seen = experience_of(store, MODEL, checks_of(settings), settings.home)
+        given = seen.conditions(CARD, OTHER, store)
+    assert len(seen.expected) == 40
+    (found,) = [d for d in seen.drifts if d.job == "a"]
+    assert (found.quantity, found.gpu_uuid, found.gpu_model) == ("rate", OTHER, CARD)
+    assert found.ratio == pytest.approx(0.5, rel=0.05)
+    assert (given.gpu_uuid, given.drifts, given.outdated) == (OTHER, seen.drifts, seen.outdated)
+    assert given.factor
+
+
+def test_conditions_of_a_host(settings: Settings, tmp_path: Path) -> None:
+    """From its store; without one there is nothing."""
+    stored(settings, *(launch(n, power_w=350 * 1.1) for n in range(3)))
+    found = read_conditions(settings, MODEL, CARD, OTHER)
+    assert found.factor
+    assert found.gpu_uuid == OTHER
+    assert read_conditions(settings, MODEL, CARD, None).factor is None
+    empty = replace(settings, database_url=None, home=tmp_path / "new")
+    nothing = read_conditions(empty, MODEL, CARD, OTHER)
+    assert (nothing.factor, nothing.drifts, dict(nothing.outdated)) == (None, (), {})
+    assert nothing.gpu_uuid == OTHER
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_driver_in_use_goes_before_that_of_the_newest_launch(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is told, it is what the check is held against."""
+    told: list[Any] = []
+
+    def outdated(home: Path, gpu_model: str, versions: Any) -> str:
+        told.append((gpu_model, dict(versions)))
+        return f"now {versions['driver']}"
+
+    monkeypatch.setattr(module, "outdated_check", outdated)
+    found = read_conditions(settings, MODEL, CARD, None, "581")
+    assert dict(found.outdated) == {CARD: "now 581"}
+    assert told == [(CARD, {"driver": "581"})]
+
+
+def test_checks_are_read_once_for_each_model(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There can be thousands of launches."""
+    asked: list[str] = []
+    monkeypatch.setattr(module, "checked_counts", lambda _, gpu_model: asked.append(gpu_model))
+    checked = checks_of(settings)
+    for _ in range(3):
+        checked(CARD)
+        checked("Other")
+    assert asked == [CARD, "Other"]
+
+
+# checks
+
+
+def test_a_check_with_the_same_software_is_not_outdated(tmp_path: Path) -> None:
+    """Nor is one of which nothing is known, or of a model without one."""
+    assert outdated_check(tmp_path, H200, {}) == ""
+    assert outdated_check(tmp_path, CARD, {"driver": "1"}) == ""
+    old = outdated_check(tmp_path, H200, {"driver": "1.2"})
+    assert old.startswith(f"safe counts of the {H200} were found with other software (driver ")
+    assert old.endswith(", 1.2 now): advisor check")
+    library = outdated_check(tmp_path, H200, {"torch": "0.1"})
+    assert "torch" in library
+    assert "driver" not in library.split("(")[1]
+
+
+def test_the_newest_launch_with_versions_decides(tmp_path: Path) -> None:
+    """For each GPU model; those without any are passed over."""
+    launches = [
+        launch(5, gpu_model=H200), launch(2, gpu_model=H200, driver="1"),
+        launch(4, gpu_model=H200, driver="2"), launch(3, gpu_model=H200, driver="3"),
+        launch(1, driver="9"),
+    ]  # fmt: skip
+    ((model_name, text),) = outdated_checks(launches, tmp_path).items()
+    assert model_name == H200
+    assert ", 2 now" in text
+
+
+def test_versions_by_name() -> None:
+    """A text without a version says nothing."""
+    assert versions_of(["driver 580.1", "torch 2.11.0", "torch"]) == {
+        "driver": "580.1", "torch": "2.11.0",
+    }  # fmt: skip
+
+
+# the report
+
+
+def test_the_report_has_every_card_that_was_seen(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its factor, where there is one."""
+    monkeypatch.setattr(Registry, "open_champion", lambda _: MODEL)
+    stored(
+        settings, *(launch(n, power_w=385.0) for n in range(2)), launch(7, gpu_uuid=UUID),
+    )  # fmt: skip
+    found = drift_report(settings)
+    assert found.observations == 3
+    (card,) = found.cards
+    assert (card.gpu_uuid, card.observations, card.references) == (OTHER, 1, 0)
+    assert card.power_factor.value > 1
+    assert (found.drifts, found.outdated_checks) == ((), ())
+
+
+def test_without_a_store_there_is_nothing_to_report(tmp_path: Path) -> None:
+    """And no model is needed for that."""
+    found = drift_report(settings_of(tmp_path))
+    assert (found.observations, found.drifts, found.cards) == (0, (), ())
+    assert found.outdated_checks == ()

@@ -1,0 +1,210 @@
+"""A recommendation by a model that says what was written down: what it passes on, and its words."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from advised import CARD, CHECKED, UUID, Model, model, profile, profiles, settings_of
+
+from advisor.core.finish import Work
+from advisor.core.split import Split
+from advisor.decide.recommend import Request
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.card_factor import CardFactor
+from advisor.validity.drift import Drift
+from advisor.wire.requests import JobRequest, RecommendationRequest
+from advisor_advice.answer import answer, answer_by, request_of
+from advisor_advice.recommendation_wire import to_wire
+from advisor_advice.site.conditions import Conditions
+from advisor_models.registry import Registry
+
+BEST = Split((30.0, 70.0))
+MODEL = model({BEST: (0.6, 0.9, 350.0)})
+ANY = Request(default_min_speed=0.0)
+FACTOR = CardFactor(gpu_uuid="GPU-2", log_factor=0.1, log_stderr=0.01, references=3, observations=1)
+DRIFT = Drift(
+    job="a", gpu_model=CARD, gpu_uuid="GPU-2", quantity="rate", ratio=0.5, since="2026-01-31",
+    observations=4,
+)  # fmt: skip
+
+
+def test_a_request_becomes_what_the_arithmetic_takes() -> None:
+    """Each limit under its own name, and the setting where nothing is said."""
+    a = JobRequest(job="a", min_speed=0.7, work_s=60.0, max_p99_ms=9.0)
+    asked = RecommendationRequest(
+        jobs=(a, JobRequest(job="b", work_s=90.0)), objective="throughput", max_p99_ms=50.0,
+        max_power_w=400.0, memory_mib=2000.0, fine=True,
+    )  # fmt: skip
+    assert request_of(asked, 0.25) == Request(
+        objective="throughput", min_speed={"a": 0.7}, default_min_speed=0.25, max_p99_ms={"a": 9.0},
+        default_max_p99_ms=50.0, max_power_w=400.0, memory_mib=2000.0, fine=True,
+        work=Work((60.0, 90.0)),
+    )  # fmt: skip
+
+
+def test_the_best_split_of_the_model_is_taken() -> None:
+    """With what it was by, and nothing to warn of but a card whose memory nobody knows."""
+    given = answer_by(MODEL, profiles(), ANY, CHECKED)
+    assert given.recommendation.choice.name == "30/70"
+    assert given.manifest is MODEL.manifest
+    assert (given.card, given.drifts) == (None, ())
+    (memory,) = given.recommendation.warnings
+    assert memory.startswith("the memory of the Card is not known")
+
+
+def test_limits_are_kept() -> None:
+    """And where nothing keeps them, there is no answer."""
+    found = answer_by(MODEL, profiles(), replace(ANY, min_speed={"a": 0.65}), CHECKED)
+    assert found.recommendation.choice.sharing == "exclusive"
+    with pytest.raises(NoSplitError):
+        answer_by(MODEL, profiles(), replace(ANY, max_power_w=100.0), CHECKED)
+
+
+@pytest.mark.parametrize(
+    ("outside", "said"),
+    [
+        (("x",), "unlike anything the model has seen in x"),
+        (("x", "y", "z"), "unlike anything the model has seen in x, y, z"),
+        (("x", "y", "z", "u", "v"), "unlike anything the model has seen in x, y, z and 2 more"),
+    ],
+)
+def test_few_features_beyond_the_training_data_are_named(
+    outside: tuple[str, ...], said: str
+) -> None:
+    """There can be dozens."""
+    known = replace(MODEL, outside=outside)
+    assert said in answer_by(known, profiles(), ANY, CHECKED).recommendation.warnings
+
+
+def test_one_after_the_other_is_no_extrapolation() -> None:
+    """It is measured, not predicted."""
+    apart = model({}, outside=("x",))
+    given = answer_by(apart, profiles(), ANY, CHECKED).recommendation
+    assert given.choice.sharing == "exclusive"
+    assert not any("unlike" in text for text in given.warnings)
+
+
+def test_a_gpu_that_nobody_checked_is_said() -> None:
+    """Unless a job says itself at which counts it is right, or wrong."""
+    said = "nobody has checked at which numbers of SMs libraries compute right results on Card"
+
+    def is_said(**fields: frozenset[int]) -> bool:
+        found = profiles(profile("a"), profile("b", **fields))
+        warnings = answer_by(MODEL, found, ANY, None).recommendation.warnings
+        return any(text.startswith(said) for text in warnings)
+
+    assert is_said()
+    assert not is_said(right_units=frozenset({66}))
+    assert not is_said(wrong_units=frozenset({2}))
+
+
+def test_where_profiles_come_from_is_said() -> None:
+    """Of another GPU model that both were profiled on, and of bundled ones."""
+    found = replace(profiles(bundled=("b",)), other_models=("Old", "Older"))
+    warnings = answer_by(MODEL, found, ANY, CHECKED).recommendation.warnings
+    assert any(text.startswith("both were profiled on Old and Older, too") for text in warnings)
+    assert "bundled, so measured with random input, on which power depends: b" in warnings
+
+
+def test_the_idle_power_of_the_model_stands_in() -> None:
+    """And that is said."""
+    lacking = profiles(*(profile(job, idle_power_w=float("nan")) for job in "ab"))
+    filled = replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.4}))
+    given = answer_by(filled, lacking, ANY, CHECKED).recommendation
+    assert [p.idle_power_w for p in given.profiles] == [75.4, 75.4]
+    said = "idle_power_w is missing in the profile of a, b: 75 W, as in the profiles of the model"
+    assert said in given.warnings
+
+
+def test_what_is_known_of_the_card_is_taken_in() -> None:
+    """Power as the card draws it, bounds as wide as the drift, and both are told."""
+    conditions = Conditions(
+        gpu_uuid="GPU-2", factor=FACTOR, drifts=(DRIFT,), outdated={CARD: "checked long ago"}
+    )
+    usual = answer_by(model(), profiles(), ANY, CHECKED)
+    given = answer_by(model(), profiles(), ANY, CHECKED, conditions)
+    option, before = (
+        next(o for o in one.recommendation.candidates if o.name == "50/50")
+        for one in (given, usual)
+    )
+    assert option.prediction.power_w.value > 1.05 * before.prediction.power_w.value
+    low, was_low = (o.prediction.parts[0].speed.low for o in (option, before))
+    assert low == pytest.approx(0.5 * was_low)
+    assert (given.card, given.drifts) == (FACTOR, (DRIFT,))
+    *_, card, drift, outdated = given.recommendation.warnings
+    assert card == FACTOR.text
+    assert drift.endswith("intervals are wider: advisor profile a")
+    assert outdated == "checked long ago"
+    wire = to_wire(given)
+    assert wire.card
+    assert wire.card.gpu_uuid == "GPU-2"
+    assert [one.job for one in wire.drifts] == ["a"]
+
+
+def test_the_model_in_use_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On a host that has no store: by profiles and model alone."""
+    monkeypatch.setattr(Registry, "open_champion", lambda _: MODEL)
+    given = answer(profiles(), ANY, settings_of(tmp_path), UUID)
+    assert given.recommendation.choice.name == "30/70"
+    assert any(text.startswith("nobody has checked") for text in given.recommendation.warnings)
+    assert isinstance(MODEL, Model)
+
+
+def test_two_gpu_models_are_no_pair() -> None:
+    """Whatever the model says."""
+    with pytest.raises(InputError, match="that of b is of Other"):
+        answer_by(MODEL, profiles(profile("a"), profile("b", gpu_model="Other")), ANY, CHECKED)
+
+
+def test_the_answer_as_it_is_told() -> None:
+    """Every field from where it belongs."""
+    request = replace(ANY, work=Work((60.0, 90.0)))
+    given = answer_by(MODEL, profiles(), request, CHECKED)
+    wire = to_wire(given)
+    assert [job.job for job in wire.jobs] == ["a", "b"]
+    assert (wire.jobs[0].alone.rate, wire.jobs[0].alone.power_w) == (100.0, 400.0)
+    assert wire.jobs[0].alone.memory_used_mib == 1000.0
+    assert (wire.gpu_model, wire.objective) == (CARD, "energy-efficiency")
+    assert wire.choice.split == "30/70"
+    assert wire.choice in wire.candidates
+    assert [o.split for o in wire.candidates][-2:] == ["uncapped", "exclusive"]
+    first, second = wire.choice.jobs
+    assert (first.share_percent, first.units, first.rate.value) == (30.0, 38, pytest.approx(60))
+    assert (second.share_percent, second.units, second.speed.value) == (70.0, 92, 0.9)
+    assert first.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
+    assert wire.choice.power_w.value == 350.0
+    assert wire.choice.stp.value == pytest.approx(1.5)
+    assert wire.choice.energy_saved.value == pytest.approx(1 - 350 / (1.5 * 400))
+    assert set(wire.choice.objectives) == {"energy-efficiency", "throughput"}
+    assert wire.picks["energy-efficiency"] == "30/70"
+    assert {b.name for b in wire.baselines} == set(given.recommendation.rules)
+    assert all(b.meaning for b in wire.baselines)
+    assert wire.model.version == MODEL.manifest.version
+    assert (wire.coverage, wire.card, wire.drifts) == (0.9, None, ())
+    assert wire.same_work.work_s == (60.0, 90.0)
+    assert wire.same_work.choice
+    assert wire.same_work.restarted
+    assert wire.same_work.baselines["exclusive"]
+    assert wire.warnings == given.recommendation.warnings
+    assert wire.reasons == given.recommendation.reasons
+
+
+def test_limits_that_are_not_kept_stand_beside_the_way() -> None:
+    """And what never ends has no end."""
+    still = model({BEST: (0.6, 0.9, 350.0), Split((50.0, 50.0)): (0.0, 0.0, 350.0)})
+    request = replace(ANY, max_power_w=450.0, min_speed={"a": 0.0, "b": 0.0})
+    wire = to_wire(answer_by(still, profiles(), request, CHECKED))
+    (text,) = next(o for o in wire.candidates if o.split == "40/60").violations
+    assert text.startswith("both draw 500 W")
+    assert next(b for b in wire.baselines if b.name == "equal").option
+    assert wire.same_work.baselines["equal"] is None
+    assert wire.choice.violations == ()
+
+
+def test_a_rule_out_of_reach_has_no_option() -> None:
+    """Of a job that was not measured at half of the GPU."""
+    few = profiles(profile("a", shares=(60, 70, 100)), profile("b"))
+    wire = to_wire(answer_by(model(), few, ANY, CHECKED))
+    equal = next(b for b in wire.baselines if b.name == "equal")
+    assert equal.option is None
+    assert wire.same_work.baselines["equal"] is None

@@ -1,0 +1,287 @@
+"""A pair to be launched: its split by the model, or what to expect of a split that is given."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advised import CARD, launch_pair, model, points_file, settings_of, solo_points
+
+from advisor.core.gpu import Gpu
+from advisor.core.job import Job
+from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
+from advisor.errors import InputError, ModelError, NoSplitError, UnsafeCountError
+from advisor.launch.records.spec import LaunchPair
+from advisor.settings import Settings
+from advisor.wire.launch_request import LaunchRequest, NextPair
+from advisor.wire.requests import JobRequest
+from advisor_advice.forecasting import recommended, with_forecast
+from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_models.registry import Registry
+
+A, B = (Job(name=name, command=("true",)) for name in "ab")
+BEST = Split((30.0, 70.0))
+MODEL = model({BEST: (0.6, 0.9, 350.0), EQUAL: (0.5, 0.5, 300.0), UNCAPPED: (0.5, 0.6, 320.0)})
+SERVED = {"offered_rate": 100.0, "latency_p99_ms": 8.0}
+
+Use = Callable[[Any], None]
+
+
+@pytest.fixture(autouse=True)
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """What makes a model the one in use; `MODEL` is at first."""
+
+    def used(found: Any) -> None:
+        monkeypatch.setattr(Registry, "open_champion", lambda _: found)
+
+    used(MODEL)
+    return used
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A host without a store, at which any job may be slow."""
+    return replace(settings_of(tmp_path), min_speed=0.0)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Points of `a` and `b`."""
+    return points_file(tmp_path)
+
+
+def wanted(file: Path | None, *jobs: JobRequest, **fields: Any) -> ResolvedLaunch:
+    """A launch of `a` and `b`, or of jobs with limits."""
+    seen = fields.pop("seen", None)
+    asked = LaunchRequest.of(*(jobs or ("a", "b")), **fields)
+    return ResolvedLaunch(asked=asked, profiles=file, seen=seen)
+
+
+def test_the_recommended_split_is_launched(file: Path, settings: Settings) -> None:
+    """With what profiles know of each job, and all that the model expects."""
+    pair, notes = recommended([A, B], wanted(file), settings)
+    assert (pair.split, pair.jobs[0].name, pair.jobs[1].name) == (BEST, "a", "b")
+    assert [part.solo_rate for part in pair.parts] == [100.0, 100.0]
+    assert [part.share_rate for part in pair.parts] == [30.0, 70.0]
+    assert [part.solo_power_w for part in pair.parts] == [400.0, 400.0]
+    assert [part.idle_power_w for part in pair.parts] == [80.0, 80.0]
+    assert [part.job.memory_mib for part in pair.parts] == [1001, 1001]
+    forecast = pair.forecast
+    assert forecast
+    assert forecast.model_version == MODEL.manifest.version
+    assert forecast.coverage == 0.9
+    assert [job.rate.value for job in forecast.jobs] == [pytest.approx(60), pytest.approx(90)]
+    assert [job.solo_rate for job in forecast.jobs] == [100.0, 100.0]
+    assert forecast.power_w.value == 350.0
+    assert forecast.work_per_joule.value == pytest.approx(1.5 / 350)
+    assert forecast.energy_saved
+    assert forecast.energy_saved.value == pytest.approx(1 - 350 / 600)
+    # Alone under its limit: 0.3 of the rate at 190 W, 0.7 of it at 310 W.
+    rests = [job.rest_energy_saved for job in forecast.jobs]
+    assert rests == [pytest.approx(1 - 190 / 120), pytest.approx(1 - 310 / 280)]
+    assert any(text.startswith("nobody has checked") for text in notes)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"max_power_w": 340.0}, {"objective": "max-min"}, {"min_speed": 0.45}]
+)
+def test_limits_of_the_request_are_kept(
+    fields: dict[str, Any], file: Path, settings: Settings, use: Use
+) -> None:
+    """Power, objective and speed reach the recommendation: without them 30/70 is best."""
+    use(model({BEST: (0.45, 0.9, 350.0), EQUAL: (0.6, 0.6, 330.0)}))
+    assert recommended([A, B], wanted(file), settings)[0].split == BEST
+    pair, _ = recommended([A, B], wanted(file, **fields), settings)
+    assert pair.split == EQUAL
+
+
+def test_limits_of_one_job_count_for_its_own_pair_alone(file: Path, settings: Settings) -> None:
+    """A queue may have jobs with limits that this pair has not."""
+    others = (NextPair(jobs=(JobRequest(job="c", min_speed=0.9), JobRequest(job="d"))),)
+    pair, _ = recommended([A, B], wanted(file, then=others), settings)
+    assert pair.split == BEST
+    slow = JobRequest(job="a", min_speed=0.56)
+    with pytest.raises(NoSplitError, match="no split of a and b on the Card keeps the limits"):
+        recommended([A, B], wanted(file, slow, JobRequest(job="b")), settings)
+
+
+def test_too_little_memory_is_no_launch(file: Path, settings: Settings) -> None:
+    """That of the card that was seen counts, and what was asked for."""
+    small = Gpu(uuid="GPU-9", model=CARD, units_total=132, memory_mib=1900)
+    with pytest.raises(NoSplitError, match="keeps the limits"):
+        recommended([A, B], wanted(file, seen=small), settings)
+    with pytest.raises(NoSplitError, match=r"nearest is .*: both need 2001 MiB of memory"):
+        recommended([A, B], wanted(file, memory_mib=1900.0), settings)
+
+
+def test_jobs_that_should_not_share_are_told_what_it_would_cost(
+    file: Path, settings: Settings, use: Use
+) -> None:
+    """And how to share all the same, at the best of the splits that keep the limits."""
+    use(model({EQUAL: (0.45, 0.45, 400.0)}))
+    with pytest.raises(NoSplitError) as raised:
+        recommended([A, B], wanted(file), settings)
+    error = raised.value
+    assert error.what == "a and b should not share the Card"
+    assert error.why
+    assert "at best, with 50/50, the same work takes 11.1 % more energy than one" in error.why
+    assert "energy-efficiency" in error.why
+    assert error.fix
+    assert error.fix.endswith("--split 50/50")
+
+
+def test_a_latency_that_nobody_has_is_of_queues_no_matter(
+    tmp_path: Path, settings: Settings
+) -> None:
+    """A pair of a queue that serves nothing is not held to what is for those that serve."""
+    serving = points_file(tmp_path, solo_points("a", **SERVED), solo_points("b"))
+    behind = (NextPair(jobs=(JobRequest(job="c"), JobRequest(job="d"))),)
+    (tmp_path / "plain").mkdir()
+    plain = points_file(tmp_path / "plain")
+    pair, _ = recommended([A, B], wanted(plain, max_p99_ms=9.0, then=behind), settings)
+    assert pair.split == BEST
+    with pytest.raises(InputError, match="no latency of a or b was measured"):
+        recommended([A, B], wanted(plain, max_p99_ms=9.0), settings)
+    least = (JobRequest(job="a", min_speed=0.1), JobRequest(job="b"))
+    kept, _ = recommended([A, B], wanted(serving, *least, max_p99_ms=9.0), settings)
+    assert kept.split == BEST
+    for then in ((), behind):
+        late = wanted(serving, *least, max_p99_ms=7.0, then=then)
+        with pytest.raises(NoSplitError, match="8 ms, above 7 ms"):
+            recommended([A, B], late, settings)
+
+
+def test_a_latency_of_one_job_is_kept(tmp_path: Path, settings: Settings) -> None:
+    """By its name."""
+    serving = points_file(tmp_path, solo_points("a", **SERVED), solo_points("b"))
+    late = JobRequest(job="a", min_speed=0.1, max_p99_ms=7.0)
+    with pytest.raises(NoSplitError, match="8 ms, above 7 ms"):
+        recommended([A, B], wanted(serving, late, JobRequest(job="b")), settings)
+
+
+def test_a_given_split_gets_its_forecast(file: Path, settings: Settings) -> None:
+    """With warnings of the GPU, and of its counts."""
+    pair, notes = with_forecast(launch_pair(EQUAL), wanted(file), settings)
+    assert notes == ()
+    assert [part.share_rate for part in pair.parts] == [50.0, 50.0]
+    assert pair.forecast
+    assert pair.forecast.power_w.value == 300.0
+
+
+def test_without_limits_nothing_stays_behind(file: Path, settings: Settings) -> None:
+    """The job that goes on has the whole GPU, so nothing is lost or saved."""
+    pair, _ = with_forecast(launch_pair(UNCAPPED), wanted(file), settings)
+    assert pair.forecast
+    assert [job.rest_energy_saved for job in pair.forecast.jobs] == [0.0, 0.0]
+
+
+def test_jobs_in_turns_are_not_predicted(file: Path, settings: Settings) -> None:
+    """What profiles know is there all the same."""
+    turns = launch_pair(without_limits("time-sliced"))
+    pair, notes = with_forecast(turns, wanted(file), settings)
+    assert notes == ("no forecast: models do not predict jobs that take turns",)
+    assert pair.forecast is None
+    assert [part.solo_rate for part in pair.parts] == [100.0, 100.0]
+
+
+def test_a_model_that_cannot_say_is_no_reason_not_to_launch(
+    file: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launch says why there is no forecast."""
+
+    def broken(_: Registry) -> Any:
+        raise ModelError("the model is damaged")
+
+    monkeypatch.setattr(Registry, "open_champion", broken)
+    pair, notes = with_forecast(launch_pair(EQUAL), wanted(file), settings)
+    assert notes == ("no forecast: the model is damaged.",)
+    assert (pair.forecast, pair.parts[0].solo_rate) == (None, 100.0)
+
+
+def test_jobs_without_a_profile_have_no_forecast(settings: Settings, tmp_path: Path) -> None:
+    """And are launched as they were asked for."""
+    asked = launch_pair(EQUAL)
+    pair, (note,) = with_forecast(asked, wanted(points_file(tmp_path, solo_points("a"))), settings)
+    assert pair == asked
+    assert note.startswith("no forecast: there is no job b")
+
+
+def test_a_model_of_other_gpus_is_said(file: Path, settings: Settings, use: Use) -> None:
+    """As every recommendation says it."""
+    use(replace(MODEL, manifest=replace(MODEL.manifest, gpu_models=("Other",))))
+    _, (note,) = with_forecast(launch_pair(EQUAL), wanted(file), settings)
+    assert note.startswith("the model has not seen the Card")
+
+
+def test_wrong_counts_are_refused_unless_asked_for(tmp_path: Path, settings: Settings) -> None:
+    """By the job's own results; then they are watched."""
+    wrong = solo_points("a", results="right")
+    wrong[4] = replace(wrong[4], units_granted=66, results="wrong")
+    path = points_file(tmp_path, wrong, solo_points("b"))
+    with pytest.raises(UnsafeCountError):
+        with_forecast(launch_pair(EQUAL), wanted(path, split="50/50"), settings)
+    allowed = wanted(path, split="50/50", allow_unsafe=True)
+    pair, notes = with_forecast(launch_pair(EQUAL), allowed, settings)
+    assert pair.forecast
+    assert [note for note in notes if note.endswith("launched as asked, and watched")]
+
+
+def test_what_the_job_says_itself_goes_first(file: Path, settings: Settings) -> None:
+    """Memory from its file, and no results of another definition of it."""
+    known = replace(A, memory_mib=5000)
+    pair, _ = with_forecast(launch_pair(EQUAL, known, B), wanted(file), settings)
+    assert [part.job.memory_mib for part in pair.parts] == [5000, 1001]
+    assert [part.reported for part in pair.parts] == [None, None]
+
+
+def test_results_on_the_whole_gpu_are_handed_on(tmp_path: Path, settings: Settings) -> None:
+    """Of this very job, to compare its own with."""
+    said = {"results": "right", "reported": "48=10.93"}
+    points = (
+        solo_points("a", job_hash=A.job_hash, **said), solo_points("b", job_hash="other", **said),
+    )  # fmt: skip
+    path = points_file(tmp_path, *points)
+    pair, _ = with_forecast(launch_pair(EQUAL), wanted(path), settings)
+    assert [part.reported for part in pair.parts] == ["48=10.93", None]
+
+
+def test_below_the_smallest_share_no_rate_is_known(
+    tmp_path: Path, settings: Settings, use: Use
+) -> None:
+    """A profile says nothing beyond what was measured."""
+    use(model())
+    few = [p for p in solo_points("a") if p.share_percent >= 60]
+    asked = wanted(points_file(tmp_path, few, solo_points("b")))
+    pair, _ = with_forecast(launch_pair(without_limits("time-sliced")), asked, settings)
+    assert pair.parts[0].share_rate == 100.0
+    first, second = _known_at(EQUAL, asked, settings).parts
+    assert (first.share_rate, second.share_rate) == (None, 50.0)
+    edge = Split((60.0, 40.0))
+    assert _known_at(edge, asked, settings).parts[0].share_rate == 60.0
+
+
+def _known_at(split: Split, asked: ResolvedLaunch, settings: Settings) -> LaunchPair:
+    return with_forecast(launch_pair(split), asked, settings)[0]
+
+
+def test_a_job_that_stands_still_saves_nothing_that_json_could_tell(
+    file: Path, settings: Settings, use: Use
+) -> None:
+    """Infinity is no number of JSON."""
+    use(model({EQUAL: (0.0, 0.0, 300.0)}))
+    pair, _ = with_forecast(launch_pair(EQUAL), wanted(file), settings)
+    assert pair.forecast
+    assert pair.forecast.energy_saved is None
+
+
+def test_an_idle_power_that_nobody_has_read_is_none(
+    tmp_path: Path, settings: Settings, use: Use
+) -> None:
+    """The model's stands in for the forecast alone."""
+    points = [solo_points(job, idle_power_w=None) for job in "ab"]
+    path = points_file(tmp_path, *points)
+    use(replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.0})))
+    pair, (note,) = with_forecast(launch_pair(EQUAL), wanted(path), settings)
+    assert [part.idle_power_w for part in pair.parts] == [None, None]
+    assert note.startswith("idle_power_w is missing in the profile of a, b: 75 W")

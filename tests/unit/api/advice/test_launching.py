@@ -1,0 +1,261 @@
+"""What somebody wants launched, as a spec."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advised import CARD, launch_pair, model, points_file, settings_of
+
+from advisor.core.gpu import Gpu
+from advisor.core.split import EQUAL, UNCAPPED, Split
+from advisor.errors import InputError, UnsafeCountError
+from advisor.settings import Settings
+from advisor.validity.checks import CountCheck, check_path
+from advisor.validity.safe_counts import CheckedCounts, Safety
+from advisor.wire.launch_request import LaunchRequest, NextPair
+from advisor.wire.requests import JobRequest
+from advisor_advice.launch_counts import count_notes, host_safety, over_subscribed
+from advisor_advice.launching import make_spec, parse_launch_split
+from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_models.registry import Registry
+
+GPU = Gpu(uuid="GPU-1", model=CARD, units_total=132, memory_mib=80_000)
+MODEL = model({Split((30.0, 70.0)): (0.6, 0.9, 350.0), EQUAL: (0.5, 0.5, 300.0)})
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A host on which `a` and `b` are defined, and a model is in use."""
+    monkeypatch.setattr(Registry, "open_champion", lambda _: MODEL)
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ncommand: ['true']\n")
+    return settings_of(tmp_path)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Points of both."""
+    return points_file(tmp_path)
+
+
+def wanted(file: Path | None = None, *jobs: str, **fields: Any) -> ResolvedLaunch:
+    """A launch of `a` and `b` on a GPU that was seen."""
+    asked = LaunchRequest.of(*(jobs or ("a", "b")), **fields)
+    return ResolvedLaunch(asked=asked, gpu="GPU-1", seen=GPU, profiles=file, asked_by="me")
+
+
+def test_a_spec_says_what_was_asked_for(settings: Settings, file: Path) -> None:
+    """Who, where, how long, and what then."""
+    then = (NextPair(jobs=(JobRequest(job="b"), JobRequest(job="a"))),)
+    spec = make_spec(
+        wanted(file, when_one_ends="stop", duration_s=60.0, hang_s=9.0, then=then), settings
+    )
+    assert (spec.gpu, spec.asked_by, spec.launch_id != "") == ("GPU-1", "me", True)
+    assert (spec.when_one_ends, spec.duration_s, spec.hang_s) == ("stop", 60.0, 9.0)
+    names = [[job.name for job in pair.jobs] for pair in spec.pairs]
+    assert names == [["a", "b"], ["b", "a"]]
+    assert [str(pair.split) for pair in spec.pairs] == ["30/70", "30/70"]
+    assert all(pair.forecast for pair in spec.pairs)
+    assert len(set(spec.notes)) == len(spec.notes)
+    assert spec.pairs[0].jobs[0].workdir == Path.cwd()
+
+
+def test_who_chose_the_split_answers_for_its_results(settings: Settings, file: Path) -> None:
+    """A recommended one is stopped at wrong results; it can be said otherwise."""
+    assert make_spec(wanted(file), settings).stop_on_wrong_results
+    assert not make_spec(wanted(file, split="50/50"), settings).stop_on_wrong_results
+    stops = wanted(file, split="50/50", stop_on_wrong_results=True)
+    assert make_spec(stops, settings).stop_on_wrong_results
+    goes_on = wanted(file, stop_on_wrong_results=False)
+    assert not make_spec(goes_on, settings).stop_on_wrong_results
+
+
+def test_a_given_split_is_launched_as_given(settings: Settings, file: Path) -> None:
+    """With a word on limits that add up to more than the GPU."""
+    spec = make_spec(wanted(file, split="70/70"), settings)
+    assert spec.pairs[0].split == Split((70.0, 70.0))
+    assert spec.notes[0].startswith("70/70 is over-subscribed: 184 of 132 SMs")
+
+
+def test_jobs_without_a_profile_are_launched_where_the_split_is_given(settings: Settings) -> None:
+    """By what the check of this host says of any job."""
+    spec = make_spec(wanted(split="50/50"), settings)
+    assert spec.pairs[0].forecast is None
+    assert [note for note in spec.notes if note.startswith("no forecast: a has no profile")]
+    with pytest.raises(InputError, match="a has no profile"):
+        make_spec(wanted(), settings)
+
+
+def test_without_numpy_a_given_split_is_launched(
+    settings: Settings, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node needs no model; a recommendation does."""
+    monkeypatch.setitem(sys.modules, "advisor_advice.forecasting", None)
+    monkeypatch.delattr("advisor_advice.forecasting", raising=False)
+    spec = make_spec(wanted(file, split="50/50"), settings)
+    assert spec.notes == ("no forecast: numpy is not installed",)
+    with pytest.raises(InputError, match="recommendations need numpy"):
+        make_spec(wanted(file), settings)
+
+
+def test_unsafe_counts_of_the_host_hold_without_numpy_too(
+    settings: Settings, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the check found needs no model either."""
+    monkeypatch.setitem(sys.modules, "advisor_advice.forecasting", None)
+    monkeypatch.delattr("advisor_advice.forecasting", raising=False)
+    write_check(settings, wrong={66: ("gemm",)})
+    with pytest.raises(UnsafeCountError):
+        make_spec(wanted(file, split="50/50"), settings)
+    spec = make_spec(wanted(file, split="50/50", allow_unsafe=True), settings)
+    assert any(note.endswith("launched as asked, and watched") for note in spec.notes)
+
+
+@pytest.mark.parametrize("field", ["duration_s", "hang_s"])
+@pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
+def test_times_that_are_none_are_refused(field: str, value: float, settings: Settings) -> None:
+    """By their name; a tiny one is none of them."""
+    with pytest.raises(InputError, match=f"{field} is"):
+        make_spec(wanted(**{field: value}, split="50/50"), settings)
+    assert make_spec(wanted(**{field: 0.5}, split="50/50"), settings)
+
+
+@pytest.mark.parametrize("name", ["x/y", "x.yaml", "x.yml"])
+def test_paths_are_no_names_of_jobs(name: str, settings: Settings) -> None:
+    """Only what is in the folder of jobs is launched."""
+    with pytest.raises(InputError, match="is not a valid job name") as raised:
+        make_spec(wanted(None, name, "b", split="50/50"), settings)
+    assert raised.value.fix == f"put its file into {settings.jobs_dir} and give its name"
+
+
+def test_a_folder_that_is_not_there_is_said(settings: Settings, tmp_path: Path) -> None:
+    """Before anything starts; one that is there is kept."""
+    text = f"name: a\ncommand: ['true']\nworkdir: {tmp_path / 'gone'}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"the workdir of a, .*gone, does not exist"):
+        make_spec(wanted(split="50/50"), settings)
+    (tmp_path / "gone").mkdir()
+    spec = make_spec(wanted(split="50/50"), settings)
+    assert spec.pairs[0].jobs[0].workdir == tmp_path / "gone"
+
+
+@pytest.mark.parametrize("text", ["exclusive", "20/30/50", "nothing"])
+def test_splits_that_are_no_launch_are_refused(text: str) -> None:
+    """One after the other is none, and two jobs are advised."""
+    with pytest.raises(InputError):
+        parse_launch_split(text)
+
+
+def test_splits_that_are_launched() -> None:
+    """Limits, none, and turns."""
+    assert parse_launch_split("30/70") == Split((30.0, 70.0))
+    assert parse_launch_split("uncapped") == UNCAPPED
+    assert parse_launch_split("time-sliced").sharing == "time-sliced"
+
+
+# counts
+
+
+@pytest.mark.parametrize(
+    ("split", "total", "said"),
+    [
+        (Split((50.0, 50.0)), 132, None),
+        (Split((70.0, 70.0)), 132, "184 of 132 SMs"),
+        (Split((50.0, 51.0)), None, None),
+        (Split((50.0, 52.0)), None, "102 %"),
+        (UNCAPPED, 132, None),
+        (UNCAPPED, None, None),
+    ],
+)
+def test_limits_of_more_than_the_gpu(split: Split, total: int | None, said: str | None) -> None:
+    """Percentages are rounded up, so that two of them can reach 101."""
+    found = over_subscribed(launch_pair(split), total)
+    assert [text.split(": ")[1].split(",")[0] for text in found] == ([said] if said else [])
+
+
+def test_units_of_amd_are_called_by_their_name() -> None:
+    """CUs."""
+    (text,) = over_subscribed(launch_pair(Split((70.0, 70.0))), 304, "amd")
+    assert "of 304 CUs" in text
+
+
+def test_unsafe_counts_are_refused_or_watched() -> None:
+    """And counts of which nobody knows are said; without limits there is no count."""
+    host = CheckedCounts(
+        gpu_model=CARD, units_total=132, checked=frozenset({66}), wrong={66: ("gemm",)}
+    )
+    known = Safety(units_total=132, host=host)
+    pair = launch_pair(EQUAL)
+    with pytest.raises(UnsafeCountError):
+        count_notes(pair, [known, known], allow_unsafe=False)
+    first, *_ = count_notes(pair, [known, known], allow_unsafe=True)
+    assert first.endswith("launched as asked, and watched")
+    assert count_notes(launch_pair(UNCAPPED), [known, known], allow_unsafe=False) == ()
+    other = launch_pair(Split((30.0, 70.0)))
+    notes = count_notes(other, [known, known], allow_unsafe=False)
+    assert [note.split(",")[0] for note in notes] == ["at 38 SMs", "at 92 SMs"]
+
+
+def test_an_unsafe_split_offers_the_mirror_image_that_is_near() -> None:
+    """Of jobs against the order of their names, mirror images are turned."""
+    host = CheckedCounts(
+        gpu_model=CARD, units_total=132, checked=frozenset(range(133)), wrong={66: ("gemm",)}
+    )
+    known = Safety(units_total=132, host=host)
+    a, b = launch_pair(EQUAL).jobs
+    offered: list[str | None] = []
+    for pair in (launch_pair(EQUAL, a, b), launch_pair(EQUAL, b, a)):
+        with pytest.raises(UnsafeCountError) as raised:
+            count_notes(pair, [known, known], allow_unsafe=False)
+        offered.append(raised.value.fix)
+    assert offered[0] != offered[1]
+
+
+def test_the_check_of_the_host_is_of_any_job(settings: Settings) -> None:
+    """Where the GPU is known, and was checked."""
+    assert host_safety(settings.home, CARD, 132) == (Safety(), Safety())
+    write_check(settings, wrong={66: ("gemm",)})
+    first, second = host_safety(settings.home, CARD, 132)
+    assert first == second
+    assert (first.units_total, first.unsafe) == (132, frozenset({66}))
+    assert host_safety(settings.home, CARD, 144) == (Safety(), Safety())
+    assert host_safety(settings.home, None, 132) == (Safety(), Safety())
+
+
+def write_check(settings: Settings, wrong: dict[int, tuple[str, ...]]) -> None:
+    """A check of the card on this host."""
+    check = CountCheck(
+        gpu_model=CARD, gpu_uuid="GPU-1", units_total=132, driver="1", libraries={},
+        checked=(66,), wrong=wrong, operations=("gemm",), checked_at="2026-01-31T12:00:00Z",
+        seconds=1.0,
+    )  # fmt: skip
+    path = check_path(settings.home, CARD)
+    path.parent.mkdir(parents=True, mode=0o700)
+    path.write_text(json.dumps(plain_check(check)))
+
+
+def plain_check(check: CountCheck) -> dict[str, Any]:
+    """As a file has it."""
+    from advisor.formats.wire import to_plain
+
+    return to_plain(check)
+
+
+# what is known of the GPU
+
+
+def test_what_was_seen_of_the_gpu_counts_where_nothing_is_asked_for() -> None:
+    """Model, card, units and the smaller of both memories."""
+    seen = wanted()
+    assert (seen.gpu_model, seen.gpu_uuid, seen.units_total) == (CARD, "GPU-1", 132)
+    assert seen.memory_mib == 80_000
+    assert wanted(memory_mib=40_000.0).memory_mib == 40_000
+    assert wanted(memory_mib=90_000.0).memory_mib == 80_000
+    assert wanted(gpu_model="Other").gpu_model == "Other"
+    unseen = replace(wanted(), seen=None)
+    assert (unseen.gpu_model, unseen.gpu_uuid, unseen.units_total) == (None, None, None)
+    assert unseen.memory_mib is None
+    assert replace(wanted(memory_mib=40_000.0), seen=None).memory_mib == 40_000

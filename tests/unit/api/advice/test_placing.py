@@ -1,0 +1,243 @@
+"""The plan of a queue by a model that says what was written down."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from advised import CARD, CHECKED, model, points_file, profile, profiles, settings_of
+
+from advisor.core.split import NINE, Split
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.card_factor import CardFactor
+from advisor.predict.serving import Serving
+from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.requests import PlacementRequest, QueuedJobs
+from advisor_advice.placement_wire import to_wire
+from advisor_advice.placing import Planned, environments, limits_of, plan, plan_by, way
+from advisor_advice.site.conditions import Conditions
+from advisor_advice.site.known_profiles import ProfileSet
+from advisor_models.registry import Registry
+
+BEST = Split((30.0, 70.0))
+MODEL = model({BEST: (0.6, 0.9, 350.0)})
+SERVING = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
+
+
+A, B = QueuedJobs(job="a", work_s=600.0), QueuedJobs(job="b", work_s=900.0)
+"""Both end together at the best split."""
+
+
+def asked(*jobs: QueuedJobs, gpus: int = 1, **fields: Any) -> PlacementRequest:
+    """A queue of one `a` and one `b`, or of what is given."""
+    queue = jobs or (A, B)
+    return PlacementRequest(jobs=queue, gpus=gpus, time_limit_s=10.0, **fields)
+
+
+def planned(
+    request: PlacementRequest | None = None,
+    found: ProfileSet | None = None,
+    by: Any = MODEL,
+    checked: CheckedCounts | None = CHECKED,
+    **fields: Any,
+) -> Planned:
+    """The plan, each job at a tenth of its speed at least."""
+    request = request or asked()
+    limits = limits_of(request, 0.1)
+    return plan_by(by, found or profiles(), request, limits, checked, **fields)
+
+
+def test_limits_are_those_of_the_request() -> None:
+    """And the setting where nothing is said."""
+    slow = QueuedJobs(job="a", min_speed=0.5)
+    found = limits_of(asked(slow, QueuedJobs(job="b"), max_power_w=400.0, memory_mib=2e4), 0.3)
+    assert (found.min_speed, found.default_min_speed) == ({"a": 0.5}, 0.3)
+    assert (found.max_power_w, found.memory_mib) == (400.0, 2e4)
+
+
+def test_jobs_that_do_well_together_share() -> None:
+    """At their best split, with what simpler ways would take."""
+    found = planned()
+    ((group, count),) = found.groups.items()
+    assert ([job.name for job in group.jobs], way(group), count) == (["a", "b"], "30/70", 1)
+    assert found.others.keys() == {"first come, 50/50", "one after the other"}
+    assert (found.gpu_model, found.units_total, found.card) == (CARD, 132, None)
+    assert found.manifest is MODEL.manifest
+    (memory,) = found.warnings
+    assert memory.startswith("the memory of the Card is not known")
+    first, second = environments(found, group)
+    assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
+    assert second["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "70"
+
+
+def test_jobs_that_do_not_run_alone() -> None:
+    """Without a limit on either, the first of them named `alone`."""
+    found = planned(by=model({}))
+    groups = list(found.groups)
+    assert [(len(group.jobs), way(group)) for group in groups] == [(1, "alone"), (1, "alone")]
+    assert environments(found, groups[0]) == [{}]
+
+
+def test_the_pair_that_saves_most_is_named_first_and_jobs_alone_last() -> None:
+    """In all its groups, not in one of them."""
+    queue = (replace(A, count=3), replace(B, count=2))
+    found = planned(asked(*queue, gpus=2))
+    sizes = [len(group.jobs) for group in found.groups]
+    assert sizes == sorted(sizes, reverse=True)
+    assert found.groups == dict(found.groups)
+    saved = [n * (g.alone_j - g.energy_j) for g, n in found.groups.items() if len(g.jobs) > 1]
+    assert saved == sorted(saved, reverse=True)
+    assert sum(len(g.jobs) * n for g, n in found.groups.items()) == 5
+    assert len(found.problem.queue) == 5
+    assert found.problem.gpus == 2
+
+
+def test_a_server_keeps_its_demand() -> None:
+    """Its floor is all that arrives, not the least speed of other jobs."""
+    served = profiles(profile("a", serving=SERVING), profile("b"))
+    assert [len(g.jobs) for g in planned(found=served).groups] == [1, 1]
+    asked_for = asked(replace(A, min_speed=0.5), B)
+    assert [len(g.jobs) for g in planned(asked_for, served).groups] == [2]
+
+
+def test_a_minimum_speed_is_kept_by_every_group() -> None:
+    """By the low end of what is predicted."""
+    kept = asked(replace(A, min_speed=0.53), B)
+    assert [way(g) for g in planned(kept).groups] == ["30/70"]
+    missed = asked(replace(A, min_speed=0.55), B)
+    assert [way(g) for g in planned(missed).groups] == ["alone", "alone"]
+
+
+def test_a_job_that_does_not_fit_is_refused() -> None:
+    """Nothing can be done with it on that card."""
+    big = profiles(profile("a", memory_used_mib=9000.0), profile("b"))
+    with pytest.raises(InputError, match="a needs 9000 MiB of memory, the card has 8000 MiB"):
+        planned(asked(memory_mib=8000.0), big)
+
+
+def test_a_ceiling_of_power_that_nothing_keeps_is_an_error() -> None:
+    """Not even one after the other."""
+    with pytest.raises(NoSplitError):
+        planned(asked(max_power_w=200.0))
+
+
+def test_a_card_is_one_gpu() -> None:
+    """What it draws is known of it alone."""
+    with pytest.raises(InputError, match="2 GPUs are not the one card GPU-2"):
+        planned(asked(gpus=2, gpu_uuid="GPU-2"))
+    assert planned(asked(gpus=1, gpu_uuid="GPU-2")).plan
+    assert planned(asked(gpus=2)).plan
+
+
+def test_first_come_that_cannot_be_kept_is_not_compared() -> None:
+    """Ways that leave a job out are no ways."""
+    hungry = profiles(*(profile(job, memory_used_mib=5000.0) for job in "ab"))
+    found = planned(asked(memory_mib=8000.0), hungry)
+    assert [way(g) for g in found.groups] == ["alone", "alone"]
+    assert "one after the other" in found.others
+
+
+def test_what_may_be_wrong_is_said_once() -> None:
+    """Of the GPU, the check, the counts, the idle power and the card, in that order."""
+    unsafe = replace(CHECKED, wrong={38: ("gemm",)})
+    lacking = profiles(profile("a", idle_power_w=float("nan")), profile("b"), profile("c"))
+    new = replace(MODEL, manifest=replace(MODEL.manifest, gpu_models=("Other",)))
+    factor = CardFactor(
+        gpu_uuid="GPU-2", log_factor=0.1, log_stderr=0.01, references=1, observations=0
+    )
+    queue = [QueuedJobs(job=job) for job in "abc"]
+    given = planned(
+        asked(*queue), lacking, new, unsafe,
+        conditions=Conditions(gpu_uuid="GPU-2", factor=factor),
+    )  # fmt: skip
+    texts = given.warnings
+    assert len(set(texts)) == len(texts)
+    assert texts[0].startswith("the model has not seen the Card")
+    assert any(text.startswith("not used: 38 of 132 SMs") for text in texts)
+    assert any(text.startswith("idle_power_w is missing in the profile of a") for text in texts)
+    assert texts[-1] == factor.text
+    assert given.card == factor
+    assert not any(way(g) == "30/70" for g in given.groups)
+
+
+def test_nobody_has_checked_the_counts() -> None:
+    """As a recommendation says it."""
+    assert any(text.startswith("nobody has checked") for text in planned(checked=None).warnings)
+
+
+def test_units_are_those_of_any_profile() -> None:
+    """One that knows them is enough; where none does, they are not known."""
+    one = profiles(profile("a", units_total=None), profile("b", units_total=120))
+    assert planned(found=one, checked=None).units_total == 120
+    none = profiles(*(profile(job, units_total=None) for job in "ab"))
+    assert planned(found=none, checked=None).units_total is None
+
+
+def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of profiles in a file, and with each pair told as it is done."""
+    monkeypatch.setattr(Registry, "open_champion", lambda _: MODEL)
+    done: list[tuple[int, int]] = []
+    found = plan(
+        asked(), settings_of(tmp_path), points_file(tmp_path),
+        on_progress=lambda n, pairs: done.append((n, pairs)),
+    )  # fmt: skip
+    assert done == [(1, 3), (2, 3), (3, 3)]
+    assert [way(g) for g in found.groups] == ["30/70"]
+    assert found.bundled == ()
+    assert any(text.startswith("nobody has checked") for text in found.warnings)
+    # The setting keeps 0.4 of the speed.
+    low = model({BEST: (0.3, 0.9, 300.0)})
+    monkeypatch.setattr(Registry, "open_champion", lambda _: low)
+    apart = plan(asked(), settings_of(tmp_path), points_file(tmp_path))
+    assert [way(g) for g in apart.groups] == ["alone", "alone"]
+
+
+def test_the_plan_as_it_is_told() -> None:
+    """Every field from where it belongs."""
+    found = planned(found=profiles(bundled=("a",)))
+    wire = to_wire(found)
+    assert (wire.gpu_model, wire.objective) == (CARD, "energy-efficiency")
+    assert (wire.gpus, wire.queued, wire.idle_power_w) == (1, 2, 80.0)
+    (group,) = wire.groups
+    assert (group.count, group.split, group.power_w) == (1, "30/70", 350.0)
+    first, second = group.jobs
+    assert (first.job, first.work_s, first.share_percent, first.speed) == ("a", 600.0, 30.0, 0.6)
+    assert (second.job, second.share_percent, second.speed) == ("b", 70.0, 0.9)
+    assert first.time_s == second.time_s == pytest.approx(1000.0)
+    assert first.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
+    # 1000 s at 350 W, in place of 1500 s at 400 W.
+    assert group.energy_j == pytest.approx(350_000)
+    assert group.energy_saved == pytest.approx(1 - 350 / 600)
+    assert group.time_saved == pytest.approx(1 / 3)
+    assert (wire.energy_j, wire.makespan_s) == (pytest.approx(350_000), pytest.approx(1000.0))
+    assert (wire.idle_j, wire.mean_completion_s) == (0.0, pytest.approx(1000.0))
+    assert (wire.slowest_job, wire.slowest_speed) == ("a", pytest.approx(0.6))
+    runs = [(run.number, run.job, run.gpu, run.beside, run.share_percent) for run in wire.schedule]
+    assert runs == [(1, "a", 0, 2, 30.0), (2, "b", 0, 1, 70.0)]
+    assert wire.schedule[0].end_s - wire.schedule[0].start_s == pytest.approx(1000.0)
+    apart = next(b for b in wire.baselines if b.name == "one after the other")
+    assert apart.energy_saved == pytest.approx(1 - 350 / 600)
+    assert apart.time_saved == pytest.approx(1 / 3)
+    assert wire.bundled_profiles == ("a",)
+    assert wire.model.version == MODEL.manifest.version
+    assert not wire.timed_out
+
+
+def test_a_job_alone_as_it_is_told() -> None:
+    """It has the whole GPU, and nobody beside it."""
+    wire = to_wire(planned(by=model({})))
+    assert [g.split for g in wire.groups] == ["alone", "alone"]
+    assert [g.jobs[0].share_percent for g in wire.groups] == [100.0, 100.0]
+    assert [run.beside for run in wire.schedule] == [None, None]
+    assert wire.schedule[0].speed == 1.0
+
+
+def test_counts_that_are_unsafe_are_in_no_plan() -> None:
+    """Every split of the nine is at safe counts, or at none."""
+    unsafe = replace(CHECKED, wrong=dict.fromkeys(range(2, 60), ("gemm",)))
+    found = planned(by=model(), checked=unsafe)
+    used = [s for of_pair in found.problem.options.used for s in of_pair if s]
+    assert used
+    assert all(min(np.array(s.shares) * 132 / 100) >= 60 for s in used)
+    assert set(NINE) - set(used)
