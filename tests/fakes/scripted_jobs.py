@@ -1,0 +1,230 @@
+"""A launched pair on a clock that a test moves: jobs, their limits and telemetry, no process."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
+from advisor.core.results import NOTHING, Reported
+from advisor.core.split import EQUAL, Split
+from advisor.core.telemetry import ENERGY_GPU, Readings, TelemetrySource
+from advisor.errors import AdvisorError, JobError, SourceError
+from advisor.launch.monitor import pair_monitor
+from advisor.launch.monitor.pair_monitor import PairMonitor
+from advisor.launch.records.spec import Forecast, LaunchPair, LaunchPart, LaunchSpec
+from advisor.runtime.backends.backend import Backend, Granted, Sight
+from advisor.runtime.host import processes
+from advisor.runtime.jobs import computing
+from advisor.runtime.jobs.running_job import RunningJob
+
+GPU = Gpu(uuid="GPU-1", model="Card", units_total=132, power_limit_w=700.0, driver="580")
+FAULT = "CUDA error: an illegal memory access was encountered"
+
+
+@dataclass
+class Clock:
+    """In the place of `time`; who sleeps moves it."""
+
+    now_s: float = 1000.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        """At once."""
+        self.now_s += seconds
+
+
+@dataclass
+class Script:
+    """What a job does, in seconds after the clock began.
+
+    Attributes:
+        rate: Steps per second until it hangs or ends.
+        ends_s: When its first process has ended, and with which status.
+        hangs_s: From when on it makes no progress.
+        broken_s: From when on its progress cannot be read.
+        tail: The end of its output.
+        reported: What it says of its results.
+        limit: What a check of its limit raises.
+        variables: What a check of its variables raises.
+    """
+
+    rate: float = 50.0
+    ends_s: float = float("inf")
+    status: int = 0
+    hangs_s: float = float("inf")
+    broken_s: float = float("inf")
+    tail: str = ""
+    reported: Reported = NOTHING
+    limit: AdvisorError | None = None
+    variables: AdvisorError | None = None
+
+
+class ScriptedJob:
+    """In the place of a `RunningJob`."""
+
+    def __init__(self, job: Job, script: Script, clock: Clock, backend: "ScriptedBackend") -> None:
+        self.job, self.script, self._clock, self._backend = job, script, clock, backend
+        self.share, self.granted = Share(50), Granted(66, mps=True)
+        self.output = Path(f"/launch/{job.name}/output.log")
+        self.is_open, self.stops = False, 0
+
+    @property
+    def _now_s(self) -> float:
+        return self._clock.now_s - 1000.0
+
+    def go(self) -> None:
+        self.is_open = True
+
+    def count(self) -> float:
+        if self._now_s >= self.script.broken_s:
+            raise JobError(f"the progress of {self.job.name} cannot be read")
+        return self.script.rate * min(self._now_s, self.script.ends_s, self.script.hangs_s)
+
+    def reported(self) -> Reported:
+        return self.script.reported
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.script.status if self._now_s >= self.script.ends_s else None
+
+    def check(self) -> None:
+        if self.exit_code is not None:
+            raise JobError(f"{self.job.name} ended with status {self.exit_code}")
+
+    def check_limit(self) -> None:
+        if self.script.limit:
+            raise self.script.limit
+
+    def check_variables(self) -> None:
+        if self.script.variables:
+            raise self.script.variables
+
+    def tail(self) -> str:
+        return self.script.tail
+
+    def pids(self) -> list[int]:
+        return []
+
+    def roots(self) -> list[int]:
+        return []
+
+    def sight(self) -> Sight | None:
+        return self._backend.seen
+
+    def leave(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+@dataclass
+class ScriptedBackend:
+    """In the place of what limits jobs.
+
+    Attributes:
+        given: What a process gets that starts now.
+        faults_s: From when on a fault has taken all clients down, and until when that is seen.
+        errors: What is raised where it is asked next, one after the other.
+        seen: Who computes; None: nobody can tell.
+        asked: How often it was asked.
+    """
+
+    clock: Clock
+    mode: str = "mps"
+    given: float | None = 50.0
+    faults_s: tuple[float, float] = (float("inf"), float("inf"))
+    errors: list[AdvisorError | None] = field(default_factory=list[AdvisorError | None])
+    seen: Sight | None = None
+    asked: int = 0
+
+    def spoiled(self) -> bool:
+        self.asked += 1
+        if self.errors and (error := self.errors.pop(0)):
+            raise error
+        begun_s, ended_s = self.faults_s
+        return begun_s <= self.clock.now_s - 1000.0 < ended_s
+
+    def given_percent(self) -> float | None:
+        return self.given
+
+
+@dataclass
+class Meter:
+    """Telemetry: an energy counter that follows a power."""
+
+    clock: Clock
+    power_w: float | None = 400.0
+    total_j: float = 5000.0
+    _read_s: float = 1000.0
+
+    def read(self, names: Collection[str]) -> Readings:
+        if self.power_w is None:
+            raise SourceError("the GPU fell off the bus")
+        self.total_j += self.power_w * (self.clock.now_s - self._read_s)
+        self._read_s = self.clock.now_s
+        return {name: self.total_j if name == ENERGY_GPU else None for name in names}
+
+
+class Watch:
+    """A pair that is watched: `a` and `b`, each at 100 steps per second and 300 W alone."""
+
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        a: Script | None = None,
+        b: Script | None = None,
+        *,
+        split: Split = EQUAL,
+        forecast: Forecast | None = None,
+        known: bool = True,
+        jobs: tuple[Job, ...] = (),
+        backend: dict[str, Any] | None = None,
+        parts: dict[str, Any] | None = None,
+        **spec: Any,
+    ) -> None:
+        self.clock = Clock()
+        for module in (pair_monitor, processes, computing):
+            patch.setattr(module, "time", self.clock)
+        self.backend = ScriptedBackend(self.clock, **(backend or {}))
+        self.meter = Meter(self.clock)
+        of = jobs or tuple(Job(name=name, command=("true",)) for name in "ab")
+        scripts = (a or Script(), b or Script())
+        self.jobs = tuple(
+            ScriptedJob(job, script, self.clock, self.backend)
+            for job, script in zip(of, scripts, strict=True)
+        )
+        alone: dict[str, Any] = {"solo_rate": 100.0, "solo_power_w": 300.0} if known else {}
+        self.pair = LaunchPair(
+            split=split,
+            parts=tuple(LaunchPart(job=job, **alone, **(parts or {})) for job in of),
+            forecast=forecast,
+        )
+        self.spec = LaunchSpec(launch_id="l", gpu="0", pairs=(self.pair,), **spec)
+        self.monitor = PairMonitor(
+            self.pair,
+            cast("tuple[RunningJob, ...]", self.jobs),
+            cast("Backend", self.backend),
+            cast("TelemetrySource", self.meter),
+            self.spec,
+        )
+
+    def go_on(self, seconds: float, step_s: float = 0.5) -> None:
+        """Look at it twice a second for so long, until it is over."""
+        for _ in range(round(seconds / step_s)):
+            self.clock.sleep(step_s)
+            self.monitor.look()
+            if self.monitor.over:
+                return
+
+    @property
+    def outcomes(self) -> list[str]:
+        """Of both jobs."""
+        return [one.outcome for one in self.monitor.jobs]

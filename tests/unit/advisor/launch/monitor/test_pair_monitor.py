@@ -1,0 +1,482 @@
+"""A pair that is watched on a clock of its own: who ended how, and what was said about it."""
+
+import pytest
+from scripted_jobs import FAULT, Script, Watch
+
+from advisor.core.job import Job, ResultsSettings
+from advisor.core.results import Reported
+from advisor.core.split import UNCAPPED, Split
+from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
+from advisor.launch.monitor import pair_monitor
+from advisor.runtime.backends.backend import Sight
+
+FAILS = {"status": 1, "tail": FAULT}
+SAID = ((48, 10.0),)
+WRONG = Reported(SAID, count=3, not_finite=1, last=float("nan"))
+RIGHT, DIFFERS = Reported(SAID, count=1, last=10.0), Reported(((48, 11.0),), count=1, last=11.0)
+SILENT = PartitionError("the daemon does not answer")
+
+
+@pytest.fixture
+def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """For `Watch`."""
+    return monkeypatch
+
+
+def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
+    """Rates after the first seconds, power, and work per joule of both."""
+    watch = Watch(patch, Script(rate=50), Script(rate=80))
+    assert all(job.is_open for job in watch.jobs)
+    watch.go_on(20)
+    monitor = watch.monitor
+    assert (monitor.over, watch.outcomes, monitor.mode) == (False, ["running", "running"], "mps")
+    assert monitor.settled_rates() == (pytest.approx(50), pytest.approx(80))
+    assert monitor.settled_s() == pytest.approx(17)
+    assert monitor.work_per_joule() == pytest.approx(1.3 / 400)
+    assert monitor.settled_work_per_joule() == pytest.approx(1.3 / 400)
+    assert monitor.account.energy_j == pytest.approx(20 * 400)
+    assert (monitor.account.overlap_s, monitor.first_ended) == (pytest.approx(20), ())
+    assert monitor.alarms() == []
+    assert not any(job.stops for job in watch.jobs)
+
+
+def test_a_job_without_a_profile_has_no_relative_speed(patch: pytest.MonkeyPatch) -> None:
+    """So nothing is said of work per joule, and the rates are known all the same."""
+    watch = Watch(patch, known=False)
+    watch.go_on(10)
+    assert watch.monitor.work_per_joule() is None
+    assert watch.monitor.settled_work_per_joule() is None
+    assert watch.monitor.settled_rates() == (pytest.approx(50), pytest.approx(50))
+
+
+def test_settled_is_as_long_as_the_longer_of_both(patch: pytest.MonkeyPatch) -> None:
+    """A job that has reported once only has a shorter one."""
+    watch = Watch(patch)
+    watch.go_on(10)
+    first, second = watch.monitor.jobs
+    second.settled._moves.clear()  # pyright: ignore[reportPrivateUsage]
+    assert first.settled.span_s == pytest.approx(7)
+    assert watch.monitor.settled_s() == pytest.approx(7)
+
+
+def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """Under its limit; what it does then is counted by itself."""
+    watch = Watch(patch, Script(ends_s=10), Script(rate=80, ends_s=30))
+    watch.go_on(60)
+    assert watch.monitor.over
+    assert watch.outcomes == ["finished", "finished"]
+    assert watch.monitor.first_ended == (0,)
+    first, second = watch.monitor.jobs
+    assert (first.exit_code, first.code, first.error) == (0, None, None)
+    assert second.rest.rate() == pytest.approx(80)
+    assert watch.monitor.account.rest_s == pytest.approx(20)
+    assert watch.monitor.account.stranded_unit_s == pytest.approx(20 * 66)
+    assert [job.stops for job in watch.jobs] == [1, 1]
+    assert watch.monitor.work_per_joule() is None
+
+
+def test_while_one_goes_on_its_work_alone_counts(patch: pytest.MonkeyPatch) -> None:
+    """A job that is over adds nothing."""
+    watch = Watch(patch, Script(ends_s=5), Script(rate=80))
+    watch.go_on(20)
+    assert watch.monitor.work_per_joule() == pytest.approx(0.8 / 400)
+
+
+def test_where_asked_for_one_end_stops_the_other(patch: pytest.MonkeyPatch) -> None:
+    """Which then was stopped, and did not end first."""
+    watch = Watch(patch, b=Script(ends_s=10), when_one_ends="stop")
+    watch.go_on(60)
+    assert watch.outcomes == ["stopped", "finished"]
+    assert watch.monitor.first_ended == (1,)
+    assert all(job.stops for job in watch.jobs)
+    assert watch.monitor.account.overlap_s == pytest.approx(10)
+
+
+def test_stop_ends_what_runs(patch: pytest.MonkeyPatch) -> None:
+    """And not what has ended before."""
+    watch = Watch(patch, Script(ends_s=5))
+    watch.go_on(10)
+    watch.monitor.stop()
+    assert watch.outcomes == ["finished", "stopped"]
+    assert watch.monitor.over
+    assert [job.stops for job in watch.jobs] == [1, 1]
+    assert watch.monitor.first_ended == (0,)
+
+
+def test_both_that_end_at_once_ended_first_together(patch: pytest.MonkeyPatch) -> None:
+    """Neither went on."""
+    watch = Watch(patch, Script(ends_s=5), Script(ends_s=5))
+    watch.go_on(10)
+    assert watch.monitor.first_ended == (0, 1)
+    assert watch.monitor.account.rest_s == 0
+
+
+# hangs, and counts that cannot be read
+
+
+def test_a_job_that_makes_no_progress_hangs(patch: pytest.MonkeyPatch) -> None:
+    """After the time that was given, and it is stopped; the other one goes on."""
+    watch = Watch(patch, Script(hangs_s=10, tail="stuck"), hang_s=30.0)
+    watch.go_on(39.5)
+    assert watch.outcomes == ["running", "running"]
+    watch.go_on(1.5)
+    assert watch.outcomes == ["hung", "running"]
+    first, _ = watch.monitor.jobs
+    assert first.code == "job-hung"
+    assert first.error == (
+        "a made no progress for 30 s; its output is in /launch/a/output.log; the end of it:\nstuck"
+    )
+    assert [job.stops for job in watch.jobs] == [1, 0]
+
+
+def test_a_job_that_never_began_has_its_time_to_start(patch: pytest.MonkeyPatch) -> None:
+    """Not that of a job which hangs."""
+    slow = Job(name="a", command=("true",), start_timeout_s=60)
+    watch = Watch(
+        patch, Script(hangs_s=0), hang_s=5.0, jobs=(slow, Job(name="b", command=("true",)))
+    )
+    watch.go_on(60)
+    assert watch.outcomes[0] == "running"
+    watch.go_on(1)
+    assert watch.outcomes[0] == "hung"
+    assert (watch.monitor.jobs[0].error or "").endswith("the end of it:\n(nothing)")
+
+
+def test_progress_that_cannot_be_read_is_a_failure(patch: pytest.MonkeyPatch) -> None:
+    """Nobody could say any more what it does."""
+    watch = Watch(patch, Script(broken_s=5), backend={"mode": "uncapped"})
+    watch.go_on(10)
+    assert watch.outcomes == ["failed", "running"]
+    first, _ = watch.monitor.jobs
+    assert (first.code, first.error) == ("job", "the progress of a cannot be read.")
+
+
+# faults
+
+
+def test_a_job_that_fails_alone_is_no_fault_of_the_server(patch: pytest.MonkeyPatch) -> None:
+    """Its neighbour goes on, after it was waited for."""
+    watch = Watch(patch, Script(ends_s=10, **FAILS))
+    watch.go_on(20)
+    assert watch.outcomes == ["failed", "running"]
+    first, _ = watch.monitor.jobs
+    assert (first.exit_code, first.code) == (1, "job")
+    assert first.error == "a ended with status 1."
+    assert [job.stops for job in watch.jobs] == [1, 0]
+
+
+def test_both_that_speak_of_the_gpu_were_taken_down(patch: pytest.MonkeyPatch) -> None:
+    """Nobody can say which of them it was."""
+    watch = Watch(
+        patch, Script(ends_s=10, status=1, tail=FAULT), Script(ends_s=12, status=2, tail=FAULT)
+    )
+    watch.go_on(20)
+    assert watch.outcomes == ["taken-down", "taken-down"]
+    first, second = watch.monitor.jobs
+    assert (first.code, second.code) == ("mps-fault", "mps-fault")
+    assert (first.error or "").startswith("a fault on the MPS server took both jobs down")
+    assert (first.error or "").endswith(f"; the end of its output:\n{FAULT}")
+    assert (first.exit_code, second.exit_code) == (1, 2)
+    assert watch.monitor.first_ended == (0,)
+    assert all(job.stops for job in watch.jobs)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Script(ends_s=10, status=1, tail="no such file"), Script(ends_s=11, **FAILS)),
+        (Script(ends_s=10, **FAILS), Script(ends_s=11, status=1, tail="out of disk")),
+        (Script(ends_s=10, **FAILS), Script(ends_s=11, status=0, tail="cuda is done")),
+    ],
+)
+def test_two_failures_within_seconds_are_no_fault_by_themselves(
+    first: Script, second: Script, patch: pytest.MonkeyPatch
+) -> None:
+    """Only where both speak of the GPU."""
+    watch = Watch(patch, first, second)
+    watch.go_on(20)
+    assert watch.outcomes[0] == "failed"
+    assert watch.outcomes[1] == ("finished" if second.status == 0 else "failed")
+
+
+def test_a_server_that_shows_the_fault_takes_both_down(patch: pytest.MonkeyPatch) -> None:
+    """Also the one that has not noticed it yet, and whatever they say."""
+    watch = Watch(patch, Script(ends_s=10, status=1, tail="?"), backend={"faults_s": (11.0, 20.0)})
+    watch.go_on(12)
+    assert watch.outcomes == ["taken-down", "taken-down"]
+    assert watch.monitor.jobs[1].exit_code is None
+    assert (watch.monitor.jobs[1].error or "").endswith("the end of its output:\n(nothing)")
+
+
+def test_without_mps_there_is_no_server_to_fault(patch: pytest.MonkeyPatch) -> None:
+    """Two that fail at once both failed."""
+    watch = Watch(
+        patch, Script(ends_s=10, **FAILS), Script(ends_s=10, **FAILS),
+        backend={"mode": "cu_mask"},
+    )  # fmt: skip
+    watch.go_on(20)
+    assert watch.outcomes == ["failed", "failed"]
+
+
+def test_a_job_that_ended_well_waits_for_no_fault(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked of the server beyond once a second."""
+    watch = Watch(patch, Script(ends_s=10))
+    watch.go_on(10)
+    assert watch.backend.asked == 10
+    assert watch.clock.now_s == 1010.0
+
+
+def test_a_fault_that_only_the_server_shows(patch: pytest.MonkeyPatch) -> None:
+    """Found when it is asked, about once a second."""
+    watch = Watch(patch, backend={"faults_s": (10.0, 99.0)})
+    watch.go_on(20)
+    assert watch.outcomes == ["taken-down", "taken-down"]
+    assert watch.monitor.first_ended == (0, 1)
+    assert watch.clock.now_s == pytest.approx(1010.0)
+
+
+def test_what_had_finished_is_not_taken_down(patch: pytest.MonkeyPatch) -> None:
+    """Its work is done."""
+    watch = Watch(patch, Script(ends_s=5), backend={"faults_s": (10.0, 99.0)})
+    watch.go_on(20)
+    assert watch.outcomes == ["finished", "taken-down"]
+    assert watch.monitor.first_ended == (0,)
+
+
+# limits
+
+
+def test_one_answer_that_comes_too_late_ends_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Two in a row do; in between the server may answer again."""
+    watch = Watch(patch, backend={"errors": [SILENT, None, SILENT, None]})
+    watch.go_on(10)
+    assert watch.outcomes == ["running", "running"]
+    again = Watch(patch, backend={"errors": [SILENT, SILENT]})
+    with pytest.raises(PartitionError):
+        again.go_on(10)
+    assert again.clock.now_s == pytest.approx(1002.0)
+
+
+def test_a_limit_that_somebody_lifts_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
+    """What was seen is of no use then."""
+    watch = Watch(patch, split=Split((30.0, 50.0)), backend={"given": 50.0})
+    watch.go_on(5)
+    watch.backend.given = 51.0
+    with pytest.raises(LimitBrokenError, match="gives 51 % to what starts now, and was set to 50"):
+        watch.go_on(5)
+    assert watch.monitor.limit_broken
+    assert watch.outcomes == ["running", "running"]
+    assert all(job.stops for job in watch.jobs)
+
+
+def test_a_back_end_that_cannot_tell_what_it_gives_is_believed(patch: pytest.MonkeyPatch) -> None:
+    """None is no percentage."""
+    watch = Watch(patch, backend={"given": None})
+    watch.go_on(5)
+    assert not watch.monitor.limit_broken
+
+
+def test_a_job_that_changed_its_variables_has_failed(patch: pytest.MonkeyPatch) -> None:
+    """Its neighbour has not."""
+    error = LimitNotProvenError("process 7 has no limit", why="why", fix="fix")
+    watch = Watch(patch, b=Script(variables=error))
+    with pytest.raises(LimitBrokenError) as raised:
+        watch.go_on(5)
+    assert raised.value.jobs == frozenset({"b"})
+    assert (raised.value.what, raised.value.why) == ("process 7 has no limit", "why")
+    assert raised.value.fix == "fix"
+    assert watch.outcomes == ["running", "failed"]
+    assert watch.monitor.jobs[1].code == "limit-broken"
+    assert watch.monitor.limit_broken
+
+
+def test_each_job_is_asked_for_its_limit_now_and_then(patch: pytest.MonkeyPatch) -> None:
+    """Every 15 s; before, one that repeats a short command may be no client."""
+    watch = Watch(patch, b=Script(limit=LimitNotProvenError("b is not under its limit")))
+    watch.go_on(14.5)
+    assert not watch.monitor.limit_broken
+    with pytest.raises(LimitBrokenError, match="b is not under its limit"):
+        watch.go_on(1)
+    assert watch.outcomes == ["running", "failed"]
+
+
+def test_a_job_that_ended_while_it_was_asked_has_ended(patch: pytest.MonkeyPatch) -> None:
+    """That is no broken limit."""
+    watch = Watch(patch, Script(limit=JobError("a has ended"), ends_s=14.9, **FAILS))
+    patch.setattr(watch.monitor.jobs[0], "look", lambda now_s, hang_s: None)
+    watch.go_on(15)
+    assert watch.outcomes == ["failed", "running"]
+    assert not watch.monitor.limit_broken
+    assert watch.monitor.first_ended == (0,)
+
+
+def test_limits_are_asked_for_once_in_fifteen_seconds(patch: pytest.MonkeyPatch) -> None:
+    """And again after as long."""
+    watch = Watch(patch)
+    asked: list[float] = []
+    patch.setattr(watch.jobs[0], "check_limit", lambda: asked.append(watch.clock.now_s))
+    watch.go_on(35)
+    assert asked == [1015.0, 1030.0]
+
+
+def test_a_process_of_no_job_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
+    """It takes a part of the GPU that is somebody's; nobody's job has failed."""
+    watch = Watch(patch)
+    error = LimitBrokenError("process 9 computes on the GPU and is of no job")
+
+    def broken(_: object) -> None:
+        raise error
+
+    patch.setattr("advisor.launch.monitor.limit_monitor.check_limits", broken)
+    with pytest.raises(LimitBrokenError):
+        watch.go_on(2)
+    assert watch.outcomes == ["running", "running"]
+
+
+def test_jobs_that_nvml_does_not_name_are_said_once(patch: pytest.MonkeyPatch) -> None:
+    """After five seconds: one that is ready may have no context yet."""
+    nobody = Sight(frozenset(), None)
+    watch = Watch(patch, backend={"seen": nobody})
+    watch.go_on(5)
+    assert watch.monitor.alarms() == []
+    watch.go_on(1)
+    (said,) = watch.monitor.alarms()
+    assert said.startswith("NVML names no process of these jobs")
+    watch.go_on(30)
+    assert watch.monitor.alarms() == []
+
+
+def test_jobs_that_were_seen_once_are_not_asked_for_again(patch: pytest.MonkeyPatch) -> None:
+    """NVML names them; that they are gone later is no reason to say so."""
+    watch = Watch(patch)
+    watch.go_on(3)
+    watch.backend.seen = Sight(frozenset(), None)
+    watch.go_on(30)
+    assert watch.monitor.alarms() == []
+
+
+# results
+
+
+def test_wrong_results_are_said_once(patch: pytest.MonkeyPatch) -> None:
+    """With the value; the job goes on where nothing else was asked for."""
+    watch = Watch(patch, Script(reported=WRONG), parts={"reported": "48=10"})
+    watch.go_on(5)
+    assert watch.monitor.alarms() == [
+        "a at 50 % (66 units) reported a result that is not finite (nan)"
+    ]
+    assert watch.monitor.alarms() == []
+    assert watch.outcomes == ["running", "running"]
+    assert watch.monitor.jobs[0].results == "wrong"
+
+
+def test_wrong_results_end_the_pair_where_that_was_asked_for(patch: pytest.MonkeyPatch) -> None:
+    """The one that was wrong has failed, the other was stopped."""
+    watch = Watch(
+        patch, Script(reported=WRONG), stop_on_wrong_results=True, backend={"mode": "uncapped"}
+    )
+    watch.go_on(5)
+    assert watch.outcomes == ["failed", "stopped"]
+    first, _ = watch.monitor.jobs
+    assert first.code == "wrong-results"
+    assert first.error == "a at 50 % (66 units) reported a result that is not finite (nan)"
+    assert watch.monitor.first_ended == (0,)
+    assert all(job.stops for job in watch.jobs)
+
+
+def test_a_job_that_ended_with_wrong_results_has_ended(patch: pytest.MonkeyPatch) -> None:
+    """There is nothing left to stop; the alarm is there."""
+    watch = Watch(patch, Script(reported=RIGHT, ends_s=5), stop_on_wrong_results=True)
+    watch.go_on(4.5)
+    watch.jobs[0].script.reported = WRONG
+    watch.go_on(2)
+    assert watch.outcomes == ["finished", "running"]
+    assert len(watch.monitor.alarms()) == 1
+
+
+def test_results_are_held_against_those_on_the_whole_gpu(patch: pytest.MonkeyPatch) -> None:
+    """Within the tolerance of the job."""
+    loose = Job(name="b", command=("true",), results=ResultsSettings(tolerance=0.2))
+    jobs = (Job(name="a", command=("true",)), loose)
+    both = (Script(reported=DIFFERS), Script(reported=DIFFERS))
+    watch = Watch(patch, *both, jobs=jobs, parts={"reported": "48=10"})
+    watch.go_on(1)
+    assert watch.monitor.alarms() == [
+        "the results of a at 50 % (66 units) differ from those on the whole GPU by 10 %, more "
+        "than its tolerance of 1 %"
+    ]
+    assert [one.results for one in watch.monitor.jobs] == ["differ", "right"]
+
+
+def test_right_results_and_none_are_no_alarm(patch: pytest.MonkeyPatch) -> None:
+    """And they may still become wrong."""
+    watch = Watch(patch, Script(reported=RIGHT), parts={"reported": "48=10"})
+    watch.go_on(5)
+    assert (watch.monitor.alarms(), watch.monitor.jobs[0].results) == ([], "right")
+    assert watch.monitor.jobs[1].results is None
+    watch.jobs[0].script.reported = WRONG
+    watch.go_on(1)
+    assert len(watch.monitor.alarms()) == 1
+
+
+# what is written down
+
+
+def test_libraries_are_read_once_after_some_seconds(patch: pytest.MonkeyPatch) -> None:
+    """Of what still runs: what has counted has loaded what it computes with."""
+    read: list[float] = []
+
+    def libraries(_: object) -> str:
+        read.append(watch.clock.now_s)
+        return "torch 2"
+
+    patch.setattr(pair_monitor, "loaded_libraries", libraries)
+    watch = Watch(patch, Script(ends_s=1))
+    watch.go_on(20)
+    assert read == [1003.0]
+    assert [one.libraries for one in watch.monitor.jobs] == [None, "torch 2"]
+
+
+def test_the_status_of_a_job(patch: pytest.MonkeyPatch) -> None:
+    """As everybody reads it."""
+    watch = Watch(patch, Script(reported=RIGHT), Script(rate=80, ends_s=10), parts={
+        "reported": "48=10"
+    })  # fmt: skip
+    watch.go_on(20)
+    first, second = (one.status() for one in watch.monitor.jobs)
+    assert (first.job, first.rate_unit, first.share_percent) == ("a", "steps", 50.0)
+    assert (first.units_granted, first.proven, first.outcome) == (66, True, "running")
+    assert (first.exit_code, first.error, first.results) == (None, None, "right")
+    assert (first.steps, first.rate) == (pytest.approx(1000), pytest.approx(50))
+    assert first.relative_speed == pytest.approx(0.5)
+    assert (second.outcome, second.exit_code, second.rate) == ("finished", 0, None)
+    assert (second.steps, second.relative_speed) == (pytest.approx(800), None)
+
+
+def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> None:
+    """The job ended at some time before it: the mean would be off by that."""
+    watch = Watch(patch, Script(ends_s=10.1), Script(rate=80))
+    watch.go_on(10)
+    before = watch.monitor.settled_rates()
+    watch.go_on(10)
+    assert watch.monitor.settled_rates() == before
+    assert watch.monitor.account.settled_power_w() == pytest.approx(400)
+
+
+def test_without_limits_nothing_is_stranded(patch: pytest.MonkeyPatch) -> None:
+    """The one that goes on has all of the GPU."""
+    watch = Watch(patch, Script(ends_s=5), split=UNCAPPED, backend={"given": None})
+    watch.go_on(10)
+    assert watch.monitor.account.stranded_unit_s == 0
+
+
+def test_telemetry_that_fails_is_no_reason_to_lose_the_jobs(patch: pytest.MonkeyPatch) -> None:
+    """The counter goes on, and bridges the gap."""
+    watch = Watch(patch)
+    watch.go_on(5)
+    watch.meter.power_w = None
+    watch.go_on(5)
+    watch.meter.power_w = 400.0
+    watch.go_on(5)
+    assert watch.outcomes == ["running", "running"]
+    assert watch.monitor.account.energy_j == pytest.approx(15 * 400)

@@ -1,0 +1,181 @@
+"""The record of a pair that ran on a clock of its own."""
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_jobs import GPU, Script, Watch
+
+import advisor
+from advisor.core.interval import Interval
+from advisor.core.observations import Observation
+from advisor.core.results import Reported
+from advisor.core.split import Split
+from advisor.launch.records.spec import Forecast, JobForecast
+from advisor.launch.supervisor.observe import OBSERVATIONS, Ran, append_observation, observe
+
+FORECAST = Forecast(
+    model_version="v1",
+    jobs=tuple(
+        JobForecast(rate=Interval(rate, 0, 99), solo_rate=100.0, rest_energy_saved=rest)
+        for rate, rest in ((55.0, 0.1), (75.0, 0.2))
+    ),
+    power_w=Interval(410.0, 0, 999),
+    work_per_joule=Interval(0.003, 0, 1),
+    coverage=0.9,
+    energy_saved=Interval(0.25, 0, 1),
+)
+
+
+def record(watch: Watch, state: Any = "finished") -> Observation:
+    """What is kept of it."""
+    return observe(
+        Ran(
+            launch_id="l1", pair=watch.pair, gpu=GPU, mode="mps", monitor=watch.monitor,
+            started_at="2026-01-31T12:00:00Z", state=state,
+        )
+    )  # fmt: skip
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """The first job ends after 20 s, the second one after 30."""
+    found = Watch(
+        monkeypatch, Script(rate=50, ends_s=20), Script(rate=80, ends_s=30),
+        split=Split((30.0, 50.0)), forecast=FORECAST,
+        parts={"idle_power_w": 80.0, "share_rate": 60.0},
+    )  # fmt: skip
+    found.go_on(60)
+    return found
+
+
+def test_what_the_pair_did(watch: Watch) -> None:
+    """Together, after one had ended, and to the end."""
+    seen = record(watch)
+    assert (seen.launch_id, seen.state, seen.mode) == ("l1", "finished", "mps")
+    assert (seen.gpu_model, seen.gpu_uuid, seen.units_total) == ("Card", "GPU-1", 132)
+    assert (seen.power_limit_w, seen.driver) == (700.0, "580")
+    assert seen.started_at == "2026-01-31T12:00:00Z"
+    assert (seen.host, seen.tool_version) == (socket.gethostname(), advisor.__version__)
+    assert (seen.overlap_s, seen.rest_s) == (pytest.approx(20), pytest.approx(10))
+    assert (seen.energy_j, seen.rest_energy_j) == (pytest.approx(8000), pytest.approx(4000))
+    assert (seen.power_w, seen.settled_s) == (pytest.approx(400), pytest.approx(16.5))
+    assert seen.work_per_joule == pytest.approx(1.3 / 400)
+    assert seen.energy_saved == pytest.approx(1 - 400 / 390)
+    assert seen.rest_energy_saved == pytest.approx(1 - 400 / 240)
+    alone_j = (1000 + 2400) / 100 * 300
+    assert seen.energy_saved_to_end == pytest.approx(1 - 12_000 / alone_j)
+    assert seen.stranded_unit_s == pytest.approx(660)
+    assert seen.flags == ("too-fast",)
+
+
+def test_what_each_job_did(watch: Watch) -> None:
+    """Beside what was known and expected of it."""
+    first, second = record(watch).parts
+    assert (first.job, first.share_percent, first.units) == ("a", 30.0, 66)
+    assert (second.job, second.share_percent) == ("b", 50.0)
+    assert (first.rate, second.rate) == (pytest.approx(50), pytest.approx(80))
+    assert (first.rate_unit, first.solo_rate, first.solo_power_w) == ("steps", 100.0, 300.0)
+    assert (first.predicted_rate, second.predicted_rate) == (55.0, 75.0)
+    assert (first.rest_rate, second.rest_rate) == (None, pytest.approx(80))
+    assert (first.ended_first, second.ended_first) == (True, False)
+    assert first.job_hash == watch.pair.jobs[0].job_hash
+    assert first.libraries is None
+    assert first.energy_j
+    assert second.energy_j
+    assert first.energy_j + second.energy_j == pytest.approx(8000)
+    # Idle power by units, the rest by use: 5 and 8 parts of it.
+    assert first.energy_j == pytest.approx(20 * (40 + 320 * 5 / 13))
+
+
+def test_what_was_expected_is_of_the_job_that_goes_on(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one here, and the first one where the second ended first."""
+    seen = record(watch)
+    assert (seen.model_version, seen.predicted_power_w) == ("v1", 410.0)
+    assert (seen.predicted_work_per_joule, seen.predicted_energy_saved) == (0.003, 0.25)
+    assert seen.predicted_rest_energy_saved == 0.2
+    other = Watch(monkeypatch, b=Script(ends_s=20), forecast=FORECAST)
+    other.go_on(30)
+    assert record(other).predicted_rest_energy_saved == 0.1
+
+
+def test_where_nothing_went_on_nothing_is_expected_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both stopped, or both ended together."""
+    stopped = Watch(monkeypatch, forecast=FORECAST)
+    stopped.go_on(10)
+    stopped.monitor.stop()
+    seen = record(stopped, "stopped")
+    assert (seen.rest_s, seen.predicted_rest_energy_saved, seen.state) == (0, None, "stopped")
+    assert [part.ended_first for part in seen.parts] == [False, False]
+
+
+def test_without_a_forecast_nothing_was_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was observed is kept all the same."""
+    watch = Watch(monkeypatch)
+    watch.go_on(10)
+    seen = record(watch)
+    assert (seen.model_version, seen.predicted_power_w) == (None, None)
+    assert [part.predicted_rate for part in seen.parts] == [None, None]
+    assert [part.rate for part in seen.parts] == [pytest.approx(50), pytest.approx(50)]
+    assert seen.flags == ()
+
+
+def test_what_makes_a_record_doubtful_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too short, wrong, a limit that did not hold, other data, and each by its name."""
+    wrong = Reported(((48, 1.0),), count=1, not_finite=1, last=float("nan"))
+    watch = Watch(monkeypatch, Script(reported=wrong))
+    watch.go_on(2)
+    watch.monitor.limit_broken = True
+    assert record(watch).flags == ("not-settled", "limit-broken", "wrong-results")
+
+
+def test_a_rate_just_within_the_noise_of_the_profile_is_none_too_fast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond it, it is."""
+    for rate, flags in ((64.0, ()), (66.0, ("too-fast",))):
+        watch = Watch(monkeypatch, Script(rate=rate), parts={"share_rate": 50.0})
+        watch.go_on(10)
+        assert record(watch).flags == flags
+
+
+def test_idle_power_that_nobody_knows_is_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Energy is divided by units then."""
+    watch = Watch(monkeypatch, Script(rate=50), Script(rate=80))
+    watch.go_on(10)
+    first, second = record(watch).parts
+    assert first.energy_j == pytest.approx(second.energy_j)
+
+
+def test_a_record_is_a_line(watch: Watch, tmp_path: Path) -> None:
+    """One behind the other, for the owner alone."""
+    for _ in range(2):
+        append_observation(tmp_path, record(watch))
+    path = tmp_path / OBSERVATIONS
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["launch_id"] for row in rows] == ["l1", "l1"]
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_record_that_cannot_be_written_leaves_the_others_whole(
+    watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a line would spoil the next one."""
+    append_observation(tmp_path, record(watch))
+    path = tmp_path / OBSERVATIONS
+    before, write = path.read_bytes(), os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if len(data) < 100:
+            raise OSError("no space left")
+        return write(descriptor, data[:100])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="no space left"):
+        append_observation(tmp_path, record(watch))
+    assert path.read_bytes() == before
