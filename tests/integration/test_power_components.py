@@ -12,10 +12,9 @@ from in_process import Api, error_of, running
 
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import to_row
-from advisor_advice.power import known
-from advisor_api.engine import power
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
+from advisor_power.components import known
 from advisor_power.components.weights import ComponentWeights, fit_components
 
 PAIR = ("triad", "matmul-bf16")
@@ -238,7 +237,7 @@ def test_service_fits_once_for_each_state_of_the_store(
         fits.append(len(points))
         return fit_components(points)
 
-    monkeypatch.setattr(power, "fit_components", counted)
+    monkeypatch.setattr(known, "fit_components", counted)
     for pair in (SHARED, SHARED[::-1], PAIR):
         asked = {"jobs": [{"job": job} for job in pair], "components": True}
         api.post("/v1/recommendations", asked)

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
@@ -19,8 +20,6 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, RecommendationRequest
 from advisor_advice.answer import ModelAdvice, answer_by, request_of
 from advisor_advice.placing import Planned, limits_of, plan_by
-from advisor_advice.power.known import KnownPower
-from advisor_advice.power.of_choice import with_components
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.site.conditions import Conditions, Experience
 from advisor_advice.site.known_profiles import (
@@ -39,6 +38,11 @@ from advisor_data.files.checked import ChecksStamp, checked_counts, checks_stamp
 from advisor_models.manifest import Manifest
 from advisor_models.onnx_predictor import OnnxPredictor
 from advisor_models.registry import Registry
+
+if TYPE_CHECKING:
+    from advisor_power.components.known import KnownPower
+
+# What tells where power goes is imported with the first question: most services are asked none.
 
 FRESH_S = 1.0
 """How long what is kept is used without a look at the store and the registry."""
@@ -112,6 +116,8 @@ class Engine:
         given = await self._answer(kept, asked)
         told = to_wire(given)
         if asked.components:
+            from advisor_advice.components import with_components
+
             known = await self._power(kept, asked.names, asked.gpu_model)
             told = await asyncio.to_thread(with_components, told, given.recommendation, known)
         text = write(told).encode()
@@ -122,7 +128,7 @@ class Engine:
         """As `recommend`, as values."""
         return await self._answer(await self._current(), asked)
 
-    async def known_power(self, names: Sequence[str], gpu_model: str | None) -> KnownPower:
+    async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.
 
         Raises:
@@ -185,7 +191,7 @@ class Engine:
 
     async def _power(
         self, kept: Kept, names: Sequence[str], gpu_model: str | None
-    ) -> Callable[[], KnownPower]:
+    ) -> "Callable[[], KnownPower]":
         found = await self._found(kept, names, gpu_model)
         return partial(self._weights.known_power, kept.change, found)
 

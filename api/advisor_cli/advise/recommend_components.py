@@ -9,8 +9,7 @@ from advisor.core.records import SoloPoint
 from advisor.settings import Settings
 from advisor.wire.recommendation import Recommendation
 from advisor_advice.answer import ModelAdvice
-from advisor_advice.power.known import known_power_of
-from advisor_advice.power.of_choice import with_components
+from advisor_advice.components import known_power_of, with_components
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.site.known_profiles import ProfileSet
 from advisor_cli.shared.power_bars import letters, print_parts

@@ -14,8 +14,7 @@ from advisor.errors import InputError
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecord
-from advisor_advice.power.of_job import components_of_job
-from advisor_advice.power.of_pair import components_of_pair
+from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.shared.options import AsJson
 from advisor_data.files.power_records import BUNDLED, known_kernels, known_sensors
 from advisor_power.inputs.keeping import kept_inputs

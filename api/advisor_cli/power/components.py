@@ -35,12 +35,12 @@ def components(
 
     settings = read_settings()
     if other is None:
-        from advisor_advice.power.of_job import components_of_job
+        from advisor_advice.components import components_of_job
 
         of_job = components_of_job(job, settings, gpu_model)
         typer.echo(write(of_job)) if as_json else components_text.show_job(of_job)
         return
-    from advisor_advice.power.of_pair import components_of_pair
+    from advisor_advice.components import components_of_pair
 
     of_pair = components_of_pair(job, other, settings, gpu_model)
     typer.echo(write(of_pair)) if as_json else components_text.show_pair(of_pair)

@@ -13,7 +13,7 @@ from advisor.formats.wire import to_plain
 from advisor_cli.power.input_text import notes_of, predicted_cells
 from advisor_cli.shared.console import print_table
 from advisor_power.inputs.predicting.tensors import ROWS, TensorPower
-from advisor_power.model.find import no_model
+from advisor_power.model.find import NoInputModelError
 from advisor_power.model.predictor import InputPredictor, model_line
 from advisor_power.operands.in_file import Chosen, MatrixPrint
 from advisor_power.tensors.types import shape_text, shown
@@ -95,7 +95,7 @@ def _expected_cells(one: TensorPower) -> tuple[str, ...]:
 def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> Iterator[str]:
     """What expected power rests on; without a model, how to get one."""
     if model is None:
-        yield f"no power is expected: {no_model().fix}"
+        yield f"no power is expected: {NoInputModelError().fix}"
         return
     expected = [one.expected for one in found if one.expected is not None]
     if expected:

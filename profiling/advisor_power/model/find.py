@@ -21,6 +21,18 @@ BUNDLED = Path(__file__).parent / "bundled"
 """A folder for each GPU model."""
 
 
+class NoInputModelError(ModelError):
+    """Nothing can be predicted: no model was made here, and none came with advisor."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there is no model of power by data",
+            why="none was made here, and those that come with advisor are missing",
+            fix="measure on a GPU (advisor power input --preset T12, and others), then advisor "
+            "power train",
+        )
+
+
 def own_folder(home: Path) -> Path:
     """Where `advisor power train` writes; it is made.
 
@@ -61,27 +73,16 @@ def _may_be_of(folder: Path, gpu_model: str) -> bool:
     return gpu_model in {card.gpu_model for card in cards}
 
 
-def load_input_model(
-    home: Path, gpu_model: str | None = None, *, folder: Path | None = None
-) -> "InputPredictor":
-    """The model in use, or that of a folder.
+def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredictor":
+    """The model in use.
 
     Raises:
-        ModelError: there is none, or it is damaged.
+        NoInputModelError: there is none.
+        ModelError: it is damaged.
     """
     from advisor_power.model.predictor import InputPredictor
 
-    found = folder or find_input_model(home, gpu_model)
+    found = find_input_model(home, gpu_model)
     if found is None:
-        raise no_model()
+        raise NoInputModelError
     return InputPredictor(found)
-
-
-def no_model() -> ModelError:
-    """That nothing can be predicted, and what to do."""
-    return ModelError(
-        "there is no model of power by data",
-        why="none was made here, and those that come with advisor are missing",
-        fix="measure on a GPU (advisor power input --preset T12, and others), then advisor power "
-        "train",
-    )

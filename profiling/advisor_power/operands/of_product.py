@@ -1,17 +1,11 @@
 """The fingerprint of a product whose matrices are filled for it."""
 
-import threading
-
 from advisor.errors import InputError
 from advisor.wire.input_power import InputFingerprint
 from advisor_power.operands.expression import OperandPair
 from advisor_power.operands.fill import fill_pair
 from advisor_power.operands.fingerprint import features_of, fingerprint
-from advisor_power.operands.from_file import FILE
 from advisor_power.operands.words import DTYPES
-
-ONE_AT_A_TIME = threading.Lock()
-"""Matrices take memory: those that somebody else asks for are filled one after the other."""
 
 
 def product_fingerprint(
@@ -34,18 +28,3 @@ def product_fingerprint(
     a, b = fill_pair(pair, shape, dtype)
     features = features_of(fingerprint(a.matrix, b.matrix, dtype))
     return InputFingerprint(dtype=dtype, operands=str(pair), features=features)
-
-
-def check_no_file(pair: OperandPair) -> None:
-    """Refuse a file that somebody else names.
-
-    Raises:
-        InputError: an operand is from a file.
-    """
-    if FILE in (pair.a.source.name, pair.b.source.name):
-        raise InputError(
-            "a file cannot be named here",
-            why="it would be one of the service's own host",
-            fix="send its fingerprint to /v1/power/input: features of advisor power tensor FILE "
-            "--json",
-        )

@@ -9,13 +9,7 @@ from advisor.errors import InputError
 from advisor.wire.input_power import FEATURES, InputAsked, InputPredictions
 from advisor_power.inputs.case import case_of
 from advisor_power.model.predictor import InputPredictor
-from advisor_power.operands.expression import OperandPair
-from advisor_power.operands.grammar import parse_operands
-from advisor_power.operands.of_job import SIDE
-from advisor_power.operands.of_product import ONE_AT_A_TIME, check_no_file, product_fingerprint
-
-SENT_ELEMENTS = SIDE * SIDE
-"""Of a matrix that somebody else asks for."""
+from advisor_power.operands.of_product import product_fingerprint
 
 
 def with_features(asked: InputAsked) -> InputAsked:
@@ -35,21 +29,6 @@ def with_features(asked: InputAsked) -> InputAsked:
     case = case_of(asked.operands, asked.shape, asked.dtype)
     found = product_fingerprint(case.pair, case.shape, case.dtype)
     return replace(asked, operands=found.operands, features=found.features)
-
-
-def with_sent_features(asked: InputAsked) -> InputAsked:
-    """As `with_features`, for what somebody else sent: no files, and no large matrices.
-
-    One after the other, however many ask.
-
-    Raises:
-        InputError: as `with_features`; it names a file, or its matrices are too large.
-    """
-    if asked.operands is None:
-        return with_features(asked)
-    _check_sent(parse_operands(asked.operands), asked.shape)
-    with ONE_AT_A_TIME:
-        return with_features(asked)
 
 
 def predictions(model: InputPredictor, asked: Iterable[InputAsked]) -> InputPredictions:
@@ -75,14 +54,3 @@ def _checked(asked: InputAsked) -> InputAsked:
     if not all(np.isfinite(value) and 0 <= value <= 1 for value in asked.features.values()):
         raise InputError("a number of the fingerprint is not from 0 to 1")
     return asked
-
-
-def _check_sent(pair: OperandPair, shape: tuple[int, int, int]) -> None:
-    check_no_file(pair)
-    m, n, k = shape
-    if max(m * k, k * n) > SENT_ELEMENTS:
-        raise InputError(
-            f"matrices of {m}x{n}x{k} are too large to be filled here",
-            why=f"one has {SENT_ELEMENTS} elements at most",
-            fix=f"ask for {SIDE}x{SIDE}x{SIDE}, or send the fingerprint",
-        )

@@ -1,21 +1,28 @@
-"""What the power of two jobs together goes to at each split, and who lowers the clock."""
+"""What the power of a job goes to at each share, of two at each split, and who lowers the clock."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import UNCAPPED, Split
 from advisor.core.telemetry import NEAR_LIMIT
-from advisor.decide.recommendation import Recommendation, Request
+from advisor.decide.recommendation import Recommendation
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
-from advisor.settings import Settings
-from advisor.wire.components import Basis, ComponentsOfPair, SplitParts
-from advisor_advice.answer import answer
-from advisor_advice.power.known import KnownPower, known_power, measured_pairs
+from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor.wire.components import (
+    Basis,
+    ComponentsOfJob,
+    ComponentsOfPair,
+    PowerParts,
+    ShareParts,
+    SplitParts,
+)
 from advisor_power.components.activity import Activity, activity_of
+from advisor_power.components.known import KnownPower
 from advisor_power.components.parts import components
 from advisor_power.components.together import at_once, at_power, at_work, causes
 
@@ -26,36 +33,37 @@ UNSURE_MHZ = 120.0
 """Four of five estimated clocks at the power limit are off by less, in measured pairs of jobs that
 the weights had not seen (docs/measurements/power/jostling.py)."""
 
-EVERY_SPLIT = Request(default_min_speed=0.0)
-"""Asks for all splits that advice considers, without limits on speeds."""
-
 _Windows = Mapping[float, tuple[SoloPoint, Activity]]
 
 
-def components_of_pair(
-    a: str, b: str, settings: Settings, gpu_model: str | None = None
-) -> ComponentsOfPair:
-    """The parts of a pair's power at the splits that advice considers, and at those measured.
+def components_by_share(known: KnownPower) -> ComponentsOfJob:
+    """The parts of the first job's power, from the newest trusted window at each share.
 
     Raises:
-        InputError: a job has no profile with counters, or too few jobs were measured.
-        ModelError: there is no model, or it is damaged.
-        StoreError: the store cannot be read.
+        InputError: it has no window with counters.
     """
-    known = known_power([a, b], settings, gpu_model)
-    given = answer(known.found, EVERY_SPLIT, settings)
-    return components_by_split(known, given.recommendation, measured_pairs(known, settings))
+    name = known.profiles[0].job
+    return ComponentsOfJob(
+        job=name,
+        gpu_model=known.gpu_model,
+        power_limit_w=known.power_limit_w,
+        weights=known.fitted_to,
+        shares=tuple(
+            ShareParts(share_percent=share, power=_of_window(known, *window))
+            for share, window in known.windows(name).items()
+        ),
+    )
 
 
 def components_by_split(
-    known: KnownPower, given: Recommendation, measured: Iterable[PairPoint]
+    known: KnownPower, given: Recommendation, points: Iterable[PairPoint]
 ) -> ComponentsOfPair:
     """The parts at each split that was measured, else as it was predicted.
 
     Args:
         known: Of both jobs.
-        given: What is predicted of them, best by `EVERY_SPLIT`.
-        measured: Windows of both together that can be trusted, the newest last.
+        given: What is predicted of them, best of all splits whatever their speeds.
+        points: Windows of pairs; those of both that can be trusted count, the newest last.
 
     Raises:
         InputError: a job has no window with counters.
@@ -64,11 +72,11 @@ def components_by_split(
     predicted = (option.prediction for option in given.candidates)
     splits = {
         **{p.split: _predicted(known, windows, p) for p in predicted if _is_at_once(p)},
-        **dict(_measured(known, windows, measured)),
+        **dict(_measured(known, windows, _trusted(known, points))),
     }
     return ComponentsOfPair(
-        jobs=tuple(profile.job for profile in known.found.profiles),
-        gpu_model=known.found.a.gpu_model,
+        jobs=tuple(profile.job for profile in known.profiles),
+        gpu_model=known.gpu_model,
         power_limit_w=known.power_limit_w,
         weights=known.fitted_to,
         splits=tuple(splits[split] for split in sorted(splits, key=_in_order)),
@@ -83,7 +91,7 @@ def components_at(known: KnownPower, prediction: Prediction) -> SplitParts:
     """
     if not _is_at_once(prediction):
         raise InputError(
-            f"{' and '.join(p.job for p in known.found.profiles)} run one after the other",
+            f"{' and '.join(p.job for p in known.profiles)} run one after the other",
             why="the parts are of what two jobs draw together",
             fix="those of each job alone: advisor power components JOB",
         )
@@ -95,7 +103,26 @@ def _is_at_once(prediction: Prediction) -> bool:
 
 
 def _windows(known: KnownPower) -> tuple[_Windows, _Windows]:
-    return known.windows(known.found.a.job), known.windows(known.found.b.job)
+    a, b = known.profiles
+    return known.windows(a.job), known.windows(b.job)
+
+
+def _of_window(known: KnownPower, point: SoloPoint, activity: Activity) -> PowerParts:
+    found = components(known.weights, activity, point.power_w or 0.0, point.memory_power_w)
+    return known.told(found, "measured", activity.clock_mhz)
+
+
+def _trusted(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
+    """Windows of these jobs together that passed every cross-check, the newest last."""
+    mine = [p for p in points if p.jobs == known.pair_names and p.gpu_model == known.gpu_model]
+    flagged = with_pair_flags(mine, with_solo_flags(known.solos))
+    return sorted(filter(_is_together, flagged), key=lambda p: p.started_at)
+
+
+def _is_together(point: PairPoint) -> bool:
+    right = DOUBTFUL.isdisjoint(point.flags) and (point.power_w or 0) > 0
+    # In turns of the driver the jobs are not on the GPU at once.
+    return right and point.mode != "time-sliced"
 
 
 def _in_order(split: Split) -> tuple[bool, Split]:
@@ -125,7 +152,8 @@ def _predicted(
 def _measured(
     known: KnownPower, windows: tuple[_Windows, _Windows], points: Iterable[PairPoint]
 ) -> Iterator[tuple[Split, SplitParts]]:
-    turned = known.found.a.job > known.found.b.job
+    a, b = known.profiles
+    turned = a.job > b.job
     for point in points:
         if (together := activity_of(point)) is None:
             continue
@@ -151,7 +179,7 @@ def _split_parts(
     why_unknown = _why_unknown(known, power_w, loss_mhz, basis, unlike=unlike)
     of_jobs = None if why_unknown else causes(known.weights, alone)
     causes_mhz = of_jobs and tuple(part.times(loss_mhz) for part in of_jobs)
-    names = [profile.job for profile in known.found.profiles]
+    names = [profile.job for profile in known.profiles]
     shown = zip(names, causes_mhz or (), strict=False)
     told = " and ".join(f"{name} causes {cause.value:.0f}" for name, cause in shown)
     return SplitParts(

@@ -1,0 +1,108 @@
+"""What the power of jobs goes to, by stored and bundled points; alone, as a pair, in an answer."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from advisor.core.records import PairPoint, SoloPoint
+from advisor.decide.recommendation import Recommendation, Request
+from advisor.errors import InputError
+from advisor.settings import Settings
+from advisor.wire import recommendation as wire
+from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
+from advisor_advice.answer import answer
+from advisor_advice.site.known_profiles import ProfileSet, find_profiles
+from advisor_data import open_store
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.store.store import is_begun
+from advisor_power.components.answers import (
+    components_at,
+    components_by_share,
+    components_by_split,
+)
+from advisor_power.components.known import KnownPower, fitted_weights, known_power
+
+EVERY_SPLIT = Request(default_min_speed=0.0)
+"""Asks for all splits that advice considers, without limits on speeds."""
+
+
+def components_of_job(
+    name: str, settings: Settings, gpu_model: str | None = None
+) -> ComponentsOfJob:
+    """The parts of a job's power, from the newest trusted window at each share.
+
+    Raises:
+        InputError: the job has no profile with counters, or too few jobs were measured.
+        StoreError: the store cannot be read.
+    """
+    return components_by_share(known_power_of(find_profiles([name], settings, gpu_model), settings))
+
+
+def components_of_pair(
+    a: str, b: str, settings: Settings, gpu_model: str | None = None
+) -> ComponentsOfPair:
+    """The parts of a pair's power at the splits that advice considers, and at those measured.
+
+    Raises:
+        InputError: a job has no profile with counters, or too few jobs were measured.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    found = find_profiles([a, b], settings, gpu_model)
+    known = known_power_of(found, settings)
+    given = answer(found, EVERY_SPLIT, settings)
+    return components_by_split(known, given.recommendation, _pair_points(known, settings))
+
+
+def with_components(
+    told: wire.Recommendation, given: Recommendation, known: Callable[[], KnownPower]
+) -> wire.Recommendation:
+    """The answer with the parts of the power at its choice, or why there are none.
+
+    Args:
+        told: The answer.
+        given: What it tells.
+        known: Finds what is known of both jobs' power; it may raise an `InputError`.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    try:
+        parts = components_at(known(), given.choice.prediction)
+    except InputError as error:
+        return dataclasses.replace(told, components_unknown=str(error))
+    return dataclasses.replace(told, components=parts)
+
+
+def known_power_of(
+    found: ProfileSet, settings: Settings, more: Iterable[SoloPoint] = ()
+) -> KnownPower:
+    """What is known of the power of jobs, by weights that are fitted now.
+
+    Args:
+        found: Their profiles.
+        settings: Say where points are kept.
+        more: Points beside those of the store and the bundle.
+
+    Raises:
+        InputError: too few jobs were measured on the GPU model.
+        StoreError: the store cannot be read.
+    """
+    model = found.a.gpu_model
+    points = [*more, *_stored_solo(settings, model), *bundled_solo_points()]
+    return known_power(found.profiles, points, fitted_weights(points, model))
+
+
+def _pair_points(known: KnownPower, settings: Settings) -> list[PairPoint]:
+    """Windows of both jobs together, from the store and the bundle."""
+    bundled = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
+    if not is_begun(settings.database_url, settings.home):
+        return bundled
+    with open_store(settings.database_url, settings.home) as store:
+        return [*store.pair_points(jobs=known.pair_names, gpu_model=known.gpu_model), *bundled]
+
+
+def _stored_solo(settings: Settings, gpu_model: str) -> Iterable[SoloPoint]:
+    if not is_begun(settings.database_url, settings.home):
+        return ()
+    with open_store(settings.database_url, settings.home) as store:
+        return store.solo_points(gpu_model=gpu_model)

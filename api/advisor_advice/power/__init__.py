@@ -1,1 +1,0 @@
-"""Where the power of jobs goes."""
