@@ -19,26 +19,26 @@ from fingrav_cells import (
     RISING,
     ROTATING,
 )
-
-from advisor.formats.wire import read_tolerant
-from advisor.wire.kernel_power import KernelPower, StretchPower
-from advisor_power.kernels.claims.communication import collectives_draw_little
-from advisor_power.kernels.claims.finding import Finding
-from advisor_power.kernels.claims.method import steps_reduce_scatter
-from advisor_power.kernels.claims.order import light_first_saves
-from advisor_power.kernels.claims.readings import naive_readings_mislead
-from advisor_power.kernels.claims.takeaways import (
+from fingrav_findings import (
+    Finding,
     Shift,
     equal_times_differ_in_power,
+    light_first_saves,
     light_inherit_heavy_do_not,
     rise_of,
     shift_of,
+    steps_reduce_scatter,
 )
-from advisor_power.kernels.claims.work import (
+from fingrav_work import (
     WorkPower,
+    collectives_draw_little,
     light_and_heavy_draw_alike,
+    naive_readings_mislead,
     power_follows_work,
 )
+
+from advisor.formats.wire import read_tolerant
+from advisor.wire.kernel_power import KernelPower, StretchPower
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import measured
 from advisor_power.sensor.trace import read_trace

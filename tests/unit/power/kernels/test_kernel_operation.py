@@ -59,6 +59,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> KernelReport:
     return measured(bench, tmp_path_factory.mktemp("home"), Wanted(runs=160))
 
 
+def test_what_ran_before_is_taken_out_of_the_power(tmp_path: Path) -> None:
+    """As read, 250 W after 500 W are far too much; corrected they are what they are."""
+    bench = MadeUpKernel(lambda _: 250.0, lead_w=500.0)
+    power = measured(bench, tmp_path, Wanted(runs=80, before="other", lead_s=0.1))
+    assert power.settled_power_w is not None
+    assert power.settled_power_w.value == pytest.approx(250, rel=0.015)
+    first = [point.raw_w for point in power.curve if point.end_ms <= 50 and point.raw_w is not None]
+    assert sum(first) / len(first) > 300
+
+
 def test_steady_points_are_found(found: KernelReport) -> None:
     """Times fall until the third execution; power rises to its level at the end."""
     power = found

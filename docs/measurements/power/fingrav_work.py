@@ -1,23 +1,20 @@
-"""F2 and F3: does power follow the work, and do light and heavy matrix products draw alike?"""
+"""What figures say of FinGraV's claims F2, F3, F7 and F8; fingrav_table.py prints it.
+
+F2: power follows the work. F3: light and heavy matrix products draw alike. F7: what collectives
+draw beside a large product. F8: how far common ways of reading the power of a kernel lead astray.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from fingrav_findings import Finding, Rise, Verdict, at_least, at_most, not_yet, percents, watts
 
 from advisor.wire.kernel_power import Estimate, StretchPower
-from advisor_power.kernels.claims.finding import (
-    Finding,
-    Verdict,
-    at_least,
-    at_most,
-    not_yet,
-    percents,
-    watts,
-)
 from advisor_power.kernels.estimates import STANDARD_ERRORS_95, minus, ratio
 from advisor_power.kernels.stretch import core_power_w
+from advisor_power.sensor.reading_errors import ReadingError
 
 FOLLOWS, FOLLOWS_NOT = 0.8, 0.4
 """Rank correlation of bytes per second with the power of the memory."""
@@ -157,3 +154,82 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[place]
+
+
+FEW = 0.50
+"""Collectives bound by latency draw less than this part of the product's total."""
+
+SAME = 0.02
+"""Power of a collective at SSE and at SSP differs by no more than this part."""
+
+
+def collectives_draw_little(
+    latency: Mapping[str, Estimate],
+    bandwidth: Mapping[str, Estimate],
+    product_w: Estimate | None,
+    rises: Mapping[str, Rise],
+) -> Finding:
+    """What the paper says of communication.
+
+    Args:
+        latency: Total power by name of the collective, of those bound by latency, W.
+        bandwidth: Of those bound by bandwidth, W.
+        product_w: Total power of the large matrix product on the same card.
+        rises: From SSE to SSP, by name of the collective.
+    """
+    if product_w is None or not latency or not bandwidth:
+        return not_yet("F7", "it takes a host with two GPUs: not measured")
+    low = [ratio(watts, product_w) for watts in latency.values()]
+    high = [ratio(watts, product_w) for watts in bandwidth.values()]
+    most, least = max(low, key=_value), min(high, key=_value)
+    top = max(high, key=_value)
+    ours = (
+        f"of the product's total: latency-bound at most {percents(most)}, bandwidth-bound "
+        f"{percents(least)} to {percents(top)}; SSE to SSP: {_rises_text(rises)}"
+    )
+    between = most.value < least.value and at_most(top, 1.0)
+    same = all(abs(rise.power) <= SAME for rise in rises.values())
+    verdict: Verdict = "open"
+    if at_most(most, FEW) and between and rises and same:
+        verdict = "confirmed"
+    elif at_least(most, FEW) or at_least(top, 1.0) or any(_surely_rises(r) for r in rises.values()):
+        verdict = "refuted"
+    why = f"latency-bound < {FEW:.0%}, bandwidth-bound between that and the product"
+    return Finding("F7", ours, verdict, f"{why}, SSE and SSP within {SAME:.0%}")
+
+
+def _value(estimate: Estimate) -> float:
+    return estimate.value
+
+
+def _surely_rises(rise: Rise) -> bool:
+    return abs(rise.power) - (rise.half or 0.0) > SAME
+
+
+def _rises_text(rises: Mapping[str, Rise]) -> str:
+    return ", ".join(f"{name} {rise.power:+.1%}" for name, rise in rises.items()) or "not measured"
+
+
+MISLEADS, HARDLY = 0.20, 0.03
+"""Median error of the worst common way, and what is still within the bar of two instruments."""
+
+
+def naive_readings_mislead(errors: Sequence[ReadingError]) -> Finding:
+    """Of all ways but ours, by length of the kernel; ours must not mislead itself."""
+    common = [error for error in errors if error.way != "ours"]
+    ours = [error for error in errors if error.way == "ours"]
+    if not common or not ours:
+        return not_yet("F8", "no recording with runs of short kernels was given")
+    worst = max(common, key=lambda error: error.median)
+    own = max(ours, key=lambda error: error.median)
+    text = (
+        f"worst: {worst.way} reading of {worst.kernel_s * 1000:g} ms kernels, {worst.median:.0%} "
+        f"median, {worst.p95:.0%} at the 95th percentile of {worst.readings}; ours {own.median:.1%}"
+    )
+    verdict: Verdict = "open"
+    if worst.median >= MISLEADS and own.median <= HARDLY:
+        verdict = "confirmed"
+    elif worst.median <= HARDLY:
+        verdict = "refuted"
+    why = f"worst median >= {MISLEADS:.0%} beside ours <= {HARDLY:.0%}; worst <= {HARDLY:.0%}"
+    return Finding("F8", text, verdict, f"{why} refutes")

@@ -1,1 +1,0 @@
-"""Claims of FinGraV about its GPU, which figures of another one confirm, refute or leave open."""
