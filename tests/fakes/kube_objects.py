@@ -194,6 +194,12 @@ class KubeApi:
             self._past.clear()
         self.end_watches()
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody waits for events."""
+        with self._lock:
+            return bool(self._watches)
+
     def end_watches(self) -> None:
         """End all watches, as a server does that is restarted."""
         with self._lock:

@@ -25,7 +25,6 @@ from advisor_kubernetes.agent.metrics import (
     Snapshot,
 )
 from advisor_kubernetes.agent.node_api import NodeApi
-from advisor_kubernetes.agent.pod_watch import PodWatch
 from advisor_kubernetes.agent.pods import SharedPod
 from advisor_kubernetes.agent.progress_files import progress_file
 from advisor_kubernetes.cluster import ClusterError
@@ -93,7 +92,6 @@ def run_agent(
     Raises:
         SourceError: no driver answers, so there is nothing to own.
         BusyError: another agent has a GPU of this node.
-        ClusterError: pods are watched no more.
     """
     with ExitStack() as stack:
         try:
@@ -109,9 +107,9 @@ def run_agent(
         stack.callback(server.close)
         on_start(server.port)
         agent.publish(time.monotonic())  # not ready yet
-        agent.watch.start()
+        agent.watch.start(stop)
         for _ in keep_looking(agent.look, stop):
-            agent.watch.check()
+            pass
 
 
 @contextmanager
@@ -138,7 +136,7 @@ class KubernetesAgent:
         self._api = api
         self.metrics = AgentMetrics()
         self.metrics.now = Snapshot(looked_s=time.monotonic())
-        self.watch = PodWatch(api, options.pods_folder)
+        self.watch = api.watch(options.pods_folder)
         self._reports = Reports(service.observe)
         references = references_of(service)
         self._rooms: list[tuple[GpuDaemon, Room[SharedPod]]] = []

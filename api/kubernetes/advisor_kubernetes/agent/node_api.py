@@ -1,24 +1,23 @@
 """Kubernetes' API as the agent of a node uses it.
 
-The ClusterRole of the chart allows what is asked here and nothing else: list and watch pods, patch
-nodes, create events.
+The ClusterRole of the chart allows what is asked here and nothing else, but for the pods that it
+lists and watches: patch nodes, create events.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from advisor.formats.moments import to_exact_text
 from advisor_kubernetes import names
+from advisor_kubernetes.agent.pod_watch import PodWatch
 from advisor_kubernetes.agent.pods import SharedPod
-from advisor_kubernetes.cluster import NODES, PODS, Cluster, list_of
-from advisor_kubernetes.objects import Object, part, word
+from advisor_kubernetes.cluster import NODES, Cluster
+from advisor_kubernetes.objects import Object
 
 HAS_MPS = f"{names.PREFIX}mps"
 """Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""
-
-WATCH_S = 120
-"""A watch ends after this time, and the pods are listed again: what it missed is found then."""
 
 
 class NodeApi:
@@ -31,23 +30,10 @@ class NodeApi:
 
     def __init__(self, cluster: Cluster, node: str) -> None:
         self._cluster, self._node = cluster, node
-        self._selectors = {
-            "fieldSelector": f"spec.nodeName={node}",
-            "labelSelector": f"{names.MANAGED}=true",
-        }
 
-    def list_pods(self) -> tuple[list[Object], str]:
-        """The managed pods of the node, and the version of that list to watch from."""
-        return list_of(self._cluster, PODS, **self._selectors)
-
-    def watch_pods(self, version: str) -> Iterator[tuple[str, Object]]:
-        """Changes of the pods since a version, as (type, pod); ends by itself after a while.
-
-        Types are ADDED, MODIFIED and DELETED.
-        """
-        for event in self._cluster.watch(PODS, version, WATCH_S, **self._selectors):
-            if (kind := word(event, "type")) != "BOOKMARK":
-                yield kind, part(event, "object")
+    def watch(self, pods_folder: Path) -> PodWatch:
+        """The pods of the node."""
+        return PodWatch(self._cluster, self._node, pods_folder)
 
     def publish_gpus(self, gpus: Sequence[Mapping[str, object]]) -> None:
         """Write the state of the node's GPUs where the chooser reads it."""

@@ -16,12 +16,12 @@ from advisor_kubernetes.chooser.advice import Advice
 from advisor_kubernetes.chooser.agents import Agents
 from advisor_kubernetes.chooser.events import Events
 from advisor_kubernetes.chooser.lease import Lease
-from advisor_kubernetes.chooser.mirror import Mirror
 from advisor_kubernetes.chooser.pairing import Decision, Pair, Round, Stay, WithoutAdvice
 from advisor_kubernetes.chooser.places import Node, read_node
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
 from advisor_kubernetes.cluster import NODES, PODS, Cluster, ClusterError
+from advisor_kubernetes.mirror import Mirror
 from advisor_kubernetes.objects import Object
 
 T = TypeVar("T")
