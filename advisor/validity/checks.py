@@ -6,17 +6,12 @@ GPU model.
 """
 
 import functools
-import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.errors import StoreError
-from advisor.files.home import open_home
-from advisor.files.whole_files import replace_file
+from advisor.formats.kept import RecordFolder
 from advisor.formats.typed_json import parse
-from advisor.formats.wire import to_plain
 
 CHECKS_FOLDER = "checks"
 """In the advisor's home."""
@@ -113,39 +108,8 @@ def wrong_elsewhere(gpu_model: str, checks: Iterable[CountCheck]) -> dict[int, t
     return {count: names for count, names in found.items() if names}
 
 
-def check_path(home: Path, gpu_model: str) -> Path:
-    """The file in which the check of a GPU model is kept."""
-    slug = re.sub(r"[^a-z0-9]+", "-", gpu_model.lower()).strip("-")
-    return home / CHECKS_FOLDER / f"{slug}.json"
-
-
-def keep_check(check: CountCheck, home: Path) -> Path:
-    """Write the check of its GPU model, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path = check_path(home, check.gpu_model)
-    open_home(home, CHECKS_FOLDER)
-    return replace_file(path, check_text(check).encode())
-
-
-def stored_checks(home: Path) -> list[CountCheck]:
-    """The checks that were made on this host.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
-    return [_read(path) for path in sorted((home / CHECKS_FOLDER).glob("*.json"))]
-
-
-def check_text(check: CountCheck) -> str:
-    """The check as JSON."""
-    return json.dumps(to_plain(check), indent=1) + "\n"
-
-
 def parse_check(text: bytes) -> CountCheck:
-    """The check that `check_text` wrote.
+    """The check that `keep_check` wrote.
 
     Raises:
         ValueError: it is no check; says where.
@@ -163,15 +127,26 @@ def parse_check(text: bytes) -> CountCheck:
     return check
 
 
-def _read(path: Path) -> CountCheck:
-    try:
-        return parse_check(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"{path} is not a result of `advisor check`",
-            why=str(error),
-            fix="remove it and run `advisor check`",
-        ) from error
+CHECKS = RecordFolder(CHECKS_FOLDER, "advisor check", parse_check)
+"""Of this host, by GPU model."""
+
+
+def keep_check(check: CountCheck, home: Path) -> Path:
+    """Write the check of its GPU model, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    return CHECKS.keep(check, home, check.gpu_model)
+
+
+def stored_checks(home: Path) -> list[CountCheck]:
+    """The checks that were made on this host.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    return CHECKS.read(home)
 
 
 def _kernels(check: CountCheck) -> tuple[int, Mapping[str, str]]:

@@ -9,18 +9,13 @@ off as a whole needs a meter outside it, and is not known here: only ratios on o
 `advisor power sensor` measures a card and keeps one file for each card and driver.
 """
 
-import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from advisor.errors import StoreError
-from advisor.files.home import open_home
-from advisor.files.whole_files import replace_file
+from advisor.formats.kept import RecordFolder
 from advisor.formats.typed_json import parse
-from advisor.formats.wire import to_plain
 
 SENSORS_FOLDER = "sensors"
 """In the advisor's home."""
@@ -159,32 +154,6 @@ def origin_of(record: SensorRecord, gpu_uuid: str) -> str:
     return f"{card}, bundled" if record.source == "bundled" else card
 
 
-def sensor_path(home: Path, gpu_uuid: str, driver: str) -> Path:
-    """The file in which the record of a card with a driver is kept."""
-    slug = re.sub(r"[^a-z0-9.]+", "-", f"{gpu_uuid}-{driver}".lower()).strip("-")
-    return home / SENSORS_FOLDER / f"{slug}.json"
-
-
-def keep_record(record: SensorRecord, home: Path) -> Path:
-    """Write the record of its card, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    open_home(home, SENSORS_FOLDER)
-    path = sensor_path(home, record.gpu_uuid, record.driver)
-    return replace_file(path, (json.dumps(to_plain(record), indent=1) + "\n").encode())
-
-
-def stored_records(home: Path) -> list[SensorRecord]:
-    """The records that were made on this host.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
-    return [_read(path) for path in sorted((home / SENSORS_FOLDER).glob("*.json"))]
-
-
 def parse_record(text: bytes) -> SensorRecord:
     """The record that `keep_record` wrote.
 
@@ -199,12 +168,23 @@ def parse_record(text: bytes) -> SensorRecord:
     return record
 
 
-def _read(path: Path) -> SensorRecord:
-    try:
-        return parse_record(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"{path} is not a result of `advisor power sensor`",
-            why=str(error),
-            fix="remove it and run `advisor power sensor`",
-        ) from error
+SENSOR_RECORDS = RecordFolder(SENSORS_FOLDER, "advisor power sensor", parse_record)
+"""Of this host, by card and driver."""
+
+
+def keep_record(record: SensorRecord, home: Path) -> Path:
+    """Write the record of its card with its driver, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    return SENSOR_RECORDS.keep(record, home, record.gpu_uuid, record.driver)
+
+
+def stored_records(home: Path) -> list[SensorRecord]:
+    """The records that were made on this host.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    return SENSOR_RECORDS.read(home)

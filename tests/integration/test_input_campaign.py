@@ -13,15 +13,15 @@ from made_up_inputs import CONDITIONS, case, result
 from made_up_kernel import FAST, record
 
 from advisor.validity.sensor_record import keep_record
-from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.keeping import input_lines
 from advisor_power.inputs.reference import reference_for
 
 SCRIPT = Path(__file__).parents[2] / "docs/measurements/power/inputs.py"
 SMALLER = """
 import functools, runpy, sys
-from advisor_power.inputs import claims, opening
+from advisor_power.inputs import claims, live
 claims.SQUARE, claims.MEMORY_SHAPE = (32, 16, 64), (64, 1, 64)
-opening.Where = functools.partial(opening.Where, window_s=0.5)
+live.open_inputs = functools.partial(live.open_inputs, window_s=0.5)
 sys.path.insert(0, sys.argv[1])
 import inputs
 every, count = inputs.rounds, int(sys.argv.pop(2))
@@ -67,7 +67,7 @@ def test_campaign_keeps_what_it_measures_and_goes_on(host: FakeHost) -> None:
 @pytest.mark.parametrize(("unwritten", "said"), [(5, "confirmed"), (0, "refuted")])
 def test_table_comes_without_a_gpu(host: FakeHost, unwritten: int, said: str) -> None:
     """Of a card that was measured before; also where its products were wrong."""
-    keep = KeptInputs(host.folder / "home", "GPU-1")
+    keep = input_lines(host.folder / "home", "GPU-1")
     usual = reference_for((32, 16, 64), "bf16", "product")
     keep.add(result(usual, at_s=0, is_reference=True))
     keep.add(result(case("normal(0,1024)|sparse(1)"), 280, at_s=1))

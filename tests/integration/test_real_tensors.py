@@ -19,8 +19,8 @@ from advisor_power.inputs.case import InputCase
 SCRIPTS = Path(__file__).parents[2] / "docs/measurements/power"
 FIRST = """
 import functools, sys
-from advisor_power.inputs import opening
-opening.Where = functools.partial(opening.Where, window_s=0.5)
+from advisor_power.inputs import live
+live.open_inputs = functools.partial(live.open_inputs, window_s=0.5)
 sys.path.insert(0, sys.argv[1])
 import real_tensors
 every, kept = real_tensors.products, sys.argv[2].split(",")

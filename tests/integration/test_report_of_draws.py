@@ -16,7 +16,7 @@ from advisor.errors import StoreError
 from advisor_cli.app import app
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.claims import CLAIMS, with_seed
-from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.keeping import input_lines
 from advisor_power.inputs.result import InputPower
 from advisor_power.reports.parts import COLOURS
 
@@ -48,7 +48,7 @@ def page_of(folder: Path) -> str:
 
 def keep(folder: Path, results: Sequence[InputPower]) -> Path:
     """As `advisor power input` would have kept them."""
-    kept = KeptInputs(folder / "home", "GPU-1")
+    kept = input_lines(folder / "home", "GPU-1")
     for one in results:
         kept.add(one)
     return kept.path

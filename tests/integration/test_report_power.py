@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from advisor.errors import InputError, StoreError
 from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
 from advisor_cli.app import app
-from advisor_data.files.power_records import bundled_sensors, keep_kernel
+from advisor_data.files.power_records import KERNEL_REPORTS, bundled_sensors
 from advisor_power.reports.report import LIMITS
 
 Whole = tuple[str, dict[str, Any]]
@@ -113,8 +113,6 @@ def test_recordings_of_this_host_are_found(folder: Path, bundled: Path) -> None:
 
 def test_kernel_without_curve_says_why(folder: Path) -> None:
     """And one whose steady power was not found; names are text, not markup."""
-    home = folder / "home/kernels"
-    home.mkdir(parents=True)
     odd = replace(
         kernel_report(folder),
         operation="<b>mine</b>:f",
@@ -130,7 +128,7 @@ def test_kernel_without_curve_says_why(folder: Path) -> None:
         no_difference="this card has no energy counter",
         dropped={"throttled": 3},
     )
-    keep_kernel(odd, home / "odd.json")
+    KERNEL_REPORTS.keep(odd, folder / "home", "odd")
     done = report(folder, "--gpu-model", "Other")
     assert done.exit_code == 0, done.output
     page = page_of(folder)

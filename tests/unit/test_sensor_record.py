@@ -7,12 +7,12 @@ import pytest
 
 from advisor.errors import StoreError
 from advisor.validity.sensor_record import (
+    SENSOR_RECORDS,
     EnergyCounter,
     PowerChannel,
     SensorRecord,
     keep_record,
     record_for,
-    sensor_path,
     stored_records,
 )
 
@@ -63,7 +63,7 @@ def test_record_of_another_driver_is_not_used() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", '{"channels": 3}'])
 def test_broken_record_says_what_to_do(tmp_path: Path, text: str) -> None:
-    path = sensor_path(tmp_path, "GPU-1", "580.1")
+    path = SENSOR_RECORDS.path(tmp_path, "GPU-1", "580.1")
     path.parent.mkdir(parents=True)
     path.write_text(text)
     with pytest.raises(StoreError, match="not a result of"):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from advisor.errors import InputError, StoreError
-from advisor.files.whole_files import replace_file
-from advisor.formats.wire import read_tolerant, write
+from advisor.formats.kept import RecordFolder
+from advisor.formats.wire import read_tolerant
 from advisor.validity.sensor_record import SensorRecord, stored_records
 from advisor.wire.kernel_power import KernelReport
 
@@ -17,6 +17,11 @@ T = TypeVar("T")
 
 KERNELS_FOLDER = "kernels"
 """In the advisor's home."""
+
+KERNEL_REPORTS = RecordFolder(
+    KERNELS_FOLDER, "advisor power kernel", lambda text: read_tolerant(KernelReport, text)
+)
+"""Of this host, by operation and conditions, beside the runs that each was made of."""
 
 BUNDLED = "bundled"
 """Source of what comes with the package."""
@@ -51,16 +56,7 @@ def stored_kernels(home: Path) -> list[KernelReport]:
     Raises:
         StoreError: a file cannot be read.
     """
-    return [_read_kernel(path) for path in sorted((home / KERNELS_FOLDER).glob("*.json"))]
-
-
-def keep_kernel(report: KernelReport, path: Path) -> None:
-    """Write what was found of a kernel, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    replace_file(path, f"{write(report)}\n".encode())
+    return KERNEL_REPORTS.read(home)
 
 
 def bundled_sensors() -> list[SensorRecord]:
@@ -110,17 +106,6 @@ def bundled_name(record: SensorRecord) -> str:
 
 def _bundled() -> Traversable:
     return resources.files("advisor_data") / "bundled"
-
-
-def _read_kernel(path: Path) -> KernelReport:
-    try:
-        return read_tolerant(KernelReport, path.read_bytes(), name=path.name)
-    except (OSError, InputError) as error:
-        raise StoreError(
-            f"{path} is not a result of `advisor power kernel`",
-            why=str(error),
-            fix="remove it and run `advisor power kernel` again",
-        ) from error
 
 
 def _parsed(kind: type[T], text: bytes, name: str) -> T:

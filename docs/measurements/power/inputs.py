@@ -27,7 +27,7 @@ from advisor_cli.shared.stopping import stoppable
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.claims import CLAIMS, SQUARE, with_seed
-from advisor_power.inputs.keeping import KeptInputs, read_kept
+from advisor_power.inputs.keeping import input_lines, read_kept
 from advisor_power.inputs.live import open_inputs
 from advisor_power.inputs.measuring import Asked, Step, measure_cases
 from advisor_power.inputs.reference import reference_for, with_ratios
@@ -96,7 +96,7 @@ def measure(where: WorkerPlace, every: Iterable[Round], minutes: float, console:
 def missing(gpu: Gpu, one: Round) -> bool:
     """Whether a round has anything left, so that no process is started for nothing."""
     here = (one.units, gpu.driver or "")
-    kept = KeptInputs(read_settings().home, gpu.uuid).read()
+    kept = input_lines(read_settings().home, gpu.uuid).read()
     done = {r.case for r in kept if (r.conditions.units, r.conditions.driver) == here}
     return not done.issuperset(one.cases)
 
@@ -209,7 +209,7 @@ def _shuffled(cases: Sequence[InputCase]) -> tuple[InputCase, ...]:
 def _kept(settings: Settings, gpu: str) -> list[InputPower]:
     """Of a card, without a driver where its UUID is given."""
     uuid = gpu if gpu.startswith("GPU-") else find_gpu(gpu).uuid
-    return KeptInputs(settings.home, uuid).read()
+    return input_lines(settings.home, uuid).read()
 
 
 def _parser() -> argparse.ArgumentParser:

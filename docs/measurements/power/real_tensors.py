@@ -30,7 +30,7 @@ from advisor.settings import Settings, read_settings
 from advisor_cli.shared.stopping import stoppable
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase, case_of
-from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.keeping import input_lines
 from advisor_power.inputs.live import open_inputs
 from advisor_power.inputs.measuring import Asked, Step, measure_cases
 from advisor_power.inputs.reference import reference_for, with_ratios
@@ -79,7 +79,7 @@ def main() -> None:
         with stoppable(console):
             measure(where, asked, end_s, settings, console)
     uuid = options.gpu if options.gpu.startswith("GPU-") else find_gpu(options.gpu).uuid
-    kept = with_ratios(KeptInputs(settings.home, uuid).read())
+    kept = with_ratios(input_lines(settings.home, uuid).read())
     print((folder / MADE).read_text())
     for line in table(kept, cases, options.units):
         print(line)

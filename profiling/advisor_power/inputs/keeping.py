@@ -1,15 +1,12 @@
 """Results kept on disk, a line of JSON each: what is there is not measured again."""
 
 import json
-import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from advisor.errors import StoreError
 from advisor.files.home import open_home
+from advisor.formats.kept import RecordLines, slug
 from advisor.formats.typed_json import parse
-from advisor.formats.wire import to_plain
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.result import Conditions, InputPower
 
@@ -17,39 +14,9 @@ INPUTS_FOLDER = "inputs"
 """In the advisor's home."""
 
 
-class KeptInputs:
-    """The file of one card."""
-
-    def __init__(self, home: Path, gpu_uuid: str) -> None:
-        name = re.sub(r"[^a-z0-9]+", "-", gpu_uuid.lower()).strip("-")
-        self.path = open_home(home, INPUTS_FOLDER) / f"{name}.jsonl"
-
-    def read(self) -> list[InputPower]:
-        """Everything so far, in the order in which it was measured.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        found, half = _read(self.path)
-        if half:  # it was being written when the host went down
-            os.truncate(self.path, self.path.stat().st_size - half)
-        return found
-
-    def add(self, result: InputPower) -> None:
-        """Keep one result.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
-        try:
-            with self.path.open("ab") as file:
-                file.write(json.dumps(to_plain(result)).encode() + b"\n")
-        except OSError as error:
-            raise StoreError(
-                f"{self.path} cannot be written",
-                why=error.strerror or str(error),
-                fix="make room; results before this one are kept",
-            ) from error
+def input_lines(home: Path, gpu_uuid: str) -> RecordLines[InputPower]:
+    """The results of one card."""
+    return _lines(open_home(home, INPUTS_FOLDER) / f"{slug(gpu_uuid)}.jsonl")
 
 
 def kept_inputs(home: Path) -> list[InputPower]:
@@ -68,7 +35,7 @@ def read_kept(path: Path) -> list[InputPower]:
     Raises:
         StoreError: the file cannot be read.
     """
-    return _read(path)[0]
+    return _lines(path).read()
 
 
 def newest_of(
@@ -83,26 +50,8 @@ def newest_of(
     }
 
 
-def _read(path: Path) -> tuple[list[InputPower], int]:
-    """The results of a file, and the length of a line that is not whole."""
-    try:
-        *whole, half = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return [], 0
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read", why=error.strerror or str(error)) from error
-    return [_kept(path, number, line) for number, line in enumerate(whole, 1)], len(half)
-
-
-def _kept(path: Path, number: int, line: bytes) -> InputPower:
-    try:
-        return _result(line)
-    except ValueError as error:
-        raise StoreError(
-            f"{path}, line {number} does not hold results of `advisor power input`",
-            why=str(error),
-            fix="remove that line: the others are kept, and what it held is measured again",
-        ) from error
+def _lines(path: Path) -> RecordLines[InputPower]:
+    return RecordLines(path, "advisor power input", _result)
 
 
 def _result(line: bytes) -> InputPower:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import BusyError
+from advisor.formats.kept import RecordLines
 from advisor.formats.wire import read_tolerant, write
 from advisor.settings import Settings
 from advisor.validity.sensor_record import record_for
@@ -15,9 +16,9 @@ from advisor_data.files.power_records import known_sensors
 from advisor_power.gpu_worker import GpuWorker, WorkerPlace, open_worker
 from advisor_power.inputs.bench import InputBench, MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase
-from advisor_power.inputs.keeping import KeptInputs
+from advisor_power.inputs.keeping import input_lines
 from advisor_power.inputs.matrices import Filling, Matrices, filling
-from advisor_power.inputs.result import Conditions, OutputCheck
+from advisor_power.inputs.result import Conditions, InputPower, OutputCheck
 from advisor_profiling.testbed.answering import failed
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import WindowRules, rules_for
@@ -125,7 +126,7 @@ class InputRun:
     name: str
     bench: InputBench
     filling: Filling
-    keep: KeptInputs
+    keep: RecordLines[InputPower]
     knows_sensor: bool
 
 
@@ -156,6 +157,6 @@ def open_inputs(
                 name=worker.folder.name,
                 bench=bench,
                 filling=fill,
-                keep=KeptInputs(settings.home, gpu.uuid),
+                keep=input_lines(settings.home, gpu.uuid),
                 knows_sensor=timing is not None,
             )

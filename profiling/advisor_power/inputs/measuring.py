@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from advisor.errors import AdvisorError, InputError
+from advisor.formats.kept import RecordLines
 from advisor_power.inputs.bench import InputBench, RefusedError
 from advisor_power.inputs.case import InputCase
-from advisor_power.inputs.keeping import KeptInputs, newest_of
+from advisor_power.inputs.keeping import newest_of
 from advisor_power.inputs.matrices import Filling, Matrices, filled
 from advisor_power.inputs.points import result_of
 from advisor_power.inputs.reference import reference_for
@@ -70,7 +71,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class _Run:
     bench: InputBench
-    keep: KeptInputs
+    keep: RecordLines[InputPower]
     session: str
     idle_w: float | None
     outcome: Outcome
@@ -103,7 +104,7 @@ def measure_cases(
     bench: InputBench,
     filling: Filling,
     asked: Asked,
-    keep: KeptInputs,
+    keep: RecordLines[InputPower],
     report: Callable[[Step], object],
 ) -> Outcome:
     """Measure the cases that are not kept yet, with references between them.
@@ -145,11 +146,11 @@ def with_references(cases: Iterable[InputCase]) -> list[tuple[InputCase, bool]]:
     return order
 
 
-def _missing(bench: InputBench, asked: Asked, keep: KeptInputs) -> list[InputCase]:
+def _missing(bench: InputBench, asked: Asked, keep: RecordLines[InputPower]) -> list[InputCase]:
     wanted = list(dict.fromkeys(asked.cases))
     if asked.fresh:
         return wanted
-    known = newest_of(keep.read(), wanted, bench.conditions)
+    known = newest_of(keep.resume(), wanted, bench.conditions)
     return [case for case in wanted if case not in known]
 
 

@@ -1,28 +1,23 @@
-"""Runs of one operation kept on disk: what is done survives Ctrl-C, and is not done again.
+"""Runs of one operation kept on disk: what is done survives Ctrl-C, and is not done again."""
 
-A line of JSON for each block, which is packed by itself, so that one can be added.
-"""
-
-import gzip
 import json
-import os
-import re
-import zlib
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from advisor.errors import StoreError
 from advisor.files.home import open_home
-from advisor.files.safe_files import writing_private
+from advisor.formats.kept import RecordLines, slug
 from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain
 from advisor.wire.kernel_power import KernelReport, StretchPower
-from advisor_data.files.power_records import KERNELS_FOLDER, keep_kernel
+from advisor_data.files.power_records import KERNEL_REPORTS, KERNELS_FOLDER
 from advisor_power.kernels.trace import Block
 
 _FORM = 3
 """Of the lines; runs in another form are left where they are."""
+
+_FRESH = "remove it, or measure again with --fresh"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +68,17 @@ class _Head:
 
 
 class Session:
-    """The file of the runs of one operation under one set of conditions."""
+    """The runs of one operation under one set of conditions, and what they say."""
 
     def __init__(self, home: Path, conditions: Conditions) -> None:
         known = json.dumps([_FORM, to_plain(conditions)], sort_keys=True)
-        key = sha256(known.encode()).hexdigest()[:8]
-        name = re.sub(r"[^a-z0-9]+", "-", conditions.operation.lower()).strip("-")[:80]
-        folder = open_home(home, KERNELS_FOLDER)
-        self.path = folder / f"{name}-{key}.jsonl.gz"
-        self._report = folder / f"{name}-{key}.json"
-        self._conditions = conditions
+        name = slug(conditions.operation)[:80].strip("-")
+        self._home, self._conditions = home, conditions
+        self._key = (name, sha256(known.encode()).hexdigest()[:8])
+        path = open_home(home, KERNELS_FOLDER) / f"{slug(*self._key)}.jsonl.gz"
+        self._lines: RecordLines[_Head | Block] = RecordLines(
+            path, "advisor power kernel", _line, _FRESH
+        )
 
     def read(self) -> tuple[Found, list[Block]] | None:
         """What was found and the blocks so far; None where there is nothing yet.
@@ -90,66 +86,28 @@ class Session:
         Raises:
             StoreError: the file cannot be read.
         """
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
+        whole = self._lines.resume()
+        if not whole:
             return None
-        except OSError as error:
-            raise self._broken(error) from error
-        try:
-            whole, length = _unpacked(content)
-            if length < len(content):  # it was being written when the host went down
-                os.truncate(self.path, length)
-            if not whole:
-                return None
-            first, *rest = whole
-            return parse(_Head, first).found, [parse(Block, line) for line in rest]
-        except ValueError as error:
-            raise self._broken(error) from error
+        first, *rest = whole
+        blocks = [line for line in rest if isinstance(line, Block)]
+        if not isinstance(first, _Head) or len(blocks) < len(rest):
+            raise StoreError(f"{self._lines.path} does not begin with conditions", fix=_FRESH)
+        return first.found, blocks
 
     def begin(self, found: Found) -> None:
         """Forget what was there, and write what was found."""
-        head = _Head(conditions=self._conditions, found=found)
-        with writing_private(self.path) as file:
-            file.write(_packed(head))
+        self._lines.path.unlink(missing_ok=True)
+        self._lines.add(_Head(conditions=self._conditions, found=found))
 
     def add(self, block: Block) -> None:
         """Keep one block."""
-        with self.path.open("ab") as file:
-            file.write(_packed(block))
+        self._lines.add(block)
 
     def finish(self, report: KernelReport) -> None:
         """Keep what the runs say, beside them."""
-        keep_kernel(report, self._report)
-
-    def _broken(self, error: Exception) -> StoreError:
-        return StoreError(
-            f"{self.path} does not hold runs of an operation",
-            why=str(error),
-            fix="remove it, or measure again with --fresh",
-        )
+        KERNEL_REPORTS.keep(report, self._home, *self._key)
 
 
-def _packed(what: object) -> bytes:
-    return gzip.compress(json.dumps(to_plain(what)).encode() + b"\n", mtime=0)
-
-
-def _unpacked(content: bytes) -> tuple[list[bytes], int]:
-    """What was packed whole, and the length of that.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    found: list[bytes] = []
-    rest = content
-    while rest:
-        member = zlib.decompressobj(wbits=31)
-        try:
-            line = member.decompress(rest)
-        except zlib.error as error:
-            raise ValueError(str(error)) from error
-        if not member.eof:
-            break
-        found.append(line)
-        rest = member.unused_data
-    return found, len(content) - len(rest)
+def _line(text: bytes) -> _Head | Block:
+    return parse(_Head if text.startswith(b'{"conditions"') else Block, text)

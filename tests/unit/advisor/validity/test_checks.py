@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import StoreError
+from advisor.formats.wire import write
 from advisor.validity.checks import (
     CountCheck,
     check_for,
-    check_path,
-    check_text,
     keep_check,
     parse_check,
     stored_checks,
@@ -53,7 +52,7 @@ def checks(draw: st.DrawFn) -> CountCheck:
 
 def test_what_is_written() -> None:
     """Files of it come with advisor, and other versions read them."""
-    assert json.loads(check_text(CHECK)) == {
+    assert json.loads(write(CHECK)) == {
         "gpu_model": "Test GPU 80GB",
         "gpu_uuid": "GPU-1",
         "units_total": 132,
@@ -70,7 +69,7 @@ def test_what_is_written() -> None:
 @given(checks())
 def test_what_is_written_is_read(check: CountCheck) -> None:
     """Nothing is lost on the way through a file, and safe and unsafe are all there is."""
-    again = parse_check(check_text(check).encode())
+    again = parse_check(write(check).encode())
     assert again == check
     assert sorted((*again.safe, *again.unsafe)) == sorted(check.checked)
 
@@ -92,7 +91,7 @@ def test_what_is_written_is_read(check: CountCheck) -> None:
 )
 def test_faults_are_named(change: dict[str, Any], words: str) -> None:
     """A file that was changed by hand says where it is wrong."""
-    text = json.dumps({**json.loads(check_text(CHECK)), **change})
+    text = json.dumps({**json.loads(write(CHECK)), **change})
     with pytest.raises(ValueError, match=words):
         parse_check(text.encode())
 
@@ -124,9 +123,9 @@ def test_stored_comes_before_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(count_checks.resources, "files", lambda _: package)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     assert known_checks(home) == []
     bundled = replace(CHECK, gpu_uuid="GPU-2")
-    (package / "bundled/checks/test.json").write_text(check_text(bundled))
+    (package / "bundled/checks/test.json").write_text(write(bundled))
     path = keep_check(CHECK, home)
-    assert path == check_path(home, CHECK.gpu_model) == home / "checks/test-gpu-80gb.json"
+    assert path == home / "checks/test-gpu-80gb.json"
     assert known_checks(home) == [CHECK, bundled]
 
 
@@ -144,7 +143,7 @@ def test_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         stored_checks(tmp_path)
     assert str(path) in caught.value.what
-    assert caught.value.fix == "remove it and run `advisor check`"
+    assert caught.value.fix == "remove it and run `advisor check` again"
 
 
 def test_what_was_wrong_on_a_like_model_counts_until_it_is_tried_here() -> None:

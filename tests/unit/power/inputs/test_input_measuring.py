@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from made_up_inputs import CONDITIONS, SMALL, HereFilling, MadeUpBench, case, result
 
 from advisor.errors import InputError, StoreError
+from advisor.formats.kept import RecordLines
 from advisor_power.inputs import measuring
 from advisor_power.inputs.case import InputCase, case_of, parse_shape
-from advisor_power.inputs.keeping import KeptInputs, newest_of
+from advisor_power.inputs.keeping import input_lines, newest_of
 from advisor_power.inputs.matrices import Matrices, fill_case, filled
 from advisor_power.inputs.measuring import (
     REFERENCE_EVERY,
@@ -29,6 +30,7 @@ from advisor_power.inputs.measuring import (
     with_references,
 )
 from advisor_power.inputs.reference import reference_for, with_ratios
+from advisor_power.inputs.result import InputPower
 from advisor_power.operands.bits import STORAGE
 from advisor_power.operands.fill import fill_pair
 from advisor_power.operands.fingerprint import fingerprint
@@ -39,10 +41,10 @@ CASES = [case(f"constant({n})") for n in range(20)]
 
 def run(
     folder: Path, bench: MadeUpBench, cases: list[InputCase], end_s: float | None = None
-) -> tuple[Outcome, KeptInputs, list[Step]]:
+) -> tuple[Outcome, RecordLines[InputPower], list[Step]]:
     (folder / "filled").mkdir(exist_ok=True)
     filling: Any = HereFilling(folder / "filled")
-    keep, steps = KeptInputs(folder / "home", "GPU-1"), list[Step]()
+    keep, steps = input_lines(folder / "home", "GPU-1"), list[Step]()
     asked = Asked(cases=cases, session="one", end_s=end_s)
     outcome = measure_cases(bench, filling, asked, keep, steps.append)
     # What was filled ahead of the end goes with its folder.
@@ -157,7 +159,7 @@ def test_files_hold_the_bytes_of_the_matrices(tmp_path: Path) -> None:
 
 def test_fingerprint_of_before_signs_were_counted_is_none(tmp_path: Path) -> None:
     """The power that was measured is as good as it was."""
-    keep = KeptInputs(tmp_path, "GPU-1")
+    keep = input_lines(tmp_path, "GPU-1")
     matrix = np.ones((8, 64), np.float32)
     found = replace(result(case(), 321.0), fingerprint=fingerprint(matrix, matrix.T, "fp32"))
     keep.add(found)
@@ -167,11 +169,11 @@ def test_fingerprint_of_before_signs_were_counted_is_none(tmp_path: Path) -> Non
 
 
 def test_half_written_line_is_dropped_and_a_foreign_one_named(tmp_path: Path) -> None:
-    keep = KeptInputs(tmp_path, "GPU-1")
+    keep = input_lines(tmp_path, "GPU-1")
     keep.add(one := result(case()))
     with keep.path.open("ab") as file:
         file.write(b'{"case": {"opera')
-    assert keep.read() == [one]
+    assert keep.read() == keep.resume() == [one]
     keep.add(one)
     assert keep.read() == [one, one]
     with keep.path.open("ab") as file:

@@ -10,7 +10,7 @@ from made_up_inputs import OUTPUTS, SMALL, case, result
 from advisor.errors import InputError
 from advisor.wire.input_power import FEATURES, InputAsked
 from advisor_data.files.input_points import input_points_text, read_input_points
-from advisor_power.inputs.keeping import KeptInputs, read_kept
+from advisor_power.inputs.keeping import input_lines, read_kept
 from advisor_power.inputs.predicting.asked import with_features
 from advisor_power.inputs.predicting.learned_from import kept_points, pattern_of, points_of
 from advisor_power.inputs.predicting.sent import with_sent_features
@@ -90,10 +90,10 @@ def test_levels_of_a_sweep_have_one_pattern_and_sweeps_their_own() -> None:
 def test_kept_results_of_all_cards_are_read_and_left_as_they_are(tmp_path: Path) -> None:
     for uuid in ("GPU-1", "GPU-2"):
         one = measured()
-        KeptInputs(tmp_path, uuid).add(
+        input_lines(tmp_path, uuid).add(
             replace(one, conditions=replace(one.conditions, gpu_uuid=uuid))
         )
-    path = KeptInputs(tmp_path, "GPU-2").path
+    path = input_lines(tmp_path, "GPU-2").path
     with path.open("ab") as file:
         file.write(b'{"case": ')  # another process is writing
     before = path.read_bytes()

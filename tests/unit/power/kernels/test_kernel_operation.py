@@ -377,5 +377,5 @@ def test_broken_file_of_runs_says_what_to_do(tmp_path: Path) -> None:
     measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))
     (file,) = (tmp_path / "kernels").glob("*.jsonl.gz")
     file.write_text("{}\n")
-    with pytest.raises(StoreError, match=r"does not hold runs.*--fresh"):
+    with pytest.raises(StoreError, match=r"does not hold results.*--fresh"):
         measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))

@@ -1,0 +1,181 @@
+"""What is measured on a host and kept there, as JSON: a file for each record, or a line for each.
+
+A record that is a file of its own is written whole or not at all. Lines are added one by one while
+a measurement goes on: what was interrupted goes on behind the last whole line.
+"""
+
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from advisor.errors import InputError, StoreError
+from advisor.files.home import open_home
+from advisor.files.safe_files import PRIVATE_FILE
+from advisor.files.whole_files import replace_file
+from advisor.formats.wire import to_plain, write
+
+T = TypeVar("T")
+
+
+def slug(*parts: str) -> str:
+    """Parts of a name as a file may be called."""
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFolder(Generic[T]):
+    """Records of one kind, each a file in a folder of the advisor's home.
+
+    Attributes:
+        name: Of the folder.
+        command: That makes them, for messages.
+        parse: What a file holds; raises ValueError or InputError.
+    """
+
+    name: str
+    command: str
+    parse: Callable[[bytes], T]
+
+    def path(self, home: Path, *key: str) -> Path:
+        """The file of the record with a key."""
+        return home / self.name / f"{slug(*key)}.json"
+
+    def keep(self, record: T, home: Path, *key: str) -> Path:
+        """Write a record, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        open_home(home, self.name)
+        text = json.dumps(to_plain(record), indent=1, allow_nan=False)
+        return replace_file(self.path(home, *key), f"{text}\n".encode())
+
+    def read(self, home: Path) -> list[T]:
+        """All records, by the names of their files.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        return [self._read(path) for path in sorted((home / self.name).glob("*.json"))]
+
+    def _read(self, path: Path) -> T:
+        try:
+            return self.parse(path.read_bytes())
+        except (OSError, ValueError, InputError) as error:
+            raise StoreError(
+                f"{path} is not a result of `{self.command}`",
+                why=str(error),
+                fix=f"remove it and run `{self.command}` again",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLines(Generic[T]):
+    """Records of one kind, each a line of a file; packed line by line where its name ends in gz.
+
+    Attributes:
+        command: That makes them, for messages.
+        parse: What a line holds; raises ValueError.
+        fix: What to do about a line that holds none.
+    """
+
+    path: Path
+    command: str
+    parse: Callable[[bytes], T]
+    fix: str = "remove that line: the others are kept, and what it held is measured again"
+
+    def read(self) -> list[T]:
+        """Every record, in the order in which they were added; none where there is no file.
+
+        Raises:
+            StoreError: the file cannot be read, or a line is no record; says which.
+        """
+        return self._read()[0]
+
+    def resume(self) -> list[T]:
+        """As `read`; what was half written when the host went down is cut off.
+
+        Raises:
+            StoreError: as `read`.
+        """
+        records, whole_bytes = self._read()
+        if self.path.exists() and whole_bytes < self.path.stat().st_size:
+            os.truncate(self.path, whole_bytes)
+        return records
+
+    def add(self, record: T) -> None:
+        """Keep one more.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        line = f"{write(record)}\n".encode()
+        if self.path.suffix == ".gz":
+            line = gzip.compress(line, mtime=0)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        try:
+            with os.fdopen(os.open(self.path, flags, PRIVATE_FILE), "ab") as file:
+                file.write(line)
+        except OSError as error:
+            raise StoreError(
+                f"{self.path} cannot be written",
+                why=error.strerror or str(error),
+                fix="make room; what was kept before is whole",
+            ) from error
+
+    def _read(self) -> tuple[list[T], int]:
+        try:
+            content = self.path.read_bytes()
+            lines, whole_bytes = (_unpacked if self.path.suffix == ".gz" else _split)(content)
+        except FileNotFoundError:
+            return [], 0
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"{self.path} does not hold results of `{self.command}`",
+                why=str(error),
+                fix=self.fix,
+            ) from error
+        return [self._parsed(number, line) for number, line in enumerate(lines, 1)], whole_bytes
+
+    def _parsed(self, number: int, line: bytes) -> T:
+        try:
+            return self.parse(line)
+        except ValueError as error:
+            raise StoreError(
+                f"{self.path}, line {number} does not hold results of `{self.command}`",
+                why=str(error),
+                fix=self.fix,
+            ) from error
+
+
+def _split(content: bytes) -> tuple[list[bytes], int]:
+    """Whole lines, and their bytes."""
+    *lines, half = content.split(b"\n")
+    return lines, len(content) - len(half)
+
+
+def _unpacked(content: bytes) -> tuple[list[bytes], int]:
+    """Lines that were packed whole, and their bytes.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found: list[bytes] = []
+    rest = content
+    while rest:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            line = member.decompress(rest)
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        if not member.eof:
+            break
+        found.append(line)
+        rest = member.unused_data
+    return found, len(content) - len(rest)
