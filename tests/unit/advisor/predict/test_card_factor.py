@@ -71,6 +71,15 @@ def test_references_are_held_against_other_cards() -> None:
     assert found.references == 2
 
 
+def test_the_card_itself_is_none_of_the_others() -> None:
+    """10 % above two cards that draw as the profile says: all of that is its own, then shrunk."""
+    cards = {"GPU-1": {"fft": 0.1}, "GPU-2": {"fft": 0.0}, "GPU-3": {"fft": 0.0}}
+    found = card_factor("GPU-1", cards, {})
+    assert found
+    precision = 1 / (0.024**2 + 0.04**2 / 2)
+    assert found.log_factor == pytest.approx(0.1 * precision / (precision + 1 / 0.04**2))
+
+
 def test_references_that_can_be_compared() -> None:
     """Only at the profile's rate, below the limit, on the whole GPU and without a doubt."""
     known = profile("fft", gpu_uuids=frozenset({"GPU-profiled"}))

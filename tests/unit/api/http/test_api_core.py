@@ -98,10 +98,11 @@ def test_a_rate_holds_over_any_time(per_s: float, burst: int, gaps_s: list[float
     assert passed <= burst + per_s * clock[0] + 1e-6
 
 
-def test_after_the_time_it_says_a_caller_may_ask_again() -> None:
-    """Retry-After is enough, and one caller's rate is none of another's."""
+@pytest.mark.parametrize("per_s", [0.5, 0.7, 0.9, 3.0])
+def test_after_the_time_it_says_a_caller_may_ask_again(per_s: float) -> None:
+    """Retry-After is enough, in whole seconds, and one caller's rate is none of another's."""
     clock = [0.0]
-    buckets = Buckets(0.5, 1, lambda: clock[0])
+    buckets = Buckets(per_s, 1, lambda: clock[0])
     buckets.take("a")
     with pytest.raises(HTTPException) as refused:
         buckets.take("a")

@@ -207,11 +207,15 @@ def test_a_job_that_went_on_alone_without_limits_is_a_reference() -> None:
     (reference,) = teach([seen], SOLOS).references
     assert (reference.job, reference.gpu_uuid, reference.share_percent) == ("climber", CARD, 100)
     assert (reference.rate, reference.power_w) == (200, 480)
+    one, other_one = GOOD.parts
+    rested = (replace(one, rest_rate=200.0), replace(other_one, ended_first=True))
+    limited = replace(GOOD, parts=rested, rest_s=20.0, rest_energy_j=9600.0)
+    assert teach([limited], SOLOS).points
     for other in (
+        limited,
         replace(seen, rest_s=7.0),
         replace(seen, rest_energy_j=None),
         replace(seen, parts=(first, second)),
-        replace(launched(EVEN), rest_s=20.0, rest_energy_j=9600.0),
     ):
         assert not teach([other], SOLOS).references
 
