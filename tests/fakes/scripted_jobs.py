@@ -45,6 +45,7 @@ class Script:
     """What a job does, in seconds after the clock began.
 
     Attributes:
+        units: It is granted.
         rate: Steps per second until it hangs or ends.
         ends_s: When its first process has ended, and with which status.
         hangs_s: From when on it makes no progress.
@@ -55,6 +56,7 @@ class Script:
         variables: What a check of its variables raises.
     """
 
+    units: int = 66
     rate: float = 50.0
     ends_s: float = float("inf")
     status: int = 0
@@ -71,7 +73,7 @@ class ScriptedJob:
 
     def __init__(self, job: Job, script: Script, clock: Clock, backend: "ScriptedBackend") -> None:
         self.job, self.script, self._clock, self._backend = job, script, clock, backend
-        self.share, self.granted = Share(50), Granted(66, mps=True)
+        self.share, self.granted = Share(50), Granted(script.units, mps=True)
         self.output = Path(f"/launch/{job.name}/output.log")
         self.is_open, self.stops = False, 0
 

@@ -86,6 +86,19 @@ def test_units_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert second.startswith("rate of a is 80 images/s")
 
 
+def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second is said though the first was; of other jobs the names are enough."""
+    twin = Job(name="a", command=("true",))
+    watch = watched(monkeypatch, forecast(100.0, 80.0), twin, twin)
+    drift = Drift(watch.pair)
+    watch.go_on(20)
+    assert len(drift.warnings(watch.monitor)) == 1
+    watch.jobs[1].script.hangs_s = 20.0
+    watch.go_on(60)
+    later = drift.warnings(watch.monitor)
+    assert [text.split(" is ")[0] for text in later] == ["rate of a", "work per joule"]
+
+
 def test_a_prediction_of_nothing_has_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that was to stand still."""
     (text,) = said(watched(monkeypatch, forecast(rate_a=0.0)))

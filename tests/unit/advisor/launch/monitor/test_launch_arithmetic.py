@@ -76,6 +76,16 @@ def test_job_that_reports_seldom_has_a_rate() -> None:
     assert (meter.rate() or 0) < 0.3
 
 
+def test_a_standstill_that_is_longer_than_the_move_counts() -> None:
+    """10 s at one a second, then 30 s of nothing: a quarter of that; 10 s of nothing are none."""
+    for still_s, rate in ((10, 1.0), (11, 10 / 21), (30, 0.25)):
+        meter = RateMeter()
+        for now_s in range(11):
+            meter.add(now_s, now_s)
+        meter.add(10 + still_s, 10)
+        assert meter.rate() == pytest.approx(rate)
+
+
 def test_count_that_is_read_half_written_is_ignored() -> None:
     """One reading that went back is an accident; a count that stays back began again."""
     meter = RateMeter()

@@ -40,6 +40,14 @@ def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
     assert not any(job.stops for job in watch.jobs)
 
 
+def test_the_first_look_has_a_rate_already(patch: pytest.MonkeyPatch) -> None:
+    """From the opening of the gates on."""
+    watch = Watch(patch)
+    assert watch.monitor.jobs[0].rate() is None
+    watch.go_on(0.5)
+    assert [one.rate() for one in watch.monitor.jobs] == [pytest.approx(50), pytest.approx(50)]
+
+
 def test_a_job_without_a_profile_has_no_relative_speed(patch: pytest.MonkeyPatch) -> None:
     """So nothing is said of work per joule, and the rates are known all the same."""
     watch = Watch(patch, known=False)
@@ -461,6 +469,13 @@ def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> 
     watch.go_on(10)
     assert watch.monitor.settled_rates() == before
     assert watch.monitor.account.settled_power_w() == pytest.approx(400)
+
+
+def test_units_are_stranded_of_the_job_that_ended(patch: pytest.MonkeyPatch) -> None:
+    """Whichever of both that is."""
+    watch = Watch(patch, Script(units=92), Script(units=40, ends_s=10))
+    watch.go_on(15)
+    assert watch.monitor.account.stranded_unit_s == pytest.approx(5 * 40)
 
 
 def test_without_limits_nothing_is_stranded(patch: pytest.MonkeyPatch) -> None:
