@@ -3,8 +3,8 @@
     .venv/bin/python docs/measurements/house.py [CHECKOUT ...]
 
 Source is every package whose name begins with `advisor`, without migrations of the database, and
-the workloads; tests and measuring scripts are counted apart. An import inside a function counts as an import. A chain is
-the longest way from a module down to one that imports nothing of ours.
+the workloads; tests and measuring scripts are counted apart. An import inside a function counts. A
+chain is the longest way from a module down to one that imports nothing of ours.
 """
 
 import argparse
