@@ -31,8 +31,7 @@ _COMMANDS = {
     "report": "Pages made from measurements.",
     "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
     "retrain": "Learn from what is new, and use the new model unless it is worse; fit for cron.",
-    "evaluate": "How good is the model? "
-    "Writes evaluation.html, evaluation.png and evaluation.json.",
+    "evaluate": "How good is the model? Writes evaluation.html and evaluation.json.",
     "next": "Which jobs to profile and which pairs to measure next, in order of what they teach.",
     "models": "List, check and choose the models on this host.",
     "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import yaml
+from uneven import gain
 
 from advisor.core.flags import DEGENERATE, DOUBTFUL, UNREAD
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
@@ -27,8 +28,7 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.dataset import select
-from advisor_training.analysis.gains import BASELINES, gain
-from advisor_training.dataset.pairs import MeasuredPair, Measurement, make_pairs
+from advisor_training.dataset.pairs import BASELINES, MeasuredPair, Measurement, make_pairs
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 
@@ -146,15 +146,15 @@ def print_gains(pairs: Sequence[PairPoint], solos: Sequence[SoloPoint]) -> None:
     row("points", "best split over", "pairs", "mean", "median", "most", "least")
     row(*["---"] * 7)
     for name, found in kinds.items():
-        for baseline in BASELINES:
-            g = gain(found, OBJECTIVES[DEFAULT_OBJECTIVE], baseline, 0.0)
+        for baseline, find in BASELINES.items():
+            g = gain(found, OBJECTIVES[DEFAULT_OBJECTIVE], find)
             values = (g.mean_percent, g.median_percent, g.most_percent, g.least_percent)
             cells = ["-" if value is None else f"{value:+.1f} %" for value in values]
             row(name, WORDS[baseline], str(g.pairs), *cells)
 
 
 def _pairs(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[MeasuredPair]:
-    """The pairs that `advisor report dataset` looks at."""
+    """The pairs that `uneven.py` looks at."""
     alone = [point for point in solos if DOUBTFUL.isdisjoint(point.flags)]
     return make_pairs(select(points).points, alone)[0]
 

@@ -22,13 +22,14 @@ from typing import Any
 
 import numpy as np
 from next_methods import BUDGETS, METHODS, Bench, in_rounds, read_bench
+from pictures import to_png
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.decide.recommend import TIE
 from advisor_training.evaluation.choices import QUESTIONS, choose
 from advisor_training.learn.bootstrap import BootstrapEstimate, Resamples
 from advisor_training.learn.held_out import HeldOut, predicted
-from advisor_training.reports.document import BLUE, GREEN, GREY, ORANGE, Figure, Ink, to_png
+from advisor_training.reports.document import BLUE, GREEN, GREY, ORANGE, Figure, Ink
 
 HELD_OUT = range(100, 124)
 """Seeds of the draws."""

@@ -66,7 +66,7 @@ def test_page_image_values_and_tables(folder: Path) -> None:
     methods = {line.split()[0] for line in done.stdout.splitlines() if line}
     assert {"extra-trees", "physical", "equal", "exclusive", "larger-rate"} <= methods
     written = done.stdout.splitlines()[-1]
-    names = ("evaluation.html", "evaluation.png", "evaluation.json", "evaluation-check.json")
+    names = ("evaluation.html", "evaluation.json", "evaluation-check.json")
     assert written == f"written: {', '.join(f'report/{name}' for name in names)}"
     assert json.loads((folder / "report/evaluation.json").read_text())["basis"]["pairs"] == 15
 

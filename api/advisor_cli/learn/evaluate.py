@@ -32,7 +32,7 @@ _WIDTH = 140
 
 
 def evaluate(
-    out: Annotated[Path, typer.Option(help="Folder for page, image and JSON")] = Path("report"),
+    out: Annotated[Path, typer.Option(help="Folder for page and JSON")] = Path("report"),
     pairs: PairPointsOption = None,
     solo: SoloPointsOption = None,
     with_bundled: WithBundled = False,
@@ -51,7 +51,7 @@ def evaluate(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """How good is the model? Writes evaluation.html, evaluation.png and evaluation.json.
+    """How good is the model? Writes evaluation.html and evaluation.json.
 
     Every pair is predicted by learners that were fitted without it, or without its jobs.
     """

@@ -30,7 +30,7 @@ from advisor_training.reports.document import make_folder
 
 
 def power(
-    out: Annotated[Path, typer.Option(help="Folder for the page and the image")] = Path("report"),
+    out: Annotated[Path, typer.Option(help="Folder for the page")] = Path("report"),
     gpu_model: Annotated[str | None, typer.Option(help="Only this GPU model")] = None,
     job: Annotated[
         list[str] | None, typer.Option(help="What the power of this job goes to, too; repeatable")
@@ -41,7 +41,7 @@ def power(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How cards read power, and what draws it. Writes power.html and power.png.
+    """How cards read power, and what draws it. Writes power.html.
 
     Shown are sensors, kernels and data of operations that were measured on this host or come with
     advisor, and jobs and pairs that are asked for.

@@ -5,6 +5,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,10 @@ from typing import Any
 
 from outcome import change, mean
 
-from advisor_training.reports.document import BLUE, GREEN, GREY, ORANGE, RED, Figure, Ink, to_png
+from advisor_training.reports.document import BLUE, GREEN, GREY, ORANGE, RED, Figure, Ink
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from pictures import to_png
 
 Rows = Sequence[Mapping[str, Any]]
 Find = Callable[[str], Rows]

@@ -16,9 +16,9 @@ from advisor_power.reports.figures import (
     overview,
     sensor_figures,
 )
-from advisor_training.reports.document import Figure, TextTable, to_html, to_png, write_files
+from advisor_training.reports.document import Figure, TextTable, to_html, write_files
 
-HTML_NAME, PNG_NAME = "power.html", "power.png"
+HTML_NAME = "power.html"
 
 LIMITS = (
     "What cannot be known here: how far the power of a board is off as a whole. That takes a meter "
@@ -73,10 +73,7 @@ class Shown:
 
 
 def write_report(shown: Shown, folder: Path) -> tuple[Path, ...]:
-    """Write the page and, where there is something to draw, the image into the folder.
-
-    The image has one figure of all kernels, one of each type of data, and those of sensors, jobs
-    and pairs; those of each kernel and sweep are in the page alone.
+    """Write the page into the folder.
 
     Raises:
         StoreError: the files cannot be written.
@@ -94,13 +91,7 @@ def write_report(shown: Shown, folder: Path) -> tuple[Path, ...]:
         unknown=shown.unknown,
         sections=[*parts, *cards, *inputs, *kernels],
     )
-    files = {HTML_NAME: page.encode()}
-    # Not the figures of each kernel and sweep: dozens in one image take long, and cannot be read.
-    changes = [f for n, one in enumerate(shown.inputs) for f in power_inputs.overview_of(n, one)]
-    drawn = [figure for section in (*parts, *cards) for figure in section.figures]
-    if figures := [*first, *drawn, *changes]:
-        files[PNG_NAME] = to_png(LIMITS, figures)
-    return write_files(files, folder)
+    return write_files({HTML_NAME: page.encode()}, folder)
 
 
 def _parts_section(number: int, found: power_parts.Found) -> Section:

@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.core.objectives import PartResult, SplitResult, exclusive
@@ -102,6 +102,15 @@ class Measurement:
     def time_sliced(self) -> SplitResult | None:
         """Without MPS, if it was measured."""
         return next(iter(self.splits["time-sliced"].values()), None)
+
+
+BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
+    "equal": lambda m: m.equal,
+    "uncapped": lambda m: m.uncapped,
+    "time-sliced": lambda m: m.time_sliced,
+    "exclusive": lambda m: m.exclusive,
+}
+"""What a split is compared with, by name."""
 
 
 @dataclass(frozen=True, slots=True)

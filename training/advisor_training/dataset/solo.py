@@ -4,7 +4,7 @@ import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 from advisor.core.records import SoloPoint
 
@@ -60,6 +60,10 @@ class JobClass:
     code_by_other_counter: str | None
 
 
+Classes: TypeAlias = Mapping[tuple[str, str], JobClass]
+"""Class of each (GPU model, job)."""
+
+
 def whole_gpu(solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     """The points that can be divided by: the whole GPU, with a rate and a power."""
     return [p for p in solos if p.share_percent == 100 and p.rate > 0 and (p.power_w or 0) > 0]
@@ -90,7 +94,7 @@ def solo_reference(
     return None
 
 
-def job_classes(solos: Sequence[SoloPoint]) -> dict[tuple[str, str], JobClass]:
+def job_classes(solos: Sequence[SoloPoint]) -> Classes:
     """The class of each (GPU model, job) from its points on the whole GPU, medians over all."""
     points: dict[tuple[str, str], list[SoloPoint]] = {}
     for point in solos:

@@ -7,11 +7,20 @@ from typing import TypeVar
 
 import numpy as np
 
-from advisor_training.analysis.groups import CLASS_NAMES, group_of
+from advisor_training.dataset.pairs import MeasuredPair
+from advisor_training.dataset.solo import Classes
 from advisor_training.evaluation.choices import Choice
 from advisor_training.evaluation.data import Data, launch_bound
 from advisor_training.evaluation.errors import Error, compare, error
 from advisor_training.learn.held_out import HeldOut
+
+CLASS_NAMES = {
+    "HH": "high compute and high memory",
+    "HL": "high compute and low memory",
+    "LH": "low compute and high memory",
+    "LL": "low compute and low memory",
+}
+"""Classes in the order in which a group names them."""
 
 _Key = TypeVar("_Key")
 
@@ -92,11 +101,21 @@ def by_group(data: Data, choices: Mapping[str, Sequence[Choice]]) -> tuple[Group
     }
     bars = _bars(choices, lambda c: group_of_pair[*c.jobs, data.measurements[c.number].gpu_model])
     known = {classes: found for classes, found in bars.items() if classes is not None}
-    order = [*CLASS_NAMES]
     return tuple(
         GroupFigures(classes=classes, bars=known[classes])
-        for classes in sorted(known, key=lambda c: (order.index(c[0]), order.index(c[1])))
+        for classes in sorted(known, key=lambda c: [*map(_rank, c)])
     )
+
+
+def group_of(pair: MeasuredPair, classes: Classes) -> tuple[str, str] | None:
+    """Classes of a pair's jobs, the heavier first; None where one is not known."""
+    found = [classes.get((pair.gpu_model, job)) for job in pair.jobs]
+    known = sorted((one.code for one in found if one and one.code), key=_rank)
+    return (known[0], known[1]) if len(known) == 2 else None
+
+
+def _rank(code: str) -> int:
+    return [*CLASS_NAMES].index(code)
 
 
 def bar_of(choices: Sequence[Choice]) -> Bar:

@@ -11,11 +11,10 @@ from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_training.analysis.groups import Classes
 from advisor_training.dataset.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.dataset.rows import profiled as with_profiles
-from advisor_training.dataset.solo import HIGH_PERCENT, job_classes, whole_gpu
+from advisor_training.dataset.solo import HIGH_PERCENT, Classes, job_classes, whole_gpu
 
 UNPROFILED = "a job of the pair has no profile that reaches down to its share"
 """Why a measurement is not learned from."""

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor_training.analysis.gains import BASELINES
 from advisor_training.dataset.noise import quantile
+from advisor_training.dataset.pairs import BASELINES
 from advisor_training.evaluation.choices import Choice
 from advisor_training.learn.bootstrap import BootstrapEstimate, Resamples
 

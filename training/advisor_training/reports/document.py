@@ -1,10 +1,9 @@
-"""What every report is made of: figures, one HTML page, one image, and its files."""
+"""What every report is made of: figures, one HTML page, and its files."""
 
 import importlib
 import io
 import re
-import textwrap
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,8 @@ from advisor.errors import StoreError
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
 
 # Their types are known in part only.
-_rc_context: Any = importlib.import_module("matplotlib").rc_context
-_Canvas: Any = importlib.import_module("matplotlib.figure").Figure
+rc_context: Any = importlib.import_module("matplotlib").rc_context
+Canvas: Any = importlib.import_module("matplotlib.figure").Figure
 
 BLUE, ORANGE, GREEN, RED, GREY = "#2b83ba", "#e08214", "#1b9e77", "#d7301f", "#8c8c8c"
 """Dark and light enough for both backgrounds, and apart for colour-blind readers."""
@@ -48,7 +47,7 @@ class Figure:
         caption: What it shows and how to read it.
         draw: Draws it into axes of matplotlib.
         height: Of its width.
-        wide: It has a row of the image for itself.
+        wide: It is drawn wider than others.
     """
 
     name: str
@@ -104,34 +103,13 @@ def to_html(template: str, **values: Any) -> str:
 def to_svg(figure: Figure) -> str:
     """The figure as an SVG element without a background."""
     width_in = 5.4 if figure.wide else 4.6
-    with _rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
-        canvas = _Canvas(figsize=(width_in, width_in * figure.height), layout="constrained")
-        _draw(figure, canvas.add_subplot(), SVG_INK)
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
+        canvas = Canvas(figsize=(width_in, width_in * figure.height), layout="constrained")
+        draw(figure, canvas.add_subplot(), SVG_INK)
         sink = io.StringIO()
         canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
     text = sink.getvalue()
     return text[text.index("<svg") :]
-
-
-def to_png(sentences: Iterable[str], figures: Sequence[Figure]) -> bytes:
-    """All figures, two in a row but for the wide ones, and the sentences above them."""
-    rows = _rows(figures)
-    heights = [max(figure.height for figure in row) for row in rows]
-    places = [[row[0].name, row[-1].name if len(row) > 1 or row[0].wide else "."] for row in rows]
-    with _rc_context({"font.size": 10}):
-        canvas = _Canvas(figsize=(14, 7 * sum(heights) + 2), layout="constrained")
-        canvas.set_facecolor("white")
-        lines = [line for text in sentences for line in textwrap.wrap(text, 145)]
-        canvas.suptitle("\n".join(lines), fontsize=12, color=PAPER_INK.text, ha="left", x=0.02)
-        mosaic = canvas.subplot_mosaic(places, height_ratios=heights)
-        for figure in figures:
-            axes = mosaic[figure.name]
-            _draw(figure, axes, PAPER_INK)
-            caption = "\n".join(textwrap.wrap(figure.caption, 140 if figure.wide else 62))
-            axes.set_title(caption, fontsize=9, loc="left", color=PAPER_INK.text, pad=26)
-        sink = io.BytesIO()
-        canvas.savefig(sink, format="png", dpi=100, metadata={"Software": None})
-    return sink.getvalue()
 
 
 def make_folder(folder: Path) -> None:
@@ -157,18 +135,8 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]
         )
 
 
-def _rows(figures: Iterable[Figure]) -> list[list[Figure]]:
-    rows = list[list[Figure]]()
-    for figure in figures:
-        beside = rows and len(rows[-1]) == 1 and not (figure.wide or rows[-1][0].wide)
-        if beside:
-            rows[-1].append(figure)
-        else:
-            rows.append([figure])
-    return rows
-
-
-def _draw(figure: Figure, axes: Any, ink: Ink) -> None:
+def draw(figure: Figure, axes: Any, ink: Ink) -> None:
+    """Draw a figure, with axes on the left and below only."""
     axes.patch.set_alpha(0)
     axes.tick_params(colors=ink.text)
     axes.grid(visible=False)

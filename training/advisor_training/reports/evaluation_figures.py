@@ -9,8 +9,7 @@ import numpy as np
 from advisor.core.objectives import DEFAULT_OBJECTIVE, RAW_OBJECTIVE
 from advisor.core.wording import count_of
 from advisor.predict.profiles import Floats
-from advisor_training.analysis.groups import CLASS_NAMES
-from advisor_training.evaluation.bars import Bar
+from advisor_training.evaluation.bars import CLASS_NAMES, Bar
 from advisor_training.evaluation.curve import CurvePoint
 from advisor_training.evaluation.errors import Error
 from advisor_training.evaluation.methods import OURS, PAPER

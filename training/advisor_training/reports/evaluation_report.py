@@ -18,25 +18,24 @@ from advisor_training.evaluation.values import (
 )
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS, RANDOM_ROWS
 from advisor_training.reports import evaluation_sentences, evaluation_tables
-from advisor_training.reports.document import TextTable, signed, to_html, to_png, write_files
+from advisor_training.reports.document import TextTable, signed, to_html, write_files
 from advisor_training.reports.evaluation_figures import figures
 from advisor_training.reports.evaluation_gpu_tables import gpu_tables
 
-HTML_NAME, PNG_NAME, JSON_NAME = "evaluation.html", "evaluation.png", "evaluation.json"
+HTML_NAME, JSON_NAME = "evaluation.html", "evaluation.json"
 
 CHECK_NAME = "evaluation-check.json"
 """The figures that `advisor evaluate --check` compares, in the form of the bundled ones."""
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:
-    """Write page, image, values and checked figures into the folder, made when needed.
+    """Write page, values and checked figures into the folder, made when needed.
 
     Raises:
         StoreError: the files cannot be written.
     """
     contents = {
         HTML_NAME: page(evaluation).encode(),
-        PNG_NAME: to_png(evaluation_sentences.said(evaluation), figures(evaluation)),
         JSON_NAME: to_json(evaluation).encode(),
         CHECK_NAME: f"{json.dumps(checked_figures(evaluation), indent=2)}\n".encode(),
     }

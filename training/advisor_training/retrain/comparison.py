@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from advisor.core.wording import listed
 from advisor_models.manifest import NEGLIGIBLE_PERCENT
-from advisor_training.analysis.groups import Classes
 from advisor_training.dataset.rows import Rows
+from advisor_training.dataset.solo import Classes
 from advisor_training.learn.bootstrap import BootstrapEstimate, Resamples
 from advisor_training.learn.held_out import Mask
 from advisor_training.retrain.rivals import Questions, Scores

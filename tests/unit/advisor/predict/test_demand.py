@@ -4,7 +4,6 @@ Their rate is the demand at every share that can meet it, so profiles are flat, 
 speed is 1 or, by the chance of arrivals, a little more.
 """
 
-import json
 import math
 from typing import Any
 
@@ -22,7 +21,6 @@ from advisor.decide.recommend import Request, recommend
 from advisor.predict.features import matrix, power_features, side, speed_features
 from advisor.predict.rules import physical_predictions
 from advisor_profiling.reports.sweep import plot, problems, summary
-from advisor_training.analysis.analysis import analyse, to_json
 
 SHARES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 DEMAND = 120.0
@@ -68,18 +66,6 @@ def test_a_flat_profile_gets_a_recommendation(rates: list[float]) -> None:
         physical_predictions([server, training], NINE), key=lambda p: p.parts[1].speed.value
     )
     assert split.split.shares[1] == 90
-
-
-def test_a_report_of_pairs_with_a_server_has_numbers_only() -> None:
-    """A server next to training, next to itself, and next to a job that is nearly one."""
-    pairs = [(SERVER, made_up.CLIMBER), (SERVER, SERVER), (made_up.SITTER, SERVER)]
-    points = [
-        *made_up.pair_points(pairs, run="first", noise=0.05, seed=1),
-        *made_up.pair_points(pairs, run="second", noise=0.05, seed=2),
-    ]
-    solos = made_up.solo_points([SERVER, made_up.CLIMBER, made_up.SITTER])
-    written = json.dumps(to_json(analyse(points, solos, [])), allow_nan=False)
-    assert "server" in written
 
 
 def test_a_flat_profile_is_printed() -> None:

@@ -203,7 +203,7 @@ def test_a_pair_is_flagged_where_one_of_its_jobs_is() -> None:
     assert flags_of(pair(50, 50), pair(30, 70), pair(90, 10), pair(100, 100, mode="uncapped")) == [
         True, False, False, False,
     ]  # fmt: skip
-    other = {"job_a": "0", "job_b": "a"}
+    other = {"job_1": "0", "job_2": "a"}
     assert flags_of(pair(50, 50, **other), pair(70, 30, **other)) == [True, False]
     assert flags_of(pair(50, 50, gpu_model="Another")) == [False]
 

@@ -48,7 +48,7 @@ def answer(target: Target, card: str = HERE, mode: str = "", **fields: Any) -> P
             "rate": 1.0,
         }
         return SoloPoint(**{**values, **fields})
-    for side, spec in zip("ab", target.specs, strict=True):
+    for side, spec in zip("12", target.specs, strict=True):
         values |= {
             f"job_{side}": spec.job.name,
             f"job_{side}_hash": spec.job.job_hash,
@@ -103,13 +103,13 @@ UNLIMITED = pair(GEMM, FULL, SORT, FULL)
 @pytest.mark.parametrize(
     ("target", "fields"),
     [
-        (LIMITED, {"job_a_hash": "0" * 16}),
-        (LIMITED, {"job_b_hash": None}),
+        (LIMITED, {"job_1_hash": "0" * 16}),
+        (LIMITED, {"job_2_hash": None}),
         (LIMITED, {"mode": "cu_mask"}),
         (LIMITED, {"repeat": 1}),
         (LIMITED, {"gpu_model": "NVIDIA H100"}),
-        (LIMITED, {"share_a_percent": 70.0, "share_b_percent": 30.0}),
-        (LIMITED, {"flags": ("failed",), "rate_a": None, "rate_b": None}),
+        (LIMITED, {"share_1_percent": 70.0, "share_2_percent": 30.0}),
+        (LIMITED, {"flags": ("failed",), "rate_1": None, "rate_2": None}),
         (UNLIMITED, {"mode": "mps"}),
         (UNLIMITED, {"mode": "time-sliced"}),
         (solo(GEMM, FULL), {"job_hash": "0" * 16}),

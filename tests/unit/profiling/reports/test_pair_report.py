@@ -231,7 +231,7 @@ def test_gains_are_on_the_same_card() -> None:
     assert found.equal_saved is None
 
 
-@pytest.mark.parametrize("units", [{}, {"units_a": 92, "units_b": 92}])
+@pytest.mark.parametrize("units", [{}, {"units_1": 92, "units_2": 92}])
 def test_over_subscribed_split_is_not_the_best(units: dict[str, int]) -> None:
     """Its windows are counted all the same."""
     both = pair(70, 70, rate_1=1.0, rate_2=1.0, **units)

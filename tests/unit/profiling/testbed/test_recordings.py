@@ -69,7 +69,7 @@ def test_runs_side_by_side_are_not_mixed() -> None:
 
 def test_failed_windows_make_no_run_more_complete() -> None:
     """A run that tried all splits and failed at most of them has few."""
-    failed = campaign("tried", 9, *SPLITS[:3], rate_a=None, rate_b=None, flags=("failed",))
+    failed = campaign("tried", 9, *SPLITS[:3], rate_1=None, rate_2=None, flags=("failed",))
     tried = failed + campaign("tried", 8, SPLITS[3])
     good = campaign("good", 1, *SPLITS[1:])
     found = preferred(tried + good)
@@ -93,7 +93,7 @@ def test_split_that_only_a_small_run_has_is_found() -> None:
 
 def test_failed_points_are_never_found() -> None:
     """They have no rates."""
-    failed = campaign("r1", 1, SPLITS[0], rate_a=None, rate_b=None, flags=("failed",))
+    failed = campaign("r1", 1, SPLITS[0], rate_1=None, rate_2=None, flags=("failed",))
     assert preferred(failed) == {}
 
 
@@ -129,7 +129,7 @@ def test_job_alone_is_found_as_it_was_with_or_without_mps(mode: str) -> None:
 
 def test_parts_are_in_the_order_of_the_seats() -> None:
     """Whichever job is named first, each gets its own rate, memory and CPU time."""
-    values = {"memory_used_a_mib": 1.0, "memory_used_b_mib": 2.0, "job_a_cpu_percent": 3.0}
+    values = {"memory_used_1_mib": 1.0, "memory_used_2_mib": 2.0, "cpu_1_percent": 3.0}
     recordings = Recordings(SOLO, [pair_point(30, 70, rate_1_stderr=0.5, **values)], "mps")
     (found,) = recordings.find([("triad", 70), ("gemm", 30)])
     assert recordings.find([("gemm", 30), ("triad", 70)]) == [found]

@@ -1,1 +1,0 @@
-"""What a dataset of pairs says: gains, groups, losses."""
