@@ -90,7 +90,7 @@ def to_plain(value: Any) -> Any:
 
 
 def _one_plain(value: Any) -> Any:
-    """What JSON has for this value; what is inside of it is left as it is."""
+    """Converts one level to plain JSON; children are not converted."""
     if (fields := _fields(type(cast("object", value)))) is not None:
         keys, values = fields
         return dict(zip(keys, values(value), strict=True))

@@ -141,7 +141,7 @@ def _near(wanted: Counts, units_total: int, allowed: tuple[Counts, ...]) -> tupl
 
 
 def _turned(counts: Counts, wanted: Counts) -> int:
-    """Pairs of jobs of which the one gets more that was to have less."""
+    """Index pairs whose order of shares was inverted by rounding to safe counts."""
     pairs = itertools.combinations(zip(counts, wanted, strict=True), 2)
     return sum(
         (one - other) * (asked - other_asked) < 0 for (one, asked), (other, other_asked) in pairs

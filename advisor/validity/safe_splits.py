@@ -55,7 +55,7 @@ def safe_solo_shares(wanted: Sequence[float], safety: Safety) -> tuple[float, ..
 
 
 def unsafe_texts(*asked: tuple[float, Safety]) -> tuple[str, ...]:
-    """Why shares, each of a job of which so much is known, are not safe; empty where they are."""
+    """Reasons why these shares are unsafe, one sentence each; empty if safe."""
     shares: dict[str, dict[float, int]] = {}
     for share, safety in asked:
         if units := _unsafe_units(share, safety):

@@ -15,7 +15,7 @@ from advisor_cli.shared.lazy import LazyGroup, imported
 
 _COMMANDS = {
     "recommend": "Which split of one GPU does the same work of two jobs with the least energy?",
-    "place": "Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?",
+    "place": "Plan a queue: which jobs share a GPU, at which split, and when.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",

@@ -99,7 +99,7 @@ class Backend(Protocol):
         ...
 
     def given_percent(self) -> float | None:
-        """The most that a process gets that starts now; None where nobody holds it to that."""
+        """MPS percentage given to new clients; None if unset."""
         ...
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:

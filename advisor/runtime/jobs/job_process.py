@@ -114,7 +114,7 @@ class JobProcess:
         return sorted({*inside, *marked_pids(self._mark), *orphans()})
 
     def roots(self) -> list[int]:
-        """Processes of which each process of the job is one, or below one."""
+        """Roots: every process of the job is one of these or a descendant."""
         self._listen()
         return self.pids() if self._is_over or self._is_lost else [self._shim.pid]
 

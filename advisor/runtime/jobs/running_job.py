@@ -69,7 +69,7 @@ class RunningJob:
         return self._process.pids()
 
     def roots(self) -> list[int]:
-        """Processes of which each process of the job is one, or below one."""
+        """Roots: every process of the job is one of these or a descendant."""
         return self._process.roots()
 
     def sight(self) -> Sight | None:

@@ -16,7 +16,7 @@ router = v1_router("placements", DirectRoute)
 
 @router.post("/placements", response_model=Placement)
 async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
-    """Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?"""
+    """Plan a queue: which jobs share a GPU, at which split, and when."""
     check_size(asked)
     planned = await service.engine.place(asked)
     # A queue of 100,000 jobs takes a while to spell out.

@@ -64,7 +64,7 @@ def place(
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """Who shares a GPU with whom, so that a whole queue of jobs takes the least energy?
+    """Plan a queue: which jobs share a GPU, at which split, and when.
 
     Every job is done; a pair that saves nothing does not share. Exit code 10: not every job can be
     placed within the limits.

@@ -31,7 +31,7 @@ def retrain(
     with_bundled: Annotated[
         bool,
         typer.Option(
-            "--with-bundled/--own-only", help="Learn from the bundled points, too, or not"
+            "--with-bundled/--own-only", help="Train on bundled points as well as your own"
         ),
     ] = True,
     launches: Annotated[

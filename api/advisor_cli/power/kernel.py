@@ -55,7 +55,7 @@ def kernel(
         bool, typer.Option("--rotate", help="Take turns with inputs, so that no cache holds them")
     ] = False,
     after: Annotated[
-        str, typer.Option(help='What runs before each run, such as "gemm --m 8192"; else nothing')
+        str, typer.Option(help='Operation just before each measured burst, as "gemm --m 8192"')
     ] = "",
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     gpu_model: ReplayedModel = None,
@@ -122,7 +122,7 @@ class Operation:
         size: Of a collective, such as 64KiB.
         call: Function that runs another operation, as module:function.
         rotate: Whether it takes turns with inputs.
-        after: What runs before each run; empty: nothing.
+        after: Operation just before each measured burst; empty: none.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Operation:
 
     @property
     def before(self) -> str:
-        """What runs before each run, idle included."""
+        """Operation just before each measured burst, idle included."""
         return self.after or IDLE
 
     @property
