@@ -14,7 +14,7 @@ from advisor.predict.features import Float32s, side
 from advisor.predict.profiles import Floats, Profile, filled
 from advisor_cli.learn.measured import read_measured
 from advisor_models.heads import SPEED, inputs_of
-from advisor_training.evaluation.data import Data, make_data
+from advisor_training.dataset.data import Data, make_data
 from advisor_training.learn.learners import Regressors, extra_trees, fit
 from advisor_training.next.choice import Candidate, choose_pairs
 from advisor_training.next.costs import PAIR_POINT_S

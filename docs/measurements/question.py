@@ -25,6 +25,7 @@ import numpy as np
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
 from advisor.decide.recommend import TIE
 from advisor_cli.learn.measured import read_measured
+from advisor_training.dataset.data import Data, make_data
 from advisor_training.evaluation.choices import (
     RULES,
     Choice,
@@ -34,7 +35,6 @@ from advisor_training.evaluation.choices import (
     choose_by_rule,
     keys_of,
 )
-from advisor_training.evaluation.data import Data, make_data
 from advisor_training.evaluation.outcomes import ChoiceFigures, figures_of
 from advisor_training.learn.bootstrap import BootstrapEstimate
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out

@@ -30,7 +30,7 @@ from advisor_data import open_store
 from advisor_data.files.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest
 from advisor_models.registry import Registry
-from advisor_training.evaluation.data import make_data
+from advisor_training.dataset.data import make_data
 from advisor_training.evaluation.own import evaluate_own
 
 

@@ -20,9 +20,9 @@ from advisor_models.heads import KNOWN_HEADS, Head
 from advisor_models.made_from import DatasetFacts
 from advisor_models.manifest import figure_word
 from advisor_models.other_gpu import OtherGpu
+from advisor_training.dataset.data import make_data
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows, make_rows
-from advisor_training.evaluation.data import make_data
 from advisor_training.learn.calibration import (
     Calibrated,
     ask_blind,

@@ -16,8 +16,8 @@ from advisor_cli.learn.evaluate_own import show_own
 from advisor_cli.learn.measured import read_measured
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson, PairPointsOption, SoloPointsOption, WithBundled
+from advisor_training.dataset.data import make_data
 from advisor_training.evaluation.check import bundled_figures, check, checked_figures
-from advisor_training.evaluation.data import make_data
 from advisor_training.evaluation.disturbed import make_all_data
 from advisor_training.evaluation.evaluate import OnProgress, planned_fits, run_evaluation
 from advisor_training.evaluation.methods import methods

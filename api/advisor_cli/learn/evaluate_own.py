@@ -12,7 +12,7 @@ from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_cli.learn.measured import read_measured, read_own
 from advisor_models.registry import Registry
-from advisor_training.evaluation.data import make_data
+from advisor_training.dataset.data import make_data
 from advisor_training.evaluation.own import OwnEvaluation, evaluate_own
 
 

@@ -15,7 +15,7 @@ from advisor.decide.choice import choose
 from advisor.decide.constraints import Limits, violations
 from advisor.decide.recommendation import TIE
 from advisor.predict.predictions import Prediction, predict_exclusive
-from advisor_training.evaluation.data import Data
+from advisor_training.dataset.data import Data
 
 _VALUE = OBJECTIVES[DEFAULT_OBJECTIVE].value
 

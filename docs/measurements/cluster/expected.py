@@ -14,9 +14,9 @@ from advisor.core.interval import Interval
 from advisor.core.split import UNCAPPED, Split
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
+from advisor_training.dataset.data import Data
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.bounds import SpeedBounds, bounds_without
-from advisor_training.evaluation.data import Data
 from advisor_training.learn.held_out import HeldOut, fold_by
 from advisor_training.learn.learners import LEARNERS, Learner
 from advisor_training.learn.protocols import BOTH_UNSEEN, FOLDS, PROTOCOLS

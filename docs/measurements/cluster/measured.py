@@ -9,8 +9,8 @@ from advisor.core.finish import Rest
 from advisor.core.split import EQUAL
 from advisor.predict.profiles import Profile
 from advisor_cli.learn.measured import read_measured
+from advisor_training.dataset.data import Data, make_data
 from advisor_training.dataset.pairs import Measurement
-from advisor_training.evaluation.data import Data, make_data
 
 
 def read_data() -> Data:

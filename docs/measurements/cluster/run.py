@@ -35,7 +35,7 @@ from truth import Site, drifted
 from workload import AN_HOUR, HELIOS, PHILLY, RunTimes, draw_jobs
 
 from advisor.settings import MIN_SPEED
-from advisor_training.evaluation.data import Data
+from advisor_training.dataset.data import Data
 
 GPUS = {"NVIDIA H200": 192, "NVIDIA H100 80GB HBM3": 64}
 DAYS = 2.0

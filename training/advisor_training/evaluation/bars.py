@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from advisor_training.dataset.data import Data, launch_bound
 from advisor_training.dataset.pairs import MeasuredPair
 from advisor_training.dataset.solo import Classes
 from advisor_training.evaluation.choices import Choice
-from advisor_training.evaluation.data import Data, launch_bound
 from advisor_training.evaluation.errors import Error, compare, error
 from advisor_training.learn.held_out import HeldOut
 

@@ -14,9 +14,9 @@ from advisor.predict.predictions import Prediction, predict_exclusive, predicted
 from advisor.predict.profiles import Profile
 from advisor.predict.rules import rule_choices
 from advisor.settings import MIN_SPEED
+from advisor_training.dataset.data import Data
 from advisor_training.dataset.pairs import BASELINES, Measurement
 from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without
-from advisor_training.evaluation.data import Data
 from advisor_training.learn.held_out import HeldOut
 
 CandidateScope = Literal["nine", "nine or exclusive", "every way"]

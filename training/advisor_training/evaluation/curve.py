@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from advisor_training.dataset.data import Data
 from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation.data import Data
 from advisor_training.evaluation.errors import Errors
 from advisor_training.evaluation.methods import HEADLINE, Method, ask
 from advisor_training.learn.protocols import (

@@ -11,8 +11,8 @@ import numpy as np
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.predict.profiles import make_profiles
+from advisor_training.dataset.data import Data, data_of
 from advisor_training.dataset.pairs import MeasuredPair, Measurement, make_pairs
-from advisor_training.evaluation.data import Data, data_of
 from advisor_training.learn.learners import Learner
 
 PointKey = tuple[str, str, str, str]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.profiles import Floats
-from advisor_training.evaluation.data import Data
+from advisor_training.dataset.data import Data
 from advisor_training.learn.held_out import HeldOut, Mask
 from advisor_training.learn.protocols import Answers
 

@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor_training.dataset.data import Data
 from advisor_training.dataset.noise import noise_ceiling
 from advisor_training.evaluation.bars import bars_by_job, by_group, by_job
 from advisor_training.evaluation.curve import curve, curve_fits
-from advisor_training.evaluation.data import Data
 from advisor_training.evaluation.disturbed import learn_undisturbed
 from advisor_training.evaluation.errors import compare
 from advisor_training.evaluation.methods import (

@@ -10,9 +10,9 @@ import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
 from advisor.decide.recommend import TIE
+from advisor_training.dataset.data import Data
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.choices import QUESTIONS, Choice, Question, choose
-from advisor_training.evaluation.data import Data
 from advisor_training.evaluation.errors import Errors, errors_of
 from advisor_training.learn.held_out import Mask
 from advisor_training.learn.learners import LEARNERS, Fitted, Learner

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.decide.recommend import TIE
+from advisor_training.dataset.data import Data
 from advisor_training.evaluation.choices import QUESTIONS, Choice, choose
-from advisor_training.evaluation.data import Data
 from advisor_training.evaluation.errors import Errors, errors_of
 from advisor_training.evaluation.methods import HEADLINE, OURS
 from advisor_training.evaluation.outcomes import ChoiceFigures, figures_of

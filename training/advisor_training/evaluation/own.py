@@ -14,9 +14,9 @@ from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats
 from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_training.dataset.data import Data
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation.data import Data
 from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import as_predicted
 from advisor_training.learn.scoring import fractions, power_errors, speed_errors

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor_training.dataset.data import Data
 from advisor_training.evaluation.choices import (
     QUESTIONS,
     RULES,
@@ -18,7 +19,6 @@ from advisor_training.evaluation.choices import (
     choose_by_rule,
     keys_of,
 )
-from advisor_training.evaluation.data import Data
 from advisor_training.evaluation.errors import Errors
 from advisor_training.evaluation.methods import HEADLINE, OURS, MethodResult
 from advisor_training.evaluation.outcomes import ChoiceFigures, figures_of

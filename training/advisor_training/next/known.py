@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.predict.profiles import Profile
-from advisor_training.evaluation.data import make_data
+from advisor_training.dataset.data import make_data
 from advisor_training.next.choice import PairNames
 from advisor_training.next.distance import PairUse, use_of
 

@@ -17,10 +17,10 @@ from advisor.core.observations import Observation, ObservedPart
 from advisor.core.records import OBSERVED_SOURCE, PairPoint
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts
+from advisor_training.dataset.data import make_data
 from advisor_training.dataset.observed import LEAST_S, teach, teaching_points
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, make_rows
-from advisor_training.evaluation.data import make_data
 from advisor_training.learn.learners import LEARNERS, extra_trees, fit
 from advisor_training.train import fit_model, make_training_set
 

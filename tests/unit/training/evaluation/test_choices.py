@@ -15,6 +15,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split, without_limits
 from advisor.predict.serving import Serving
 from advisor.settings import MIN_SPEED
+from advisor_training.dataset.data import Data, make_data
 from advisor_training.dataset.pairs import Measurement
 from advisor_training.evaluation.choices import (
     QUESTIONS,
@@ -26,7 +27,6 @@ from advisor_training.evaluation.choices import (
     choose_by_rule,
     keys_of,
 )
-from advisor_training.evaluation.data import Data, make_data
 from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import as_predicted
 

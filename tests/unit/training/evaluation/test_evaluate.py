@@ -24,6 +24,7 @@ from advisor.core.records import PairPoint, PointPart
 from advisor.core.split import EQUAL, NINE
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.predict.serving import Serving
+from advisor_training.dataset.data import UNPROFILED, Data, launch_bound, make_data
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation import curve as evaluation_curve
 from advisor_training.evaluation.bars import bar_of, by_job
@@ -44,7 +45,6 @@ from advisor_training.evaluation.choices import (
     choose_by_rule,
     keys_of,
 )
-from advisor_training.evaluation.data import UNPROFILED, Data, launch_bound, make_data
 from advisor_training.evaluation.disturbed import learn_undisturbed, make_all_data
 from advisor_training.evaluation.errors import error, errors_of
 from advisor_training.evaluation.evaluate import planned_fits, run_evaluation

@@ -8,7 +8,7 @@ import pytest
 from test_evaluate import full_solo_points, made_up
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
-from advisor_training.evaluation.data import make_data
+from advisor_training.dataset.data import make_data
 
 SCRIPT = run_path(str(Path(__file__).parents[4] / "docs/measurements/question.py"))
 ASKED, MIN_SPEEDS, ORACLE = (SCRIPT[name] for name in ("ASKED", "MIN_SPEEDS", "ORACLE"))

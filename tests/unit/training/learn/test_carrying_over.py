@@ -16,8 +16,8 @@ from retraining import few_trees
 from advisor.errors import InputError
 from advisor_models.intervals import LogBounds
 from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
+from advisor_training.dataset.data import Data, make_data
 from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation.data import Data, make_data
 from advisor_training.evaluation.evaluate import OTHER_GPU, planned_fits, run_evaluation
 from advisor_training.evaluation.methods import OURS
 from advisor_training.evaluation.other_gpu import leave_gpus_out

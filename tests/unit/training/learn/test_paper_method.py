@@ -8,7 +8,7 @@ import synthetic_pairs as made_up
 
 from advisor.core.records import SoloPoint
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_training.evaluation.data import Data, make_data
+from advisor_training.dataset.data import Data, make_data
 from advisor_training.learn.paper_method import AVERAGED, paper_features, paper_learner, slope
 
 MODEL = made_up.GPU_MODEL

@@ -1,4 +1,4 @@
-"""Measured pairs with all that an evaluation needs to know of them."""
+"""Measured pairs with all that learning and evaluation need to know of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
