@@ -16,9 +16,8 @@ from advisor_cli.learn.measured import read_measured
 from advisor_models.heads import SPEED, inputs_of
 from advisor_training.dataset.data import Data, make_data
 from advisor_training.learn.learners import Regressors, extra_trees, fit
-from advisor_training.next.choice import Candidate, choose_pairs
-from advisor_training.next.costs import PAIR_POINT_S
-from advisor_training.next.distance import PairUse, use_of
+from advisor_training.next.choice import Candidate, PairUse, choose_pairs, use_of
+from advisor_training.next.steps import PAIR_POINT_S
 from advisor_training.train import make_training_set
 
 BUDGETS = (10.0, 15.0, 20.0, 30.0)

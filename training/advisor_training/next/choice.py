@@ -11,9 +11,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor_training.next.distance import PairUse, distances, nearest
+from advisor.core.gpu import WHOLE
+from advisor.predict.profiles import ACTIVITY, Floats, Profile
 
 PairNames: TypeAlias = tuple[str, str]
+
+Use: TypeAlias = tuple[float, ...]
+"""What a job uses of the whole GPU, in parts of what there is; NaN where it is not known."""
+
+PairUse: TypeAlias = tuple[Use, Use]
+
+HALF_PERCENT = 50.0
 
 LEAST_DISTANCE = 0.01
 """Of pairs that are no different: what else is said of them then decides."""
@@ -71,8 +79,8 @@ def value(candidate: Candidate, measured: Mapping[str, int], apart: float = math
     """What measuring a pair is worth; only the order of values has a meaning.
 
     How often the answer is needed, times how little its jobs have been measured, times how unlike
-    all measured pairs it is (`advisor_training.next.distance`). A job in no measured pair counts 1,
-    in a single one a half; a job next to itself counts once. The distance is that of k-centre
+    all measured pairs it is (`distances`). A job in no measured pair counts 1, in a single one a
+    half; a job next to itself counts once. The distance is that of k-centre
     selection (T. F. Gonzalez, "Clustering to minimize the maximum intercluster distance", 1985).
     How unsure a model is of the pair does not count: that chose no better pairs (docs/next.md).
 
@@ -84,3 +92,44 @@ def value(candidate: Candidate, measured: Mapping[str, int], apart: float = math
     new = sum(1 / (1 + measured.get(job, 0)) for job in set(candidate.jobs))
     unlike = max(apart, LEAST_DISTANCE) if math.isfinite(apart) else 1.0
     return (1 + candidate.asked) * new * unlike
+
+
+def use_of(profile: Profile) -> Use:
+    """Activity of the units, power over its limit, and the rate at half of the GPU over the whole.
+
+    Args:
+        profile: One that begins above half of the GPU is asked where it begins.
+    """
+    activity = (float(profile.values[name][-1]) / WHOLE for name in ACTIVITY)
+    limit_w = profile.power_limit_w or profile.whole_gpu_power_w
+    half = profile.at([max(HALF_PERCENT, float(profile.shares[0]))])["rate"][0]
+    return (
+        *activity,
+        profile.whole_gpu_power_w / limit_w,
+        float(half) / profile.whole_gpu_rate,
+    )
+
+
+def distances(pairs: Sequence[PairUse], other: PairUse) -> Floats:
+    """How far each pair is from another one: Euclidean, jobs put together as they fit best.
+
+    Returns:
+        0 for the same use; what is not known counts as alike; shape (pairs,).
+    """
+    if not pairs:
+        return np.zeros(0)
+    uses = np.array(pairs, dtype=np.float64)
+    first, second = (_apart(uses, np.array(jobs)) for jobs in (other, other[::-1]))
+    return np.minimum(first, second)
+
+
+def _apart(uses: Floats, other: Floats) -> Floats:
+    return np.sqrt(np.nansum((uses - other) ** 2, axis=(1, 2)))
+
+
+def nearest(pairs: Sequence[PairUse], others: Sequence[PairUse]) -> Floats:
+    """How far each pair is from the nearest of others; infinite without others; shape (pairs,)."""
+    found = np.full(len(pairs), math.inf)
+    for other in others:
+        found = np.minimum(found, distances(pairs, other))
+    return found

@@ -8,8 +8,7 @@ from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.predict.profiles import Profile
 from advisor_training.dataset.data import make_data
-from advisor_training.next.choice import PairNames
-from advisor_training.next.distance import PairUse, use_of
+from advisor_training.next.choice import PairNames, PairUse, use_of
 
 _JOBS = 2
 

@@ -1,4 +1,7 @@
-"""The next things to measure on one GPU model, in order, with a reason and the time of each."""
+"""The next things to measure on one GPU model, in order, with a reason and the time of each.
+
+GPU times are those that campaigns took; docs/measurements prints each figure.
+"""
 
 import itertools
 import shlex
@@ -8,12 +11,23 @@ from typing import Literal
 
 from advisor.core.gpu import MemoryFit, card_memory_mib
 from advisor.core.wording import count_of
-from advisor_training.next.choice import Candidate, PairNames, choose_pairs
-from advisor_training.next.costs import CHECK_MINUTES, PROFILE_MINUTES, pair_minutes
-from advisor_training.next.distance import use_of
+from advisor_training.next.choice import Candidate, PairNames, choose_pairs, use_of
 from advisor_training.next.known import Known
 
 StepKind = Literal["check", "profile", "pair"]
+
+PAIR_POINT_S = 7.8
+"""A pair at one split, with its part of references, settling and start-ups: 2025 pair points in
+264.5 GPU-minutes (docs/measurements/pairs/cost.py)."""
+
+SPLITS, SPLITS_BESIDE_ITSELF = 10, 6
+"""Windows of a pair at `nine,uncapped`, and of a job next to itself."""
+
+PROFILE_MINUTES = 80 / 60
+"""A job alone at ten shares: median of 43 sweeps (docs/measurements/cost.py)."""
+
+CHECK_MINUTES = 133 / 60
+"""63 counts of SMs on an H100 (docs/check.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +123,12 @@ def _open_pairs(known: Known) -> Iterator[PairNames]:
 def _still_valid(known: Known) -> dict[str, int]:
     """In how many pairs jobs are that still are as they were measured."""
     return {job: count for job, count in known.pairs_of.items() if job not in known.drifting}
+
+
+def pair_minutes(jobs: tuple[str, str]) -> float:
+    """GPU time of a pair at the nine splits and without limits."""
+    splits = SPLITS_BESIDE_ITSELF if jobs[0] == jobs[1] else SPLITS
+    return splits * PAIR_POINT_S / 60
 
 
 def _pair_step(found: Candidate, known: Known) -> Step:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from advisor_training.next.choice import Candidate, choose_pairs, value
-from advisor_training.next.distance import PairUse, distances, nearest
+from advisor_training.next.choice import Candidate, PairUse, choose_pairs, distances, nearest, value
 
 NAMES = some.sampled_from(["bert", "fft", "gemm", "triad", "vit"])
 

@@ -10,9 +10,15 @@ from made_up_rows import solo_points
 from advisor.core.observations import Observation
 from advisor.core.split import Split
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options
-from advisor_training.next.costs import SPLITS, SPLITS_BESIDE_ITSELF, pair_minutes
 from advisor_training.next.known import Known, make_known
-from advisor_training.next.steps import Step, chosen_pairs, next_steps
+from advisor_training.next.steps import (
+    SPLITS,
+    SPLITS_BESIDE_ITSELF,
+    Step,
+    chosen_pairs,
+    next_steps,
+    pair_minutes,
+)
 
 JOBS = tuple(job.name for job in made_up.JOBS)
 MEASURED = made_up.pair_points(
