@@ -21,7 +21,7 @@ from advisor.client import Client
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.review import review
 from advisor_kubernetes.chooser import lease
-from advisor_kubernetes.chooser.advice import Advice, Answer, Question, Together
+from advisor_kubernetes.chooser.advice import Advice, Answer, PairQuestion, Together
 from advisor_kubernetes.chooser.pairing import WithoutAdvice
 from advisor_kubernetes.cluster import Cluster
 from advisor_kubernetes.serve.choosing import Choosing
@@ -35,7 +35,7 @@ class Knows(Advice):
     def __init__(self) -> None:
         pass
 
-    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+    def answers(self, questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
         good = Together(shares=("26", "50"), energy_saved=0.2, split="26/50")
         return dict.fromkeys(questions, good)
 
@@ -187,7 +187,7 @@ def test_chooser_killed_between_the_two_patches(
 class Silent(Knows):
     """Must not be asked: what was decided stands in the first pod."""
 
-    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+    def answers(self, questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
         assert not questions
         return {}
 

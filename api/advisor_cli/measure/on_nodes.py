@@ -21,7 +21,7 @@ from advisor_cli.measure.several_gpus import together
 from advisor_data import Store
 from advisor_data.store.file_store import FileStore
 from advisor_data.store.store import FILES_PREFIX
-from advisor_profiling.fanout.hand_out import Engine, hand_out
+from advisor_profiling.fanout.hand_out import ShardEngine, hand_out
 from advisor_profiling.fanout.shards import Answer, Shard, read_answer
 
 OnWhat = Literal["here", "slurm", "ray"]
@@ -114,7 +114,7 @@ def _held(folder: Path) -> Generator[Path]:
         yield folder
 
 
-def _engine(on: OnWhat, settings: Settings, folder: Path) -> Engine:
+def _engine(on: OnWhat, settings: Settings, folder: Path) -> ShardEngine:
     # Each loads a library that is optional.
     if on == "slurm":
         from advisor_profiling.fanout.on_slurm import SlurmEngine

@@ -9,7 +9,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import SourceError
 from advisor.settings import Settings
-from advisor_node.metering.references import References
+from advisor_node.metering.references import ReferenceCache
 from advisor_profiling.testbed.live import open_source
 
 LOG = logging.getLogger("advisor.node")
@@ -28,9 +28,9 @@ def keep_looking(look: Callable[[], object], stop: threading.Event) -> Iterator[
         yield
 
 
-def references_of(service: Client) -> References:
+def references_of(service: Client) -> ReferenceCache:
     """What the service knows of jobs alone."""
-    return References(lambda job, model: service.profile(job, gpu_model=model))
+    return ReferenceCache(lambda job, model: service.profile(job, gpu_model=model))
 
 
 def power_source(gpu: Gpu, settings: Settings) -> TelemetrySource | None:

@@ -10,7 +10,7 @@ from advisor.launch.monitor.account import Energy
 from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.runtime.jobs.libraries import loaded_libraries
-from advisor_node.metering.progress_files import Progress
+from advisor_node.metering.progress_files import ProgressReading
 from advisor_node.metering.proof import GpuUsers, Proof
 from advisor_node.metering.references import Reference
 from advisor_node.metering.tenants import T
@@ -46,7 +46,7 @@ class TenantMeter(Generic[T]):
         self.libraries: str | None = None
         self._recent = RateMeter(RECENT_S)
 
-    def look(self, now_s: float, progress: Progress | None, users: GpuUsers) -> None:
+    def look(self, now_s: float, progress: ProgressReading | None, users: GpuUsers) -> None:
         """Take note of what its file says, and of its processes on the GPU."""
         if users.all:
             self._unseen_from_s, self.unseen = None, False

@@ -18,14 +18,14 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressReading:
     """What a job has told: the count of its steps, and its results."""
 
     steps: int
     reported: Reported
 
 
-def read_progress(path: Path) -> Progress | None:
+def read_progress(path: Path) -> ProgressReading | None:
     """How far a job is; None where it has no such file, or something else in its place."""
     data = read_plain(path, LATENCIES_AT)
     return None if data is None else parse_progress(data)
@@ -57,9 +57,9 @@ def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes |
         os.close(file)
 
 
-def parse_progress(data: bytes) -> Progress | None:
+def parse_progress(data: bytes) -> ProgressReading | None:
     """The beginning of a progress file; None of fewer bytes than a count has."""
     if len(data) < 8:
         return None
     (steps,) = struct.unpack_from("<q", data)
-    return Progress(steps, parse_reported(data))
+    return ProgressReading(steps, parse_reported(data))

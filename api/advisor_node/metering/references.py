@@ -45,7 +45,7 @@ class Reference:
         return None
 
 
-class References:
+class ReferenceCache:
     """Asked of the service once a minute at most for each job; what was known stays known."""
 
     def __init__(self, profiles: Profiles) -> None:

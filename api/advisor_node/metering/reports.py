@@ -19,7 +19,7 @@ Send = Callable[[Sequence[Observation]], object]
 """Brings observations into the service; raises a `ClientError`."""
 
 
-class Reports:
+class ObservationQueue:
     """Observations on their way to the service.
 
     Attributes:

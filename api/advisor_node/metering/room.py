@@ -21,7 +21,7 @@ from advisor_node.metering.proof import (
     strangers,
     users_by_tenant,
 )
-from advisor_node.metering.references import References
+from advisor_node.metering.references import ReferenceCache
 from advisor_node.metering.tenants import T
 
 LOG = logging.getLogger("advisor.node")
@@ -95,7 +95,7 @@ class Room(Generic[T]):
         daemon: Daemon,
         source: TelemetrySource | None,
         tenancy: Tenancy[T],
-        references: References,
+        references: ReferenceCache,
     ) -> None:
         self._source = source
         self.energy = GpuMeter(source, daemon.gpu.units_total or 0)

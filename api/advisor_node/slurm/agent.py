@@ -16,7 +16,7 @@ from advisor.core.gpu import Gpu
 from advisor.errors import AdvisorError, InputError
 from advisor.settings import Settings
 from advisor_node.metering.looking import keep_looking, power_source, references_of
-from advisor_node.metering.reports import Reports
+from advisor_node.metering.reports import ObservationQueue
 from advisor_node.metering.room import Room, Tenancy
 from advisor_node.slurm.daemon import UserDaemon
 from advisor_node.slurm.jobs import GpuFolder, SlurmJob, ended, gpu_folders, job_folders, read_job
@@ -58,7 +58,7 @@ class SlurmAgent:
     def __init__(self, folder: Path, settings: Settings, service: Client) -> None:
         self._folder, self._settings = folder, settings
         self._gpus = {gpu.index: gpu for gpu in nvml.list_gpus()}
-        self._reports = Reports(service.observe)
+        self._reports = ObservationQueue(service.observe)
         self._references = references_of(service)
         self._rooms: dict[Path, Room[SlurmJob]] = {}
         self._said: Mapping[Path, str] = {}

@@ -14,7 +14,7 @@ _LATE_S = 20.0
 """A network file system may show an answer some seconds after its shard has ended."""
 
 
-class Engine(Protocol):
+class ShardEngine(Protocol):
     """Places shards on nodes, each with a GPU, and starts those again whose node is lost."""
 
     def submit(self, shards: Sequence[Shard]) -> None:
@@ -30,7 +30,9 @@ class Engine(Protocol):
         ...
 
 
-def hand_out(shards: Sequence[Shard], engine: Engine, say: Callable[[str], None]) -> list[Answer]:
+def hand_out(
+    shards: Sequence[Shard], engine: ShardEngine, say: Callable[[str], None]
+) -> list[Answer]:
     """Have an engine do shards.
 
     Args:
@@ -52,7 +54,9 @@ def hand_out(shards: Sequence[Shard], engine: Engine, say: Callable[[str], None]
     return [read_answer(shard) or _none(shard, ended.get(shard.name, "")) for shard in shards]
 
 
-def _wait(shards: Sequence[Shard], engine: Engine, say: Callable[[str], None]) -> Mapping[str, str]:
+def _wait(
+    shards: Sequence[Shard], engine: ShardEngine, say: Callable[[str], None]
+) -> Mapping[str, str]:
     """Until each has answered or was given up; those that ended, each with its error."""
     said = {shard.name: 0 for shard in shards}
     left, late_s = list(shards), time.monotonic() + _LATE_S

@@ -23,7 +23,7 @@ _COMMAND_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _SlurmTask:
     """A shard as submitit runs it; it has a checkpoint, so it is queued again at its time limit."""
 
     shard: Shard
@@ -68,7 +68,7 @@ class SlurmEngine:
                 gpus_per_node=1,
                 additional_parameters={"requeue": True},
             )
-            jobs = executor.submit_array([_Task(shard) for shard in shards])
+            jobs = executor.submit_array([_SlurmTask(shard) for shard in shards])
         except (RuntimeError, OSError, self._submitit.core.utils.FailedJobError) as error:
             raise InputError(
                 "Slurm did not take the shards",

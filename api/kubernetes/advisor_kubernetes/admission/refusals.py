@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from advisor.errors import InputError
 from advisor.settings import LIMIT_VARIABLES
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.asked import Asked, shown
-from advisor_kubernetes.admission.shape import ON_CLAIM, VOLUMES, Shape
+from advisor_kubernetes.admission.shape import ON_CLAIM, VOLUMES, PodShape
+from advisor_kubernetes.admission.wishes import Wishes, shown
 from advisor_kubernetes.objects import Object, part, parts, word
 
 _RESERVED = (*LIMIT_VARIABLES, "NVIDIA_VISIBLE_DEVICES")
@@ -15,7 +15,7 @@ _RESERVED = (*LIMIT_VARIABLES, "NVIDIA_VISIBLE_DEVICES")
 _KINDS = ("initContainers", "containers", "ephemeralContainers")
 
 
-def container_of(pod: Object, asked: Asked) -> tuple[int, Object]:
+def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
     """The container that computes, with its place in the list.
 
     Raises:
@@ -37,7 +37,7 @@ def container_of(pod: Object, asked: Asked) -> tuple[int, Object]:
     return found[0]
 
 
-def check(pod: Object, container: Object, shape: Shape) -> None:
+def check(pod: Object, container: Object, shape: PodShape) -> None:
     """Refuse what cannot share a GPU, or would get more of the node than its own part.
 
     Raises:
@@ -49,7 +49,7 @@ def check(pod: Object, container: Object, shape: Shape) -> None:
     check_volumes(pod, container, shape)
 
 
-def check_volumes(pod: Object, container: Object | None, shape: Shape) -> None:
+def check_volumes(pod: Object, container: Object | None, shape: PodShape) -> None:
     """Refuse mounts of volumes that hold the files of other pods, and what is in their way.
 
     Raises:
@@ -95,7 +95,7 @@ def _check_pod(spec: Object) -> None:
         )
 
 
-def _check_resources(pod: Object, container: Object, shape: Shape) -> None:
+def _check_resources(pod: Object, container: Object, shape: PodShape) -> None:
     for other in _containers(pod):
         for name, count in _gpus(other):
             if name != names.GPU_RESOURCE:
@@ -126,7 +126,7 @@ def _check_resources(pod: Object, container: Object, shape: Shape) -> None:
         )
 
 
-def _check_variables(container: Object, shape: Shape) -> None:
+def _check_variables(container: Object, shape: PodShape) -> None:
     for variable in parts(container, "env"):
         name = word(variable, "name")
         ours = name in _RESERVED or name.startswith("ADVISOR_")
@@ -138,7 +138,7 @@ def _check_variables(container: Object, shape: Shape) -> None:
             )
 
 
-def _is_shaped(container: Object, shape: Shape) -> bool:
+def _is_shaped(container: Object, shape: PodShape) -> bool:
     """Whether the webhook has been here before: it is called again after other webhooks."""
     return all(variable in parts(container, "env") for variable in shape.variables)
 
@@ -169,7 +169,7 @@ def _overlap(a: str, b: str) -> bool:
     return a.startswith(b) or b.startswith(a)
 
 
-def _in_the_way(path: str, shape: Shape) -> bool:
+def _in_the_way(path: str, shape: PodShape) -> bool:
     clean = posixpath.normpath("/" + path.lstrip("/"))
     return any(_overlap(clean, mount["mountPath"]) for mount in shape.mounts)
 

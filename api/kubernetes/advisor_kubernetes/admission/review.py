@@ -9,9 +9,8 @@ import json
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import refusals
-from advisor_kubernetes.admission.asked import read_asked, shown
-from advisor_kubernetes.admission.patch import patch_of
-from advisor_kubernetes.admission.shape import ON_HOST, VOLUMES, shape_of
+from advisor_kubernetes.admission.shape import ON_HOST, VOLUMES, patch_of, shape_of
+from advisor_kubernetes.admission.wishes import read_wishes, shown
 from advisor_kubernetes.objects import Object, part, parts, word
 
 _VERSION = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
@@ -66,7 +65,7 @@ def _created(pod: Object) -> list[Object]:
             f"{shown(strangers[0])} is not an annotation that the author of a pod can set",
             fix=f"leave it out; known are {', '.join(sorted(names.ASKED))}",
         )
-    asked = read_asked(annotations)
+    asked = read_wishes(annotations)
     if asked is None:
         _check_unmanaged(pod)
         return []

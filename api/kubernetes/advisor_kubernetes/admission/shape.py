@@ -4,16 +4,17 @@ With a hostPath the site's agent owns an MPS daemon for each GPU of the node; wi
 Dynamic Resource Allocation the claim brings daemon and GPU, and only the share is ours.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from advisor.core.gpu import PERCENTAGE
 from advisor_kubernetes import names
-from advisor_kubernetes.objects import Object, parts
+from advisor_kubernetes.objects import Object, part, parts
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PodShape:
     """What the webhook adds; all of it as Kubernetes writes it after filling in defaults.
 
     Attributes:
@@ -46,9 +47,9 @@ def _mount(name: str, path: str, **more: Any) -> Object:
 
 _SHARE = _of_annotation(PERCENTAGE, names.SHARE_PERCENT)
 
-ON_CLAIM = Shape((_SHARE,))
+ON_CLAIM = PodShape((_SHARE,))
 
-ON_HOST = Shape(
+ON_HOST = PodShape(
     variables=(
         _of_field("ADVISOR_POD_UID", "metadata.uid"),
         _of_annotation("ADVISOR_GPU_UUID", names.GPU_UUID),
@@ -79,7 +80,62 @@ VOLUMES = frozenset(volume["name"] for volume in ON_HOST.volumes)
 """Names of volumes that hold the files of all pods of a node: mounted only as above."""
 
 
-def shape_of(pod: Object, container: Object) -> Shape:
+def shape_of(pod: Object, container: Object) -> PodShape:
     """What is added to a pod: by claim where its container uses one."""
     claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
     return ON_CLAIM if claimed else ON_HOST
+
+
+def patch_of(pod: Object, place: int, shape: PodShape) -> list[Object]:
+    """The operations that a pod still needs; none where all is there.
+
+    Args:
+        pod: As it came; it is not changed.
+        place: Of the container that computes.
+        shape: What is added.
+    """
+    container = parts(pod, "spec", "containers")[place]
+    path = f"/spec/containers/{place}"
+    gates = parts(pod, "spec", "schedulingGates")
+    return [
+        *_label(pod),
+        *_more("/spec/schedulingGates", gates, [{"name": names.GATE}]),
+        *_more("/spec/volumes", parts(pod, "spec", "volumes"), shape.volumes),
+        *_more(f"{path}/env", parts(container, "env"), shape.variables),
+        *_more(f"{path}/volumeMounts", parts(container, "volumeMounts"), shape.mounts),
+        *_without_gpu(container, path),
+    ]
+
+
+def _label(pod: Object) -> Iterator[Object]:
+    labels = part(pod, "metadata", "labels")
+    if not labels:
+        yield _add("/metadata/labels", {names.MANAGED: "true"})
+    elif labels.get(names.MANAGED) != "true":
+        yield _add(f"/metadata/labels/{_escaped(names.MANAGED)}", "true")
+
+
+def _more(path: str, there: Sequence[Object], wanted: Sequence[Object]) -> Iterator[Object]:
+    missing = [item for item in wanted if item not in there]
+    if missing and not there:
+        yield _add(path, missing)
+        return
+    for item in missing:
+        yield _add(f"{path}/-", item)
+
+
+def _without_gpu(container: Object, path: str) -> Iterator[Object]:
+    """Take the request for a whole GPU away: the device plugin would choose one by itself."""
+    for kind in ("limits", "requests"):
+        if names.GPU_RESOURCE in part(container, "resources", kind):
+            name = _escaped(names.GPU_RESOURCE)
+            yield {"op": "remove", "path": f"{path}/resources/{kind}/{name}"}
+
+
+def _add(path: str, value: Any) -> Object:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _escaped(name: str) -> str:
+    """A name as one part of a JSON Pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")

@@ -15,7 +15,6 @@ from advisor.runtime.backends.mps import PIPE_DIRECTORY
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
 from advisor_kubernetes import names
-from advisor_kubernetes.agent.cgroups import pod_of
 from advisor_kubernetes.agent.daemons import GpuDaemon
 from advisor_kubernetes.agent.metrics import (
     AgentMetrics,
@@ -25,13 +24,13 @@ from advisor_kubernetes.agent.metrics import (
     Snapshot,
 )
 from advisor_kubernetes.agent.node_api import NodeApi
-from advisor_kubernetes.agent.pods import SharedPod
+from advisor_kubernetes.agent.pods import SharedPod, pod_of
 from advisor_kubernetes.agent.progress_files import progress_file
 from advisor_kubernetes.cluster import ClusterError
 from advisor_node.metering.looking import keep_looking, power_source, references_of
 from advisor_node.metering.meters import TenantMeter
 from advisor_node.metering.proof import TenantOf
-from advisor_node.metering.reports import Reports
+from advisor_node.metering.reports import ObservationQueue
 from advisor_node.metering.room import Room, Tenancy
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed.live import with_units
@@ -137,7 +136,7 @@ class KubernetesAgent:
         self.metrics = AgentMetrics()
         self.metrics.now = Snapshot(looked_s=time.monotonic())
         self.watch = api.watch(options.pods_folder)
-        self._reports = Reports(service.observe)
+        self._reports = ObservationQueue(service.observe)
         references = references_of(service)
         self._rooms: list[tuple[GpuDaemon, Room[SharedPod]]] = []
         for gpu in gpus:

@@ -22,14 +22,14 @@ _OPEN, _PRIVATE = 0o755, 0o700
 
 
 @dataclass(frozen=True, slots=True)
-class Readiness:
+class DaemonState:
     """Whether pods may start on a GPU; `why` not, else empty."""
 
     ready: bool
     why: str = ""
 
 
-_NOT_YET = Readiness(False, "its MPS daemon is being started")
+_NOT_YET = DaemonState(False, "its MPS daemon is being started")
 
 
 class GpuDaemon:
@@ -87,9 +87,9 @@ class GpuDaemon:
                 self._start()
             self._begun = True
             self._check()
-            self.readiness = Readiness(True)
+            self.readiness = DaemonState(True)
         except AdvisorError as error:
-            self.readiness = Readiness(False, str(error))
+            self.readiness = DaemonState(False, str(error))
         return lost
 
     def sight(self, *, used: bool) -> Sight | None:
@@ -110,11 +110,11 @@ class GpuDaemon:
 
     def _refuse(self, why: str) -> None:
         if self.readiness.ready:
-            self.readiness = Readiness(False, why)
+            self.readiness = DaemonState(False, why)
 
     def close(self) -> None:
         """End the daemon, and with it the work of its clients."""
-        self.readiness = Readiness(False, "the agent of the node has ended")
+        self.readiness = DaemonState(False, "the agent of the node has ended")
         if self.backend.control.answers():
             self.backend.close()
 

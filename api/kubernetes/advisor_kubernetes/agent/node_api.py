@@ -5,16 +5,74 @@ lists and watches: patch nodes, create events.
 """
 
 import json
+import logging
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from advisor.errors import InputError
 from advisor.formats.moments import to_exact_text
 from advisor_kubernetes import names
-from advisor_kubernetes.agent.pod_watch import PodWatch
-from advisor_kubernetes.agent.pods import SharedPod
-from advisor_kubernetes.cluster import NODES, Cluster
+from advisor_kubernetes.agent.pods import SharedPod, read_pod
+from advisor_kubernetes.agent.progress_files import make_file
+from advisor_kubernetes.cluster import NODES, PODS, Cluster
+from advisor_kubernetes.mirror import Mirror
 from advisor_kubernetes.objects import Object
+
+LOG = logging.getLogger("advisor.kubernetes.agent")
+
+
+class PodWatch:
+    """The managed pods of one node.
+
+    Each gets its progress file as soon as the API server tells of it: the kubelet is about to
+    start its containers then.
+
+    Args:
+        cluster: The API server.
+        node: Name of the node.
+        pods_folder: Where the folders of pods are.
+    """
+
+    def __init__(self, cluster: Cluster, node: str, pods_folder: Path) -> None:
+        self._folder = pods_folder
+        self._pods: dict[str, SharedPod] = {}
+        self._said: set[str] = set()
+        self._mirror = Mirror(
+            cluster, PODS, self._read_all,
+            fieldSelector=f"spec.nodeName={node}", labelSelector=f"{names.MANAGED}=true",
+        )  # fmt: skip
+
+    def start(self, stop: threading.Event) -> None:
+        """Begin to watch, until `stop` is set; the thread ends with the process."""
+        threading.Thread(target=self._mirror.run, args=(stop,), daemon=True).start()
+
+    def pods(self) -> tuple[SharedPod, ...]:
+        """Those that there are now."""
+        return tuple(self._pods.values())
+
+    @property
+    def listed(self) -> bool:
+        """Whether the API server has answered once."""
+        return self._mirror.synced.is_set()
+
+    def _read_all(self) -> None:
+        read = (self._read(raw) for raw in self._mirror.objects())
+        self._pods = {pod.uid: pod for pod in read if pod is not None}
+
+    def _read(self, raw: Object) -> SharedPod | None:
+        """A pod of ours, whose file is there; of one that cannot be read is said once why not."""
+        try:
+            if (pod := read_pod(raw)) and not pod.over and pod.uid not in self._pods:
+                make_file(self._folder, pod.uid, pod.user)
+        except (InputError, OSError) as error:
+            if str(error) not in self._said:
+                self._said.add(str(error))
+                LOG.warning("%s", error)
+            return None
+        return pod
+
 
 HAS_MPS = f"{names.PREFIX}mps"
 """Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""

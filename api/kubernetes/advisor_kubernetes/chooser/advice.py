@@ -22,7 +22,7 @@ _AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PairQuestion:
     """Two jobs, and the GPU model that they would share.
 
     Attributes:
@@ -76,10 +76,10 @@ class Advice:
 
     def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, now
-        self._kept: dict[Question, tuple[float, Answer]] = {}
+        self._kept: dict[PairQuestion, tuple[float, Answer]] = {}
         self._quiet_until, self._failure = 0.0, NoAnswer("")
 
-    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+    def answers(self, questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
         """An answer to each question."""
         now = self._now()
         missing = [q for q in dict.fromkeys(questions) if self._known(q, now) is None]
@@ -89,11 +89,11 @@ class Advice:
             self._ask(missing[first : first + _AT_ONCE])
         return {q: self._known(q, now) or self._failure for q in questions}
 
-    def _known(self, question: Question, now: float) -> Answer | None:
+    def _known(self, question: PairQuestion, now: float) -> Answer | None:
         until, answer = self._kept.get(question, (0.0, None))
         return answer if until > now else None
 
-    def _ask(self, questions: list[Question]) -> None:
+    def _ask(self, questions: list[PairQuestion]) -> None:
         try:
             items = self._client.recommend_batch([_request(question) for question in questions])
         except ClientError as error:
@@ -126,7 +126,7 @@ def is_share(text: str) -> bool:
     return True
 
 
-def _request(question: Question) -> RecommendationRequest:
+def _request(question: PairQuestion) -> RecommendationRequest:
     jobs = (JobRequest(job=name, min_speed=least) for name, least in question.jobs)
     return RecommendationRequest(jobs=tuple(jobs), gpu_model=question.model)
 

@@ -39,7 +39,7 @@ _GATHER_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class ChooserMetrics:
     """What `/metrics` shows of the chooser.
 
     Attributes:
@@ -72,7 +72,7 @@ class Chooser:
         advice: Advice,
         lease: Lease,
         policy: WithoutAdvice,
-        counts: Counts,
+        counts: ChooserMetrics,
     ) -> None:
         self._cluster, self._advice, self._lease = cluster, advice, lease
         self._policy: WithoutAdvice = policy

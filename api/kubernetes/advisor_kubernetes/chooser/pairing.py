@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, Question, Together
-from advisor_kubernetes.chooser.places import Gpus, Node, Place
+from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, PairQuestion, Together
+from advisor_kubernetes.chooser.places import Gpus, GpuSlot, Node
 from advisor_kubernetes.chooser.pods import Pod
 
 WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a
 whole GPU, or waits on."""
 
-Ask: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
+Ask: TypeAlias = Callable[[Collection[PairQuestion]], Mapping[PairQuestion, Answer]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Pair:
 
     pods: tuple[Pod, Pod]
     shares: tuple[str, str]
-    place: Place
+    place: GpuSlot
     why: str
 
 
@@ -32,7 +32,7 @@ class Single:
     """A pod that has a GPU to itself."""
 
     pod: Pod
-    place: Place
+    place: GpuSlot
     why: str
 
 
@@ -50,7 +50,7 @@ Decision: TypeAlias = Pair | Single | Stay
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Offer:
     partner: Pod
-    place: Place
+    place: GpuSlot
     answer: Together
 
 
@@ -157,6 +157,6 @@ def _pair(pod: Pod, offer: _Offer) -> Pair:
     )
 
 
-def _question(a: Pod, b: Pod, place: Place) -> Question:
+def _question(a: Pod, b: Pod, place: GpuSlot) -> PairQuestion:
     jobs = ((a.asked.job, a.asked.min_speed), (b.asked.job, b.asked.min_speed))
-    return Question(jobs=jobs, model=place.model)
+    return PairQuestion(jobs=jobs, model=place.model)

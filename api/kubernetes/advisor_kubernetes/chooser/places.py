@@ -15,7 +15,7 @@ _TOLERATES_ALL = ("", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class GpuSlot:
     """A GPU, or a claim that stands for one.
 
     Attributes:
@@ -93,33 +93,33 @@ class Gpus:
 
     def __init__(self, nodes: Sequence[Node], held: set[str]) -> None:
         self._nodes, self._held = nodes, held
-        self._free: dict[frozenset[str], dict[str, deque[Place]]] = {}
+        self._free: dict[frozenset[str], dict[str, deque[GpuSlot]]] = {}
 
-    def take(self, place: Place) -> None:
+    def take(self, place: GpuSlot) -> None:
         """Give a GPU to somebody."""
         self._held.add(place.key)
 
-    def for_all(self, *pods: Pod) -> list[Place]:
+    def for_all(self, *pods: Pod) -> list[GpuSlot]:
         """A free GPU of each model that all of these pods may have."""
         claim = pods[0].claim
         if claim is not None:
-            return [] if claim in self._held else [Place(key=claim)]
+            return [] if claim in self._held else [GpuSlot(key=claim)]
         where = frozenset(pod.where for pod in pods)
         if where not in self._free:
             self._free[where] = self._that_fit(pods)
-        found: list[Place] = []
+        found: list[GpuSlot] = []
         for places in self._free[where].values():
             while places and places[0].key in self._held:
                 places.popleft()
             found += [places[0]] if places else []
         return found
 
-    def _that_fit(self, pods: Sequence[Pod]) -> dict[str, deque[Place]]:
-        found: dict[str, deque[Place]] = {}
+    def _that_fit(self, pods: Sequence[Pod]) -> dict[str, deque[GpuSlot]]:
+        found: dict[str, deque[GpuSlot]] = {}
         for node in self._nodes:
             if all(fits(pod.spec, node) for pod in pods):
                 for uuid, model in node.gpus:
-                    place = Place(key=uuid, model=model, node=node)
+                    place = GpuSlot(key=uuid, model=model, node=node)
                     found.setdefault(model, deque()).append(place)
         return found
 

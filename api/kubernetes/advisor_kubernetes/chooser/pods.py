@@ -6,8 +6,8 @@ from datetime import datetime
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.asked import Asked, read_asked
 from advisor_kubernetes.admission.refusals import container_of
+from advisor_kubernetes.admission.wishes import Wishes, read_wishes
 from advisor_kubernetes.objects import Object, part, parts, word
 
 
@@ -33,7 +33,7 @@ class Pod:
     key: str
     uid: str
     version: str
-    asked: Asked
+    asked: Wishes
     created_s: float
     user: str
     claim: str | None
@@ -82,7 +82,7 @@ def read_pod(item: Object) -> Pod:
     """
     metadata, spec = part(item, "metadata"), part(item, "spec")
     annotations: Mapping[str, str] = part(metadata, "annotations")
-    asked = read_asked(annotations)
+    asked = read_wishes(annotations)
     if asked is None:
         raise InputError("the pod asks for nothing", fix=f"set {names.JOB} when it is made")
     _, container = container_of(item, _sure(asked, item))
@@ -105,7 +105,7 @@ def read_pod(item: Object) -> Pod:
     )
 
 
-def _sure(asked: Asked, item: Object) -> Asked:
+def _sure(asked: Wishes, item: Object) -> Wishes:
     """With the container that the webhook chose: it asks for no GPU any more."""
     if asked.container is not None:
         return asked

@@ -12,7 +12,7 @@ from advisor.client import Client
 from advisor.errors import AdvisorError
 from advisor_api.http.metrics import HttpMetrics
 from advisor_kubernetes.chooser.advice import Advice
-from advisor_kubernetes.chooser.chooser import Chooser, Counts
+from advisor_kubernetes.chooser.chooser import Chooser, ChooserMetrics
 from advisor_kubernetes.chooser.lease import Lease
 from advisor_kubernetes.chooser.pairing import WithoutAdvice
 from advisor_kubernetes.cluster import Cluster
@@ -88,11 +88,11 @@ class Choosing:
         self._chooser.run(stopping)
 
 
-def _counts(metrics: HttpMetrics) -> Counts:
+def _counts(metrics: HttpMetrics) -> ChooserMetrics:
     decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
     for outcome in ("paired", "alone"):
         decided.labels(outcome)
-    return Counts(
+    return ChooserMetrics(
         waiting=metrics.gauge("kubernetes_pods_waiting", "Pods behind the gate, where this leads"),
         leading=metrics.gauge("kubernetes_chooser_leads", "1 where this process chooses"),
         decided=decided,

@@ -11,8 +11,7 @@ from kube_node_api import pod
 
 from advisor.errors import InputError
 from advisor.progress import Progress as JobProgress
-from advisor_kubernetes.agent.cgroups import pod_in
-from advisor_kubernetes.agent.pods import read_pod
+from advisor_kubernetes.agent.pods import pod_in, read_pod
 from advisor_kubernetes.agent.progress_files import make_file, progress_file
 from advisor_node.metering.progress_files import read_progress
 

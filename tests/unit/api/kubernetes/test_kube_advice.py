@@ -8,9 +8,9 @@ from kube_answers import ANSWER
 from scripted_http import Reply, scripted_http
 
 from advisor.client import Client
-from advisor_kubernetes.chooser.advice import Advice, Apart, NoAnswer, Question, Together
+from advisor_kubernetes.chooser.advice import Advice, Apart, NoAnswer, PairQuestion, Together
 
-ASKED = Question(jobs=(("fft", 0.5), ("gemm", None)), model="NVIDIA H200")
+ASKED = PairQuestion(jobs=(("fft", 0.5), ("gemm", None)), model="NVIDIA H200")
 LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 

@@ -14,7 +14,7 @@ from kube_serving import gpus, pod_of
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.review import review
-from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, Question, Together
+from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, PairQuestion, Together
 from advisor_kubernetes.chooser.pairing import Decision, Pair, Round, Single, Stay, WithoutAdvice
 from advisor_kubernetes.chooser.places import Node, read_node
 from advisor_kubernetes.chooser.pods import Pod, read_pod
@@ -74,8 +74,8 @@ def decided(
 ) -> list[Decision]:
     """What a round decides where these pairs save energy."""
 
-    def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
-        found: dict[Question, Answer] = {}
+    def ask(questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
+        found: dict[PairQuestion, Answer] = {}
         for question in questions:
             saved = known.get(frozenset(name for name, _ in question.jobs))
             shares = ("26", "50")
@@ -192,7 +192,7 @@ def test_each_gpu_model_is_asked_for() -> None:
     nodes = [node("n", "GPU-1", model="A"), node("m", "GPU-2", model="B")]
     asked: list[str | None] = []
 
-    def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
+    def ask(questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
         asked.extend(question.model for question in questions)
         good = Together(shares=("10", "90"), energy_saved=0.1, split="10/90")
         return {q: good if q.model == "B" else Apart("no profile") for q in questions}

@@ -11,7 +11,7 @@ from kube_serving import pod_of
 
 from advisor_kubernetes.admission.review import review
 from advisor_kubernetes.chooser.pairing import Pair
-from advisor_kubernetes.chooser.places import Node, Place
+from advisor_kubernetes.chooser.places import GpuSlot, Node
 from advisor_kubernetes.chooser.pods import read_pod
 from advisor_kubernetes.chooser.writing import writes_of
 
@@ -43,7 +43,7 @@ def decided() -> dict[str, Any]:
         pod["metadata"] |= {"uid": f"uid-{number}", "resourceVersion": "1"}
     node = Node(name="n", labels={"kubernetes.io/hostname": "n"}, taints=(), gpus=())
     pods = (read_pod(first), read_pod(second))
-    place = Place(key="GPU-1", model="NVIDIA H200", node=node)
+    place = GpuSlot(key="GPU-1", model="NVIDIA H200", node=node)
     pair = Pair(pods=pods, shares=("26", "50"), place=place, why="26/50")
     return merged(first, writes_of(pair)[0].body)
 

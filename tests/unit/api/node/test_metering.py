@@ -17,10 +17,10 @@ from advisor.launch.records.status import OVER, State
 from advisor_node.metering import reports
 from advisor_node.metering.meters import UNSEEN_S, TenantMeter
 from advisor_node.metering.overlaps import GONE_S, Overlap
-from advisor_node.metering.progress_files import Progress, parse_progress
+from advisor_node.metering.progress_files import ProgressReading, parse_progress
 from advisor_node.metering.proof import GpuUsers, Proof
-from advisor_node.metering.references import Reference, References, reference_of
-from advisor_node.metering.reports import Reports
+from advisor_node.metering.references import Reference, ReferenceCache, reference_of
+from advisor_node.metering.reports import ObservationQueue
 
 UID, OTHER = "11", "12"
 SMALL = st.floats(0, 1e6, allow_nan=False)
@@ -84,7 +84,7 @@ def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.Monke
         return answer
 
     monkeypatch.setattr("advisor_node.metering.references.time.monotonic", lambda: now_s[0])
-    references = References(profiles)
+    references = ReferenceCache(profiles)
     for at_s in (0.0, 30.0, 70.0, 90.0):
         now_s[0] = at_s
         assert references.of("gemm", "H").rate == 10
@@ -111,7 +111,7 @@ class Job:
         return self.state in OVER
 
 
-def progress(steps: int) -> Progress:
+def progress(steps: int) -> ProgressReading:
     found = parse_progress(steps.to_bytes(8, "little"))
     assert found is not None
     return found
@@ -232,7 +232,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
 
     now_s = [1000.0]
     monkeypatch.setattr("advisor_node.metering.reports.time.monotonic", lambda: now_s[0])
-    waiting = Reports(send)
+    waiting = ObservationQueue(send)
     for one in seen:
         waiting.add(one)
     waiting.flush()
@@ -246,7 +246,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go, and are counted."""
     monkeypatch.setattr(reports, "MOST_WAITING", 2)
-    waiting = Reports(lambda _: None)
+    waiting = ObservationQueue(lambda _: None)
     one = together(Job(UID), Job(OTHER), 5)[0].observe("n", "slurm")
     for _ in range(5):
         waiting.add(one)

@@ -17,7 +17,7 @@ from advisor.runtime.backends.backend import Sight
 from advisor.runtime.backends.limit import Seen
 from advisor.runtime.backends.mps import MpsBackend
 from advisor_node.metering import proof
-from advisor_node.metering.references import References
+from advisor_node.metering.references import ReferenceCache
 from advisor_node.metering.room import Room
 from advisor_node.slurm import agent
 from advisor_node.slurm.agent import tenancy
@@ -86,7 +86,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     folder = GpuFolder(path=tmp_path / "gpu0-0", index=0, user=os.geteuid())
     monkeypatch.setattr(agent.socket, "gethostname", lambda: "n1")
     daemon = UserDaemon(GPU, folder, {}, tuple)
-    room = Room(daemon, None, tenancy(daemon, folder), References(unreachable))
+    room = Room(daemon, None, tenancy(daemon, folder), ReferenceCache(unreachable))
     made = Node(folder, room)
 
     def sight(_: MpsBackend) -> Sight:

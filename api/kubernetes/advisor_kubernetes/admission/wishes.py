@@ -19,7 +19,7 @@ _SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Wishes:
     """The wishes of a pod.
 
     Attributes:
@@ -37,7 +37,7 @@ class Asked:
     container: str | None = None
 
 
-def read_asked(annotations: Mapping[str, object]) -> Asked | None:
+def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
     """The wishes in a pod's annotations; None: it asks for nothing.
 
     Raises:
@@ -62,7 +62,7 @@ def read_asked(annotations: Mapping[str, object]) -> Asked | None:
         return None
 
     of_job = "the name of a profiled job: lower-case letters, digits, '.', '_' and '-'"
-    asked = Asked(
+    asked = Wishes(
         job=text(names.JOB, NAME, of_job) or "",
         partner=text(names.WITH, NAME, of_job),
         min_speed=number(names.MIN_SPEED, 1.0, "a number from 0 to 1"),
