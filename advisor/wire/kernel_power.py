@@ -57,15 +57,15 @@ class Difference:
         first: Execution from which on they are compared, counted from 1.
         last: Execution up to which they are compared.
         counter: Estimate of one execution, by difference of the counter.
-        curve_j: The same by the curve.
+        curve_j: The same by the curve; None where there is none.
         differ: (counter - curve) / curve.
     """
 
     first: int
     last: int
     counter: Estimate
-    curve_j: float
-    differ: float
+    curve_j: float | None = None
+    differ: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,8 @@ class KernelPower:
         dropped: Number by reason.
         resolution_ms: Width of the curve's bins.
         sigma_w: sqrt(2) * (W / delta) * sigma_R / sqrt(m), with the readings m that there are.
-        curve: Empty where there are not enough golden runs.
+        curve: Empty where there are not enough golden runs, or where it is not to be believed: its
+            band leaves what a GPU can draw, or the energy counter says something else.
         no_curve: Why.
         stretch: Without a gap for seconds; None where another operation was before the runs.
         scatter: Of the readings; None where there are too few golden runs or readings.

@@ -119,10 +119,10 @@ def _difference_line(power: KernelPower) -> str:
     found = power.difference
     if found is None:
         return f"counter     {power.no_difference}"
-    return (
-        f"counter     executions {found.first}-{found.last}: {_joules(found.counter)} each, by the "
-        f"curve {_scaled(found.curve_j)}: {found.differ:+.1%}"
-    )
+    each = f"counter     executions {found.first}-{found.last}: {_joules(found.counter)} each"
+    if found.curve_j is None or found.differ is None:
+        return each
+    return f"{each}, by the curve {_scaled(found.curve_j)}: {found.differ:+.1%}"
 
 
 def _histogram_lines(histogram: Histogram, low_ms: float, high_ms: float) -> Iterator[str]:

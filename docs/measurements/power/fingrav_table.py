@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,14 @@ from fingrav_work import (
 
 from advisor.formats.wire import read_tolerant
 from advisor.wire.kernel_power import KernelPower, StretchPower
+from advisor_power.kernels.deconvolve import fault_of
+from advisor_power.kernels.trace import IDLE
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import measured
 from advisor_power.sensor.trace import read_trace
+
+LIMIT_W = 700.0
+"""Power limit of H100 and H200."""
 
 PAPER = {
     "F1": "8K GEMM rises and falls until SSE, SSP slightly above; 2K GEMM rises until its 40th "
@@ -158,7 +164,17 @@ def _shifts(
 
 
 def _power(answer: Mapping[str, Any]) -> KernelPower:
-    return read_tolerant(KernelPower, json.dumps(answer))
+    """What a cell says; without what it says by a curve that is not to be believed."""
+    power = read_tolerant(KernelPower, json.dumps(answer))
+    idle_w = power.before_w or 0.0 if answer["before"] == IDLE else 0.0
+    band_w = (
+        min((p.low_w for p in power.curve), default=idle_w),
+        max((p.high_w for p in power.curve), default=idle_w),
+    )
+    differ = power.difference and power.difference.differ
+    if not fault_of(band_w, idle_w, LIMIT_W, differ):
+        return power
+    return replace(power, sse_power_w=None, sse_energy_j=None, settled_power_w=None)
 
 
 def _work(answer: Mapping[str, Any] | None) -> WorkPower | None:

@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.errors import SourceError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
 from advisor.wire.kernel_power import CurvePoint, Difference, Estimate, KernelPower, StretchPower
-from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve
+from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
 from advisor_power.kernels.energy import energy_by_difference
 from advisor_power.kernels.estimates import around, mean_of
 from advisor_power.kernels.executions import duration_s, durations_ms, longest, start_s
@@ -38,6 +38,7 @@ def analyse(
     execution_ms: float,
     ssp_execution: int | None,
     resolution_ms: float,
+    limit_w: float | None = None,
     after_idle: bool = True,
     stretch: StretchPower | None = None,
 ) -> KernelPower:
@@ -50,6 +51,7 @@ def analyse(
         execution_ms: Of one execution, as timed before; it chooses the row of Table I.
         ssp_execution: Executions of the shortest run that ends in steady power, if there is one.
         resolution_ms: Wanted width of the curve's bins.
+        limit_w: Power limit of the GPU; None: not known.
         after_idle: Whether nothing was before the runs.
         stretch: What slow sensors said of it.
 
@@ -63,9 +65,14 @@ def analyse(
     typical = _typical(usable, guidance(execution_ms).margin)
     runs, sse = typical.runs, typical.sse
     curve, before_w, no_curve = _curve(typical, channel, resolution_ms / 1000)
+    difference = _difference(blocks, record, curve, runs, before_w, after_idle)
+    if curve is not None:
+        differ = None if isinstance(difference, str) else difference.differ
+        idle_w = before_w if before_w is not None and after_idle else 0.0
+        if fault := fault_of(_band_w(curve), idle_w, limit_w, differ):
+            curve, no_curve = None, f"the curve that readings give is not to be believed: {fault}"
     ssp_w = _ssp_power(runs, channel, ssp_execution)
     sse_w = curve and _execution_power(curve, runs, sse)
-    difference = _difference(blocks, record, curve, runs, before_w, after_idle)
     return KernelPower(
         before_w=before_w,
         execution_ms=typical.execution_s * 1000,
@@ -160,19 +167,24 @@ def _difference(
         return "the energy counter of this card does not add up everything that is drawn"
     if not after_idle:
         return "with another operation before the runs, idle power between them is not known"
-    if curve is None or before_w is None:
-        return "there is no curve to compare it with"
+    if before_w is None:
+        return "no reading fell before a run, so it is not known what was drawn between runs"
     whole = [block for block in blocks if not any(run.dropped for run in block.runs)]
     counter = energy_by_difference(whole, before_w)
     if isinstance(counter, str):
         return counter
     short, long = min(b.executions for b in whole), max(b.executions for b in whole)
+    found = Difference(first=short + 1, last=long, counter=counter)
+    return found if curve is None else _compared(found, curve, runs)
+
+
+def _compared(found: Difference, curve: Curve, runs: Sequence[Run]) -> Difference:
+    """With what the curve says of the same executions."""
+    short, long = found.first - 1, found.last
     begin_s, end_s = (start_s(runs, place) for place in (short, long))
-    end_s = min(end_s, float(curve.edges_s[-1]))
-    mean_w, _ = curve.mean_w(begin_s, end_s)
-    curve_j = mean_w * (start_s(runs, long) - begin_s) / (long - short)
-    differ = counter.value / curve_j - 1
-    return Difference(first=short + 1, last=long, counter=counter, curve_j=curve_j, differ=differ)
+    mean_w, _ = curve.mean_w(begin_s, min(end_s, float(curve.edges_s[-1])))
+    curve_j = mean_w * (end_s - begin_s) / (long - short)
+    return replace(found, curve_j=curve_j, differ=found.counter.value / curve_j - 1)
 
 
 def _ssp_power(
@@ -202,6 +214,12 @@ def _dropped(every: Sequence[Run], chosen: Golden) -> dict[str, int]:
     if chosen.dropped:
         reasons["other execution time"] = chosen.dropped
     return dict(reasons)
+
+
+def _band_w(curve: Curve) -> tuple[float, float]:
+    """Its ends."""
+    low_w, high_w = curve.power_w - curve.band_w, curve.power_w + curve.band_w
+    return float(low_w.min()), float(high_w.max())
 
 
 def _width_ms(curve: Curve) -> float:

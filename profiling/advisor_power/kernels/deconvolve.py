@@ -17,6 +17,12 @@ import numpy as np
 from advisor_power.kernels.estimates import STANDARD_ERRORS_95
 from advisor_power.kernels.stitch import Floats, Sensor, Stitched
 
+MOST_OF_LIMIT = 1.6
+"""Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements)."""
+
+MOST_DIFFER = 0.03
+"""Part by which curve and energy counter may differ."""
+
 _STRENGTHS = np.logspace(-6, 4, 41)
 """Tried for the weight of neighbouring differences against that of the readings."""
 
@@ -57,6 +63,33 @@ class Curve:
         weights = _overlaps(np.array([end_s]), end_s - begin_s, self.edges_s)[0]
         sigma = float(np.sqrt(weights @ self.covariance @ weights))
         return float(weights @ self.power_w), STANDARD_ERRORS_95 * sigma
+
+
+def fault_of(
+    band_w: tuple[float, float], idle_w: float, limit_w: float | None, differ: float | None
+) -> str:
+    """Why a curve is no result; "": it is one.
+
+    Readings that are few, or late by another time each, can be explained by power that swings by
+    thousands of watts.
+
+    Args:
+        band_w: The lowest and the highest power within its 95 % band.
+        idle_w: The least that the GPU draws.
+        limit_w: Its power limit; None: not known.
+        differ: By which part energy by the counter is off that of the curve; None: not compared.
+    """
+    low_w, high_w = band_w
+    if low_w < idle_w:
+        return f"its band goes down to {low_w:.0f} W, and the idle GPU draws {idle_w:.0f} W"
+    if limit_w is not None and high_w > MOST_OF_LIMIT * limit_w:
+        return (
+            f"its band goes up to {high_w:.0f} W, over {MOST_OF_LIMIT:g} times the limit of "
+            f"{limit_w:.0f} W"
+        )
+    if differ is not None and abs(differ) > MOST_DIFFER:
+        return f"the energy counter says {differ:+.1%}, and {MOST_DIFFER:.0%} is allowed"
+    return ""
 
 
 def bin_edges(length_s: float, execution_s: float, resolution_s: float) -> Floats:

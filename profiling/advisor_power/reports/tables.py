@@ -71,7 +71,7 @@ def kernels(reports: Sequence[KernelReport]) -> TextTable:
                 watts(one.sse_power_w),
                 watts(one.ssp_power_w),
                 joules(one.launch_energy_j),
-                "-" if one.difference is None else f"{one.difference.differ:+.1%}",
+                _differ(one) or "-",
                 f"{one.golden_runs} of {one.runs}",
             )
             for one in reports
@@ -85,6 +85,12 @@ def name_of(one: KernelReport) -> str:
     return f"{one.operation}{limit}, after {one.before}"
 
 
+def _differ(one: KernelReport) -> str:
+    """By how much the energy counter is off the curve; empty where that is not known."""
+    differ = one.difference and one.difference.differ
+    return "" if differ is None else f"{differ:+.1%}"
+
+
 def kernel_note(one: KernelReport) -> str:
     """What its two steady points and energies are, and where they come from."""
     sse = f"SSE is execution {one.sse_execution}: {watts(one.sse_power_w)} W"
@@ -96,7 +102,8 @@ def kernel_note(one: KernelReport) -> str:
     counter = f"Energy counter: {one.no_difference}."
     if (found := one.difference) is not None:
         counter = f"By the energy counter {joules(found.counter)} J in executions {found.first} to "
-        counter += f"{found.last}, {found.differ:+.1%} against the curve."
+        counter += str(found.last)
+        counter += f", {_differ(one)} against the curve." if _differ(one) else "."
     dropped = "".join(f", {count} dropped: {why}" for why, count in one.dropped.items())
     rest = f"{one.golden_runs} of {one.runs} runs are golden{dropped}. Driver {one.driver}, "
     rest += f"{one.measured_at[:10]}, source {one.source}, {one.seconds:.0f} s."

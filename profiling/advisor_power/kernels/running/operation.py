@@ -80,7 +80,7 @@ def measure_operation(
     planned(plan)
     lengths = _lengths(found, wanted)
     blocks = run_blocks(runner, lengths, plan.runs // BLOCK_RUNS, blocks, session.add, report)
-    power = _power_of(blocks, found, sensors, wanted)
+    power = _power_of(blocks, found, sensors, wanted, gpu.power_limit_w)
     busy_s = sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs)
     made = _report_of(
         power, bench.ready, gpu, channel, wanted.before, busy_s, time.monotonic() - begun
@@ -109,7 +109,11 @@ def _lengths(found: Found, wanted: Wanted) -> tuple[int, int]:
 
 
 def _power_of(
-    blocks: Sequence[Block], found: Found, sensors: Sensors, wanted: Wanted
+    blocks: Sequence[Block],
+    found: Found,
+    sensors: Sensors,
+    wanted: Wanted,
+    limit_w: float | None,
 ) -> KernelPower:
     return analyse(
         blocks,
@@ -118,6 +122,7 @@ def _power_of(
         execution_ms=found.execution_s * 1000,
         ssp_execution=found.ssp_execution,
         resolution_ms=wanted.resolution_ms,
+        limit_w=limit_w,
         after_idle=wanted.before == IDLE,
         stretch=found.stretch,
     )

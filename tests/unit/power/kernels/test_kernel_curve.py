@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve
+from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
 from advisor_power.kernels.stitch import Floats, Sensor, Stitched, naive_curve, stitch
 from advisor_power.kernels.trace import Reading, Run
 
@@ -170,3 +170,23 @@ def test_naive_curve_dates_readings_when_they_were_seen() -> None:
     """Late by the delay, and empty where there was none."""
     run = run_with([(0.001, 300), (0.006, 320), (0.02, 400)])
     assert naive_curve([run], np.array([0.0, 0.01, 0.02, 0.05])) == [None, 310, 400]
+
+
+@pytest.mark.parametrize(
+    ("band_w", "limit_w", "differ", "said"),
+    [
+        ((451, 1048), 700, 0.002, ""),
+        ((154, 170), 700, -0.053, "the energy counter says -5.3%, and 3% is allowed"),
+        ((130, 1121), 700, None, "goes up to 1121 W, over 1.6 times the limit of 700 W"),
+        ((130, 1121), None, None, ""),
+        ((-27816, 30397), None, -0.206, "goes down to -27816 W, and the idle GPU draws 128 W"),
+        ((127, 200), 700, None, "goes down to 127 W"),
+    ],
+)
+def test_what_a_gpu_cannot_draw_is_no_curve(
+    band_w: tuple[float, float], limit_w: float | None, differ: float | None, said: str
+) -> None:
+    """Bands as they were measured (docs/measurements/power/fingrav) and beside the bounds."""
+    found = fault_of(band_w, 128.0, limit_w, differ)
+    assert said in found
+    assert bool(said) == bool(found)

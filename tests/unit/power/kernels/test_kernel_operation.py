@@ -38,12 +38,13 @@ def measured(
     sensors: SensorRecord | None = None,
     steps: list[Step] | None = None,
     plans: list[Plan] | None = None,
+    gpu: Gpu = GPU,
 ) -> KernelReport:
     """The report, from a home that may have runs in it."""
     found = sensors or record()
     return measure_operation(
         bench,
-        GPU,
+        gpu,
         Sensors(found, found.channel("instant") or INSTANT),
         wanted,
         home,
@@ -84,6 +85,7 @@ def test_two_instruments_agree_within_three_percent(found: KernelReport) -> None
     """The counter's difference and the curve, for executions above a millisecond."""
     power = found
     assert power.difference is not None, power.no_difference
+    assert power.difference.differ is not None
     assert abs(power.difference.differ) <= 0.03
     assert power.difference.counter.value == pytest.approx(0.75, rel=0.03)
     assert power.ssp_energy_j is not None
@@ -201,7 +203,44 @@ def test_too_few_golden_runs_make_no_curve(tmp_path: Path) -> None:
     assert power.dropped == {"clock held back: hw-thermal": 28}
     assert power.no_curve.startswith("only 12 golden runs: it takes 20")
     assert power.curve == ()
-    assert (power.sse_power_w, power.sigma_w, power.difference) == (None, None, None)
+    assert (power.sse_power_w, power.sigma_w, power.settled_power_w) == (None, None, None)
+
+
+class Miscounts(MadeUpKernel):
+    """Its counter says a tenth too much."""
+
+    def tick(self) -> Tick | None:
+        found = super().tick()
+        return found and Tick(found.at_s, 1.1 * found.energy_j)
+
+
+@pytest.mark.parametrize(
+    ("bench", "gpu", "said"),
+    [
+        (Miscounts(rising), GPU, "the energy counter says +"),
+        (MadeUpKernel(lambda _: 60.0), GPU, "and the idle GPU draws 120 W"),
+        (
+            MadeUpKernel(rising),
+            replace(GPU, power_limit_w=300.0),
+            "over 1.6 times the limit of 300 W",
+        ),
+    ],
+)
+def test_curve_that_is_not_to_be_believed_is_no_result(
+    bench: MadeUpKernel, gpu: Gpu, said: str, tmp_path: Path
+) -> None:
+    """It says why; what does not need the curve stays, such as energy by the counter."""
+    power = measured(bench, tmp_path, Wanted(runs=160), gpu=gpu)
+    assert power.no_curve.startswith("the curve that readings give is not to be believed: ")
+    assert said in power.no_curve
+    assert power.curve == ()
+    assert (power.sse_power_w, power.sse_energy_j, power.sigma_w) == (None, None, None)
+    assert power.ssp_power_w is not None
+    assert power.difference is not None
+    assert power.difference.counter.value > 0
+    text = "\n".join(report_lines(power))
+    assert f"no curve    {power.no_curve}" in text
+    assert measured(MadeUpKernel(rising), tmp_path / "other", Wanted(runs=160)).curve
 
 
 def test_nothing_but_throttled_runs_is_an_error(tmp_path: Path) -> None:
