@@ -26,7 +26,8 @@ from advisor_power.model.find import load_input_model, own_folder
 from advisor_training.learn import learners
 
 ROUTE = "/v1/power/input"
-SMALL = [64, 32, 128]
+SMALL = [1024, 1024, 1024]
+"""As far off what was measured as is answered."""
 
 FEW = 6
 """Groups: each is left out once, which takes time."""
@@ -73,7 +74,7 @@ def test_points_of_a_file_become_the_model_in_use(
     again = empty("power", "train", "--points", str(kept), "--out", "other")
     assert f"model {found['version']}" in again.out
     assert "two-metrics" in again.out
-    answer = empty("power", "input", "zeros", "--predict", "--shape", "64x32x128", "--json")
+    answer = empty("power", "input", "zeros", "--predict", "--shape", "1024x1024x1024", "--json")
     assert json.loads(answer.out)["model"] == found["version"]
 
 
@@ -107,7 +108,7 @@ def test_more_sms_than_the_card_has_are_refused(advisor: Advisor, units: str) ->
 def test_a_terminal_cuts_no_number(with_input_model: Path) -> None:
     """Power, speed and energy with bounds need more than 80 columns."""
     text = "normal(0,1)|sparse(0.5)|scale(1024)"
-    asked = InputAsked(operands=text, shape=(64, 32, 128), dtype="bf16")
+    asked = InputAsked(operands=text, shape=(1024, 1024, 1024), dtype="bf16")
     model = load_input_model(with_input_model / "home")
     found = predictions(model, [with_features(asked)]).predictions
     drawn = io.StringIO()
@@ -133,13 +134,13 @@ def test_a_terminal_shows_how_many_are_left(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_data_that_are_no_numbers_are_told(advisor: Advisor) -> None:
-    words = ("power", "input", "--predict", "--shape", "64x32x128")
+    words = ("power", "input", "--predict", "--shape", "1024x1024x1024")
     assert "NaN or infinity" not in advisor(*words, "normal(0,1)").out
     assert "1 of these have NaN or infinity" in advisor(*words, "normal(0,1)|spoil(nan,0.5)").out
 
 
 def test_expected_power_of_operands(advisor: Advisor) -> None:
-    words = ("power", "input", "normal(0,1)", "zeros", "--predict", "--shape", "64x32x128")
+    words = ("power", "input", "normal(0,1)", "zeros", "--predict", "--shape", "1024x1024x1024")
     found = json.loads(advisor(*words, "--json").out)
     assert set(found) == {"model", "coverage", "predictions"}
     for one in found["predictions"]:
@@ -162,14 +163,24 @@ def test_expected_power_of_operands(advisor: Advisor) -> None:
     assert "B200 has no inputs" in said.err
 
 
+@pytest.mark.parametrize("shape", ["1x4096x4096", "1023x4096x4096", "4096x4096x16385"])
+def test_a_shape_that_is_far_off_has_no_number(advisor: Advisor, shape: str) -> None:
+    """One token of a network, for which the model knew no better than the power limit."""
+    said = advisor("power", "input", "zeros", "--predict", "--shape", shape)
+    assert (said.code, said.out) == (2, "")
+    assert f"a product of {shape} is unlike all that were measured in bf16" in said.err
+    assert "within 4 times" in said.err
+
+
 @pytest.fixture(scope="module")
 def tensors(with_input_model: Path) -> Path:
-    """Two matrices of bf16, and one of a type that no product computes in."""
+    """Three matrices of bf16, one of them small, and one of a type that no product computes in."""
     random = np.random.default_rng(0)
     parts = {
-        "[red]dense": ("BF16", random.integers(0, 1 << 15, (64, 128)).astype(np.uint16)),
-        "zeros": ("BF16", np.zeros((64, 128), np.uint16)),
-        "odd": ("F8_E5M2", np.zeros((64, 128), np.uint8)),
+        "[red]dense": ("BF16", random.integers(0, 1 << 15, (1024, 1024)).astype(np.uint16)),
+        "zeros": ("BF16", np.zeros((1024, 1024), np.uint16)),
+        "tiny": ("BF16", np.zeros((8, 8), np.uint16)),
+        "odd": ("F8_E5M2", np.zeros((1024, 1024), np.uint8)),
     }
     header, data = {}, b""
     for name, (dtype, numbers) in parts.items():
@@ -188,9 +199,11 @@ def test_expected_power_of_tensors(advisor: Advisor, tensors: Path) -> None:
     by_name = {one["tensor"]: one for one in found["matrices"]}
     dense, zeros, odd = (by_name[name] for name in ("[red]dense", "zeros", "odd"))
     assert zeros["expected"]["power_w"]["value"] < dense["expected"]["power_w"]["value"]
-    assert dense["expected"]["shape"] == [4096, 64, 128]
+    assert dense["expected"]["shape"] == [4096, 1024, 1024]
     assert dense["expected"]["units"] == 132
     assert (odd["expected"], odd["why_not"]) == (None, "products do not compute in fp8_e5m2")
+    assert by_name["tiny"]["expected"] is None
+    assert "a product of 4096x8x8 is unlike" in by_name["tiny"]["why_not"]
     out = advisor("power", "tensor", str(tensors), "--units", "66").out
     assert "of reference" in out
     assert "66 SMs" in out
@@ -230,7 +243,7 @@ def item(**of: Any) -> dict[str, Any]:
 
 
 def test_the_service_says_what_the_command_says(api: Api, advisor: Advisor, tensors: Path) -> None:
-    words = ("normal(0,1)", "zeros", "--predict", "--shape", "64x32x128", "--json")
+    words = ("normal(0,1)", "zeros", "--predict", "--shape", "1024x1024x1024", "--json")
     told = json.loads(advisor("power", "input", *words).out)
     assert api.post(ROUTE, {"inputs": [item(), item(operands="zeros")]}) == told
     # A fingerprint as `advisor power tensor --json` prints it.
@@ -250,6 +263,7 @@ def test_the_service_says_what_the_command_says(api: Api, advisor: Advisor, tens
         ({"inputs": [item(operands='file("/etc/passwd")')]}, "a file cannot be named here"),
         ({"inputs": [item(shape=[8192, 16, 4096])]}, "too large"),
         ({"inputs": [item(shape=[0, 1, 1])]}, "shape"),
+        ({"inputs": [item(shape=[1, 4096, 4096])]}, "a product of 1x4096x4096 is unlike all"),
         ({"inputs": [item(shape=[4096] * 3)] * 5}, "for one request at most"),
         ({"inputs": [item(dtype="fp8", shape=[64, 64, 64])]}, "no input of fp8 was measured"),
         ({"inputs": [item(features=USUAL)]}, "one of them alone"),

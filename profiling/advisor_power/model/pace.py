@@ -17,6 +17,9 @@ P = TypeVar("P", bound=Product)
 LEAST_PART = 0.1
 """Of the clock below the power limit, which lowers it no further."""
 
+MOST_TIMES = 4.0
+"""By which a side may be larger or smaller than that of the nearest shape that was measured."""
+
 _HALVINGS = 24
 
 
@@ -95,7 +98,8 @@ class Known:
         Of another shape or number of SMs it runs, cycle by cycle, as the nearest that was measured.
 
         Raises:
-            InputError: the GPU model or the type was not measured, or it has not so many SMs.
+            InputError: the GPU model or the type was not measured, it has not so many SMs, or a
+                side is over `MOST_TIMES` off that of every shape that was.
         """
         card = self.card(gpu_model)
         of = [p for p in self.paces if p.gpu_model == card.gpu_model and p.dtype == dtype]
@@ -103,6 +107,7 @@ class Known:
             raise self._no_type(card, dtype)
         units = card.units if units is None else units
         check_card_units(units, card.gpu_model)
+        _check_shape(of, shape)
         nearest = min(of, key=lambda pace: _distance(pace, shape, units))
         product = Product(
             gpu_model=card.gpu_model,
@@ -131,6 +136,23 @@ class Known:
             f"no input of {dtype} was measured on {card.gpu_model}",
             why=f"each type has units of its own on the GPU; measured are {', '.join(there)}",
             fix=f"advisor power input --dtype {dtype} --preset T12, then advisor power train",
+        )
+
+
+def _check_shape(paces: Sequence[Pace], shape: tuple[int, int, int]) -> None:
+    """Whether one of the paces is of a shape that is not too far off."""
+    times, nearest = min(
+        (max(max(a / b, b / a) for a, b in zip(pace.shape, shape, strict=True)), pace.shape)
+        for pace in paces
+    )
+    if times > MOST_TIMES:
+        asked, known = ("x".join(map(str, sides)) for sides in (shape, nearest))
+        raise InputError(
+            f"a product of {asked} is unlike all that were measured in {paces[0].dtype}",
+            why=f"a side is {times:.3g} times off that of {known}: a product that waits for memory "
+            "or for its launch runs and draws otherwise, which the model does not know",
+            fix=f"ask for sides within {MOST_TIMES:g} times, or measure it: advisor power input "
+            f"--shape {asked}",
         )
 
 

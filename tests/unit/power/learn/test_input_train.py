@@ -100,7 +100,7 @@ def test_the_feature_that_does_most_is_that_of_the_law(folder: Path) -> None:
 
 def test_what_was_never_measured_is_said(folder: Path) -> None:
     predictor = InputPredictor(folder)
-    assert predictor.predict(asked(shape=(128, 128, 128))).unmeasured == ("shape",)
+    assert predictor.predict(asked(shape=(2048, 1024, 16384))).unmeasured == ("shape",)
     assert predictor.predict(asked(units=50)).unmeasured == ("units",)
     odd = USUAL | {"sum_non_finite": 1.0, "zero_products": 1.0, "a_weight": 1.0}
     assert predictor.predict(asked(features=odd)).unmeasured == ("fingerprint",)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import FEATURES, InputPoint, Product
 from advisor_power.model.pace import LEAST_PART, held_to, known_of
@@ -104,3 +105,17 @@ def test_highest_clock_is_that_of_as_many_sms() -> None:
         assert found.flop_per_s == pytest.approx(units * clock_mhz * 1e9)
     nearest, unlike = known.product("bf16", (64, 32, 16), {}, units=100)
     assert (nearest.clock_mhz, unlike) == (1725.0, ("units",))
+
+
+@given(st.tuples(st.integers(10, 300), st.integers(5, 150), st.integers(2, 80)))
+def test_a_shape_is_answered_where_no_side_is_over_four_times_off(
+    shape: tuple[int, int, int],
+) -> None:
+    """Whichever side it is, up or down."""
+    known = known_of([measured(132, 1725, 470)])
+    near = all(a <= 4 * b and b <= 4 * a for a, b in zip(shape, (64, 32, 16), strict=True))
+    if near:
+        assert known.product("bf16", shape, {})[0].shape == shape
+    else:
+        with pytest.raises(InputError, match="is unlike all that were measured in bf16"):
+            known.product("bf16", shape, {})
