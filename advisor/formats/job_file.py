@@ -81,15 +81,6 @@ def find_job(name_or_path: str, jobs_dir: Path) -> Job:
     )
 
 
-def list_jobs(jobs_dir: Path) -> list[Job]:
-    """Every job of a folder, by name.
-
-    Raises:
-        InputError: a file in the folder is faulty.
-    """
-    return [_load_named(jobs_dir, name) for name in _names(jobs_dir)]
-
-
 def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:
     """The jobs of a folder, by name, and what is wrong with the other files of it, or with it."""
     jobs, faults = list[Job](), list[InputError]()

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 
-from advisor.formats.job_file import list_jobs
+from advisor.formats.job_file import sound_jobs
 from advisor.settings import read_settings
 from advisor_profiling.testbed.live import list_gpus
 
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> None:
     options = [a for a in arguments if a.startswith("--")]
     names = [a for a in arguments if not a.startswith("--")]
     jobs: SimpleQueue[str] = SimpleQueue()
-    for name in names or [job.name for job in list_jobs(read_settings().jobs_dir)]:
+    for name in names or [job.name for job in sound_jobs(read_settings().jobs_dir)[0]]:
         jobs.put(name)
     gpus = list_gpus()
     cores = sorted(os.sched_getaffinity(0))

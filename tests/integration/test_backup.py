@@ -357,7 +357,7 @@ def test_the_commands_back_up_and_restore(tmp_path: Path) -> None:
     done = advisor("data", "restore", str(copy), "--overwrite", "--json")
     assert json.loads(done.stdout) == {"restored": str(copy)}
     with open_service_state(None, home) as state:
-        assert state.find_token(secret) is not None
+        assert state.find_tokens([secret]).get(secret) is not None
 
 
 @pytest.mark.postgres

@@ -64,9 +64,9 @@ def test_a_token_is_found_by_its_secret_alone(state: ServiceState) -> None:
     assert token.scopes == ("read", "launch")
     assert secret.startswith("adv_")
     assert len(secret) == 47
-    assert state.find_token(secret) == token
+    assert state.find_tokens([secret]).get(secret) == token
     wrong = ["", "adv_", secret[:-1], f"{secret}=", secret.swapcase(), "ü", "\udcff", "x" * 10**6]
-    assert [state.find_token(text) for text in wrong] == [None] * len(wrong)
+    assert [state.find_tokens([text]).get(text) for text in wrong] == [None] * len(wrong)
 
 
 def test_a_secret_is_kept_nowhere(state: ServiceState, url: str, tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_a_revoked_token_is_not_found(state: ServiceState) -> None:
     with pytest.raises(InputError, match="advisor tokens revoke ci"):
         state.make_token("ci", ["admin"])
     state.revoke_token("ci")
-    assert state.find_token(secret) is None
+    assert state.find_tokens([secret]).get(secret) is None
     with pytest.raises(InputError, match="no living token 'ci'"):
         state.revoke_token("ci")
     second, other = state.make_token("ci", ["write"])
-    assert state.find_token(other) == second
+    assert state.find_tokens([other]).get(other) == second
     listed = {(token.created_at, token.revoked_at is None) for token in state.tokens()}
     assert listed == {(first.created_at, False), (second.created_at, True)}
 
@@ -99,11 +99,11 @@ def test_a_revoked_token_is_not_found(state: ServiceState) -> None:
 def test_an_expired_token_is_not_found(state: ServiceState) -> None:
     """After its end it lets nobody in, and its name is free."""
     _, secret = state.make_token("ci", ["read"], later(milliseconds=300))
-    assert state.find_token(secret) is not None
+    assert state.find_tokens([secret]).get(secret) is not None
     time.sleep(0.35)
-    assert state.find_token(secret) is None
+    assert state.find_tokens([secret]).get(secret) is None
     _, other = state.make_token("ci", ["read"])
-    assert state.find_token(other) is not None
+    assert state.find_tokens([other]).get(other) is not None
 
 
 @pytest.mark.parametrize(
@@ -338,12 +338,12 @@ def test_a_server_that_stops_and_comes_back(
             with pytest.raises(StoreError, match="check that the server runs"):
                 state.change_count()
             with pytest.raises(StoreError, match="check that the server runs"):
-                state.find_token(secret)
+                state.find_tokens([secret]).get(secret)
             with pytest.raises(StoreError, match="check that the server runs"):
                 state.add_launch(row("2", "node2"))
         finally:
             postgres_server.start()
-        assert state.find_token(secret) == token
+        assert state.find_tokens([secret]).get(secret) == token
         assert [found.launch_id for found in state.launches()] == ["1"]
         state.audit(entry(1))
 
@@ -390,7 +390,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
             state.add_launch(dataclasses.replace(row("1", "node1"), spec="x" * 100_000))
         assert written > 10
         assert len(state.audit_log(limit=10**6)) == written
-        assert state.find_token(secret)
+        assert state.find_tokens([secret]).get(secret)
         assert state.launches() == []
 
 

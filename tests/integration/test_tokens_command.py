@@ -34,7 +34,7 @@ def test_a_secret_is_printed_once_alone_on_stdout(home: Path) -> None:
     """`SECRET=$(advisor tokens create ..)` works, and no other command shows it again."""
     secret = tokens("create", "ci", "--scope", "launch", "--scope", "read").strip()
     with open_service_state(None, home) as state:
-        token = state.find_token(secret)
+        token = state.find_tokens([secret]).get(secret)
     assert token is not None
     assert (token.name, token.scopes, token.expires_at) == ("ci", ("read", "launch"), None)
     shown = tokens("list") + tokens("list", "--json")
@@ -55,7 +55,7 @@ def test_json_has_the_keys_that_programs_read(home: Path) -> None:
     (listed,) = json.loads(tokens("list", "--json"))
     assert listed["state"] == "revoked"
     with open_service_state(None, home) as state:
-        assert state.find_token(secret) is None
+        assert state.find_tokens([secret]).get(secret) is None
 
 
 @pytest.mark.usefixtures("home")

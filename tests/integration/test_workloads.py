@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.job import Job
-from advisor.formats.job_file import list_jobs
+from advisor.formats.job_file import sound_jobs
 from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, WAITING, Progress
 from advisor.runtime.jobs.reports import read_latencies
 
@@ -37,7 +37,7 @@ needs_torch = pytest.mark.skipif(
 # The kernels run on a GPU only; a batch changes nothing that `--tiny` leaves in place.
 ON_CPU = [
     job
-    for job in list_jobs(ROOT / "jobs")
+    for job in sound_jobs(ROOT / "jobs")[0]
     if "kernels.py" not in job.command and not job.name.endswith("-b2")
 ]
 

@@ -143,7 +143,6 @@ def _kind(row: object) -> str:
 
 
 SoloRow: TypeAlias = Annotated[SoloPoint, _As(SoloPoint)]
-PairRow: TypeAlias = Annotated[PairPoint, _As(PairPoint)]
 ObservationRow: TypeAlias = Annotated[Observation, _As(Observation)]
 PointRow: TypeAlias = Annotated[
     Annotated[SoloPoint, _As(SoloPoint), Tag("solo")]

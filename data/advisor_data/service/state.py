@@ -52,10 +52,6 @@ class ServiceState:
             token_table.insert(connection, token, secret)
         return token, secret
 
-    def find_token(self, secret: str) -> Token | None:
-        """The living token with that secret; None where it is wrong, expired or revoked."""
-        return self.find_tokens([secret]).get(secret)
-
     def find_tokens(self, secrets: Collection[str]) -> dict[str, Token]:
         """The living tokens with these secrets, by secret, in one read."""
         with store_errors(self._engine.url), self._engine.connect() as connection:

@@ -24,7 +24,7 @@ from sets import MOST_JOBS, draw
 
 from advisor.core.job import Job
 from advisor.core.records import Point, SoloPoint
-from advisor.formats.job_file import list_jobs
+from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
 from advisor_data import Store, open_store
 from advisor_data.files.files import write_points
@@ -74,7 +74,7 @@ def main() -> None:
 
 def known_jobs(python: str) -> dict[str, Job]:
     """The jobs of `jobs/`, by name, run by that interpreter."""
-    jobs = (job for job in list_jobs(JOBS) if job.progress.gate)
+    jobs = (job for job in sound_jobs(JOBS)[0] if job.progress.gate)
     return {job.name: replace(job, command=(python, *job.command[1:])) for job in jobs}
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.formats.job_file import list_jobs
+from advisor.formats.job_file import sound_jobs
 
 ROOT = Path(__file__).parents[3]
 WORKLOADS = ROOT / "profiling/workloads"
-JOBS = list_jobs(ROOT / "jobs/components")
+JOBS = sound_jobs(ROOT / "jobs/components")[0]
 SCRIPT = (WORKLOADS / "component_bench.py").read_text("utf-8")
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from advisor.core.job import Job
-from advisor.formats.job_file import list_jobs
+from advisor.formats.job_file import sound_jobs
 
 ROOT = Path(__file__).parents[3]
-JOBS = {job.name: job for job in list_jobs(ROOT / "jobs")}
+JOBS = {job.name: job for job in sound_jobs(ROOT / "jobs")[0]}
 
 DEEP_LEARNING = {
     *("albert-train", "bert-train", "vit-train", "resnet50-train", "mobilenet-train"),

@@ -41,13 +41,6 @@ class Teaching:
     left_out: tuple[LeftOut, ...]
 
 
-def teaching_points(
-    observations: Iterable[Observation], solo_points: Iterable[SoloPoint]
-) -> tuple[PairPoint, ...]:
-    """The points of `teach`, where no check of counts is at hand."""
-    return teach(observations, solo_points).points
-
-
 def teach(
     observations: Iterable[Observation],
     solo_points: Iterable[SoloPoint],

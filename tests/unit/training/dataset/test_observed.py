@@ -18,7 +18,7 @@ from advisor.core.records import OBSERVED_SOURCE, PairPoint
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_training.dataset.data import make_data
-from advisor_training.dataset.observed import LEAST_S, teach, teaching_points
+from advisor_training.dataset.observed import LEAST_S, teach
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, make_rows
 from advisor_training.learn.learners import LEARNERS, extra_trees, fit
@@ -116,7 +116,7 @@ def test_results_that_nobody_read_teach_at_safe_counts_only() -> None:
         gpu_model=model, units_total=made_up.UNITS, checked=frozenset({units}),
         wrong={units: ("mm",)},
     )  # fmt: skip
-    assert teaching_points([unread], SOLOS) == teach([unread], SOLOS, {model: unsafe_none()}).points
+    assert teach([unread], SOLOS).points == teach([unread], SOLOS, {model: unsafe_none()}).points
     found = teach([unread], SOLOS, {model: unsafe})
     assert not found.points
     assert "not safe" in found.left_out[0].reason
@@ -172,7 +172,7 @@ def test_percentages_that_were_rounded_up_are_not_over_subscribed() -> None:
 def test_launches_never_make_an_oracle() -> None:
     """Nine launches of a pair on nine days are learned from, and no choice is scored on them."""
     nine = pairs(made_up.CLIMBER, made_up.SITTER)[:9]
-    points = teaching_points([launched(p, n) for n, p in enumerate(nine)], SOLOS)
+    points = teach([launched(p, n) for n, p in enumerate(nine)], SOLOS).points
     made, _ = make_pairs(points, SOLOS, full=False)
     assert len(made[0].main.nine) == 9
     assert not made[0].main.is_full
@@ -188,7 +188,7 @@ def test_a_pair_launched_often_is_one_row() -> None:
         ))
         for n, factor in enumerate(rates)
     ]  # fmt: skip
-    points = teaching_points(seen, SOLOS)
+    points = teach(seen, SOLOS).points
     assert len(points) == 3
     rows = make_data(points, SOLOS).rows
     assert len(rows) == 1
