@@ -45,11 +45,11 @@ def warnings(answer: Recommendation) -> tuple[str, ...]:
 
 
 def why_avoided(
-    profiles: Sequence[Profile], wanted: Sequence[Split], checked: CheckedCounts | None
+    profiles: Sequence[Profile], splits: Sequence[Split], checked: CheckedCounts | None
 ) -> tuple[str, ...]:
     """Which counts of these splits are not used, since results are wrong there."""
     safeties = [profile.safety(checked) for profile in profiles]
-    return tuple(dict.fromkeys(avoided_texts(wanted, [p.job for p in profiles], safeties)))
+    return tuple(dict.fromkeys(avoided_texts(splits, [p.job for p in profiles], safeties)))
 
 
 def why_unsure(answer: Recommendation, checked: CheckedCounts | None) -> tuple[str, ...]:

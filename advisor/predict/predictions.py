@@ -144,11 +144,11 @@ def is_within(split: Split, profiles: Sequence[Profile]) -> bool:
 
 
 def safe_splits_of(
-    profiles: Sequence[Profile], wanted: Sequence[Split], checked: CheckedCounts | None
+    profiles: Sequence[Profile], splits: Sequence[Split], checked: CheckedCounts | None
 ) -> tuple[Split | None, ...]:
     """For each split of jobs the nearest one that is safe; see `safe_splits`."""
     safeties = [profile.safety(checked) for profile in profiles]
-    return safe_splits(wanted, safeties, mirrored=are_mirrored(profiles))
+    return safe_splits(splits, safeties, mirrored=are_mirrored(profiles))
 
 
 def predict_exclusive(profiles: Sequence[Profile]) -> Prediction:

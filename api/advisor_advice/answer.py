@@ -23,26 +23,26 @@ _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
 
 
-def request_of(asked: RecommendationRequest, default_min_speed: float) -> Request:
+def request_of(request: RecommendationRequest, default_min_speed: float) -> Request:
     """As the arithmetic takes it.
 
     Args:
-        asked: Objective and limits.
+        request: Objective and limits.
         default_min_speed: Of jobs without a number of their own.
 
     Raises:
         InputError: limits that cannot be meant.
     """
     return Request(
-        objective=asked.objective,
-        min_speed=asked.min_speeds(),
+        objective=request.objective,
+        min_speed=request.min_speeds(),
         default_min_speed=default_min_speed,
-        max_p99_ms=asked.p99_by_job_ms,
-        default_max_p99_ms=asked.max_p99_ms,
-        max_power_w=asked.max_power_w,
-        memory_mib=asked.memory_mib,
-        fine=asked.fine,
-        work=asked.work,
+        max_p99_ms=request.p99_by_job_ms,
+        default_max_p99_ms=request.max_p99_ms,
+        max_power_w=request.max_power_w,
+        memory_mib=request.memory_mib,
+        fine=request.fine,
+        work=request.work,
     )
 
 
@@ -63,7 +63,7 @@ class ModelAdvice:
 
 
 def answer(
-    found: ProfileSet,
+    profile_set: ProfileSet,
     request: Request,
     settings: Settings,
     gpu_uuid: str | None = None,
@@ -71,7 +71,7 @@ def answer(
     """What the model in use recommends for two jobs.
 
     Args:
-        found: Profiles of both.
+        profile_set: Profiles of both.
         request: Objective and limits.
         settings: Say where models and points are kept.
         gpu_uuid: The card that they are to share; None: not known.
@@ -83,13 +83,13 @@ def answer(
         StoreError: observations, or what the check of this GPU model found, cannot be read.
     """
     predictor = Registry(settings.home / "models").open_champion()
-    conditions = read_conditions(settings, predictor, found.a.gpu_model, gpu_uuid)
-    return answer_by(predictor, found, request, checked_on(found, settings), conditions)
+    conditions = read_conditions(settings, predictor, profile_set.a.gpu_model, gpu_uuid)
+    return answer_by(predictor, profile_set, request, checked_on(profile_set, settings), conditions)
 
 
 def answer_by(
     predictor: OnnxPredictor,
-    found: ProfileSet,
+    profile_set: ProfileSet,
     request: Request,
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
@@ -98,7 +98,7 @@ def answer_by(
 
     Args:
         predictor: The model.
-        found: Profiles of both.
+        profile_set: Profiles of both.
         request: Objective and limits.
         checked: What the check of this GPU model found.
         conditions: What is known of the card, and of jobs that drift.
@@ -107,22 +107,22 @@ def answer_by(
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit.
     """
-    found, assumed = with_idle_power(found, predictor.manifest.fill)
-    there, profiles = conditions.applied(predictor, found.profiles)
+    profile_set, assumed = with_idle_power(profile_set, predictor.manifest.fill)
+    there, profiles = conditions.applied(predictor, profile_set.profiles)
     given = recommend(profiles, there, request, checked)
     more = (
         *_of_model(predictor, given),
-        *of_check(found, checked),
-        *_of_input(found),
+        *of_check(profile_set, checked),
+        *_of_input(profile_set),
         *assumed,
-        *conditions.warnings(found.profiles),
+        *conditions.warnings(profile_set.profiles),
     )
     given = dataclasses.replace(given, warnings=(*given.warnings, *more))
     return ModelAdvice(
         given,
         predictor.manifest,
-        conditions.card_of(found.profiles),
-        conditions.drifts_of(found.profiles),
+        conditions.card_of(profile_set.profiles),
+        conditions.drifts_of(profile_set.profiles),
     )
 
 
@@ -136,21 +136,21 @@ def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:
         yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 
 
-def of_check(found: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
+def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
     """Whether anybody knows which counts are safe on the GPU model of these profiles."""
-    if checked is None and not any(p.right_units or p.wrong_units for p in found.profiles):
+    if checked is None and not any(p.right_units or p.wrong_units for p in profile_set.profiles):
         yield (
             "nobody has checked at which numbers of SMs libraries compute right results on "
-            f"{found.a.gpu_model}: advisor check"
+            f"{profile_set.a.gpu_model}: advisor check"
         )
 
 
-def _of_input(found: ProfileSet) -> Iterator[str]:
+def _of_input(profile_set: ProfileSet) -> Iterator[str]:
     """The data card of the bundled points says so of all of them."""
-    if found.other_models:
+    if profile_set.other_models:
         yield (
-            f"both were profiled on {listed(found.other_models)}, too: --gpu-model, or "
+            f"both were profiled on {listed(profile_set.other_models)}, too: --gpu-model, or "
             "`gpu_model` in a request"
         )
-    if names := " and ".join(found.bundled):
+    if names := " and ".join(profile_set.bundled):
         yield f"bundled, so measured with random input, on which power depends: {names}"

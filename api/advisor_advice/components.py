@@ -54,32 +54,34 @@ def components_of_pair(
 
 
 def with_components(
-    told: wire.Recommendation, given: Recommendation, known: Callable[[], KnownPower]
+    response: wire.Recommendation,
+    recommendation: Recommendation,
+    find_power: Callable[[], KnownPower],
 ) -> wire.Recommendation:
     """The answer with the parts of the power at its choice, or why there are none.
 
     Args:
-        told: The answer.
-        given: What it tells.
-        known: Finds what is known of both jobs' power; it may raise an `InputError`.
+        response: The answer.
+        recommendation: What it tells.
+        find_power: Finds what is known of both jobs' power; it may raise an `InputError`.
 
     Raises:
         StoreError: the store cannot be read.
     """
     try:
-        parts = components_at(known(), given.choice.prediction)
+        parts = components_at(find_power(), recommendation.choice.prediction)
     except InputError as error:
-        return dataclasses.replace(told, components_unknown=str(error))
-    return dataclasses.replace(told, components=parts)
+        return dataclasses.replace(response, components_unknown=str(error))
+    return dataclasses.replace(response, components=parts)
 
 
 def known_power_of(
-    found: ProfileSet, settings: Settings, more: Iterable[SoloPoint] = ()
+    profile_set: ProfileSet, settings: Settings, more: Iterable[SoloPoint] = ()
 ) -> KnownPower:
     """What is known of the power of jobs, by weights that are fitted now.
 
     Args:
-        found: Their profiles.
+        profile_set: Their profiles.
         settings: Say where points are kept.
         more: Points beside those of the store and the bundle.
 
@@ -87,9 +89,9 @@ def known_power_of(
         InputError: too few jobs were measured on the GPU model.
         StoreError: the store cannot be read.
     """
-    model = found.a.gpu_model
+    model = profile_set.a.gpu_model
     points = [*more, *_stored_solo(settings, model), *bundled_solo_points()]
-    return known_power(found.profiles, points, fitted_weights(points, model))
+    return known_power(profile_set.profiles, points, fitted_weights(points, model))
 
 
 def _pair_points(known: KnownPower, settings: Settings) -> list[PairPoint]:

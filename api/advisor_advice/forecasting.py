@@ -28,7 +28,7 @@ from advisor_models.registry import Registry
 
 
 def recommended(
-    jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings
+    jobs: Sequence[Job], launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchPair, tuple[str, ...]]:
     """Jobs at the split that is worth most, and what the recommendation warns of.
 
@@ -37,28 +37,28 @@ def recommended(
         ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
-    names, asked = [job.name for job in jobs], wanted.asked
-    found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
-    request = Request(
-        objective=asked.objective,
-        min_speed={job: least for job, least in asked.min_speeds().items() if job in names},
+    names, request = [job.name for job in jobs], launch.request
+    profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
+    criteria = Request(
+        objective=request.objective,
+        min_speed={job: least for job, least in request.min_speeds().items() if job in names},
         default_min_speed=settings.min_speed,
-        max_p99_ms={job: most for job, most in asked.p99_by_job_ms.items() if job in names},
-        default_max_p99_ms=_default_p99_ms(wanted, found),
-        max_power_w=asked.max_power_w,
-        memory_mib=wanted.memory_mib,
+        max_p99_ms={job: most for job, most in request.p99_by_job_ms.items() if job in names},
+        default_max_p99_ms=_default_p99_ms(launch, profile_set),
+        max_power_w=request.max_power_w,
+        memory_mib=launch.memory_mib,
     )
-    given = answer(found, request, settings, wanted.gpu_uuid)
+    given = answer(profile_set, criteria, settings, launch.gpu_uuid)
     choice = given.recommendation.choice.prediction
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
     pair = LaunchPair(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
-    known = _with_profiles(pair, found)
-    return _with_forecast(known, choice, given.manifest, found), given.recommendation.warnings
+    known = _with_profiles(pair, profile_set)
+    return _with_forecast(known, choice, given.manifest, profile_set), given.recommendation.warnings
 
 
 def with_forecast(
-    pair: LaunchPair, wanted: ResolvedLaunch, settings: Settings
+    pair: LaunchPair, launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchPair, tuple[str, ...]]:
     """A pair at a given split with what to expect of it, or why nobody can say.
 
@@ -67,50 +67,50 @@ def with_forecast(
         UnsafeCountError: the split has an unsafe count, and that was not asked for.
     """
     names = [job.name for job in pair.jobs]
-    allow = wanted.asked.allow_unsafe
+    allow = launch.request.allow_unsafe
     try:
-        found = find_profiles(names, settings, wanted.gpu_model, wanted.profiles)
+        profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
     except (InputError, StoreError) as error:
-        both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
+        both = host_safety(settings.home, launch.gpu_model, launch.units_total)
         notes = count_notes(pair, both, allow_unsafe=allow)
         return pair, (f"no forecast: {error}", *notes)
-    checked = checked_on(found, settings)
-    safeties = [profile.safety(checked) for profile in found.profiles]
+    checked = checked_on(profile_set, settings)
+    safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=allow)
-    known, said = _expected(pair, found, wanted, settings)
+    known, said = _expected(pair, profile_set, launch, settings)
     return known, (*said, *notes)
 
 
 def _expected(
-    pair: LaunchPair, found: ProfileSet, wanted: ResolvedLaunch, settings: Settings
+    pair: LaunchPair, profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchPair, tuple[str, ...]]:
     """The pair with its forecast and what is to be said of it, or why there is none."""
-    without = _with_profiles(pair, found)
+    without = _with_profiles(pair, profile_set)
     if pair.split.sharing == "time-sliced":
         return without, ("no forecast: models do not predict jobs that take turns",)
     try:
         predictor = Registry(settings.home / "models").open_champion()
-        driver = wanted.seen.driver if wanted.seen else None
+        driver = launch.card.driver if launch.card else None
         conditions = read_conditions(
-            settings, predictor, found.a.gpu_model, wanted.gpu_uuid, driver
+            settings, predictor, profile_set.a.gpu_model, launch.gpu_uuid, driver
         )
-        filled, assumed = with_idle_power(found, predictor.manifest.fill)
+        filled, assumed = with_idle_power(profile_set, predictor.manifest.fill)
         model, profiles = conditions.applied(predictor, filled.profiles)
         (expected,) = model.predict(profiles, [pair.split])
     except (InputError, ModelError, StoreError) as error:
         return without, (f"no forecast: {error}",)
     warnings = (
-        *gpu_warnings(predictor.manifest, found.profiles),
+        *gpu_warnings(predictor.manifest, profile_set.profiles),
         *assumed,
-        *conditions.warnings(found.profiles),
+        *conditions.warnings(profile_set.profiles),
     )
-    return _with_forecast(without, expected, predictor.manifest, found), warnings
+    return _with_forecast(without, expected, predictor.manifest, profile_set), warnings
 
 
-def _default_p99_ms(wanted: ResolvedLaunch, found: ProfileSet) -> float | None:
+def _default_p99_ms(launch: ResolvedLaunch, profile_set: ProfileSet) -> float | None:
     """A limit for all that serve says nothing of a pair in a queue that does not."""
-    serves = any(profile.serving for profile in found.profiles)
-    return wanted.asked.max_p99_ms if serves or not wanted.asked.then else None
+    serves = any(profile.serving for profile in profile_set.profiles)
+    return launch.request.max_p99_ms if serves or not launch.request.then else None
 
 
 def _better_apart(r: Recommendation) -> NoSplitError:

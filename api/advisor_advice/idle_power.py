@@ -10,27 +10,27 @@ from advisor_advice.site.known_profiles import ProfileSet
 
 
 def with_idle_power(
-    found: ProfileSet, fill: Mapping[str, float]
+    profile_set: ProfileSet, fill: Mapping[str, float]
 ) -> tuple[ProfileSet, tuple[str, ...]]:
     """The profiles with an idle power each, and what is to be said of those that had none.
 
     Args:
-        found: Profiles on one GPU model.
+        profile_set: Profiles on one GPU model.
         fill: What the manifest of the model takes for columns that are missing.
 
     Returns:
         Where it was missing, the median of the other profiles, else the model's; unchanged where
         nobody knows.
     """
-    profiles = found.profiles
+    profiles = profile_set.profiles
     lacking = tuple(dict.fromkeys(p.job for p in profiles if math.isnan(p.idle_power_w)))
     known = [p.idle_power_w for p in profiles if not math.isnan(p.idle_power_w)]
     assumed_w = statistics.median(known) if known else fill.get(IDLE)
     if not lacking or assumed_w is None:
-        return found, ()
+        return profile_set, ()
     changed = tuple(
         dataclasses.replace(p, idle_power_w=assumed_w) if p.job in lacking else p for p in profiles
     )
     source = "as in the other profiles" if known else "as in the profiles of the model"
     said = f"{IDLE} is missing in the profile of {', '.join(lacking)}: {assumed_w:.0f} W, {source}"
-    return dataclasses.replace(found, profiles=changed), (said,)
+    return dataclasses.replace(profile_set, profiles=changed), (said,)

@@ -22,7 +22,7 @@ from advisor_advice.launch_counts import count_notes, host_safety, over_subscrib
 from advisor_advice.resolved_launch import ResolvedLaunch
 
 
-def make_spec(wanted: ResolvedLaunch, settings: Settings) -> LaunchSpec:
+def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     """A launch that can begin: everything that can be known before is decided here.
 
     Jobs are taken from their files now; a file that is changed later changes nothing. Only names
@@ -35,34 +35,34 @@ def make_spec(wanted: ResolvedLaunch, settings: Settings) -> LaunchSpec:
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: a given split has a count of units at which results are wrong.
     """
-    asked = wanted.asked
-    _check(asked)
-    vendor = vendor_of(wanted.gpu_model or "")
-    made = [_make_pair(jobs, wanted, settings) for jobs in asked.pairs]
+    request = launch.request
+    _check(request)
+    vendor = vendor_of(launch.gpu_model or "")
+    made = [_make_pair(jobs, launch, settings) for jobs in request.pairs]
     return LaunchSpec(
         launch_id=new_launch_id(),
-        gpu=wanted.gpu,
+        gpu=launch.gpu,
         pairs=tuple(pair for pair, _ in made),
-        when_one_ends=asked.when_one_ends,
-        duration_s=asked.duration_s,
-        hang_s=asked.hang_s,
-        stop_on_wrong_results=_stops(asked),
-        asked_by=wanted.asked_by,
+        when_one_ends=request.when_one_ends,
+        duration_s=request.duration_s,
+        hang_s=request.hang_s,
+        stop_on_wrong_results=_stops(request),
+        asked_by=launch.asked_by,
         notes=tuple(
             dict.fromkeys(
                 note
                 for pair, notes in made
-                for note in (*over_subscribed(pair, wanted.units_total, vendor), *notes)
+                for note in (*over_subscribed(pair, launch.units_total, vendor), *notes)
             )
         ),
     )
 
 
-def _stops(asked: LaunchRequest) -> bool:
+def _stops(request: LaunchRequest) -> bool:
     """Who chose the split answers for its results."""
-    if asked.stop_on_wrong_results is not None:
-        return asked.stop_on_wrong_results
-    return asked.split is None
+    if request.stop_on_wrong_results is not None:
+        return request.stop_on_wrong_results
+    return request.split is None
 
 
 def parse_launch_split(text: str) -> Split:
@@ -81,19 +81,19 @@ def parse_launch_split(text: str) -> Split:
     return split
 
 
-def _check(asked: LaunchRequest) -> None:
-    for name, value in (("duration_s", asked.duration_s), ("hang_s", asked.hang_s)):
+def _check(request: LaunchRequest) -> None:
+    for name, value in (("duration_s", request.duration_s), ("hang_s", request.hang_s)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
 
 
 def _make_pair(
-    asked_jobs: Sequence[JobRequest], wanted: ResolvedLaunch, settings: Settings
+    asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchPair, tuple[str, ...]]:
     """The pair, and what is to be said of it."""
     check_advised(len(asked_jobs))
     jobs = [_frozen(job.job, settings) for job in asked_jobs]
-    split = wanted.asked.split
+    split = launch.request.split
     try:
         from advisor_advice import forecasting
     except ImportError as error:
@@ -104,12 +104,12 @@ def _make_pair(
                 fix="pip install 'sm-advisor[advise]', or give --split",
             ) from error
         given = _given(jobs, split)
-        both = host_safety(settings.home, wanted.gpu_model, wanted.units_total)
-        notes = count_notes(given, both, allow_unsafe=wanted.asked.allow_unsafe)
+        both = host_safety(settings.home, launch.gpu_model, launch.units_total)
+        notes = count_notes(given, both, allow_unsafe=launch.request.allow_unsafe)
         return given, ("no forecast: numpy is not installed", *notes)
     if split is None:
-        return forecasting.recommended(jobs, wanted, settings)
-    return forecasting.with_forecast(_given(jobs, split), wanted, settings)
+        return forecasting.recommended(jobs, launch, settings)
+    return forecasting.with_forecast(_given(jobs, split), launch, settings)
 
 
 def _given(jobs: Sequence[Job], split: str) -> LaunchPair:

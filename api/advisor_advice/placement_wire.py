@@ -17,7 +17,7 @@ def to_wire(planned: Planned) -> wire.Placement:
     problem, found = planned.problem, planned.plan
     return wire.Placement(
         gpu_model=planned.gpu_model,
-        objective=planned.asked.objective,
+        objective=planned.request.objective,
         gpus=problem.gpus,
         queued=len(problem.queue),
         idle_power_w=problem.idle_power_w,

@@ -49,7 +49,7 @@ class Planned:
         card: The factor by which power was corrected for the card; None: it was not.
     """
 
-    asked: PlacementRequest
+    request: PlacementRequest
     gpu_model: str
     units_total: int | None
     problem: Problem
@@ -73,7 +73,7 @@ class Planned:
 
 
 def plan(
-    asked: PlacementRequest,
+    request: PlacementRequest,
     settings: Settings,
     profiles: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
@@ -81,7 +81,7 @@ def plan(
     """The best plan by the model in use.
 
     Args:
-        asked: What was asked for.
+        request: What was asked for.
         settings: Say where points and models are kept, and the least speed of jobs.
         profiles: File of solo points; None: the stored and the bundled ones.
         on_progress: Called after each predicted pair with the pairs done and all pairs.
@@ -92,32 +92,32 @@ def plan(
         NoSplitError: not every job can be placed within the limits.
         StoreError: profiles, or what the check of the GPU model found, cannot be read.
     """
-    found = find_profiles(asked.names, settings, asked.gpu_model, profiles)
+    profile_set = find_profiles(request.names, settings, request.gpu_model, profiles)
     predictor = Registry(settings.home / "models").open_champion()
-    limits = limits_of(asked, settings.min_speed)
-    conditions = read_conditions(settings, predictor, found.a.gpu_model, asked.gpu_uuid)
-    checked = checked_on(found, settings)
-    return plan_by(predictor, found, asked, limits, checked, conditions, on_progress)
+    limits = limits_of(request, settings.min_speed)
+    conditions = read_conditions(settings, predictor, profile_set.a.gpu_model, request.gpu_uuid)
+    checked = checked_on(profile_set, settings)
+    return plan_by(predictor, profile_set, request, limits, checked, conditions, on_progress)
 
 
-def limits_of(asked: PlacementRequest, default_min_speed: float) -> Limits:
+def limits_of(request: PlacementRequest, default_min_speed: float) -> Limits:
     """What every group must keep.
 
     Raises:
         InputError: limits that cannot be meant.
     """
     return Limits(
-        min_speed=asked.min_speeds(),
+        min_speed=request.min_speeds(),
         default_min_speed=default_min_speed,
-        max_power_w=asked.max_power_w,
-        memory_mib=asked.memory_mib,
+        max_power_w=request.max_power_w,
+        memory_mib=request.memory_mib,
     )
 
 
 def plan_by(
     predictor: OnnxPredictor,
-    found: ProfileSet,
-    asked: PlacementRequest,
+    profile_set: ProfileSet,
+    request: PlacementRequest,
     limits: Limits,
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
@@ -127,8 +127,8 @@ def plan_by(
 
     Args:
         predictor: The model.
-        found: One profile of each of `asked.names`.
-        asked: What was asked for.
+        profile_set: One profile of each of `request.names`.
+        request: What was asked for.
         limits: See `limits_of`.
         checked: What the check of the GPU model found.
         conditions: What is known of the card, and of jobs that drift.
@@ -138,46 +138,46 @@ def plan_by(
         InputError: as for `plan`.
         NoSplitError: as for `plan`.
     """
-    _check_card(asked)
-    found, assumed = with_idle_power(found, predictor.manifest.fill)
-    limits = _limits(limits, found.profiles)
-    there, profiles = conditions.applied(predictor, found.profiles)
+    _check_card(request)
+    profile_set, assumed = with_idle_power(profile_set, predictor.manifest.fill)
+    limits = _limits(limits, profile_set.profiles)
+    there, profiles = conditions.applied(predictor, profile_set.profiles)
     options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
-    problem = _problem(profiles, options, asked, limits)
+    problem = _problem(profiles, options, request, limits)
     warnings = (
-        *gpu_warnings(predictor.manifest, found.profiles),
-        *of_check(found, checked),
-        *_avoided(found, checked),
-        *memory_unknown(found.profiles, limits.memory_mib),
+        *gpu_warnings(predictor.manifest, profile_set.profiles),
+        *of_check(profile_set, checked),
+        *_avoided(profile_set, checked),
+        *memory_unknown(profile_set.profiles, limits.memory_mib),
         *assumed,
-        *conditions.warnings(found.profiles),
+        *conditions.warnings(profile_set.profiles),
     )
     return Planned(
-        asked=asked,
-        gpu_model=found.profiles[0].gpu_model,
-        units_total=next((p.units_total for p in found.profiles if p.units_total), None),
+        request=request,
+        gpu_model=profile_set.profiles[0].gpu_model,
+        units_total=next((p.units_total for p in profile_set.profiles if p.units_total), None),
         problem=problem,
-        plan=solve(problem, time_limit_s=asked.time_limit_s),
+        plan=solve(problem, time_limit_s=request.time_limit_s),
         others=_others(problem),
         manifest=predictor.manifest,
-        bundled=found.bundled,
+        bundled=profile_set.bundled,
         warnings=tuple(dict.fromkeys(warnings)),
-        card=conditions.card_of(found.profiles),
+        card=conditions.card_of(profile_set.profiles),
     )
 
 
-def _check_card(asked: PlacementRequest) -> None:
-    if asked.gpu_uuid is not None and asked.gpus > 1:
+def _check_card(request: PlacementRequest) -> None:
+    if request.gpu_uuid is not None and request.gpus > 1:
         raise InputError(
-            f"{asked.gpus} GPUs are not the one card {asked.gpu_uuid}",
+            f"{request.gpus} GPUs are not the one card {request.gpu_uuid}",
             why="what a card draws beside others of its model is known of that card alone",
             fix="leave out the card, or place on one GPU",
         )
 
 
-def _avoided(found: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
+def _avoided(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
     """Which counts of the nine splits no pair gets, or one job does not, and why."""
-    for p in found.profiles:
+    for p in profile_set.profiles:
         yield from avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)
 
 
@@ -191,21 +191,21 @@ def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:
 def _problem(
     profiles: Sequence[Profile],
     options: PairOptions,
-    asked: PlacementRequest,
+    request: PlacementRequest,
     limits: Limits,
 ) -> Problem:
     types = [
         JobType(name=p.job, power_w=p.whole_gpu_power_w, memory_mib=p.memory_used_mib)
         for p in profiles
     ]
-    jobs = ((QueuedJob(job.job, job.work_s), job.count) for job in asked.jobs)
+    jobs = ((QueuedJob(job.job, job.work_s), job.count) for job in request.jobs)
     return make_problem(
         [job for job, count in jobs for _ in range(count)],
         types,
         options,
-        asked.gpus,
+        request.gpus,
         idle_power_w=mean_idle_power_w(profiles),
-        objective=asked.objective,
+        objective=request.objective,
         limits=limits,
     )
 

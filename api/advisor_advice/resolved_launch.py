@@ -13,34 +13,34 @@ class ResolvedLaunch:
 
     Attributes:
         gpu: Index or UUID, as the supervisor is to find it.
-        seen: That GPU; None: it was not seen.
+        card: That GPU; None: it was not seen.
         profiles: File of solo points; None: the stored and the bundled ones.
         asked_by: A user's name, or the name of a token.
     """
 
-    asked: LaunchRequest
+    request: LaunchRequest
     gpu: str = "0"
-    seen: Gpu | None = None
+    card: Gpu | None = None
     profiles: Path | None = None
     asked_by: str = ""
 
     @property
     def gpu_model(self) -> str | None:
         """None: the one that the profiles have in common."""
-        return self.asked.gpu_model or (self.seen and self.seen.model)
+        return self.request.gpu_model or (self.card and self.card.model)
 
     @property
     def gpu_uuid(self) -> str | None:
         """The card, where it was seen."""
-        return self.seen and self.seen.uuid
+        return self.card and self.card.uuid
 
     @property
     def units_total(self) -> int | None:
         """SMs or CUs of the GPU, where they are known."""
-        return self.seen and self.seen.units_total
+        return self.card and self.card.units_total
 
     @property
     def memory_mib(self) -> float | None:
         """Of the card: what was asked for, and no more than it has."""
-        both = (self.asked.memory_mib, self.seen and self.seen.memory_mib)
+        both = (self.request.memory_mib, self.card and self.card.memory_mib)
         return min((value for value in both if value is not None), default=None)

@@ -20,7 +20,7 @@ def main(job_a: str, job_b: str, last_step: str) -> None:
     settings = read_settings()
     gpu = find_gpu("0")
     asked = LaunchRequest.of(job_a, job_b, split="26/50")
-    spec = make_spec(ResolvedLaunch(asked=asked, gpu=gpu.uuid, asked_by="killed"), settings)
+    spec = make_spec(ResolvedLaunch(request=asked, gpu=gpu.uuid, asked_by="killed"), settings)
     home = (settings.home / "id").read_text()
     with open_service_state(settings.database_url, settings.home) as state:
         release_gpus(state, settings, home)

@@ -31,7 +31,7 @@ def wanted(tmp_path: Path) -> ResolvedLaunch:
     bundled = (p for p in bundled_solo_points() if p.gpu_model == "NVIDIA H200")
     solo = [replace(p, gpu_model="NVIDIA A100") for p in bundled if p.job in NAMES]
     write_points(tmp_path / "solo.csv", solo)
-    return ResolvedLaunch(asked=asked("NVIDIA A100"), profiles=tmp_path / "solo.csv")
+    return ResolvedLaunch(request=asked("NVIDIA A100"), profiles=tmp_path / "solo.csv")
 
 
 def asked(gpu_model: str) -> LaunchRequest:
@@ -42,7 +42,7 @@ def test_given_split_has_a_forecast_and_a_note(wanted: ResolvedLaunch, settings:
     """It is forecast with wider intervals, and the launch says why they are wide."""
     pair = LaunchPair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
     there, (note,) = with_forecast(pair, wanted, settings)
-    known = replace(wanted, asked=asked("NVIDIA H200"), profiles=None)
+    known = replace(wanted, request=asked("NVIDIA H200"), profiles=None)
     here, notes = with_forecast(pair, known, settings)
     assert there.forecast
     assert here.forecast
@@ -66,7 +66,7 @@ def test_recommended_split_says_so_too(wanted: ResolvedLaunch, settings: Setting
 def test_gpu_without_a_profile_has_no_forecast(settings: Settings) -> None:
     """Profiles of another GPU model are no guess: the launch goes on without a forecast."""
     pair = LaunchPair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
-    wanted = ResolvedLaunch(asked=asked("NVIDIA A100"))
+    wanted = ResolvedLaunch(request=asked("NVIDIA A100"))
     found, (note,) = with_forecast(pair, wanted, settings)
     assert found.forecast is None
     assert note.startswith("no forecast: no profile on NVIDIA A100: bert-train-b2, fft. profiled")

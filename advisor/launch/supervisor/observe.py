@@ -117,7 +117,7 @@ def is_too_fast(pair: LaunchPair, rates: Sequence[float | None]) -> bool:
     return any(rate and known and rate > FASTEST * known for rate, known in of_jobs)
 
 
-def append_observation(folder: Path, seen: Observation) -> None:
+def append_observation(folder: Path, observation: Observation) -> None:
     """Add a line to the launch's observations; it is on disk when this returns.
 
     Raises:
@@ -126,7 +126,7 @@ def append_observation(folder: Path, seen: Observation) -> None:
     with writing_private(folder / OBSERVATIONS, "ab") as file:
         before = os.fstat(file.fileno()).st_size
         try:
-            _write_all(file.fileno(), json.dumps(to_row(seen)).encode() + b"\n")
+            _write_all(file.fileno(), json.dumps(to_row(observation)).encode() + b"\n")
             os.fsync(file.fileno())
         except OSError:
             os.ftruncate(file.fileno(), before)

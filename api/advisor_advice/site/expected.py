@@ -38,7 +38,7 @@ Checked: TypeAlias = Callable[[str], CheckedCounts | None]
 class Expected:
     """One observation, and what the model in use expects of it on a usual card."""
 
-    seen: Observation
+    observation: Observation
     profiles: tuple[Profile, ...]
     prediction: Prediction
 
@@ -85,24 +85,27 @@ def expected_of(
         checked: At unsafe counts only jobs that reported right results are compared.
     """
     groups: defaultdict[tuple[Profile, ...], list[tuple[Observation, Split]]] = defaultdict(list)
-    for seen in observations:
-        known = tuple(p for job in seen.jobs if (p := profiles.get((job, seen.gpu_model))))
-        split = _split_of(seen)
-        whole = split and len(known) == len(seen.parts) == 2 and is_within(split, known)
-        if split and whole and not _is_doubtful(seen, known, checked):
-            groups[known].append((seen, split))
+    for observation in observations:
+        known = tuple(
+            p for job in observation.jobs if (p := profiles.get((job, observation.gpu_model)))
+        )
+        split = _split_of(observation)
+        whole = split and len(known) == len(observation.parts) == 2 and is_within(split, known)
+        if split and whole and not _is_doubtful(observation, known, checked):
+            groups[known].append((observation, split))
     found: list[Expected] = []
     for known, of_pair in groups.items():
         splits = list(dict.fromkeys(split for _, split in of_pair))
         expected = dict(zip(splits, predictor.predict(known, splits), strict=True))
-        found += [Expected(seen, known, expected[split]) for seen, split in of_pair]
+        found += [Expected(observation, known, expected[split]) for observation, split in of_pair]
     return found
 
 
 def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
     """Both rates, and the power once for each job, of every observation."""
     for one in expected:
-        seen, setting = one.seen, f"{' + '.join(one.seen.jobs)} {one.prediction.split}"
+        seen = one.observation
+        setting = f"{' + '.join(seen.jobs)} {one.prediction.split}"
         values = [
             (part.job, "rate", part.rate, predicted.rate)
             for part, predicted in zip(seen.parts, one.prediction.parts, strict=True)
@@ -128,41 +131,47 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
     found: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
     for one in expected:
         on_another = not any(gpu_uuid in profile.gpu_uuids for profile in one.profiles)
-        rates = [part.rate for part in one.seen.parts if part.rate]
-        if one.seen.gpu_uuid != gpu_uuid or not on_another or len(rates) < len(one.seen.parts):
+        seen = one.observation
+        rates = [part.rate for part in seen.parts if part.rate]
+        if seen.gpu_uuid != gpu_uuid or not on_another or len(rates) < len(seen.parts):
             continue
-        if not one.prediction.split.is_limited or not one.seen.power_w:
+        if not one.prediction.split.is_limited or not seen.power_w:
             continue
         limit_w = one.profiles[0].power_limit_w
-        ratio = observation_ratio(one.seen.power_w, rates, one.prediction, limit_w)
+        ratio = observation_ratio(seen.power_w, rates, one.prediction, limit_w)
         if ratio is not None:
-            found[one.seen.jobs].append(ratio)
+            found[seen.jobs].append(ratio)
     return dict(found)
 
 
-def software_of(seen: Observation) -> tuple[str, ...]:
+def software_of(observation: Observation) -> tuple[str, ...]:
     """Versions that were in use, such as `driver 580.159.04`, as far as the launch wrote them."""
-    texts = [part.libraries for part in seen.parts if part.libraries]
+    texts = [part.libraries for part in observation.parts if part.libraries]
     libraries = {name.strip() for text in texts for name in text.split(",")}
-    return (*((f"driver {seen.driver}",) if seen.driver else ()), *sorted(libraries))
+    return (*((f"driver {observation.driver}",) if observation.driver else ()), *sorted(libraries))
 
 
-def _split_of(seen: Observation) -> Split | None:
-    if seen.mode == "uncapped":
+def _split_of(observation: Observation) -> Split | None:
+    if observation.mode == "uncapped":
         return UNCAPPED
-    if seen.mode not in ("mps", "cu_mask"):
+    if observation.mode not in ("mps", "cu_mask"):
         return None
-    return Split(tuple(part.share_percent for part in seen.parts))
+    return Split(tuple(part.share_percent for part in observation.parts))
 
 
-def _is_doubtful(seen: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:
+def _is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:
     """Whether it says nothing of what the jobs do at that split."""
-    short = seen.overlap_s < SETTLE_S + JUDGE_S
-    wrong = any(part.results in ("wrong", "differ") for part in seen.parts)
-    if seen.state == "failed" or short or wrong or not DOUBTFUL.isdisjoint(seen.flags):
+    short = observation.overlap_s < SETTLE_S + JUDGE_S
+    wrong = any(part.results in ("wrong", "differ") for part in observation.parts)
+    if (
+        observation.state == "failed"
+        or short
+        or wrong
+        or not DOUBTFUL.isdisjoint(observation.flags)
+    ):
         return True
-    host = checked(seen.gpu_model)
+    host = checked(observation.gpu_model)
     return any(
         part.units in profile.safety(host).unsafe and part.results != "right"
-        for part, profile in zip(seen.parts, profiles, strict=True)
+        for part, profile in zip(observation.parts, profiles, strict=True)
     )

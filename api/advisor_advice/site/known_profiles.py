@@ -104,13 +104,13 @@ def find_profiles(
     return on_one_gpu(names, known, gpu_model)
 
 
-def checked_on(found: ProfileSet, settings: Settings) -> CheckedCounts | None:
+def checked_on(profile_set: ProfileSet, settings: Settings) -> CheckedCounts | None:
     """What the check of these profiles' GPU model found; None: there was none.
 
     Raises:
         StoreError: it cannot be read.
     """
-    return checked_counts(settings.home, found.a.gpu_model, found.a.units_total)
+    return checked_counts(settings.home, profile_set.a.gpu_model, profile_set.a.units_total)
 
 
 def known_profiles(
@@ -131,7 +131,7 @@ def known_profiles(
 
 
 def on_one_gpu(
-    names: Sequence[str], known: Mapping[str, ProfilesOfJob], gpu_model: str | None = None
+    names: Sequence[str], profiles_by_job: Mapping[str, ProfilesOfJob], gpu_model: str | None = None
 ) -> ProfileSet:
     """The profiles of jobs, each of which has one, on a GPU model that all were measured on.
 
@@ -139,22 +139,25 @@ def on_one_gpu(
         InputError: no GPU model in common, several that were measured on here, or none of that
             name.
     """
-    model = _common_model(names, known, gpu_model)
-    others = () if gpu_model else sorted(_in_common({n: known[n] for n in names}, None) - {model})
-    bundled = tuple(name for name in dict.fromkeys(names) if model in known[name].bundled)
-    profiles = tuple(known[name].profiles[model] for name in names)
+    model = _common_model(names, profiles_by_job, gpu_model)
+    in_common = _in_common({n: profiles_by_job[n] for n in names}, None)
+    others = () if gpu_model else sorted(in_common - {model})
+    bundled = tuple(name for name in dict.fromkeys(names) if model in profiles_by_job[name].bundled)
+    profiles = tuple(profiles_by_job[name].profiles[model] for name in names)
     return ProfileSet(profiles, bundled, tuple(others))
 
 
-def unknown_job(name: str, known: Iterable[str], points: Iterable[SoloPoint] = ()) -> InputError:
+def unknown_job(
+    name: str, known_jobs: Iterable[str], points: Iterable[SoloPoint] = ()
+) -> InputError:
     """What to do about a job without a profile: measure it, or spell it as it is spelled.
 
     Args:
         name: Of the job.
-        known: Names of the jobs that are defined or measured.
+        known_jobs: Names of the jobs that are defined or measured.
         points: Points that make no profile of it, among others.
     """
-    names = sorted(set(known))
+    names = sorted(set(known_jobs))
     if name in names:
         mine = [point for point in points if point.job == name]
         return InputError(

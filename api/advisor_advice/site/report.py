@@ -21,7 +21,9 @@ def drift_report(settings: Settings) -> DriftReport:
     predictor = Registry(settings.home / "models").open_champion()
     with open_store(settings.database_url, settings.home) as store:
         found = experience_of(store, predictor, checks_of(settings), settings.home)
-        cards = sorted({(one.seen.gpu_model, one.seen.gpu_uuid) for one in found.expected})
+        cards = sorted(
+            {(one.observation.gpu_model, one.observation.gpu_uuid) for one in found.expected}
+        )
         factors = [stored_factor(model, card, found.expected, store) for model, card in cards]
     return DriftReport(
         observations=len(found.expected),

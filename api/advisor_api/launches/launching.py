@@ -169,7 +169,7 @@ def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> 
                 why="only jobs with a good job file on the server can be launched",
                 fix="see `launchable` in GET /v1/jobs",
             )
-    launch = ResolvedLaunch(asked=wanted, gpu=gpu.uuid, seen=gpu, asked_by=caller.name)
+    launch = ResolvedLaunch(request=wanted, gpu=gpu.uuid, card=gpu, asked_by=caller.name)
     return make_spec(launch, service.settings)
 
 

@@ -127,7 +127,7 @@ def _remarks(planned: Planned) -> Iterator[str]:
     yield "energy counts idle GPUs until the last job has ended"
     yield "savings are predicted, and of many pairs those are taken that look best: expect less"
     if planned.plan.timed_out:
-        yield f"the search ended at its time limit, {planned.asked.time_limit_s:g} s"
+        yield f"the search ended at its time limit, {planned.request.time_limit_s:g} s"
     if planned.bundled:
         profiles = count_of(len(planned.bundled), "bundled profile")
         yield f"{profiles} of jobs with random input; power depends on it"

@@ -124,7 +124,7 @@ def launch(
     )
     check_launch(asked)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
-    wanted = ResolvedLaunch(asked=asked, gpu=gpu, seen=seen, profiles=profiles, asked_by=_user())
+    wanted = ResolvedLaunch(request=asked, gpu=gpu, card=seen, profiles=profiles, asked_by=_user())
     if dry_run:
         _show_plan(wanted, settings, as_json=as_json)
         return
@@ -175,7 +175,7 @@ def _check_memory(spec: LaunchSpec, gpu: Gpu | None) -> None:
 
 
 def _show_plan(wanted: ResolvedLaunch, settings: Settings, *, as_json: bool) -> None:
-    plan = whole_plan(make_spec(wanted, settings), wanted.seen, settings)
+    plan = whole_plan(make_spec(wanted, settings), wanted.card, settings)
     for text in [write(plan)] if as_json else plan_lines(plan):
         typer.echo(text)
 
@@ -183,7 +183,7 @@ def _show_plan(wanted: ResolvedLaunch, settings: Settings, *, as_json: bool) -> 
 def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json: bool) -> int:
     """Start the jobs and follow them; the exit code of the command."""
     spec = make_spec(wanted, settings)
-    _check_memory(spec, wanted.seen)
+    _check_memory(spec, wanted.card)
     folder = create_folder(settings.home / "launches", spec)
     return _run(folder, spec, settings, detach=detach, as_json=as_json)
 

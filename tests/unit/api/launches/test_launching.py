@@ -114,7 +114,7 @@ def test_no_other_split_is(text: str) -> None:
 def test_the_memory_of_the_card_bounds_what_was_asked() -> None:
     """A request may ask for less, never for more than there is."""
     for asked, taken in ((None, 1000), (500, 500), (5000, 1000)):
-        wanted = ResolvedLaunch(asked=request(memory_mib=asked), seen=GPU)
+        wanted = ResolvedLaunch(request=request(memory_mib=asked), card=GPU)
         assert wanted.memory_mib == taken
 
 

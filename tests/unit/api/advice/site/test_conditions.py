@@ -139,7 +139,7 @@ def test_each_launch_stands_beside_its_own_split() -> None:
         units_2=None,
     )  # fmt: skip
     found = expected(launch(0), whole, launch(2))
-    assert [(one.seen.launch_id, one.prediction.split) for one in found] == [
+    assert [(one.observation.launch_id, one.prediction.split) for one in found] == [
         ("l0", EQUAL), ("l1", UNCAPPED), ("l2", EQUAL),
     ]  # fmt: skip
     assert [p.job for p in found[0].profiles] == ["a", "b"]

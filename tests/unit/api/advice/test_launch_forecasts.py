@@ -55,7 +55,7 @@ def wanted(file: Path | None, *jobs: JobRequest, **fields: Any) -> ResolvedLaunc
     """A launch of `a` and `b`, or of jobs with limits."""
     seen = fields.pop("seen", None)
     asked = LaunchRequest.of(*(jobs or ("a", "b")), **fields)
-    return ResolvedLaunch(asked=asked, profiles=file, seen=seen)
+    return ResolvedLaunch(request=asked, profiles=file, card=seen)
 
 
 def test_the_recommended_split_is_launched(file: Path, settings: Settings) -> None:

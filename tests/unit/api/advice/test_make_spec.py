@@ -1,6 +1,5 @@
 """What somebody wants launched, as a spec."""
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, UnsafeCountError
 from advisor.settings import Settings
-from advisor.validity.checks import CountCheck, check_path
+from advisor.validity.checks import CountCheck, keep_check
 from advisor.validity.safe_counts import CheckedCounts, Safety
 from advisor.wire.launch_request import LaunchRequest, NextPair
 from advisor.wire.requests import JobRequest
@@ -44,7 +43,7 @@ def file(tmp_path: Path) -> Path:
 def wanted(file: Path | None = None, *jobs: str, **fields: Any) -> ResolvedLaunch:
     """A launch of `a` and `b` on a GPU that was seen."""
     asked = LaunchRequest.of(*(jobs or ("a", "b")), **fields)
-    return ResolvedLaunch(asked=asked, gpu="GPU-1", seen=GPU, profiles=file, asked_by="me")
+    return ResolvedLaunch(request=asked, gpu="GPU-1", card=GPU, profiles=file, asked_by="me")
 
 
 def test_a_spec_says_what_was_asked_for(settings: Settings, file: Path) -> None:
@@ -232,16 +231,7 @@ def write_check(settings: Settings, wrong: dict[int, tuple[str, ...]]) -> None:
         checked=(66,), wrong=wrong, operations=("gemm",), checked_at="2026-01-31T12:00:00Z",
         seconds=1.0,
     )  # fmt: skip
-    path = check_path(settings.home, CARD)
-    path.parent.mkdir(parents=True, mode=0o700)
-    path.write_text(json.dumps(plain_check(check)))
-
-
-def plain_check(check: CountCheck) -> dict[str, Any]:
-    """As a file has it."""
-    from advisor.formats.wire import to_plain
-
-    return to_plain(check)
+    keep_check(check, settings.home)
 
 
 # what is known of the GPU
@@ -255,7 +245,7 @@ def test_what_was_seen_of_the_gpu_counts_where_nothing_is_asked_for() -> None:
     assert wanted(memory_mib=40_000.0).memory_mib == 40_000
     assert wanted(memory_mib=90_000.0).memory_mib == 80_000
     assert wanted(gpu_model="Other").gpu_model == "Other"
-    unseen = replace(wanted(), seen=None)
+    unseen = replace(wanted(), card=None)
     assert (unseen.gpu_model, unseen.gpu_uuid, unseen.units_total) == (None, None, None)
     assert unseen.memory_mib is None
-    assert replace(wanted(memory_mib=40_000.0), seen=None).memory_mib == 40_000
+    assert replace(wanted(memory_mib=40_000.0), card=None).memory_mib == 40_000
