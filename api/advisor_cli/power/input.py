@@ -31,8 +31,7 @@ from advisor_power.inputs.predicting.asked import predictions, with_features
 from advisor_power.inputs.reference import with_ratios
 from advisor_power.inputs.result import InputPower
 from advisor_power.model.find import load_input_model
-from advisor_power.operands.expression import OperandPair
-from advisor_power.operands.grammar import parse_operands
+from advisor_power.operands.grammar import OperandPair, parse_operands
 from advisor_power.operands.presets import SWEEPS
 from advisor_power.operands.words import DTYPES
 

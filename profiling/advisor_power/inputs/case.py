@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from advisor.errors import InputError
-from advisor_power.operands.expression import OperandPair
 from advisor_power.operands.from_file import pinned
-from advisor_power.operands.grammar import parse_operands
+from advisor_power.operands.grammar import OperandPair, parse_operands
 
 Work: TypeAlias = Literal["product", "half-sums", "copy", "sum"]
 """product: C = A B with sums in fp32, of int8 in int32; half-sums: the same of fp16 with sums in

@@ -8,8 +8,8 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor_power.operands.bits import Matrix, cast, change_bits, random_bits, width
-from advisor_power.operands.expression import Call, Operand, OperandPair
 from advisor_power.operands.from_file import FILE, from_file
+from advisor_power.operands.grammar import Call, Operand, OperandPair
 from advisor_power.operands.values import ARRANGED, SOURCES, Shape
 from advisor_power.operands.words import WORDS
 
@@ -63,7 +63,7 @@ def fill(
     matrix, saturated = _numbers(operand.source, shape, dtype, first, steps)
     for call, random in steps:
         if WORDS[call.name].stage == "bit":
-            matrix = change_bits(matrix, dtype, call.name, random, *call.arguments)
+            matrix = change_bits(matrix, dtype, call.name, random, *call.values)
     return Filled(matrix, _non_finite(matrix, dtype), saturated)
 
 
@@ -80,10 +80,10 @@ def _numbers(
     if source.name == FILE:
         values = from_file(source, shape)
     else:
-        values = SOURCES[source.name](first, shape, *source.arguments)
+        values = SOURCES[source.name](first, shape, *source.values)
     for call, random in steps:
         if call.name in ARRANGED:
-            values = ARRANGED[call.name](random, values, *call.arguments)
+            values = ARRANGED[call.name](random, values, *call.values)
     return cast(values, dtype)
 
 
@@ -111,10 +111,10 @@ def _check(operand: Operand, shape: Shape, dtype: str) -> None:
 
 
 def _check_call(call: Call, columns: int, dtype: str) -> None:
-    if WORDS[call.name].stage == "bit" and float(str(call.arguments[-1])) > width(dtype):
+    if WORDS[call.name].stage == "bit" and call.values[-1] > width(dtype):
         raise InputError(f"{call} changes more bits than {dtype} has", fix=f"it has {width(dtype)}")
     if call.name == "prune":
-        of = int(str(call.arguments[0]).partition(":")[2])
+        of = int(call.arguments[0].partition(":")[2])
         if columns % of:
             raise InputError(
                 f"{call} needs groups of {of}, and a row has {columns} elements",

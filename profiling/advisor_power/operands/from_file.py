@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from advisor.errors import InputError
-from advisor_power.operands.expression import Call, Operand, OperandPair, Quoted
+from advisor_power.operands.grammar import Call, Operand, OperandPair
 from advisor_power.operands.values import Floats, Shape
 from advisor_power.tensors.tensor_file import TensorFile, open_tensors
 from advisor_power.tensors.types import Tensor, shown
@@ -43,7 +43,7 @@ def from_file(source: Call, shape: Shape) -> Floats:
         InputError: as `pinned`; the text has no hash, or the matrix is smaller than `shape`.
     """
     found, tensor = _tensor(source)
-    given = _named(source).get("sha256")
+    given = source.named("sha256")
     if given is None:
         raise InputError(
             f"{source} does not say which content it means",
@@ -65,14 +65,14 @@ def from_file(source: Call, shape: Shape) -> Floats:
 def _pinned(source: Call) -> Call:
     found, tensor = _tensor(source)
     sha256 = found.sha256(tensor)
-    if (given := _named(source).get("sha256")) is not None:
+    if (given := source.named("sha256")) is not None:
         _check_hash(source, given, sha256)
     return _with_hash(source, sha256)
 
 
 def _tensor(source: Call) -> tuple[TensorFile, Tensor]:
-    found = open_tensors(Path(str(_path(source).text)))
-    tensor = found.tensor(_named(source).get("tensor"))
+    found = open_tensors(Path(source.values[0]))
+    tensor = found.tensor(source.named("tensor"))
     found.matrix(tensor)  # raises where it is none
     if tensor.end - tensor.begin > BYTES_LIMIT:
         raise InputError(
@@ -85,21 +85,11 @@ def _tensor(source: Call) -> tuple[TensorFile, Tensor]:
 def _check_hash(source: Call, given: str, sha256: str) -> None:
     if given != sha256:
         raise InputError(
-            f"{shown(_path(source).text)} is not what it was: sha256 is {sha256}, not {given}",
+            f"{shown(source.values[0])} is not what it was: sha256 is {sha256}, not {given}",
             fix="put the old content back, or leave sha256 out and measure the new one",
         )
 
 
-def _path(source: Call) -> Quoted:
-    path = source.arguments[0]
-    assert isinstance(path, Quoted)
-    return path
-
-
-def _named(source: Call) -> dict[str, str]:
-    return {q.name: q.text for q in source.arguments if isinstance(q, Quoted) and q.name}
-
-
 def _with_hash(source: Call, sha256: str) -> Call:
-    others = (a for a in source.arguments if not (isinstance(a, Quoted) and a.name == "sha256"))
-    return Call(source.name, (*others, Quoted(sha256, "sha256")))
+    others = (a for a in source.arguments if not a.startswith("sha256="))
+    return Call(source.name, (*others, f'sha256="{sha256}"'))

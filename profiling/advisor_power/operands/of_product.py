@@ -2,9 +2,9 @@
 
 from advisor.errors import InputError
 from advisor.wire.input_power import InputFingerprint
-from advisor_power.operands.expression import OperandPair
 from advisor_power.operands.fill import fill_pair
 from advisor_power.operands.fingerprint import features_of, fingerprint
+from advisor_power.operands.grammar import OperandPair
 from advisor_power.operands.words import DTYPES
 
 

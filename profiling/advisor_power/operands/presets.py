@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from advisor_power.operands.bits import width
-from advisor_power.operands.expression import OperandPair
-from advisor_power.operands.grammar import parse_operands
+from advisor_power.operands.grammar import OperandPair, parse_operands
 
 Level: TypeAlias = float
 

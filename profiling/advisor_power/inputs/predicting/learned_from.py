@@ -10,9 +10,9 @@ from advisor.wire.input_power import InputPoint
 from advisor_power.inputs.keeping import kept_inputs
 from advisor_power.inputs.reference import with_ratios
 from advisor_power.inputs.result import InputPower
-from advisor_power.operands.expression import Call, Operand, OperandPair
 from advisor_power.operands.fingerprint import features_of
 from advisor_power.operands.from_file import FILE
+from advisor_power.operands.grammar import Call, Operand, OperandPair
 
 _BAD = ("wrong-outputs", "not-settled")
 """Flags of results whose power is not that of the product."""
@@ -125,5 +125,5 @@ def _pattern(operand: Operand) -> str:
 def _words(call: Call) -> str:
     if call.name == FILE:
         return f"{FILE}({call.arguments[0]})"
-    chosen: Sequence[str] = [a for a in call.arguments if isinstance(a, str)]
+    chosen: Sequence[str] = [value for value in call.values if isinstance(value, str)]
     return f"{call.name}({','.join(chosen)})" if chosen else call.name

@@ -11,9 +11,8 @@ from advisor_models.manifest import MANIFEST
 from advisor_power.inputs.predicting.asked import predictions, with_features
 from advisor_power.model.find import NoInputModelError, find_input_model
 from advisor_power.model.predictor import InputPredictor
-from advisor_power.operands.expression import OperandPair
 from advisor_power.operands.from_file import FILE
-from advisor_power.operands.grammar import parse_operands
+from advisor_power.operands.grammar import OperandPair, parse_operands
 from advisor_power.operands.of_job import SIDE
 
 MOST_FILLED = 1 << 27

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from advisor.errors import InputError
 from advisor_power.operands.bits import STORAGE
-from advisor_power.operands.expression import OperandPair
 from advisor_power.operands.fill import fill_pair
 from advisor_power.operands.from_file import pinned
-from advisor_power.operands.grammar import parse_operands
+from advisor_power.operands.grammar import OperandPair, parse_operands
 
 NAMES = {
     "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
