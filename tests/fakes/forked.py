@@ -10,8 +10,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, Self
 
 from forking import STATUS
 
@@ -28,12 +31,22 @@ _MODULES = (
 )
 """What most commands import."""
 
+_SERVING = (
+    "advisor.predict.card_factor",
+    "advisor_api.schemas.records",
+    "advisor_api.server",
+    "advisor_cli.manage.serve",
+    "fastapi",
+)
+"""What services import beside it; onnxruntime does not live through a fork."""
+
 _AT_THE_START = ("PATH", "HOME", "LD_", "LC_", "LANG", "PYTHON", "TERM", "FORCE_COLOR", "NO_COLOR")
 """Variables that are read when Python or a module starts. The programs that fork have no others: a
 test that looks for what was left behind finds it by those of its host."""
 
-_programs: dict[tuple[tuple[str, str], ...], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
-"""By those of their variables that start so: a command is forked from one that began as it does."""
+_programs: dict[tuple[Any, ...], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
+"""By whether they serve, and by those of their variables that start so: a command is forked from
+one that began as it does."""
 
 _starting = threading.Lock()
 
@@ -50,6 +63,115 @@ def forking() -> Generator[None]:
         _programs.clear()
 
 
+@dataclass
+class Forked:
+    """A command that runs in a process of its own, as `subprocess.Popen` has it.
+
+    Attributes:
+        pid: Its number.
+        stdout: What it says, unless that goes to a file; so is `stderr`.
+        returncode: None while it runs, or nobody has waited for it.
+    """
+
+    pid: int
+    stdout: IO[str] | None
+    stderr: IO[str] | None
+    _ending: IO[bytes]
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended."""
+        if self.returncode is None:
+            if not select.select([self._ending], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            with self._ending:
+                (self.returncode,) = STATUS.unpack(self._ending.read(STATUS.size))
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """To a process that runs; to another nothing."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Without a chance to end by itself."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """As an init system ends it."""
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """The rest of what it says, and its end."""
+        with ThreadPoolExecutor(2) as reading:
+            output, errors = (
+                reading.submit(file.read if file else str) for file in (self.stdout, self.stderr)
+            )
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+        self.close()
+        return output.result(), errors.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        self.wait()
+
+    def close(self) -> None:
+        """Nobody looks any more."""
+        for file in (self.stdout, self.stderr):
+            if file:
+                file.close()
+
+
+def start_forked(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    output: IO[Any] | None = None,
+    errors: IO[Any] | None = None,
+) -> Forked:
+    """Start `advisor` with these words, in a folder or in that of the tests.
+
+    Args:
+        words: Of the command line.
+        environment: Its whole environment.
+        folder: Its working directory.
+        output: Where it writes; None: to be read from what is returned.
+        errors: The same of its messages.
+    """
+    request = {
+        "words": words,
+        "environment": dict(environment),
+        "folder": str(folder or Path.cwd()),
+        "umask": _umask(),
+    }
+    asked = _program(environment, serves=any(word == "serve" for word in words[:2]))
+    ending, status = os.pipe()
+    said, its_output = _pipe(output)
+    complained, its_errors = _pipe(errors)
+    ours = [status] if output else [status, its_output]
+    ours += [] if errors else [its_errors]
+    socket.send_fds(asked, [json.dumps(request).encode()], [its_output, its_errors, status])
+    for descriptor in ours:
+        os.close(descriptor)
+    file = os.fdopen(ending, "rb", buffering=0)
+    (pid,) = STATUS.unpack(file.read(STATUS.size) or b"")
+    return Forked(pid, said, complained, file)
+
+
 def run_forked(
     words: Sequence[str],
     environment: Mapping[str, str],
@@ -61,24 +183,25 @@ def run_forked(
     Raises:
         subprocess.TimeoutExpired: it takes longer, and was killed.
     """
-    request = {
-        "words": words,
-        "environment": dict(environment),
-        "folder": str(folder or Path.cwd()),
-        "umask": _umask(),
-    }
-    asked = _program(environment)
     # The limit of a whole test ends sooner what hangs on a machine that is not loaded.
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        ended, status = os.pipe()
-        with os.fdopen(ended, "rb", buffering=0) as ending:
-            passed = [output.fileno(), errors.fileno(), status]
-            socket.send_fds(asked, [json.dumps(request).encode()], passed)
-            os.close(status)
-            code = _exit_code(ending.fileno(), words, timeout_s)
+        with start_forked(words, environment, folder, output, errors) as process:
+            try:
+                code = process.wait(timeout_s)
+            except BaseException:
+                process.kill()
+                raise
         output.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(words, code, output.read(), errors.read())
+
+
+def _pipe(file: IO[Any] | None) -> tuple[IO[str] | None, int]:
+    """What we read of it, and the descriptor to write to."""
+    if file:
+        return None, file.fileno()
+    reading, writing = os.pipe()
+    return os.fdopen(reading), writing
 
 
 def _umask() -> int:
@@ -86,27 +209,16 @@ def _umask() -> int:
     return mask
 
 
-def _exit_code(ending: int, words: Sequence[str], timeout_s: float) -> int:
-    (pid,) = STATUS.unpack(os.read(ending, STATUS.size))
-    try:
-        if not select.select([ending], [], [], timeout_s)[0]:
-            raise subprocess.TimeoutExpired(words, timeout_s)
-    except BaseException:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        raise
-    return STATUS.unpack(os.read(ending, STATUS.size))[0]
-
-
-def _program(environment: Mapping[str, str]) -> socket.socket:
+def _program(environment: Mapping[str, str], serves: bool) -> socket.socket:
     kept = sorted((k, v) for k, v in environment.items() if k.startswith(_AT_THE_START))
     with _starting:
-        if (key := tuple(kept)) not in _programs:
+        if (key := (serves, *kept)) not in _programs:
             ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            modules = (*_MODULES, *_SERVING) if serves else _MODULES
             with its:
                 program = subprocess.Popen(
-                    [sys.executable, str(_PROGRAM), str(its.fileno()), *_MODULES],
-                    env=dict(key),
+                    [sys.executable, str(_PROGRAM), str(its.fileno()), *modules],
+                    env=dict(kept),
                     pass_fds=[its.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

@@ -57,6 +57,11 @@ def _waited_for(request: dict[str, Any], output: int, errors: int, status: int) 
     for descriptor, place in ((output, 1), (errors, 2)):
         os.dup2(descriptor, place)
         os.close(descriptor)
+    # As Python opens them for what they are: a file, a pipe or a terminal.
+    sys.stdout, sys.stderr = (
+        open(place, "w", buffering, old.encoding, old.errors, closefd=False)  # noqa: SIM115
+        for place, buffering, old in ((1, -1, sys.stdout), (2, 1, sys.stderr))
+    )
     os.close(status)
     os.chdir(request["folder"])
     os.umask(request["umask"])

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from forked import run_forked
+from forked import Forked, run_forked, start_forked
 
 FAKES = Path(__file__).parent
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -90,15 +90,9 @@ class FakeHost:
             check=False,
         )
 
-    def start_advisor(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
+    def start_advisor(self, *arguments: str, **more: str) -> Forked:
         """Start the command line."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "advisor_cli", *arguments],
-            env=self.environment(**more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return start_forked(arguments, self.environment(**more))
 
 
 def build_cuda(folder: Path) -> None:

@@ -3,14 +3,13 @@
 import http.client
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from forked import Forked, start_forked
 from host import FakeHost
 
 from advisor_data.service.state import Scope, ServiceState, open_service_state
@@ -40,7 +39,7 @@ class Reply:
 class LaunchServer:
     """A running server; `tokens` has a secret for each scope."""
 
-    process: subprocess.Popen[str]
+    process: Forked
     port: int
     tokens: Mapping[str, str]
 
@@ -120,12 +119,10 @@ def launch_server(
     host: FakeHost, tokens: Mapping[str, str], *options: str, **more: str
 ) -> Generator[LaunchServer]:
     """`advisor serve` on a host, on a free port; killed at the end, its launches are not."""
-    command = [sys.executable, "-m", "advisor_cli", "serve", "--port", "0", *options]
+    words = ("serve", "--port", "0", *options)
     with (
         (host.folder / "serve.log").open("a") as log,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env=host.environment(**more)
-        ) as process,
+        start_forked(words, host.environment(**more), errors=log) as process,
     ):
         try:
             assert process.stdout is not None

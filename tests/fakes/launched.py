@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from forked import Forked
 from host import UUID, FakeHost
 
 from advisor.formats.wire import to_plain
@@ -144,7 +144,7 @@ def daemon_pid(host: FakeHost) -> int:
     return int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
 
 
-def wait_for_line(process: subprocess.Popen[str], words: str) -> None:
+def wait_for_line(process: Forked, words: str) -> None:
     """Read what a command says until it says this."""
     assert process.stdout is not None
     for text in process.stdout:

@@ -9,11 +9,13 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
+
+from forked import Forked, start_forked
 
 from advisor_data.service.state import ServiceState, open_service_state
 
@@ -50,7 +52,7 @@ class Answer:
 class RawServer:
     """A running server; `home` is its `ADVISOR_HOME`, `log` what it writes to standard error."""
 
-    process: subprocess.Popen[str]
+    process: Forked | subprocess.Popen[str]
     port: int
     home: Path
     log: Path
@@ -107,17 +109,26 @@ def read_answer(client: socket.socket) -> Answer:
 @contextmanager
 def raw_server(home: Path, *arguments: str, url: str | None = None) -> Generator[RawServer]:
     """`advisor serve` with these options, on a free port unless they say another."""
-    command = [sys.executable, "-m", "advisor_cli", "serve"]
-    if "--port" not in arguments:
-        command += ["--port", "0"]
-    with _running([*command, *arguments], home, url) as served:
+    words = ["serve", *arguments, *([] if "--port" in arguments else ["--port", "0"])]
+
+    def start(errors: IO[str]) -> Forked:
+        return start_forked(words, environment(home, url), errors=errors)
+
+    with _running(home, start) as served:
         yield served
 
 
 @contextmanager
 def raw_server_with(home: Path, **options: Any) -> Generator[RawServer]:
     """The same with any `ServeOptions`, such as short times."""
-    with _running([sys.executable, "-c", _WITH_OPTIONS, json.dumps(options)], home, None) as served:
+    command = [sys.executable, "-c", _WITH_OPTIONS, json.dumps(options)]
+
+    def start(errors: IO[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment(home)
+        )
+
+    with _running(home, start) as served:
         yield served
 
 
@@ -129,13 +140,13 @@ def environment(home: Path, url: str | None = None) -> dict[str, str]:
 
 
 @contextmanager
-def _running(command: list[str], home: Path, url: str | None) -> Generator[RawServer]:
+def _running(
+    home: Path, start: Callable[[IO[str]], Forked | subprocess.Popen[str]]
+) -> Generator[RawServer]:
     home.mkdir(mode=0o700, exist_ok=True)
     log = home / "log"
     with log.open("a") as errors:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment(home, url)
-        )
+        process = start(errors)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -144,4 +155,4 @@ def _running(command: list[str], home: Path, url: str | None) -> Generator[RawSe
         yield RawServer(process, int(found[1]), home, log)
     finally:
         process.kill()
-        process.communicate()
+        process.communicate(timeout=20)

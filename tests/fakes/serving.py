@@ -3,13 +3,13 @@
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from forked import Forked, start_forked
 from new_database import make_home
 
 from advisor_data.service.state import open_service_state
@@ -29,7 +29,7 @@ class Served:
     url: str
     home: Path
     log: Path
-    process: subprocess.Popen[bytes]
+    process: Forked
 
     def token(self, name: str, *scopes: str) -> str:
         """The secret of a new token."""
@@ -49,12 +49,10 @@ def serving(folder: Path, options: Sequence[str] = (), **more: str) -> Generator
     home, log = make_home(folder / "home"), folder / "serve.log"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
     environment = {**kept, "ADVISOR_HOME": str(home), "ADVISOR_RUNTIME_DIR": str(folder / "run")}
-    command = [sys.executable, "-m", "advisor_cli", "serve", "--port", "0", *options]
+    words = ("serve", "--port", "0", *options)
     with (
         log.open("wb") as output,
-        subprocess.Popen(
-            command, env=environment | more, stdout=output, stderr=output, cwd=folder
-        ) as process,
+        start_forked(words, environment | more, folder, output, output) as process,
     ):
         try:
             yield Served(_address(process, log), home, log, process)
@@ -66,7 +64,7 @@ def serving(folder: Path, options: Sequence[str] = (), **more: str) -> Generator
                 process.kill()
 
 
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+def _address(process: Forked, log: Path) -> str:
     ends = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < ends:
         if found := re.search(r"advisor listens on (\S+)\n", log.read_text()):

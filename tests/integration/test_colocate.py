@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import in_this_process
+from forked import Forked
 from host import OTHER_UUID, UUID, FakeHost
 
 from advisor.formats.flat_rows import flat
@@ -319,7 +319,7 @@ def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(
     assert exported(jobs) == []
 
 
-def wait_for(process: subprocess.Popen[str], start: str) -> None:
+def wait_for(process: Forked, start: str) -> None:
     """Read what the campaign says until a line begins so."""
     assert process.stderr is not None
     for line in process.stderr:

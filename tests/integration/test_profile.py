@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from forked import Forked
 from host import FAKES, UUID, FakeHost
 
 QUICK = ("--window", "0.5")
@@ -116,7 +117,7 @@ def test_kill_9_in_mid_sweep_then_resume(host: FakeHost) -> None:
     assert all({**point, "flags": None} in measured for point in kept)
 
 
-def wait_for_line(process: subprocess.Popen[str], start: str) -> IO[str]:
+def wait_for_line(process: Forked, start: str) -> IO[str]:
     """Read what the sweep says until a line begins so; returns the rest."""
     assert process.stderr is not None
     for line in process.stderr:

@@ -5,13 +5,13 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from forked import run_forked
 from raw_server import RawServer, environment, raw_server
 
 HOST = b"Host: localhost\r\n"
@@ -240,13 +240,7 @@ def test_after_kill_9_it_starts_again_on_its_port(tmp_path: Path) -> None:
 
 
 def _serve(home: Path, *arguments: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "advisor_cli", "serve", *arguments],
-        capture_output=True,
-        text=True,
-        env=environment(home, url),
-        timeout=60,
-    )
+    return run_forked(["serve", *arguments], environment(home, url), timeout_s=60)
 
 
 def _wait_until_refused(port: int) -> None:
