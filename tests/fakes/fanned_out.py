@@ -1,12 +1,12 @@
 """What tests of `--on` share: a host with two fake GPUs, a plan for both, and what came of it."""
 
 import json
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from forked import Forked
 from host import OTHER_UUID, UUID, FakeHost
 
 from advisor.core.records import PairPoint
@@ -46,7 +46,7 @@ def each_once(points: list[PairPoint]) -> bool:
     return Counter(point.jobs for point in points) == Counter(planned)
 
 
-def until(holds: Callable[[], object], process: subprocess.Popen[str]) -> None:
+def until(holds: Callable[[], object], process: Forked) -> None:
     """Wait for something while a command runs."""
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
@@ -56,7 +56,7 @@ def until(holds: Callable[[], object], process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-def answer_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+def answer_of(process: Forked) -> dict[str, Any]:
     """The JSON of a command that ends well."""
     output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
