@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+# Tests: two for each of two CPUs, since some wait; each imports everything first, for 8 s.
+WORKERS ?= 4
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -28,12 +30,12 @@ run: $(STAMP)  ## Recommend a split for two recorded jobs; needs no GPU
 	$(BIN)/advisor recommend bert-infer-b2 vit-train
 
 test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
-	$(BIN)/pytest -n 6 --dist worksteal $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 nightly: $(STAMP) debian  ## Run the tests that take too long for every change
-	$(BIN)/pytest -n 6 --dist worksteal -m nightly $(ARGS)
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n 6 --dist worksteal --timeout 600 tests/unit $(ARGS)
-	SCHEMATHESIS_EXAMPLES=50 $(BIN)/pytest -n 6 --dist worksteal --timeout 600 \
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m nightly $(ARGS)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 600 tests/unit $(ARGS)
+	SCHEMATHESIS_EXAMPLES=50 $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 600 \
 	  tests/integration/test_api_schemathesis.py $(ARGS)
 
 mutants: $(STAMP)  ## Break the core in one place at a time; ARGS="advisor.core.gpu*" for one module

@@ -91,7 +91,7 @@ class Forked:
             if not select.select([self._ending], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
             with self._ending:
-                (self.returncode,) = STATUS.unpack(self._ending.read(STATUS.size))
+                self.returncode = int(STATUS.unpack(self._ending.read(STATUS.size))[0])
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -111,9 +111,7 @@ class Forked:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """The rest of what it says, and its end."""
         with ThreadPoolExecutor(2) as reading:
-            output, errors = (
-                reading.submit(file.read if file else str) for file in (self.stdout, self.stderr)
-            )
+            output, errors = (reading.submit(_rest, file) for file in (self.stdout, self.stderr))
             try:
                 self.wait(timeout)
             except subprocess.TimeoutExpired:
@@ -194,6 +192,10 @@ def run_forked(
         output.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(words, code, output.read(), errors.read())
+
+
+def _rest(file: IO[str] | None) -> str:
+    return file.read() if file else ""
 
 
 def _pipe(file: IO[Any] | None) -> tuple[IO[str] | None, int]:

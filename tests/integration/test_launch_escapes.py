@@ -175,7 +175,7 @@ def test_job_whose_shim_is_killed_has_failed_and_leaves_nobody(jobs: FakeHost) -
 
 @pytest.mark.parametrize("victims", ["supervisor", "guard", "guard+supervisor"])
 @pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(2, 50))]
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 50))]
 )
 def test_kill_at_a_random_moment_leaves_nobody(jobs: FakeHost, victims: str, seed: int) -> None:
     """Kill -9 of anyone who watches, while jobs start or run, with one that hides."""

@@ -3,7 +3,7 @@
 import io
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
@@ -14,7 +14,7 @@ from advisor_cli.shared.stopping import stoppable
 
 
 @contextmanager
-def disposition(number: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
+def disposition(number: signal.Signals, handler: signal.Handlers) -> Generator[None]:
     """As the process was started with."""
     before = signal.signal(number, handler)
     try:
