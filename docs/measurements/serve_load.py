@@ -135,9 +135,9 @@ def _rate_and_cost(
 
 def _scripts(kept: Path, url: str) -> tuple[str, str]:
     """What loads a service: bodies that it keeps answers to, then others; all are asked once."""
-    bodies, limit = _bodies(), LIMIT
+    bodies, limit = make_bodies(), LIMIT
     try:
-        _ask(url, bodies[0])
+        ask(url, bodies[0])
     except urllib.error.HTTPError:
         bodies, limit = [re.sub(r'\{"job":("[^"]+")\}', r"\1", body) for body in bodies], OLD_LIMIT
     kept.write_text("\n".join(bodies) + "\n")
@@ -146,10 +146,10 @@ def _scripts(kept: Path, url: str) -> tuple[str, str]:
 
 
 def _measure(folder: Path, options: argparse.Namespace) -> None:
-    bodies = _bodies()
+    bodies = make_bodies()
     with running_endpoint() as empty, running_service(folder, options.database) as (url, pid):
         warm, cold = _scripts(folder / "bodies", url)
-        size = len(_ask(url, bodies[0]))
+        size = len(ask(url, bodies[0]))
         where = "PostgreSQL" if options.database else "SQLite"
         print(f"{os.cpu_count()} cores, {where}, {len(bodies)} bodies, answers of {size} bytes")
         print(f"memory before: {memory_mib(pid):.0f} MiB")
@@ -174,7 +174,8 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _bodies() -> list[str]:
+def make_bodies() -> list[str]:
+    """Requests for all pairs of bundled jobs, by three objectives."""
     # One GPU model, and no server: some pairs with one have no split that keeps its demand.
     found = (p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL)
     names = sorted({point.job for point in found if point.offered_rate is None})
@@ -190,11 +191,12 @@ def _bodies() -> list[str]:
 
 def _warm_up(url: str, bodies: Iterable[str]) -> None:
     began = time.monotonic()
-    count = sum(1 for body in bodies if _ask(url, body))
+    count = sum(1 for body in bodies if ask(url, body))
     print(f"first answers: {count} in {time.monotonic() - began:.1f} s, one after the other")
 
 
-def _ask(url: str, body: str) -> bytes:
+def ask(url: str, body: str) -> bytes:
+    """The answer to one of them."""
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url + PATH, body.encode(), headers)
     with urllib.request.urlopen(request, timeout=30) as answer:

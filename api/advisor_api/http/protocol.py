@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from advisor_api.http.body import WHOLE
@@ -194,17 +194,18 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is no HTTP, in the form of all our errors, and closes."""
-        status, code, text = 400, "bad-request", "this is no HTTP request."
+        status, code, text = "400 Bad Request", "bad-request", "this is no HTTP request."
         if self._too_large:
-            status, code = 431, "head-too-large"
+            status, code = "431 Request Header Fields Too Large", "head-too-large"
             text = f"a request may have {self._all.max_head_bytes} bytes before its body."
         request_id = f"http-{os.urandom(6).hex()}"
         fields = {"code": code, "message": text, "request_id": request_id}
         body = json.dumps({"error": fields}).encode()
         head = (
+            f"HTTP/1.1 {status}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
             f"x-request-id: {request_id}\r\nx-content-type-options: nosniff\r\n"
             "cache-control: no-store\r\nconnection: close\r\n\r\n"
         )
-        self.transport.write(STATUS_LINE[status] + head.encode() + body)
+        self.transport.write(head.encode() + body)
         self.transport.close()
