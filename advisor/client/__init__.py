@@ -30,7 +30,7 @@ from advisor.wire.lists import (
     ModelDetails,
     ModelList,
     PairPoints,
-    Profile,
+    ProfilePoints,
     TakenIn,
 )
 from advisor.wire.placement import Placement
@@ -65,7 +65,7 @@ __all__ = [
     "PairPoints",
     "Placement",
     "PlacementRequest",
-    "Profile",
+    "ProfilePoints",
     "QueuedJobs",
     "Recommendation",
     "RecommendationRequest",

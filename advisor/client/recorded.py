@@ -17,7 +17,7 @@ from advisor.wire.lists import (
     JobRow,
     Observations,
     PairPoints,
-    Profile,
+    ProfilePoints,
     Stored,
     TakenIn,
 )
@@ -44,9 +44,9 @@ class Recorded(Exchange):
             if len({row.job for row in page}) < _MOST:
                 return tuple(rows)
 
-    def profile(self, job: str, *, gpu_model: str | None = None) -> Profile:
+    def profile(self, job: str, *, gpu_model: str | None = None) -> ProfilePoints:
         """The points that predictions of a job are made from: the newest thousand."""
-        return self._get(_of_job(job), Profile, gpu_model=gpu_model, limit=_MOST)
+        return self._get(_of_job(job), ProfilePoints, gpu_model=gpu_model, limit=_MOST)
 
     def job_components(self, job: str, *, gpu_model: str | None = None) -> ComponentsOfJob:
         """What the power of a job alone goes to, at each share at which it was measured."""

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.decide.constraints import Limits, is_served, most_power_w, violations, violations_alone
-from advisor.decide.recommendation import Option, Request, nearest
+from advisor.decide.recommendation import RatedSplit, Request, nearest
 from advisor.errors import NoSplitError
 from advisor.predict.predictions import are_mirrored
 from advisor.predict.profiles import Profile
 
 
 def no_way(
-    candidates: Sequence[Option], profiles: Sequence[Profile], limits: Limits
+    candidates: Sequence[RatedSplit], profiles: Sequence[Profile], limits: Limits
 ) -> NoSplitError:
     """The error of candidates that all break limits: what comes nearest, and what would help."""
     ceiling_w, gpu_model = limits.max_power_w, profiles[0].gpu_model
@@ -32,7 +32,7 @@ def no_way(
     )
 
 
-def saves_nothing(choice: Option, profiles: Sequence[Profile], request: Request) -> bool:
+def saves_nothing(choice: RatedSplit, profiles: Sequence[Profile], request: Request) -> bool:
     """Whether sharing takes more energy for the same work than a GPU for each job.
 
     Jobs that can wait run one after the other then; one that answers requests cannot.
@@ -42,7 +42,7 @@ def saves_nothing(choice: Option, profiles: Sequence[Profile], request: Request)
     return choice.prediction.result.energy_saved < 0
 
 
-def no_gain(choice: Option, profiles: Sequence[Profile]) -> NoSplitError:
+def no_gain(choice: RatedSplit, profiles: Sequence[Profile]) -> NoSplitError:
     """The error where the best way of sharing takes more energy than a GPU for each job."""
     more = f"{-100 * choice.prediction.result.energy_saved:.2g} % more energy"
     return NoSplitError(
@@ -53,7 +53,7 @@ def no_gain(choice: Option, profiles: Sequence[Profile]) -> NoSplitError:
 
 
 def _enough(
-    candidates: Sequence[Option], profiles: Sequence[Profile], limits: Limits
+    candidates: Sequence[RatedSplit], profiles: Sequence[Profile], limits: Limits
 ) -> str | None:
     """The lowest ceiling of power at which something keeps all other limits; None: it is not it."""
     if limits.max_power_w is None:

@@ -7,8 +7,8 @@ from advisor.core.split import NINE, Split
 from advisor.decide.choice import MARGINS
 from advisor.decide.constraints import Limits, is_served, memory_unknown, risks
 from advisor.decide.recommendation import (
-    Option,
-    Recommendation,
+    Decision,
+    RatedSplit,
     best,
     nearest,
     worst_violation,
@@ -23,13 +23,13 @@ STARVED = 0.3
 """Relative speed below which a job is said to starve."""
 
 
-def reasons(answer: Recommendation) -> tuple[str, ...]:
+def reasons(answer: Decision) -> tuple[str, ...]:
     """Why this way, what each job keeps at its share, and what both want together."""
     found = (*_why_not_more(answer), *_why_this_way(answer), *_shares(answer), *_supply(answer))
     return tuple(dict.fromkeys(found))
 
 
-def warnings(answer: Recommendation) -> tuple[str, ...]:
+def warnings(answer: Decision) -> tuple[str, ...]:
     """What a reader should know before doing it."""
     of_profiles = (line for profile in answer.profiles for line in _profile(profile, answer))
     # Of a job beside itself everything is said once.
@@ -52,7 +52,7 @@ def why_avoided(
     return tuple(dict.fromkeys(avoided_texts(splits, [p.job for p in profiles], safeties)))
 
 
-def why_unsure(answer: Recommendation, checked: CheckedCounts | None) -> tuple[str, ...]:
+def why_unsure(answer: Decision, checked: CheckedCounts | None) -> tuple[str, ...]:
     """Which counts of the chosen split nobody has checked, on a GPU model that was checked."""
     split, profiles = answer.choice.prediction.split, answer.profiles
     safeties = [profile.safety(checked) for profile in profiles]
@@ -65,7 +65,7 @@ def percent(part: float, digits: int = 0) -> str:
     return f"{100 * part:.{digits}f} %"
 
 
-def _why_not_more(answer: Recommendation) -> Iterator[str]:
+def _why_not_more(answer: Decision) -> Iterator[str]:
     """The options that are worth more: a tie, or out of limits."""
     choice, mirrored = answer.choice, are_mirrored(answer.profiles)
     possible = best((o for o in answer.candidates if not o.violations), mirrored=mirrored)
@@ -85,13 +85,13 @@ def _why_not_more(answer: Recommendation) -> Iterator[str]:
         yield f"{barred.name} would be worth {more} more, but {worst_violation(barred).text}"
 
 
-def _why_tied(choice: Option) -> str:
+def _why_tied(choice: RatedSplit) -> str:
     if choice.sharing == "exclusive":
         return "sharing would not be done sooner"
     return "sharing is done sooner"
 
 
-def _why_this_way(answer: Recommendation) -> Iterator[str]:
+def _why_this_way(answer: Decision) -> Iterator[str]:
     """Not to share, or not to limit, is said with what the others are worth."""
     sharing, mirrored = answer.choice.sharing, are_mirrored(answer.profiles)
     if sharing == "limited":
@@ -107,7 +107,7 @@ def _why_this_way(answer: Recommendation) -> Iterator[str]:
         yield f"{what} breaks a limit: {near.name} is nearest, but {worst_violation(near).text}"
 
 
-def _shares(answer: Recommendation) -> Iterator[str]:
+def _shares(answer: Decision) -> Iterator[str]:
     """What a smaller GPU alone costs each job, and what its neighbour costs it beside that."""
     p = answer.choice.prediction
     if not p.split.is_limited:
@@ -120,7 +120,7 @@ def _shares(answer: Recommendation) -> Iterator[str]:
         )
 
 
-def _supply(answer: Recommendation) -> Iterator[str]:
+def _supply(answer: Decision) -> Iterator[str]:
     """What both want together and the GPU does not have."""
     p = answer.choice.prediction
     if p.split.sharing == "exclusive":
@@ -138,7 +138,7 @@ def _supply(answer: Recommendation) -> Iterator[str]:
         )
 
 
-def _starved(answer: Recommendation) -> Iterator[str]:
+def _starved(answer: Decision) -> Iterator[str]:
     p = answer.choice.prediction
     for profile, part in zip(answer.profiles, p.parts, strict=True):
         if (speed := part.speed.value) < STARVED:
@@ -148,7 +148,7 @@ def _starved(answer: Recommendation) -> Iterator[str]:
             )
 
 
-def _served(answer: Recommendation) -> Iterator[str]:
+def _served(answer: Decision) -> Iterator[str]:
     """What users of a job that answers requests would notice, and what nobody can say before."""
     p = answer.choice.prediction
     if p.split.sharing == "exclusive":
@@ -177,17 +177,17 @@ def _latency(profile: Profile, share: float, limits: Limits) -> str:
     )
 
 
-def _unlimited(answer: Recommendation) -> Iterator[str]:
+def _unlimited(answer: Decision) -> Iterator[str]:
     if answer.choice.sharing == "uncapped":
         yield "without limits either job can take what the other needs: speeds are hard to predict"
 
 
-def _risks(answer: Recommendation) -> Iterator[str]:
+def _risks(answer: Decision) -> Iterator[str]:
     for violation in risks(answer.choice.prediction, answer.request):
         yield f"at the bad end of its interval {violation.text}"
 
 
-def _profile(profile: Profile, answer: Recommendation) -> Iterator[str]:
+def _profile(profile: Profile, answer: Decision) -> Iterator[str]:
     if profile.missing:
         yield f"the profile of {profile.job} lacks {', '.join(profile.missing)}"
     if doubtful := sorted(DOUBTFUL & set(profile.flags)):

@@ -29,7 +29,7 @@ from advisor.decide.choice import choose
 from advisor.decide.constraints import check_jobs_fit, check_limits, violations, with_card_memory
 from advisor.decide.no_way import no_gain, no_way, saves_nothing
 from advisor.decide.reasons import reasons, warnings, why_avoided, why_unsure
-from advisor.decide.recommendation import TIE, TO_THE_END, Option, Recommendation, Request
+from advisor.decide.recommendation import TIE, TO_THE_END, Decision, RatedSplit, Request
 from advisor.decide.same_work import gain_to_the_end
 from advisor.errors import InputError
 from advisor.predict.predictions import (
@@ -46,8 +46,8 @@ from advisor.validity.safe_counts import CheckedCounts
 
 __all__ = [
     "TIE",
-    "Option",
-    "Recommendation",
+    "Decision",
+    "RatedSplit",
     "Request",
     "candidate_splits",
     "choose",
@@ -63,7 +63,7 @@ def recommend(
     predictor: Predictor,
     request: Request | None = None,
     checked: CheckedCounts | None = None,
-) -> Recommendation:
+) -> Decision:
     """The way of running two jobs on one GPU that is worth most and keeps every limit.
 
     Args:
@@ -100,7 +100,7 @@ def recommend(
     choice = picks[objective.name]
     if saves_nothing(choice, profiles, request):
         raise no_gain(choice, profiles)
-    answer = Recommendation(
+    answer = Decision(
         profiles=profiles,
         request=request,
         objective=objective,
@@ -138,7 +138,7 @@ def _pick(
     return choose(of, value, request.tie, mirrored=are_mirrored(profiles))
 
 
-def _explained(answer: Recommendation, checked: CheckedCounts | None) -> Recommendation:
+def _explained(answer: Decision, checked: CheckedCounts | None) -> Decision:
     """The same with its reasons and warnings."""
     wanted = _wanted_splits(answer.profiles, fine=answer.request.fine)
     return dataclasses.replace(
@@ -154,12 +154,12 @@ def _wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, .
 
 def _options(
     profiles: Sequence[Profile], predictor: Predictor, request: Request, splits: Iterable[Split]
-) -> dict[Split, Option]:
+) -> dict[Split, RatedSplit]:
     """What to expect of these splits, of no limits, and of one after the other."""
     objective = find_objective(request.objective)
     predictions = predictor.predict(profiles, [*sorted(splits), UNCAPPED])
     return {
-        p.split: Option(
+        p.split: RatedSplit(
             p, _objective_value(p, profiles, objective, request), violations(p, profiles, request)
         )
         for p in (*predictions, predict_exclusive(profiles))

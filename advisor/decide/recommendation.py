@@ -47,7 +47,7 @@ class Request(Limits):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class RatedSplit:
     """One way of running two jobs on one GPU.
 
     Attributes:
@@ -69,14 +69,14 @@ class Option:
         """How the jobs use the GPU."""
         return self.prediction.split.sharing
 
-    def gain_over(self, other: "Option") -> float:
+    def gain_over(self, other: "RatedSplit") -> float:
         """Relative difference of the value; 0.1 is a tenth more than the other's."""
         least = other.objective_value.value
         return self.objective_value.value / least - 1 if least else float("inf")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Recommendation:
+class Decision:
     """The way that does the most and keeps every limit.
 
     Attributes:
@@ -93,14 +93,14 @@ class Recommendation:
     profiles: tuple[Profile, ...]
     request: Request
     objective: Objective
-    choice: Option
-    candidates: tuple[Option, ...]
-    rules: Mapping[str, Option | None]
-    picks: Mapping[str, Option]
+    choice: RatedSplit
+    candidates: tuple[RatedSplit, ...]
+    rules: Mapping[str, RatedSplit | None]
+    picks: Mapping[str, RatedSplit]
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def environments(self, option: Option) -> tuple[dict[str, str], ...]:
+    def environments(self, option: RatedSplit) -> tuple[dict[str, str], ...]:
         """Variables that limit each job; none without limits.
 
         Raises:
@@ -111,7 +111,7 @@ class Recommendation:
         return split_environments(option.prediction.split, total, vendor)
 
 
-def best(options: Iterable[Option], *, mirrored: bool) -> Option:
+def best(options: Iterable[RatedSplit], *, mirrored: bool) -> RatedSplit:
     """The option with the highest value, limits or not, without a tie."""
     return best_within_tie(
         options,
@@ -121,7 +121,7 @@ def best(options: Iterable[Option], *, mirrored: bool) -> Option:
     )
 
 
-def nearest(options: Iterable[Option], *, mirrored: bool) -> Option:
+def nearest(options: Iterable[RatedSplit], *, mirrored: bool) -> RatedSplit:
     """Of options that all break limits, the one whose worst miss is the smallest."""
     return min(
         options,
@@ -129,6 +129,6 @@ def nearest(options: Iterable[Option], *, mirrored: bool) -> Option:
     )
 
 
-def worst_violation(option: Option) -> Violation:
+def worst_violation(option: RatedSplit) -> Violation:
     """The limit that an option misses by most."""
     return max(option.violations, key=lambda violation: (violation.by, violation.text))

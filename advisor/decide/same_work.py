@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from advisor.core.finish import Finish, Rest, Work, finish, one_after_the_other, work_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective, SplitResult
-from advisor.decide.recommendation import Option, Recommendation
+from advisor.decide.recommendation import Decision, RatedSplit
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 
@@ -13,7 +13,7 @@ HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SameWork:
+class WorkToTheEnd:
     """One amount of work, done in several ways.
 
     Attributes:
@@ -30,13 +30,13 @@ class SameWork:
     rules: Mapping[str, Finish | None]
 
 
-def same_work(r: Recommendation) -> SameWork:
+def same_work(r: Decision) -> WorkToTheEnd:
     """The work of a recommendation, in the recommended way and in simpler ones."""
     p = r.choice.prediction
     work = r.request.work or work_of(p.result, HOUR_S)
     chosen = to_the_end(p, p.result, r.profiles, work)
     restarted = finish(p.result, work) if p.split.is_limited and r.request.work else None
-    return SameWork(
+    return WorkToTheEnd(
         work=work,
         choice=chosen,
         restarted=restarted,
@@ -69,7 +69,7 @@ def to_the_end(
     return finish(result, work, list(map(_alone, profiles, p.split.shares)))
 
 
-def _rule(option: Option, work: Work) -> Finish:
+def _rule(option: RatedSplit, work: Work) -> Finish:
     p = option.prediction
     if p.split.sharing == "exclusive":
         return one_after_the_other(p.result, work)

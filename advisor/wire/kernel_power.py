@@ -27,7 +27,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
+class CurveBin:
     """One bin of the curve.
 
     Attributes:
@@ -166,7 +166,7 @@ class KernelPower:
     dropped: Mapping[str, int]
     resolution_ms: float
     sigma_w: float | None
-    curve: tuple[CurvePoint, ...]
+    curve: tuple[CurveBin, ...]
     no_curve: str
     stretch: StretchPower | None
     scatter: Scatter | None

@@ -43,7 +43,7 @@ class JobList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class ProfilePoints:
     """The solo points that a job's profile is made of, the newest first.
 
     Attributes:

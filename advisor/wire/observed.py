@@ -7,7 +7,7 @@ from advisor.core.interval import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class CardPower:
     """What a card draws, for each watt of what others of its model do.
 
     Attributes:
@@ -59,5 +59,5 @@ class DriftReport:
 
     observations: int
     drifts: tuple[DriftedJob, ...]
-    cards: tuple[Card, ...]
+    cards: tuple[CardPower, ...]
     outdated_checks: tuple[str, ...]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from advisor.wire.observed import Card
+from advisor.wire.observed import CardPower
 from advisor.wire.recommendation import ModelName
 
 
@@ -28,7 +28,7 @@ class GroupJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class PlacedGroup:
     """One or two jobs that have a GPU until both have ended.
 
     Attributes:
@@ -126,11 +126,11 @@ class Placement(Totals):
     gpus: int
     queued: int
     idle_power_w: float
-    groups: tuple[Group, ...]
+    groups: tuple[PlacedGroup, ...]
     schedule: tuple[PlacedJob, ...]
     baselines: tuple[SimplerSchedule, ...]
     timed_out: bool
     bundled_profiles: tuple[str, ...]
     warnings: tuple[str, ...]
     model: ModelName
-    card: Card | None = None
+    card: CardPower | None = None

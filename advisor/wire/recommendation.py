@@ -7,7 +7,7 @@ from advisor.core.finish import Finish
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
 from advisor.wire.components import SplitParts
-from advisor.wire.observed import Card, DriftedJob
+from advisor.wire.observed import CardPower, DriftedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class Recommendation:
     warnings: tuple[str, ...]
     model: ModelName
     coverage: float
-    card: Card | None = None
+    card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
     components: SplitParts | None = None
     components_unknown: str | None = None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from advisor.core.wording import listed
-from advisor.decide.recommend import Recommendation, Request, recommend
+from advisor.decide.recommend import Decision, Request, recommend
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import Settings
 from advisor.validity.drift import Drift
@@ -56,7 +56,7 @@ class ModelAdvice:
         drifts: Of the jobs, which made intervals wider.
     """
 
-    recommendation: Recommendation
+    recommendation: Decision
     manifest: Manifest
     card: CardFactor | None = None
     drifts: tuple[Drift, ...] = ()
@@ -126,7 +126,7 @@ def answer_by(
     )
 
 
-def _of_model(predictor: OnnxPredictor, given: Recommendation) -> Iterator[str]:
+def _of_model(predictor: OnnxPredictor, given: Decision) -> Iterator[str]:
     split = given.choice.prediction.split
     yield from gpu_warnings(predictor.manifest, given.profiles)
     if split.sharing == "exclusive":

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.decide.recommendation import Recommendation, Request
+from advisor.decide.recommendation import Decision, Request
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor.wire import recommendation as wire
@@ -55,7 +55,7 @@ def components_of_pair(
 
 def with_components(
     response: wire.Recommendation,
-    recommendation: Recommendation,
+    recommendation: Decision,
     find_power: Callable[[], KnownPower],
 ) -> wire.Recommendation:
     """The answer with the parts of the power at its choice, or why there are none.

@@ -9,7 +9,7 @@ from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.split import Sharing
 from advisor.core.wording import less_or_more
-from advisor.decide.recommend import Recommendation, Request
+from advisor.decide.recommend import Decision, Request
 from advisor.decide.recommendation import nearest
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart
@@ -113,7 +113,7 @@ def _default_p99_ms(launch: ResolvedLaunch, profile_set: ProfileSet) -> float | 
     return launch.request.max_p99_ms if serves or not launch.request.then else None
 
 
-def _better_apart(r: Recommendation) -> NoSplitError:
+def _better_apart(r: Decision) -> NoSplitError:
     jobs, model = " and ".join(p.job for p in r.profiles), r.profiles[0].gpu_model
     splits = [o for o in r.candidates if o.sharing != "exclusive" and not o.violations]
     near = max(splits, key=lambda option: option.objective_value.value, default=None)

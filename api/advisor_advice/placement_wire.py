@@ -75,10 +75,10 @@ def _less(this: Schedule, other: Schedule) -> dict[str, Any]:
     }
 
 
-def _group(planned: Planned, group: Group, count: int) -> wire.Group:
+def _group(planned: Planned, group: Group, count: int) -> wire.PlacedGroup:
     shares = group.split.shares if group.split else (WHOLE,)
     values = zip(shares, group.speeds, group.times_s, environments(planned, group), strict=True)
-    return wire.Group(
+    return wire.PlacedGroup(
         count=count,
         split=way(group),
         jobs=tuple(

@@ -5,7 +5,7 @@ import math
 from advisor.core.finish import Finish
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.units import units_for_share, vendor_of
-from advisor.decide.recommend import Option, Recommendation
+from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.same_work import same_work
 from advisor.predict.profiles import Profile
 from advisor.predict.rules import MEANINGS
@@ -40,7 +40,7 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
     )
 
 
-def _option(option: Option, r: Recommendation) -> wire.Option:
+def _option(option: RatedSplit, r: Decision) -> wire.Option:
     p = option.prediction
     return wire.Option(
         split=option.name,
@@ -55,7 +55,7 @@ def _option(option: Option, r: Recommendation) -> wire.Option:
     )
 
 
-def _shares(option: Option, r: Recommendation) -> tuple[wire.JobShare, ...]:
+def _shares(option: RatedSplit, r: Decision) -> tuple[wire.JobShare, ...]:
     p, vendor = option.prediction, vendor_of(r.profiles[0].gpu_model)
     total = next((profile.units_total for profile in r.profiles if profile.units_total), None)
     parts = zip(r.profiles, p.split.shares, p.parts, r.environments(option), strict=True)
@@ -81,7 +81,7 @@ def _asked(profile: Profile) -> wire.AskedJob:
     return wire.AskedJob(job=profile.job, rate_unit=profile.rate_unit, alone=alone)
 
 
-def _same_work(r: Recommendation) -> wire.SameWork:
+def _same_work(r: Decision) -> wire.SameWork:
     found = same_work(r)
     return wire.SameWork(
         work_s=found.work.alone_s,

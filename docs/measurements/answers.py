@@ -6,7 +6,7 @@ Profiles and model are the bundled ones. Energy is for the same work, against on
 """
 
 from advisor.decide.recommend import Request
-from advisor.decide.recommendation import Option
+from advisor.decide.recommendation import RatedSplit
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.settings import read_settings
@@ -42,7 +42,7 @@ def main() -> None:
         print(f"| {pair.replace(' ', ' + ')} | {row(given.recommendation.choice)} |")
 
 
-def row(choice: Option) -> str:
+def row(choice: RatedSplit) -> str:
     """The answer and what is expected of it."""
     p = choice.prediction
     if choice.sharing == "exclusive":

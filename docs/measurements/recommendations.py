@@ -19,7 +19,7 @@ from typing import Any
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import SoloPoint
-from advisor.decide.recommend import Option, Request
+from advisor.decide.recommend import RatedSplit, Request
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.settings import read_settings
@@ -95,7 +95,7 @@ def solo_points(points: Path | None) -> list[SoloPoint]:
     return [point for point in read_points(points) if isinstance(point, SoloPoint)]
 
 
-def values(option: Option) -> list[Any]:
+def values(option: RatedSplit) -> list[Any]:
     """What is expected of one candidate."""
     p = option.prediction
     numbers = (*[n for part in p.parts for n in (part.speed, part.rate)], p.power_w)

@@ -16,7 +16,7 @@ from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor.formats.wire import read
-from advisor.wire.lists import AuditLog, JobList, Observations, PairPoints, Profile
+from advisor.wire.lists import AuditLog, JobList, Observations, PairPoints, ProfilePoints
 from advisor_data import open_database
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
@@ -131,7 +131,7 @@ def test_profile_comes_back_as_it_was_sent(api: Api, writer: str) -> None:
     points = sorted(sweep(), key=lambda point: point.started_at, reverse=True)
     put(api, writer, points)
     whole = api.get("/v1/profiles/mine")
-    read(Profile, json.dumps(whole))
+    read(ProfilePoints, json.dumps(whole))
     assert whole["points"] == rows(points)["points"]
     assert whole["gpu_models"] == ["NVIDIA H200"]
     first = api.get("/v1/profiles/mine", limit=4)["points"]

@@ -109,7 +109,7 @@ class Account:
         return [max(0.0, here - there) for here, there in zip(now, before, strict=True)]
 
 
-class Alone(Protocol):
+class SoloFigures(Protocol):
     """What is known of a job alone on the whole GPU."""
 
     @property
@@ -120,7 +120,7 @@ class Alone(Protocol):
 
 
 def energy_saved(
-    energy: float | None, work: Sequence[float | None], parts: Sequence[Alone]
+    energy: float | None, work: Sequence[float | None], parts: Sequence[SoloFigures]
 ) -> float | None:
     """Part of the energy saved for the same work, against one after the other.
 

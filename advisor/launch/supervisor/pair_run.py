@@ -12,7 +12,7 @@ from advisor.core.observations import Observation
 from advisor.core.split import Sharing
 from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import to_exact_text
-from advisor.launch.monitor.drift import Drift
+from advisor.launch.monitor.forecast_check import ForecastCheck
 from advisor.launch.monitor.pair_monitor import PairMonitor
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
@@ -102,7 +102,7 @@ class PairRun:
     def _monitor(self, jobs: tuple[RunningJob, ...], backend: Backend, guard: Guard) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
         monitor = PairMonitor(self._pair, jobs, backend, self._context.source, self._spec)
-        drift = Drift(self._pair)
+        check = ForecastCheck(self._pair)
         self._show(monitor, "running")
         ending = Ending.FAILED
         try:
@@ -110,7 +110,7 @@ class PairRun:
                 self._beat(guard)
                 time.sleep(LOOK_S)
                 monitor.look()
-                self._writer.warn(*monitor.alarms(), *drift.warnings(monitor))
+                self._writer.warn(*monitor.alarms(), *check.warnings(monitor))
                 self._show(monitor)
             ending = found
             if not monitor.over:

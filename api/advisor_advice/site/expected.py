@@ -13,7 +13,7 @@ from advisor.core.flags import DOUBTFUL
 from advisor.core.observations import Observation
 from advisor.core.split import UNCAPPED, Split
 from advisor.launch.monitor.account import SETTLE_S
-from advisor.launch.monitor.drift import JUDGE_S
+from advisor.launch.monitor.forecast_check import JUDGE_S
 from advisor.predict.card_factor import observation_ratio
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile

@@ -4,12 +4,12 @@ from dataclasses import fields
 
 from advisor.predict.card_factor import CardFactor
 from advisor.validity.drift import Drift
-from advisor.wire.observed import Card, DriftedJob
+from advisor.wire.observed import CardPower, DriftedJob
 
 
-def card_to_wire(card: CardFactor) -> Card:
+def card_to_wire(card: CardFactor) -> CardPower:
     """What power was corrected by."""
-    return Card(
+    return CardPower(
         gpu_uuid=card.gpu_uuid,
         power_factor=card.factor,
         references=card.references,

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from advisor.core.interval import Interval
 from advisor.core.observations import Observation
 from advisor.launch.monitor.account import SETTLE_S
-from advisor.launch.monitor.drift import JUDGE_S, is_far
+from advisor.launch.monitor.forecast_check import JUDGE_S, is_far
 from advisor.launch.records.spec import Forecast, LaunchSpec
 from advisor.launch.records.status import LaunchStatus, State
 

@@ -7,11 +7,11 @@ from fastapi.responses import Response
 
 from advisor.wire.bounds import NAME
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
-from advisor.wire.lists import Deleted, JobList, PairPoints, PointsTakenIn, Profile, Stored
+from advisor.wire.lists import Deleted, JobList, PairPoints, PointsTakenIn, ProfilePoints, Stored
 from advisor_api.http.access import Reader, Writer
 from advisor_api.http.routing import v1_router
 from advisor_api.schemas.query import GpuModelInQuery, JobInPath, LimitInQuery, SpanOfPoints
-from advisor_api.schemas.records import PointsRequest, ProfileRequest
+from advisor_api.schemas.records import PointsRequest, SoloPointsRequest
 from advisor_api.schemas.sending import answer, long_answer
 from advisor_api.service import components, profiles
 from advisor_api.service.audit import Audited
@@ -33,7 +33,7 @@ async def jobs(
     return await long_answer(lambda: JobList(jobs=service.engine.jobs.rows(after or "", limit)))
 
 
-@router.get("/profiles/{job}", response_model=Profile)
+@router.get("/profiles/{job}", response_model=ProfilePoints)
 async def profile(job: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints) -> Response:
     """The points of a job alone that recommendations are made from."""
     return await long_answer(lambda: profiles.profile_page(service, job, span))
@@ -41,7 +41,7 @@ async def profile(job: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoi
 
 @router.put("/profiles/{job}", response_model=Stored)
 def replace_profile(
-    job: JobInPath, sent: ProfileRequest, _: Writer, audited: Audited, service: ServiceOf
+    job: JobInPath, sent: SoloPointsRequest, _: Writer, audited: Audited, service: ServiceOf
 ) -> Response:
     """Replace a job's stored points of one GPU model; the next answer is made from the new ones."""
     gpu_model = profiles.replacement(job, sent.points)

@@ -151,7 +151,7 @@ PointRow: TypeAlias = Annotated[
 ]
 
 
-class ProfileRequest(Strict):
+class SoloPointsRequest(Strict):
     """All solo points that a job is to have on one GPU model."""
 
     points: Annotated[list[SoloRow], Field(min_length=2, max_length=MOST_POINTS, fail_fast=True)]

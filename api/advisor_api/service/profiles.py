@@ -12,7 +12,7 @@ from advisor.errors import InputError
 from advisor.predict.profiles import make_profiles
 from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_flags
 from advisor.validity.usable import why_no_profile
-from advisor.wire.lists import Observations, PairPoints, PointsTakenIn, Profile, TakenIn
+from advisor.wire.lists import Observations, PairPoints, PointsTakenIn, ProfilePoints, TakenIn
 from advisor_api.engine import bundled
 from advisor_api.service.audit import Audit
 from advisor_api.service.service import Service
@@ -34,7 +34,7 @@ def changing(service: Service, audited: Audit, action: str, subject: str) -> Gen
             service.engine.changed()
 
 
-def profile_page(service: Service, job: str, span: Span) -> Profile:
+def profile_page(service: Service, job: str, span: Span) -> ProfilePoints:
     """The points that a job's profile is made of, and where they come from.
 
     Of a job without a profile, what there is.
@@ -53,7 +53,7 @@ def profile_page(service: Service, job: str, span: Span) -> Profile:
         what = f"{job} was not measured on {span.gpu_model}"
         raise not_found(what, f"It was on {', '.join(models)}")
     found = _flagged_page(service, job, span) if own else page_of(theirs, span)
-    return Profile(
+    return ProfilePoints(
         job=job,
         gpu_models=tuple(models),
         source="stored" if own else "bundled",

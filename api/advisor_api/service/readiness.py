@@ -19,7 +19,7 @@ class NotReadyError(AdvisorError):
     code = "not-ready"
 
 
-class Readiness:
+class ServiceReadiness:
     """Looks at the parts that an answer needs; one look at a time at each.
 
     Args:
@@ -27,7 +27,7 @@ class Readiness:
     """
 
     def __init__(self, **parts: Callable[[], Awaitable[object]]) -> None:
-        self._parts = {name: _Part(name, look) for name, look in parts.items()}
+        self._parts = {name: _Look(name, look) for name, look in parts.items()}
 
     async def check(self) -> None:
         """Nothing, if all parts are ready.
@@ -41,7 +41,7 @@ class Readiness:
             raise NotReadyError("not ready: " + ", ".join(faults), fix="the server's log has more")
 
 
-class _Part:
+class _Look:
     """One part, and the last look at it."""
 
     def __init__(self, name: str, look: Callable[[], Awaitable[object]]) -> None:

@@ -17,7 +17,7 @@ from advisor_api.http.errors import LOG
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.tokens import TokenCache
 from advisor_api.service.metrics import Metrics
-from advisor_api.service.readiness import Readiness
+from advisor_api.service.readiness import ServiceReadiness
 from advisor_data import Database, open_database
 from advisor_data.service.backup import check_database
 from advisor_data.service.state import ServiceState, open_service_state
@@ -51,7 +51,7 @@ class Service:
     registry: Registry
     engine: Engine
     tokens: TokenCache
-    readiness: Readiness
+    readiness: ServiceReadiness
     metrics: Metrics
 
 
@@ -83,7 +83,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
             registry=registry,
             engine=engine,
             tokens=TokenCache(state.find_tokens),
-            readiness=Readiness(
+            readiness=ServiceReadiness(
                 database=lambda: asyncio.to_thread(state.change_count), model=engine.manifest
             ),
             metrics=metrics,

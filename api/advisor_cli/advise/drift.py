@@ -11,7 +11,7 @@ from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
-from advisor.wire.observed import Card, DriftedJob, DriftReport
+from advisor.wire.observed import CardPower, DriftedJob, DriftReport
 from advisor_cli.shared.console import print_table
 from advisor_cli.shared.options import AsJson
 
@@ -70,7 +70,7 @@ def _job(one: DriftedJob) -> Sequence[str]:
     )
 
 
-def _card(one: Card) -> Sequence[str]:
+def _card(one: CardPower) -> Sequence[str]:
     factor = one.power_factor
     return (
         one.gpu_uuid,

@@ -12,7 +12,7 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
 from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
 from advisor.decide.reasons import percent
-from advisor.decide.recommend import Option, Recommendation
+from advisor.decide.recommend import Decision, RatedSplit
 from advisor.predict.profiles import Profile
 from advisor_advice.answer import ModelAdvice
 from advisor_cli.advise.recommend_ways import same_work_lines, way_name
@@ -59,7 +59,7 @@ def show(given: ModelAdvice, *, everything: bool) -> None:
     console.print(f"model {model.version}; docs/recommend.md explains all of this", style="dim")
 
 
-def plot(r: Recommendation, width: int = 78, height: int = 16) -> str:
+def plot(r: Decision, width: int = 78, height: int = 16) -> str:
     """The objective of every split, next to no limit and one after the other, as text."""
     import plotext
 
@@ -87,7 +87,7 @@ def _list(console: Console, title: str, mark: str, lines: Sequence[str]) -> None
         console.print(Text(f"  {mark} {line}"), soft_wrap=True)
 
 
-def _headline(r: Recommendation) -> str:
+def _headline(r: Decision) -> str:
     profiles, split = r.profiles, r.choice.prediction.split
     model, jobs = profiles[0].gpu_model, " and ".join(p.job for p in profiles)
     if split.sharing == "exclusive":
@@ -109,7 +109,7 @@ def _share(profile: Profile, share: float) -> str:
     return f"{share:g} %{units}"
 
 
-def _first_lines(r: Recommendation) -> Iterator[str]:
+def _first_lines(r: Decision) -> Iterator[str]:
     """What is saved, how much sooner it is done, and what each job pays."""
     p = r.choice.prediction
     if r.choice.sharing == "exclusive":
@@ -148,12 +148,12 @@ def slower(speed: float) -> str:
     return f"{1 / speed:.1f} times as long" if speed > 0 else "it stands still"
 
 
-def _sure(r: Recommendation, coverage: float) -> Iterator[str]:
+def _sure(r: Decision, coverage: float) -> Iterator[str]:
     if r.choice.sharing != "exclusive":
         yield f"sure    ranges are to hold {percent(coverage)} of what is measured of unseen jobs"
 
 
-def _to_do(r: Recommendation) -> Iterator[str]:
+def _to_do(r: Decision) -> Iterator[str]:
     """What to copy into the shells that start the jobs."""
     if r.choice.sharing == "exclusive":
         jobs = ", and when it has ended ".join(p.job for p in r.profiles)
@@ -170,7 +170,7 @@ def _to_do(r: Recommendation) -> Iterator[str]:
     yield from _BY_HAND[vendor_of(r.profiles[0].gpu_model)]
 
 
-def _other_objectives(r: Recommendation) -> Iterator[str]:
+def _other_objectives(r: Decision) -> Iterator[str]:
     for name, pick in r.picks.items():
         if pick.name != r.choice.name:
             p = pick.prediction
@@ -180,7 +180,7 @@ def _other_objectives(r: Recommendation) -> Iterator[str]:
             )
 
 
-def _candidates(r: Recommendation) -> Table:
+def _candidates(r: Decision) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("way", *(p.job for p in r.profiles), "W", "energy saved", "work an hour", ""):
         table.add_column(Text(name), justify="left" if name in ("way", "") else "right")
@@ -201,7 +201,7 @@ def _candidates(r: Recommendation) -> Table:
     return table
 
 
-def _shown(option: Option, objective: Objective) -> float:
+def _shown(option: RatedSplit, objective: Objective) -> float:
     """The objective as people read it."""
     if objective.name == DEFAULT_OBJECTIVE:
         return 100 * option.prediction.energy_saved.value

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from advisor.core.finish import Finish
 from advisor.core.gpu import Vendor
 from advisor.core.units import vendor_of
-from advisor.decide.recommend import Option, Recommendation
-from advisor.decide.same_work import SameWork, same_work
+from advisor.decide.recommend import Decision, RatedSplit
+from advisor.decide.same_work import WorkToTheEnd, same_work
 from advisor.formats.moments import duration_text
 from advisor.predict.rules import MEANINGS
 
 _UNCAPPED: dict[Vendor, str] = {"nvidia": "MPS without a percentage", "amd": "without CU masks"}
 
 
-def same_work_lines(r: Recommendation) -> Iterator[str]:
+def same_work_lines(r: Decision) -> Iterator[str]:
     """A heading, and a line for each way."""
     found = same_work(r)
     of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
@@ -23,7 +23,7 @@ def same_work_lines(r: Recommendation) -> Iterator[str]:
         yield f"  {name:<24}{_cells(finish, found.choice)}  {note}".rstrip()
 
 
-def _rows(r: Recommendation, found: SameWork) -> Iterator[tuple[str, Finish | None, str]]:
+def _rows(r: Decision, found: WorkToTheEnd) -> Iterator[tuple[str, Finish | None, str]]:
     yield f"this: {way_name(r.choice)}", found.choice, _note(found)
     if found.restarted:
         yield "  restarted", found.restarted, "the one left over goes on without a limit"
@@ -38,14 +38,14 @@ def _rows(r: Recommendation, found: SameWork) -> Iterator[tuple[str, Finish | No
             yield way_name(option), finish, "; ".join(filter(None, notes))
 
 
-def way_name(option: Option) -> str:
+def way_name(option: RatedSplit) -> str:
     """Shares, or the way in words."""
     return {"exclusive": "one after the other", "uncapped": "no limits"}.get(
         option.name, option.name
     )
 
 
-def _note(found: SameWork) -> str:
+def _note(found: WorkToTheEnd) -> str:
     left_s = found.choice.time_s - found.choice.shared_s
     if not found.choice.shared_s or left_s < 1e-6 * found.choice.time_s:
         return ""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from advisor.client import ClientError, Profile
+from advisor.client import ClientError, ProfilePoints
 from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
 from advisor.validity.usable import is_usable
 
-Profiles = Callable[[str, str], Profile]
+Profiles = Callable[[str, str], ProfilePoints]
 """Asks the service for the points of a job on a GPU model; raises a `ClientError`."""
 
 ASK_AGAIN_S = 60.0

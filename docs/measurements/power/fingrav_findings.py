@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.wire.kernel_power import CurvePoint, Estimate, KernelPower, Scatter
+from advisor.wire.kernel_power import CurveBin, Estimate, KernelPower, Scatter
 from advisor_power.kernels.estimates import STANDARD_ERRORS_95, mean_of, ratio, standard_error
 from advisor_power.kernels.scatter import FEW_RUNS
 
@@ -182,7 +182,7 @@ def _shift_text(shift: Shift) -> str:
     return f"{shift.corrected:+.1%} ± {STANDARD_ERRORS_95 * shift.error:.1%}{raw}"
 
 
-def _raw_shift(curve: Sequence[CurvePoint], own_w: float) -> float | None:
+def _raw_shift(curve: Sequence[CurveBin], own_w: float) -> float | None:
     """As read in the first 50 ms: what the window alone makes of what was before."""
     raw = [p.raw_w for p in curve if p.end_ms <= _FIRST_MS and p.raw_w is not None]
     return sum(raw) / len(raw) / own_w - 1 if raw else None

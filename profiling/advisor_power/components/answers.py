@@ -9,7 +9,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import UNCAPPED, Split
 from advisor.core.telemetry import NEAR_LIMIT
-from advisor.decide.recommendation import Recommendation
+from advisor.decide.recommendation import Decision
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
@@ -56,7 +56,7 @@ def components_by_share(known: KnownPower) -> ComponentsOfJob:
 
 
 def components_by_split(
-    known: KnownPower, given: Recommendation, points: Iterable[PairPoint]
+    known: KnownPower, given: Decision, points: Iterable[PairPoint]
 ) -> ComponentsOfPair:
     """The parts at each split that was measured, else as it was predicted.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.errors import SourceError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
-from advisor.wire.kernel_power import CurvePoint, Difference, Estimate, KernelPower, StretchPower
+from advisor.wire.kernel_power import CurveBin, Difference, Estimate, KernelPower, StretchPower
 from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
 from advisor_power.kernels.energy import energy_by_difference
 from advisor_power.kernels.estimates import around, mean_of
@@ -234,10 +234,10 @@ def _sigma_w(curve: Curve | None, channel: PowerChannel) -> float | None:
     return sigma_power_w(channel.window_ms, _width_ms(curve), channel.noise_w, readings)
 
 
-def _points(curve: Curve, runs: Sequence[Run]) -> tuple[CurvePoint, ...]:
+def _points(curve: Curve, runs: Sequence[Run]) -> tuple[CurveBin, ...]:
     raw_w, band_w = naive_curve(runs, curve.edges_s), curve.band_w
     return tuple(
-        CurvePoint(
+        CurveBin(
             begin_ms=float(curve.edges_s[place]) * 1000,
             end_ms=float(curve.edges_s[place + 1]) * 1000,
             power_w=float(curve.power_w[place]),

@@ -17,7 +17,7 @@ from advisor.core.objectives import OBJECTIVES
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
 from advisor.decide.choice import MARGINS
 from advisor.decide.constraints import Limits, violations
-from advisor.decide.recommend import TIE, Option, Recommendation, Request, recommend
+from advisor.decide.recommend import TIE, Decision, RatedSplit, Request, recommend
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -31,12 +31,12 @@ FREE = Request(default_min_speed=0)
 """No limits at all."""
 
 
-def names(answer: Recommendation) -> list[str]:
+def names(answer: Decision) -> list[str]:
     """Of all candidates."""
     return [option.name for option in answer.candidates]
 
 
-def said(answer: Recommendation) -> str:
+def said(answer: Decision) -> str:
     """Reasons and warnings as one text."""
     return "\n".join((*answer.reasons, *answer.warnings))
 
@@ -81,7 +81,7 @@ def with_speed(p: Prediction, speed: Interval) -> Prediction:
     return dataclasses.replace(p, parts=(first, *p.parts[1:]))
 
 
-def answer_or_error(a: Profile, b: Profile, request: Request) -> Recommendation | None:
+def answer_or_error(a: Profile, b: Profile, request: Request) -> Decision | None:
     """None where nothing keeps every limit."""
     try:
         return recommend((a, b), Physics(), request)
@@ -97,7 +97,7 @@ def test_swapping_the_jobs_swaps_the_answer(a: Profile, b: Profile, request: Req
         assert there is back
         return
 
-    def both(option: Option | None, other: Option | None) -> None:
+    def both(option: RatedSplit | None, other: RatedSplit | None) -> None:
         assert (option and option.prediction) == (other and swapped(other.prediction))
 
     both(there.choice, back.choice)
@@ -120,7 +120,7 @@ def without_order(lines: Sequence[str]) -> list[str]:
     return sorted(re.sub(r"\b(\d+)/(\d+)\b", small_first, line) for line in lines)
 
 
-def _mirror(option: Option) -> Option:
+def _mirror(option: RatedSplit) -> RatedSplit:
     return dataclasses.replace(option, prediction=swapped(option.prediction))
 
 
@@ -143,7 +143,7 @@ def test_choice_keeps_the_limits_and_nothing_feasible_is_worth_more(
     assert answer.choice in answer.candidates
 
 
-def _less_its_lead(option: Option) -> float:
+def _less_its_lead(option: RatedSplit) -> float:
     return option.objective_value.value / (1 + MARGINS[option.sharing])
 
 

@@ -10,7 +10,7 @@ from unsafe_counts import UNSAFE_132, checked_132, checked_with
 from advisor.core.gpu import units_for_percent
 from advisor.core.units import grantable
 from advisor.decide.constraints import Limits
-from advisor.decide.recommend import Option, Recommendation, Request, candidate_splits, recommend
+from advisor.decide.recommend import Decision, RatedSplit, Request, candidate_splits, recommend
 from advisor.place.first_come import first_come
 from advisor.place.options import predict_options
 from advisor.place.problem import JobType, QueuedJob, make_problem
@@ -34,13 +34,13 @@ def known(draw: st.DrawFn) -> tuple[Profile, Profile, CheckedCounts | None]:
     return a, b, host
 
 
-def units(option: Option) -> tuple[int, int]:
+def units(option: RatedSplit) -> tuple[int, int]:
     """Counts of both jobs."""
     first, second = option.prediction.split.shares
     return units_for_percent(first, 132), units_for_percent(second, 132)
 
 
-def splits(answer: Recommendation) -> list[Option]:
+def splits(answer: Decision) -> list[RatedSplit]:
     """Every split that an answer names."""
     named = (*answer.candidates, *filter(None, answer.rules.values()), *answer.picks.values())
     return [option for option in named if option.sharing == "limited"]

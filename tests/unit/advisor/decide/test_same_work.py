@@ -7,7 +7,7 @@ from advisor.core.finish import Work, finish, one_after_the_other
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.decide.recommend import Request, recommend
-from advisor.decide.recommendation import Recommendation
+from advisor.decide.recommendation import Decision
 from advisor.decide.same_work import gain_to_the_end, same_work, to_the_end
 from advisor.predict.predictions import Prediction, predict_exclusive
 
@@ -16,7 +16,7 @@ WORK = Work((600.0, 1200.0))
 KNOWN = {EQUAL: (0.6, 0.6, 350.0), UNCAPPED: (0.9, 0.9, 380.0)}
 
 
-def recommended(known: dict[Split, tuple[float, ...]], work: Work | None = WORK) -> Recommendation:
+def recommended(known: dict[Split, tuple[float, ...]], work: Work | None = WORK) -> Decision:
     """Of `a` and `b`, whatever their speed."""
     by = Scripted({split: (one, two, w) for split, (one, two, w) in known.items()}, off=0.0)
     return recommend((A, B), by, Request(default_min_speed=0.0, work=work))

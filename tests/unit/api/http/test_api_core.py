@@ -23,7 +23,7 @@ from advisor_api.http.limits import Buckets, Hosts
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.tokens import TokenCache
 from advisor_api.service.audit import Audit
-from advisor_api.service.readiness import NotReadyError, Readiness
+from advisor_api.service.readiness import NotReadyError, ServiceReadiness
 from advisor_data.service.state import AuditEntry, ServiceState, Token
 
 # errors
@@ -357,7 +357,7 @@ def test_a_part_that_hangs_is_not_ready_in_time() -> None:
         await asyncio.sleep(60)
 
     async def ask() -> None:
-        readiness = Readiness(database=hang, model=_fine)
+        readiness = ServiceReadiness(database=hang, model=_fine)
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(NotReadyError, match=r"database \(too-slow\)"):
@@ -376,7 +376,7 @@ def test_readiness_names_the_part_and_nothing_else() -> None:
 
     async def ask() -> None:
         with pytest.raises(NotReadyError) as refused:
-            await Readiness(database=fail, model=_fine).check()
+            await ServiceReadiness(database=fail, model=_fine).check()
         assert "database (store)" in str(refused.value)
         assert "internal" not in str(refused.value)
 

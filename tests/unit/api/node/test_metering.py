@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.client import ApiError, ClientError, Profile, UnreachableError
+from advisor.client import ApiError, ClientError, ProfilePoints, UnreachableError
 from advisor.core.gpu import Gpu, Share
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
@@ -71,12 +71,14 @@ def test_a_reference_is_of_good_points_alone() -> None:
 def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was known stays known."""
     now_s, asked = [0.0], list[str]()
-    answers: list[Profile | ClientError] = [
-        Profile(job="gemm", gpu_models=("H",), source="stored", points=(solo(100, 10),), next=None),
+    answers: list[ProfilePoints | ClientError] = [
+        ProfilePoints(
+            job="gemm", gpu_models=("H",), source="stored", points=(solo(100, 10),), next=None
+        ),
         UnreachableError("down"),
     ]
 
-    def profiles(job: str, _model: str) -> Profile:
+    def profiles(job: str, _model: str) -> ProfilePoints:
         asked.append(job)
         answer = answers.pop(0)
         if isinstance(answer, ClientError):

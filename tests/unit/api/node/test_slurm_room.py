@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.client import Profile, UnreachableError
+from advisor.client import ProfilePoints, UnreachableError
 from advisor.core.gpu import PERCENTAGE, Gpu
 from advisor.core.observations import Observation
 from advisor.errors import PartitionError
@@ -27,7 +27,7 @@ from advisor_node.slurm.jobs import GpuFolder, SlurmJob
 GPU = Gpu(uuid="GPU-1", model="H", units_total=132)
 
 
-def unreachable(_job: str, _model: str) -> Profile:
+def unreachable(_job: str, _model: str) -> ProfilePoints:
     raise UnreachableError("down")
 
 

@@ -13,7 +13,7 @@ MARGIN = 0.1
 """Within a tenth of the expected value a prediction was good, however narrow its interval."""
 
 
-class Drift:
+class ForecastCheck:
     """Says once of each quantity that it is far from its prediction."""
 
     def __init__(self, pair: LaunchPair) -> None:

@@ -5,7 +5,7 @@ from scripted_jobs import Script, Watch
 
 from advisor.core.interval import Interval
 from advisor.core.job import Job, ProgressSettings
-from advisor.launch.monitor.drift import Drift
+from advisor.launch.monitor.forecast_check import ForecastCheck
 from advisor.launch.records.spec import Forecast, JobForecast
 
 
@@ -35,7 +35,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, expected: Forecast | None, *jobs: J
 def said(watch: Watch, seconds: float = 20) -> list[str]:
     """After so long."""
     watch.go_on(seconds)
-    return Drift(watch.pair).warnings(watch.monitor)
+    return ForecastCheck(watch.pair).warnings(watch.monitor)
 
 
 def test_what_was_predicted_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_what_was_predicted_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_quantity_that_is_far_off_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """With both values, and by how much it is off."""
     watch = watched(monkeypatch, forecast(100.0, 40.0, 200.0, 1.3 / 800))
-    drift = Drift(watch.pair)
+    drift = ForecastCheck(watch.pair)
     watch.go_on(20)
     assert drift.warnings(watch.monitor) == [
         "rate of a is 50 steps/s, -50% against the prediction of 100 (80 to 120)",
@@ -62,7 +62,7 @@ def test_each_quantity_that_is_far_off_is_said_once(monkeypatch: pytest.MonkeyPa
 def test_a_quantity_that_drifts_later_is_said_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were said before are not said again."""
     watch = watched(monkeypatch, forecast(100.0))
-    drift = Drift(watch.pair)
+    drift = ForecastCheck(watch.pair)
     watch.go_on(20)
     assert [text.split(" is ")[0] for text in drift.warnings(watch.monitor)] == ["rate of a"]
     watch.meter.power_w = 900.0
@@ -90,7 +90,7 @@ def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     """The second is said though the first was; of other jobs the names are enough."""
     twin = Job(name="a", command=("true",))
     watch = watched(monkeypatch, forecast(100.0, 80.0), twin, twin)
-    drift = Drift(watch.pair)
+    drift = ForecastCheck(watch.pair)
     watch.go_on(20)
     assert len(drift.warnings(watch.monitor)) == 1
     watch.jobs[1].script.hangs_s = 20.0
