@@ -21,15 +21,18 @@ from advisor.settings import read_settings
 from advisor_kubernetes.agent import agent
 from advisor_kubernetes.agent.node_api import NodeApi
 from advisor_kubernetes.cluster import Cluster
-from advisor_node.metering import looking
+from advisor_node.metering import looking, overlaps
 
 NODE = "node-1"
+
+SETTLE_S = 1.0
+"""Of the first seconds together, which are in no mean."""
 
 
 def main() -> None:
     folder, api_url, service_url = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     logging.basicConfig(level=logging.INFO)
-    looking.LOOK_S = 0.2
+    looking.LOOK_S, overlaps.SETTLE_S = 0.2, SETTLE_S
     stop = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:

@@ -1,6 +1,5 @@
 """The agent of a Kubernetes node: real processes, fake driver libraries, MPS and API server."""
 
-import json
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from host import FAKES, UUID, FakeHost
-from kube_agent import NODE
+from kube_agent import NODE, SETTLE_S
 from kube_node_api import NodeApiServer, node_api, pod
 from prometheus_client.parser import text_string_to_metric_families
 from serving import Served, serving
@@ -131,12 +130,21 @@ def running(host: FakeHost, service: str, **variables: str) -> Generator[Node]:
 
 @pytest.fixture(scope="module")
 def node(fake_libraries: Path, service: Served) -> Iterator[Node]:
-    """An agent for several tests, each of which leaves it as it was."""
+    """An agent for all tests, each of which leaves it as it was; it ends in good order."""
     with tempfile.TemporaryDirectory(prefix="adv") as folder:
         (Path(folder) / "nvml" / "gpu0").mkdir(parents=True)
-        # Without a token: the service refuses, and the agent goes on.
-        with running(FakeHost(Path(folder), fake_libraries), service.url) as running_node:
+        host = FakeHost(Path(folder), fake_libraries)
+        token = service.token("agent", "read", "write")
+        with Client(service.url, token) as client:
+            for job in ("alpha", "beta"):
+                client.import_points([solo(job, 50, 200, 280), solo(job, 100, 400, 480)])
+        with running(host, service.url, ADVISOR_TOKEN=token) as running_node:
             yield running_node
+            running_node.agent.terminate()
+            assert running_node.agent.wait(60) == 0
+            assert running_node.api.gpus(NODE)[0]["ready"] is False
+            assert "no MPS daemon answers" in str(daemon_says(host, running_node))
+            assert {call.split("?")[0] for call in running_node.api.calls} <= ALLOWED
 
 
 @pytest.fixture(autouse=True)
@@ -169,15 +177,9 @@ def solo(job: str, share: float, rate: float, power_w: float) -> SoloPoint:
     )  # fmt: skip
 
 
-def test_two_pods_are_proven_metered_and_reported(host: FakeHost, service: Served) -> None:
+def test_two_pods_are_proven_metered_and_reported(node: Node, service: Served) -> None:
     """Their limits are read back, their joules are the GPU's, and the service learns of them."""
-    token = service.token("agent", "read", "write")
-    with (
-        Client(service.url, token) as client,
-        running(host, service.url, ADVISOR_TOKEN=token) as node,
-    ):
-        for job in ("alpha", "beta"):
-            client.import_points([solo(job, 50, 200, 280), solo(job, 100, 400, 480)])
+    with Client(service.url, service.token("test", "read")) as client:
         until(node.ready)
         [gpu] = node.api.gpus(NODE)
         assert (gpu["uuid"], gpu["model"], gpu["sm_count"]) == (UUID, "Fake H200", 132)
@@ -188,9 +190,8 @@ def test_two_pods_are_proven_metered_and_reported(host: FakeHost, service: Serve
             until(lambda job=job: node.metric("advisor_pod_limit_proven", job) == 1)
             assert node.metric("advisor_pod_granted_sms", job) == granted
         until(lambda: (node.metric("advisor_pod_relative_speed", "beta") or 0) > 0)
-        # Seven seconds together: the first three settle.
         began = time.monotonic()
-        until(lambda: time.monotonic() - began > 7)
+        until(lambda: time.monotonic() - began > SETTLE_S + 2)
         parts = [
             node.metric("advisor_pod_energy_joules_total", job) or 0 for job in ("alpha", "beta")
         ]
@@ -199,13 +200,10 @@ def test_two_pods_are_proven_metered_and_reported(host: FakeHost, service: Serve
         assert parts[1] > parts[0]  # more SMs, more speed
         first.kill()
         node.api.set_phase(A, "Succeeded")
-        until(lambda: node.metric("advisor_agent_observations_total") == 1)
-        [seen] = client.observations()
+        # Pods of other tests, of which some are flagged, have run together as well.
+        until(lambda: [seen for seen in client.observations() if not seen.flags])
+        [seen] = [seen for seen in client.observations() if not seen.flags]
     check_observation(seen)
-    assert node.agent.returncode == 0
-    assert node.api.gpus(NODE)[0]["ready"] is False
-    assert "no MPS daemon answers" in str(daemon_says(host, node))
-    assert all(call.split("?")[0] in ALLOWED for call in node.api.calls)
 
 
 ALLOWED = {
@@ -224,7 +222,7 @@ def check_observation(seen: Observation) -> None:
     assert 0 < rates[0] < rates[1]
     assert (seen.state, seen.host, seen.flags) == ("finished", NODE, ())
     assert [part.ended_first for part in seen.parts] == [True, False]
-    assert seen.overlap_s > 3
+    assert seen.overlap_s > SETTLE_S
     assert seen.energy_j is not None
     assert seen.energy_j > 0
     assert seen.power_w is not None
@@ -326,39 +324,3 @@ def test_it_looks_on_while_kubernetes_is_away(node: Node) -> None:
     (node.pipe / "default").unlink()
     until(lambda: node.metric("advisor_pod_limit_proven", "alpha") is None)
     assert node.get("/elsewhere").status_code == 404
-
-
-def test_only_one_agent_owns_a_node(node: Node) -> None:
-    """A second one would end the daemons of the first."""
-    until(node.ready)
-    command = [sys.executable, str(FAKES / "kube_agent.py"), str(node.host.folder), node.api.url]
-    second = subprocess.run(
-        [*command, "http://127.0.0.1:9"], env=node.host.environment(), capture_output=True,
-        text=True, timeout=100, check=False,
-    )  # fmt: skip
-    assert second.returncode != 0
-    assert "BusyError" in second.stderr
-    assert node.ready()
-
-
-def test_a_node_whose_driver_is_gone_has_no_gpu(host: FakeHost) -> None:
-    """What an agent before has written would send pods there."""
-    (host.folder / "nvml" / "init").write_text("error 9")
-    with node_api() as api:
-        notes = {"advisor.dev/gpus": json.dumps([{"uuid": UUID, "ready": True}])}
-        api.nodes[NODE] = {"labels": {}, "annotations": notes}
-        done = subprocess.run(
-            [sys.executable, str(FAKES / "kube_agent.py"), str(host.folder), api.url, api.url],
-            env=host.environment(), capture_output=True, text=True, timeout=100, check=False,
-        )  # fmt: skip
-        assert done.returncode != 0
-        assert "SourceError" in done.stderr
-        assert api.gpus(NODE) == []
-
-
-def test_without_a_cluster_the_agent_says_what_to_do(host: FakeHost) -> None:
-    """Started by hand on a host that Kubernetes does not know."""
-    done = host.advisor("kubernetes", "agent", "--node", "n", KUBECONFIG="/nonexistent")
-    assert done.returncode == 2
-    assert "there is no cluster to connect to" in done.stderr
-    assert "set KUBECONFIG" in done.stderr
