@@ -37,6 +37,10 @@ FULL_BANDWIDTH_PERCENT = 93.0
 """`dram_active_percent` of a copy that waits for nothing but memory: 92 to 94 on H200 (triad,
 transpose and reduction at 100 %, data/advisor_data/bundled)."""
 
+STEP = 2.0**-16
+"""What trees see and learn is a multiple of this. Processors differ in the last bit of a logarithm,
+and trees would branch elsewhere for it; no instrument tells so small a step of any feature."""
+
 CLOCK_EXPONENT = 2.0
 """Dynamic power grows about with this power of the clock near the limit: the rate that a capped
 power leaves is the square root of the power that it leaves. A prior, corrected by the model."""
@@ -193,8 +197,14 @@ def feature_names_of(features: Callable[[Sequence[Side]], Mapping[str, Floats]])
 
 
 def matrix(features: Mapping[str, Floats]) -> Float32s:
-    """Features as columns; shape (n, features), in the order of the names."""
-    return np.ascontiguousarray(np.array(list(features.values()), dtype=np.float32).T)
+    """Features as columns, `rounded`; shape (n, features), in the order of the names."""
+    columns = rounded(np.array(list(features.values())))
+    return np.ascontiguousarray(columns.T, dtype=np.float32)
+
+
+def rounded(values: Floats) -> Floats:
+    """To multiples of `STEP`: the same on every processor."""
+    return np.rint(values / STEP) * STEP
 
 
 def _alone(

@@ -16,7 +16,7 @@ from advisor_advice.idle_power import with_idle_power
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on
 from advisor_models.manifest import Manifest
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 
 _NAMED = 3
@@ -88,7 +88,7 @@ def answer(
 
 
 def answer_by(
-    predictor: OnnxPredictor,
+    predictor: ModelPredictor,
     profile_set: ProfileSet,
     request: Request,
     checked: CheckedCounts | None,
@@ -126,7 +126,7 @@ def answer_by(
     )
 
 
-def _of_model(predictor: OnnxPredictor, given: Decision) -> Iterator[str]:
+def _of_model(predictor: ModelPredictor, given: Decision) -> Iterator[str]:
     split = given.choice.prediction.split
     yield from gpu_warnings(predictor.manifest, given.profiles)
     if split.sharing == "exclusive":

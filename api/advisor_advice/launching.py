@@ -99,7 +99,7 @@ def _make_pair(
     except ImportError as error:
         if split is None:
             raise InputError(
-                "recommendations need numpy and onnxruntime",
+                "recommendations need numpy",
                 why=str(error),
                 fix="pip install 'sm-advisor[advise]', or give --split",
             ) from error

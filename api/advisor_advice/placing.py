@@ -33,7 +33,7 @@ from advisor_advice.idle_power import with_idle_power
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.manifest import Manifest
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 
 
@@ -115,7 +115,7 @@ def limits_of(request: PlacementRequest, default_min_speed: float) -> Limits:
 
 
 def plan_by(
-    predictor: OnnxPredictor,
+    predictor: ModelPredictor,
     profile_set: ProfileSet,
     request: PlacementRequest,
     limits: Limits,

@@ -29,7 +29,7 @@ _COMMANDS = {
     "data": "Import and export points; back up, restore and migrate the database.",
     "tokens": "Make, list and revoke the tokens that the service lets in.",
     "report": "Pages made from measurements.",
-    "train": "Learn from measured pairs; writes model.onnx and manifest.json.",
+    "train": "Learn from measured pairs; writes its trees and manifest.json.",
     "retrain": "Learn from what is new, and use the new model unless it is worse; fit for cron.",
     "evaluate": "How good is the model? Writes evaluation.html and evaluation.json.",
     "next": "Which jobs to profile and which pairs to measure next, in order of what they teach.",

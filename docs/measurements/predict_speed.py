@@ -11,7 +11,7 @@ import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,14 +26,14 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.dataset import select
+from advisor_models.forest import Forest
 from advisor_models.heads import HEADS, inputs_of
-from advisor_models.manifest import MODEL, read_manifest, sha256, write_manifest
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.manifest import named, read_manifest, trees_file, write_artefact
+from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import BUNDLED
-from advisor_models.session import Port, Session
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
-from advisor_training.learn.artefact import onnx_bytes
+from advisor_training.learn.artefact import forest_bytes
 from advisor_training.learn.learners import (
     LEAST_IN_LEAF,
     PART_OF_FEATURES,
@@ -67,16 +67,16 @@ def main() -> None:
 def measure(trees: int, rows: Rows, jobs: list[Profile]) -> dict[str, list[float]]:
     """Seconds of each run of each part."""
     regressors = fit(functools.partial(extra_trees, trees), rows)
-    graph = onnx_bytes(regressors)
-    predictor = load(graph)
+    files = {head.name: forest_bytes(regressors.by_head[head.name]) for head in HEADS}
+    predictor = load(files)
     # Another pair each time, as a scheduler asks; a new job is one whose profile was just read.
     of_one_gpu = [(a, b) for a in jobs for b in jobs if a.gpu_model == b.gpu_model]
     pairs = itertools.cycle(of_one_gpu)
     asked = features(jobs[0], jobs[1])
-    session = Session(graph, [Port(h.name, h.output, asked[h.name].shape[1]) for h in HEADS])
+    forests = {name: Forest(name, files[name], asked[name].shape[1]) for name in files}
     parts: dict[str, Callable[[], object]] = {
         "features alone": lambda: features(*next(pairs)),
-        "ONNX alone": lambda: session(asked),
+        "trees alone": lambda: [forests[name](rows) for name, rows in asked.items()],
         "whole prediction": lambda: predictor.predict(next(pairs), SPLITS),
         "whole prediction, two new jobs": lambda: predictor.predict(
             list(map(replace, next(pairs))), SPLITS
@@ -105,13 +105,12 @@ def extra_trees(trees: int) -> ExtraTreesRegressor:
     )
 
 
-def load(graph: bytes) -> OnnxPredictor:
-    """A predictor of another graph than the bundled one."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / MODEL).write_bytes(graph)
-        write_manifest(folder, replace(read_manifest(BUNDLED), files={MODEL: sha256(graph)}))
-        return OnnxPredictor(folder)
+def load(files: Mapping[str, bytes]) -> ModelPredictor:
+    """A predictor of other trees than the bundled ones."""
+    made = named(read_manifest(BUNDLED), {trees_file(name): data for name, data in files.items()})
+    with tempfile.TemporaryDirectory() as folder:
+        write_artefact(Path(folder), made)
+        return ModelPredictor(Path(folder))
 
 
 def features(a: Profile, b: Profile) -> dict[str, Float32s]:

@@ -6,7 +6,9 @@
 The second one prints each recommendation that differs by more than rounding, and how many were
 compared: the choice, how many limits each candidate breaks, and all values of all candidates with
 their intervals. Sentences are counted apart, since words may change where nothing else does. Each
-takes a few minutes. `--points` and `--model` take solo points and a model of another version.
+takes a few minutes. `--points` and `--model` take solo points and a model of another version. With
+`--summary` it prints how many choose something else, and how far values are apart, as of a model
+that was trained again nearly all are.
 """
 
 import argparse
@@ -32,6 +34,8 @@ from advisor_models.registry import Registry
 ROUNDING = 1e-12
 """Relative difference of two numbers that is none."""
 
+QUANTILES = (0.5, 0.9, 0.99, 1.0)
+
 REQUESTS = {
     "default": Request(),
     "fine": Request(fine=True),
@@ -46,19 +50,50 @@ def main() -> None:
     parser.add_argument("--against", type=Path)
     parser.add_argument("--points", type=Path)
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--summary", action="store_true")
     options = parser.parse_args()
     found = dict(recommendations(options.points, options.model))
     if options.write:
         options.write.write_text(json.dumps(found))
     if options.against:
         before = json.loads(options.against.read_text())
-        keys = sorted(found.keys() | before.keys())
-        differing = [key for key in keys if differs(found, before, key, "advice")]
-        for key in differing:
-            print(f"{key}\n  before: {before.get(key)}\n  now:    {found.get(key)}")
-        print(f"{len(differing)} of {len(keys)} recommendations differ")
-        words = sum(differs(found, before, key, "sentences") for key in keys)
-        print(f"{words} of {len(keys)} say something in other words")
+        (summarise if options.summary else show)(before, found)
+
+
+def show(before: dict[str, Any], found: dict[str, Any]) -> None:
+    """Every difference but rounding."""
+    keys = sorted(found.keys() | before.keys())
+    differing = [key for key in keys if differs(found, before, key, "advice")]
+    for key in differing:
+        print(f"{key}\n  before: {before.get(key)}\n  now:    {found.get(key)}")
+    print(f"{len(differing)} of {len(keys)} recommendations differ")
+    words = sum(differs(found, before, key, "sentences") for key in keys)
+    print(f"{words} of {len(keys)} say something in other words")
+
+
+def summarise(before: dict[str, Any], found: dict[str, Any]) -> None:
+    """How many choices are others, and quantiles of how far expected values are apart."""
+    for name in REQUESTS:
+        both = [(before[k]["advice"], of["advice"]) for k, of in found.items() if name in k]
+        advised = [(old, new) for old, new in both if old and new]
+        other = sum(old[0] != new[0] for old, new in advised)
+        no_more = sum((old is None) != (new is None) for old, new in both)
+        print(f"{name}: {len(both)} recommendations, {other} choose something else, "
+              f"{no_more} are possible before or now alone")  # fmt: skip
+        for what, place in (("speed", 0), ("power", 4)):
+            apart = sorted(off for old, new in advised for off in differences(old, new, place))
+            cells = (
+                f"{q:.0%} within {100 * apart[int(q * (len(apart) - 1))]:.2g} %" for q in QUANTILES
+            )
+            print(f"  {what}: {', '.join(cells)}")
+
+
+def differences(old: Any, new: Any, place: int) -> Iterator[float]:
+    """How far an expected value of each candidate is from that of before, as a part of it."""
+    known = {name: numbers[place][0] for name, _, numbers in old[1]}
+    for name, _, numbers in new[1]:
+        if name in known:
+            yield abs(numbers[place][0] / known[name] - 1)
 
 
 def recommendations(points: Path | None, model: Path | None) -> Iterator[tuple[str, Any]]:

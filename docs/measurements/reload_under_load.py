@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
-from advisor_models.manifest import MODEL, Manifest, read_artefact, sha256, write_manifest
+from advisor_models.forest import LEAF, NODE
+from advisor_models.manifest import Artefact, hashes, read_artefact, write_artefact
 from advisor_models.registry import BUNDLED, Registry
 
 CLIENTS = 4
@@ -104,27 +104,21 @@ def service(folder: Path) -> Generator[str]:
 
 def model(folder: Path, version: str) -> Path:
     """A copy of the bundled model; the second one predicts something else everywhere."""
-    artefact = read_artefact(BUNDLED)
-    graph = artefact.files[MODEL] if version == VERSIONS[0] else other(artefact.files[MODEL])
+    known = read_artefact(BUNDLED)
+    files = {name: data for name, data in known.files.items() if name.endswith(".trees")}
+    if version != VERSIONS[0]:
+        files = {name: other(data) for name, data in files.items()}
+    manifest = dataclasses.replace(known.manifest, version=version, files=hashes(files))
     folder.mkdir()
-    (folder / MODEL).write_bytes(graph)
-    write_manifest(folder, named(artefact.manifest, version, graph))
+    write_artefact(folder, Artefact(manifest, files))
     return folder
 
 
-def named(manifest: Manifest, version: str, graph: bytes) -> Manifest:
-    """The manifest of a copy."""
-    return dataclasses.replace(manifest, version=version, files={MODEL: sha256(graph)})
-
-
-def other(graph: bytes) -> bytes:
+def other(trees: bytes) -> bytes:
     """The same trees with smaller numbers in their leaves."""
-    made = onnx.load_from_string(graph)
-    for node in made.graph.node:
-        for attribute in node.attribute:
-            if attribute.name == "target_weights":
-                attribute.floats[:] = [SMALLER * weight for weight in attribute.floats]
-    return made.SerializeToString()
+    nodes = np.frombuffer(trees, NODE).copy()
+    nodes["number"][nodes["feature"] == LEAF] *= SMALLER
+    return nodes.tobytes()
 
 
 def ask(connection: http.client.HTTPConnection, body: str) -> tuple[int, bytes]:

@@ -1,7 +1,7 @@
 """What this version can predict of a pair: one declaration for each head.
 
 A new head is one more `Head` here and one `HeadLearner` in `advisor_training.learn.head_learners`;
-rows, the graph, intervals, the manifest and the predictor go by these.
+rows, the trees, intervals, the manifest and the predictor go by these.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,13 +32,12 @@ class Head:
     """A quantity of a pair at splits, learned as the logarithm of its distance to a prior.
 
     Attributes:
-        name: As in the manifest, and of the graph's input.
+        name: As in the manifest, and of the file with its trees.
         of: What it has a value of: for "job" the functions get each job's side first in turn.
         target: What is predicted, in words.
         unit: Of the target and the prior.
         prior: What `prior_of` gives, in words; another prior needs other words, since a model that
             was trained over one must not be used with the other.
-        output: Name of the graph's output.
         features_of: What the model sees of the jobs.
         prior_of: The target without learning, shape (n,); the features are given so that nothing is
             worked out twice.
@@ -51,7 +50,6 @@ class Head:
     target: str
     unit: str
     prior: str
-    output: str
     features_of: Callable[[Sequence[Side]], Features]
     prior_of: Callable[[Sequence[Side], Features], Floats]
     limit_of: Callable[[Sequence[Side]], float] | None = None
@@ -89,7 +87,6 @@ SPEED = Head(
     target="relative speed of a job that always has something to do",
     unit="1",
     prior="prior_kept x relative rate alone at the share",
-    output="log_kept",
     features_of=lambda sides: speed_features(sides[0], sides[1:]),
     prior_of=_kept_of_capacity,
 )
@@ -100,7 +97,6 @@ POWER = Head(
     target="power of the GPU",
     unit="W",
     prior="both powers less one idle power, up to the limit",
-    output="log_power_ratio",
     features_of=power_features,
     prior_of=lambda sides, _: physical_power_w(sides),
     limit_of=power_limit_w,
@@ -112,7 +108,6 @@ MEMORY_POWER = Head(
     target="power of the memory of the GPU",
     unit="W",
     prior="that of the whole GPU: both powers less one idle power, up to the limit",
-    output="log_memory_power_ratio",
     features_of=power_features,
     prior_of=lambda sides, _: physical_power_w(sides),
 )

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import ModelError
@@ -23,17 +23,19 @@ from advisor_models.made_from import DatasetFacts, LearnerSettings
 from advisor_models.other_gpu import OtherGpu
 from advisor_models.trained_head import TrainedHead, faults
 
-SCHEMA = 3
+SCHEMA = 4
 MANIFEST = "manifest.json"
-MODEL = "model.onnx"
 
 BUNDLED_NAME = "bundled"
 """What people call the model that comes with the package; no other one can be called so."""
 
 MOST_BYTES = 64 << 20
-"""Of one file of a model; the bundled one has 1.4 million."""
+"""Of one file of a model; the largest bundled one has 0.4 million."""
 
 RETRAIN = "train one with this version: advisor train"
+
+REPLACE = f"{RETRAIN}; or use the one that came with it: advisor models promote bundled"
+"""What to do about a model that another version made."""
 
 NEGLIGIBLE_PERCENT = 1.0
 """A measured rate repeats no better, so a smaller error is none."""
@@ -136,6 +138,49 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def sha256(data: bytes) -> str:
     """The hash as manifests have it."""
     return hashlib.sha256(data).hexdigest()
+
+
+def trees_file(head: str) -> str:
+    """Name of the file with the trees of a head."""
+    return f"{head}.trees"
+
+
+def named(manifest: Manifest, contents: Mapping[str, bytes]) -> Artefact:
+    """A model with these files, under the name that is its own."""
+    whole = replace(manifest, files=hashes(contents))
+    return Artefact(replace(whole, version=version_of(whole)), contents)
+
+
+def version_of(manifest: object) -> str:
+    """The name of a model: its day, and the hash of its manifest, so of all its files.
+
+    Only when it was made is no part of the hash: the same model made again has the same name.
+    """
+    plain = to_plain(manifest)
+    day = plain["created_at"][:10].replace("-", "")
+    content = json.dumps({**plain, "version": "", "created_at": ""}, sort_keys=True)
+    return f"{day}-{sha256(content.encode())[:12]}"
+
+
+def hashes(contents: Mapping[str, bytes]) -> dict[str, str]:
+    """Of files, as manifests have them."""
+    return {name: sha256(data) for name, data in contents.items()}
+
+
+def write_artefact(folder: Path, artefact: Artefact) -> None:
+    """Write a model; the manifest comes last, so that files half written are no model.
+
+    Args:
+        folder: It must be there; other files in it stay.
+        artefact: The model.
+
+    Raises:
+        ModelError: the manifest could not be read back.
+        OSError: it cannot be written.
+    """
+    for name, data in artefact.files.items():
+        replace_file(folder / name, data, PUBLIC_FILE)
+    write_manifest(folder, artefact.manifest)
 
 
 def check_version(version: str) -> str:
@@ -247,7 +292,7 @@ def _of_schema(schema: int | None, text: bytes) -> Manifest:
         raise ModelError(
             f"the model's manifest has schema {schema}",
             why=f"this version reads {SCHEMA}",
-            fix="install a newer sm-advisor" if schema > SCHEMA else RETRAIN,
+            fix="install a newer sm-advisor" if schema > SCHEMA else REPLACE,
         )
     return parse(Manifest, text)
 
@@ -279,7 +324,7 @@ def _faults(m: Manifest) -> dict[str, bool]:
         ),
         "the intervals of another GPU model are narrower": _narrower(m.other_gpu.widening),
         "the intervals of profiles without counters are narrower": _narrower(m.no_counters or {}),
-        f"{MODEL} has no hash": MODEL not in m.files,
+        **{f"{trees_file(n)} has no hash": trees_file(n) not in m.files for n in names},
         "a file has a path for a name": any(not _is_name(name) for name in m.files),
         "a hash is not a SHA-256 hash": any(not _SHA256.fullmatch(h) for h in m.files.values()),
     }

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import InputError, ModelError
 from advisor.files.safe_files import private_folder, writing_private
-from advisor.files.whole_files import PUBLIC_FILE, replace_file, sync_folder
+from advisor.files.whole_files import sync_folder
 from advisor_models.history import Action, Change, append, read_history, standing
 from advisor_models.manifest import (
     MANIFEST,
@@ -30,11 +30,11 @@ from advisor_models.manifest import (
     check_intervals,
     check_version,
     read_artefact,
-    write_manifest,
+    write_artefact,
 )
 
 if TYPE_CHECKING:
-    from advisor_models.onnx_predictor import OnnxPredictor
+    from advisor_models.model_predictor import ModelPredictor
 
 BUNDLED = Path(__file__).parent / "bundled"
 """The model that comes with the package."""
@@ -109,28 +109,28 @@ class Registry:
             )
         return folder
 
-    def open(self, version: str | None) -> "OnnxPredictor":
+    def open(self, version: str | None) -> "ModelPredictor":
         """The predictor of a version; of the bundled model with None.
 
         Raises:
             ModelError: there is no such version, it is damaged, or was made for other features.
-            InputError: numpy or onnxruntime is not installed.
+            InputError: numpy is not installed.
         """
         return self._load(self.folder(version))
 
-    def _load(self, folder: Path) -> "OnnxPredictor":
-        # Listing models needs no numpy and no onnxruntime.
+    def _load(self, folder: Path) -> "ModelPredictor":
+        # Listing models needs no numpy.
         try:
-            from advisor_models.onnx_predictor import OnnxPredictor
+            from advisor_models.model_predictor import ModelPredictor
         except ImportError as error:
             raise InputError(
-                "predicting needs numpy and onnxruntime",
+                "predicting needs numpy",
                 why=str(error),
                 fix="pip install 'sm-advisor[advise]'",
             ) from error
-        return OnnxPredictor(folder)
+        return ModelPredictor(folder)
 
-    def open_champion(self) -> "OnnxPredictor":
+    def open_champion(self) -> "ModelPredictor":
         """The predictor in use.
 
         Raises:
@@ -272,9 +272,7 @@ def _write(artefact: Artefact, target: Path) -> None:
     draft = target.with_name(_DRAFT + target.name)
     try:
         draft.mkdir()
-        for name, data in artefact.files.items():
-            replace_file(draft / name, data, PUBLIC_FILE)
-        write_manifest(draft, artefact.manifest)
+        write_artefact(draft, artefact)
         draft.rename(target)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A head of a loaded model: from the graph's answers to values with intervals."""
+"""A head of a loaded model: from the trees' answers to values with intervals."""
 
 import functools
 import math
@@ -72,11 +72,11 @@ class ServedHead:
         return inputs_of(self.head, sides)
 
     def values(self, inputs: HeadInputs, logs: Sequence[float], asked: PredictionRequest) -> Values:
-        """What the graph's answers mean.
+        """What the trees' answers mean.
 
         Args:
-            inputs: What the graph was given.
-            logs: What it answered, one for each row of the features.
+            inputs: What the trees were given.
+            logs: What they answered, one for each row of the features.
             asked: What it was asked for.
         """
         n, factors = len(asked.splits), self._factors[asked.seen, asked.whole]

@@ -13,15 +13,14 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedHead:
-    """A head of a model: prediction = exp(output of the graph) x prior.
+    """A head of a model: prediction = exp(mean of its trees) x prior.
 
     Attributes:
-        name: Such as "speed" or "power"; the input of the graph has the same name.
+        name: Such as "speed" or "power"; the file of its trees has the same name.
         of: What it has a value of.
         target: What is predicted, in words.
         unit: Of the target; "1" is a ratio.
-        prior: What the graph's output is the logarithm of the distance to, in words.
-        output: Name of the graph's output.
+        prior: What the trees tell the logarithm of the distance to, in words.
         features: Names in the order of the columns.
         ranges: Smallest and largest value of each feature in training.
         intervals: Bounds by stratum.
@@ -32,7 +31,6 @@ class TrainedHead:
     target: str
     unit: str
     prior: str
-    output: str
     features: tuple[str, ...]
     ranges: tuple[Range, ...]
     intervals: Strata

@@ -60,7 +60,7 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
         ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow")),
         ("advisor_profiling, advisor_data", HEAVY),
         ("advisor_models.registry", (*HEAVY, "joblib")),
-        ("advisor_cli", (*HEAVY, "numpy", "onnxruntime", "advisor_data")),
+        ("advisor_cli", (*HEAVY, "numpy", "advisor_data")),
         (
             "advisor_cli.advise.recommend, advisor_cli.measure.profile, "
             "advisor_cli.measure.colocate",

@@ -101,7 +101,7 @@ def test_wheel_has_the_workload_of_power_input(wheel: Path) -> None:
 
 def test_wheel_has_the_model(wheel: Path) -> None:
     """Recommendations work where the package was installed; the model brings its card."""
-    files = {"manifest.json", "model.onnx", "README.md"}
+    files = {"manifest.json", "speed.trees", "power.trees", "README.md"}
     assert {f"advisor_models/bundled/{name}" for name in files} <= set(_names(wheel))
 
 

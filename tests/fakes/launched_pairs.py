@@ -12,7 +12,7 @@ from advisor.formats.moments import to_text
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.model_predictor import ModelPredictor
 
 PAIR = ("fft", "sorting")
 GPU_MODEL = "NVIDIA H200"
@@ -78,5 +78,5 @@ def expectation(pair: tuple[str, str]) -> tuple[Prediction, tuple[Profile, ...]]
     """What the bundled model says of jobs at 50/50."""
     made = make_profiles(bundled_solo_points(set(pair)))
     profiles = tuple(made[job, GPU_MODEL] for job in pair)
-    (expected,) = OnnxPredictor(_MODEL).predict(profiles, [EQUAL])
+    (expected,) = ModelPredictor(_MODEL).predict(profiles, [EQUAL])
     return expected, profiles

@@ -16,9 +16,9 @@ from synthetic_pairs import MadeUpJob
 
 from advisor.core.observations import Observation, ObservedPart
 from advisor.core.records import PairPoint
+from advisor_models.manifest import named, write_artefact
 from advisor_models.registry import Registry
 from advisor_training.learn import learners
-from advisor_training.learn.artefact import write_artefact
 from advisor_training.learn.learners import TREES
 from advisor_training.retrain.challenger import train_challenger, training_set
 from advisor_training.retrain.collected import Collected, PointSet
@@ -74,8 +74,8 @@ def _bundled_once() -> tempfile.TemporaryDirectory[str]:
     made_from = training_set(BUNDLED_POINTS)
     with few_trees(TREES):
         model = train_challenger(BUNDLED_POINTS, made_from, FIRST_DAY, lambda _: None)
-    trees = model.trained.regressors
-    write_artefact(Path(made.name), trees, made_from.rows, model.manifest, with_joblib=False)
+    trees = {n: data for n, data in model.artefact.files.items() if n.endswith(".trees")}
+    write_artefact(Path(made.name), named(model.manifest, trees))
     return made
 
 

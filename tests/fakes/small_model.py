@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,16 +24,10 @@ from advisor_models.heads import HEADS, Head
 from advisor_models.intervals import SPLIT, LogBounds
 from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS
 from advisor_models.made_from import DatasetFacts, LearnerSettings
-from advisor_models.manifest import (
-    MODEL,
-    SCHEMA,
-    Manifest,
-    sha256,
-    write_manifest,
-)
+from advisor_models.manifest import SCHEMA, Manifest, hashes, trees_file, write_manifest
 from advisor_models.other_gpu import OtherGpu
 from advisor_models.trained_head import TrainedHead
-from advisor_training.learn.artefact import onnx_bytes
+from advisor_training.learn.artefact import forest_bytes
 from advisor_training.learn.learners import Regressors
 
 GPU_MODEL = "Card"
@@ -104,10 +99,14 @@ def regressors(trees: int = 5) -> Regressors:
     return Regressors({"speed": made[0], "power": made[1]})
 
 
+SPEED_TREES, POWER_TREES = (trees_file(head.name) for head in HEADS)
+
+
 @functools.cache
-def graph() -> bytes:
-    """The small model as ONNX."""
-    return onnx_bytes(regressors())
+def trees() -> Mapping[str, bytes]:
+    """The small model as files."""
+    by_head = regressors().by_head
+    return MappingProxyType({trees_file(n): forest_bytes(by_head[n]) for n in by_head})
 
 
 def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
@@ -131,7 +130,7 @@ def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
         figures={"fraction_of_oracle": 0.995, "rate_mape": 0.059},
         settings=LearnerSettings(5, 3, 0.5, 0),
         libraries={"scikit-learn": "1.9.1"},
-        files={name: sha256(data) for name, data in files.items()},
+        files=hashes(files),
     )
     return dataclasses.replace(made, **changes)
 
@@ -142,10 +141,10 @@ def changed_head(name: str, **changes: Any) -> tuple[TrainedHead, ...]:
     return tuple(dataclasses.replace(h, **changes) if h.name == name else h for h in heads)
 
 
-def save_model(folder: Path, model: bytes | None = None, **changes: Any) -> Path:
-    """The small model, or other bytes for its graph, in a folder of its own."""
+def save_model(folder: Path, speed: bytes | None = None, **changes: Any) -> Path:
+    """The small model, or with other bytes for the trees of its speeds, in a folder of its own."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = {MODEL: graph() if model is None else model}
+    files = {**trees(), **({} if speed is None else {SPEED_TREES: speed})}
     for name, data in files.items():
         (folder / name).write_bytes(data)
     write_manifest(folder, make_manifest(files, **changes))
@@ -159,7 +158,6 @@ def _head(head: Head, rows: Float32s, intervals: Mapping[str, LogBounds]) -> Tra
         target=head.target,
         unit=head.unit,
         prior=head.prior,
-        output=head.output,
         features=feature_names_of(head.features_of),
         ranges=_ranges(rows),
         intervals=intervals,

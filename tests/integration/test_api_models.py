@@ -102,7 +102,7 @@ def test_damaged_model_spoils_neither_the_list_nor_the_service(
     api: Api, admin: str, tmp_path: Path
 ) -> None:
     """It is listed with its fault, cannot be promoted, and answers go on by the champion."""
-    (tmp_path / "home/models/versions/v1/model.onnx").write_bytes(b"damaged")
+    (tmp_path / "home/models/versions/v1/power.trees").write_bytes(b"damaged")
     rows = {row["model"]: row for row in api.get("/v1/models")["models"]}
     assert "SHA-256" in rows["v1"]["error"]
     for method, path in (("POST", "/v1/models/v1/promote"), ("GET", "/v1/models/v1")):

@@ -61,7 +61,7 @@ def keep(home: Path, jobs: int, *, solos: bool = True) -> None:
 def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> None:
     """The first line says how many points of whom; the bundled ones are there when asked for."""
     keep(home, 3)
-    done = advisor("train", "--out", "mine", "--no-joblib")
+    done = advisor("train", "--out", "mine")
     assert done.code == 0
     first, second, *_ = done.out.splitlines()
     assert first == "learning from 72 pair points and 30 solo points that were measured here"
@@ -95,15 +95,15 @@ def test_training_takes_what_launches_did(home: Path, advisor: Advisor) -> None:
     keep(home, 3)
     with open_store(None, home) as store:
         store.add(launches(4))
-    done = advisor("train", "--no-joblib")
+    done = advisor("train")
     assert done.out.startswith(
         "learning from 72 pair points and 30 solo points that were measured here and "
         "2 pair points of launches\n"
     )
     assert "2 points left out: launches whose results were wrong" in done.out
-    found = json.loads(advisor("train", "--no-joblib", "--json").out)
+    found = json.loads(advisor("train", "--json").out)
     assert found["sources"][1] == {"name": OF_LAUNCHES, "pair_points": 2, "solo_points": 0}
-    without = json.loads(advisor("train", "--no-joblib", "--json", "--no-launches").out)
+    without = json.loads(advisor("train", "--json", "--no-launches").out)
     assert (found["rows"] - without["rows"], len(without["sources"])) == (2, 1)
 
 
@@ -126,7 +126,7 @@ def test_launches_alone_are_learned_from_beside_the_bundled_pairs(home: Path) ->
 def test_sources_as_json(home: Path, advisor: Advisor) -> None:
     """Programs find the same next to the figures."""
     keep(home, 3)
-    found = json.loads(advisor("train", "--no-joblib", "--json").out)
+    found = json.loads(advisor("train", "--json").out)
     assert found["sources"] == [{"name": MEASURED_HERE, "pair_points": 72, "solo_points": 30}]
     assert found["fault"] is None
 
@@ -196,7 +196,7 @@ def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advi
     keep(home, 5)
     ask = ("recommend", "climber", "hog", "--json")
     before = json.loads(advisor(*ask).out)
-    trained = advisor("train", "--no-joblib", "--json")
+    trained = advisor("train", "--json")
     assert trained.code == 0
     assert advisor("models", "promote", "./model").code == 0
     after = advisor(*ask)
@@ -222,7 +222,7 @@ def test_the_model_in_use_on_own_pairs(home: Path, advisor: Advisor) -> None:
     assert set(before) == KEYS
     assert (before["pairs"], before["jobs"]) == (15, 5)
     assert before["new_gpu_models"] == [made_up.GPU_MODEL]
-    advisor("train", "--no-joblib")
+    advisor("train")
     advisor("models", "promote", "./model")
     after = json.loads(advisor("evaluate", "--own", "--json").out)
     assert after["model"] != before["model"]

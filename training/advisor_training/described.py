@@ -1,17 +1,17 @@
-"""What is known of a model that was trained, as its manifest says it."""
+"""A model that was trained, with all that is known of it."""
 
-import hashlib
-import json
+from collections.abc import Mapping
 from datetime import datetime
 from importlib import metadata
+from types import MappingProxyType
 
 from advisor.predict.features import Float32s, feature_names_of
 from advisor_models.made_from import LearnerSettings
-from advisor_models.manifest import SCHEMA, Manifest
+from advisor_models.manifest import SCHEMA, Artefact, Manifest, named
 from advisor_models.trained_head import Range, TrainedHead
 from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.artefact import LIBRARIES
+from advisor_training.learn.artefact import LIBRARIES, trees_files
 from advisor_training.learn.calibration import Calibrated
 from advisor_training.learn.conformal import COVERAGE
 from advisor_training.learn.head_learners import HeadLearner
@@ -21,23 +21,34 @@ from advisor_training.train import Trained, TrainingSet
 LEARNER = "extra-trees"
 
 
-def make_manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) -> Manifest:
-    """All that is known of a model, but for its files.
+def make_artefact(
+    made_from: TrainingSet,
+    trained: Trained,
+    created_at: datetime,
+    more: Mapping[str, bytes] = MappingProxyType({}),
+) -> Artefact:
+    """A model as files, under the name that is its own.
 
     Args:
         made_from: What it was trained on.
         trained: The model.
         created_at: In UTC.
+        more: Other files that belong to it, by name.
+
+    Raises:
+        ModelError: its trees are not what scikit-learn says.
     """
+    asked = {name: flat(head.features) for name, head in made_from.rows.heads.items()}
+    files = trees_files(trained.regressors.by_head, asked)
+    return named(_manifest(made_from, trained, created_at), {**files, **more})
+
+
+def _manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) -> Manifest:
+    """All that is known of a model, but for its files and its name."""
     rows = made_from.rows
-    settings = LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED)
-    names = [feature_names_of(learner.head.features_of) for learner in trained.learners]
-    facts = made_from.facts
-    # With other rules of what is left out, the same points make another model.
-    recipe = json.dumps([facts.sha256, facts.pairs, facts.pair_points, repr(settings), *names])
     return Manifest(
         schema=SCHEMA,
-        version=f"{created_at:%Y%m%d}-{hashlib.sha256(recipe.encode()).hexdigest()[:6]}",
+        version="",
         learner=LEARNER,
         created_at=created_at.isoformat(timespec="seconds"),
         gpu_models=tuple(sorted(set(rows.gpu_model.tolist()))),
@@ -49,7 +60,7 @@ def make_manifest(made_from: TrainingSet, trained: Trained, created_at: datetime
         no_counters=trained.calibrated.no_counters,
         dataset=made_from.facts,
         figures=trained.figures,
-        settings=settings,
+        settings=LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED),
         libraries={name: metadata.version(name) for name in LIBRARIES},
         files={},
     )
@@ -63,7 +74,6 @@ def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> T
         target=head.target,
         unit=head.unit,
         prior=head.prior,
-        output=head.output,
         features=feature_names_of(head.features_of),
         ranges=_ranges(flat(known.heads[head.name].features)),
         intervals=calibrated.intervals[head.name],

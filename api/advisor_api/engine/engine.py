@@ -36,7 +36,7 @@ from advisor_api.engine.power import Weights
 from advisor_data import Store
 from advisor_data.files.checked import ChecksStamp, checked_counts, checks_stamp
 from advisor_models.manifest import Manifest
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Engine:
     def _unknown(self, kept: Kept, name: str) -> Exception:
         return unknown_job(name, self.jobs.names(kept.change, near=name))
 
-    async def _predictor(self, kept: Kept) -> OnnxPredictor:
+    async def _predictor(self, kept: Kept) -> ModelPredictor:
         if kept.predictor is None:
             async with self._opening:
                 if kept.predictor is None:

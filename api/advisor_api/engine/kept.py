@@ -9,7 +9,7 @@ from advisor.wire.requests import RecommendationRequest
 from advisor_advice.site.conditions import Conditions
 from advisor_advice.site.known_profiles import ProfilesOfJob
 from advisor_data.files.checked import ChecksStamp
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.model_predictor import ModelPredictor
 
 MOST_JOBS = 16_384
 """Profiles kept; one takes a few KiB."""
@@ -34,7 +34,7 @@ class Kept:
     promotions: tuple[int, int, int]
     checks: ChecksStamp
     profiles: LRUCache[str, ProfilesOfJob]
-    predictor: OnnxPredictor | None
+    predictor: ModelPredictor | None
     checked: dict[str, CheckedCounts | None] = field(
         default_factory=dict[str, CheckedCounts | None]
     )

@@ -27,9 +27,9 @@ def drift(as_json: AsJson = False) -> None:
     Compares the newest launches with what is expected of them today: which jobs have drifted, what
     each card draws beside others of its model, and whether safe counts are to be checked again.
     """
-    if missing := [n for n in ("numpy", "onnxruntime") if not importlib.util.find_spec(n)]:
+    if not importlib.util.find_spec("numpy"):
         raise InputError(
-            f"what to expect of launches needs {' and '.join(missing)}, which are not installed",
+            "what to expect of launches needs numpy, which is not installed",
             fix="pip install 'sm-advisor[advise]'",
         )
     from advisor_advice.site.report import drift_report

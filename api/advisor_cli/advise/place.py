@@ -118,7 +118,7 @@ def _queue(
 
 
 def _check_installed() -> None:
-    needed = ("highspy", "numpy", "onnxruntime")
+    needed = ("highspy", "numpy")
     if missing := [name for name in needed if not importlib.util.find_spec(name)]:
         raise InputError(
             f"placing jobs needs {' and '.join(missing)}, which are not installed",

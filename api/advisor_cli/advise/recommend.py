@@ -110,8 +110,8 @@ def _answer(
 
 
 def _check_installed() -> None:
-    if missing := [n for n in ("numpy", "onnxruntime") if not importlib.util.find_spec(n)]:
+    if not importlib.util.find_spec("numpy"):
         raise InputError(
-            f"recommendations need {' and '.join(missing)}, which are not installed",
+            "recommendations need numpy, which is not installed",
             fix="pip install 'sm-advisor[advise]'",
         )

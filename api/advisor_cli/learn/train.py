@@ -24,10 +24,10 @@ from advisor_cli.learn.measured import (
 )
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson, WithBundled
-from advisor_models.manifest import MANIFEST, Manifest, check_intervals
-from advisor_training.described import make_manifest
+from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
+from advisor_training.described import make_artefact
 from advisor_training.learn import held_out
-from advisor_training.learn.artefact import write_artefact
+from advisor_training.learn.artefact import write_model
 from advisor_training.train import (
     SCORED,
     Trained,
@@ -51,16 +51,13 @@ def train(
         typer.Option("--launches/--no-launches", help="Learn from what launches here did, too"),
     ] = True,
     out: Annotated[Path, typer.Option(help="Folder for the model")] = Path("model"),
-    with_joblib: Annotated[
-        bool, typer.Option("--joblib/--no-joblib", help="Write scikit-learn's trees, too")
-    ] = True,
     created_at: Annotated[
         str | None,
         typer.Option(help="Time of the model, ISO 8601, or `newest`: of the newest point; now"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from measured pairs; writes model.onnx and manifest.json.
+    """Learn from measured pairs; writes its trees and manifest.json.
 
     Each job is left out once, to know how good the model is for jobs that it has not seen.
     """
@@ -74,10 +71,9 @@ def train(
     moment = _moment(made_from.newest if created_at == NEWEST else created_at)
     with _progress() as tick:
         trained = fit_model(made_from.rows, tick, made_from.blind)
-    described = make_manifest(made_from, trained, moment)
-    manifest = write_artefact(
-        out, trained.regressors, made_from.rows, described, with_joblib=with_joblib
-    )
+    artefact = make_artefact(made_from, trained, moment)
+    write_model(out, lambda folder: write_artefact(folder, artefact))
+    manifest = artefact.manifest
     files = [str(out / name) for name in (*manifest.files, MANIFEST)]
     if as_json:
         sources = [to_plain(source) for source in measured.sources]

@@ -57,8 +57,8 @@ def _check_asked(job: str, other: str | None, *, splits: bool) -> None:
             why="two jobs share a GPU at a split",
             fix=f"advisor power components {job} {other} --splits",
         )
-    if missing := [n for n in ("numpy", "onnxruntime") if not importlib.util.find_spec(n)]:
+    if not importlib.util.find_spec("numpy"):
         raise InputError(
-            f"the parts of power need {' and '.join(missing)}, which are not installed",
+            "the parts of power need numpy, which is not installed",
             fix="pip install 'sm-advisor[advise]'",
         )

@@ -51,7 +51,7 @@ def train(
     """Learn what data do to power, from what `advisor power input` measured.
 
     Each pattern of data is left out once, to know how good the model is for data that it has not
-    seen. It writes model.onnx, points.jsonl and manifest.json.
+    seen. It writes trees, points.jsonl and manifest.json.
     """
     from advisor_power.learn import train as training
     from advisor_power.model.find import own_folder

@@ -35,12 +35,12 @@ from advisor_data.files.bundled import (
     bundled_reference_points,
     bundled_solo_points,
 )
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.model_predictor import ModelPredictor
 
 LIMIT_W = 700.0
 """Of H100 and H200 alike."""
 
-PREDICTOR = OnnxPredictor(BUNDLED)
+PREDICTOR = ModelPredictor(BUNDLED)
 PROFILES = make_profiles(bundled_solo_points())
 References = dict[str, dict[str, float]]
 

@@ -21,7 +21,7 @@ from advisor.core.split import Split
 from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.count_checks import bundled_checks
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.model_predictor import ModelPredictor
 
 HERE = Path(__file__).resolve().parent
 MEASUREMENTS = HERE.parent
@@ -33,7 +33,7 @@ Told: TypeAlias = tuple[str, str, Interval, float]
 
 def main() -> None:
     """A line for each number, then what is held of each."""
-    predictor = OnnxPredictor(Path(sys.argv[1]) if len(sys.argv) > 1 else BUNDLED)
+    predictor = ModelPredictor(Path(sys.argv[1]) if len(sys.argv) > 1 else BUNDLED)
     told = [line for launch in recorded() for line in compared(launch, predictor)]
     print("| launch | of | expected | observed | off | within |\n|" + " --- |" * 6)
     for launch, what, expected, observed in told:
@@ -67,7 +67,7 @@ def is_right(job: dict[str, Any], gpu_model: str) -> bool:
     return job["results"] == "right"
 
 
-def compared(o: dict[str, Any], predictor: OnnxPredictor) -> Iterator[Told]:
+def compared(o: dict[str, Any], predictor: ModelPredictor) -> Iterator[Told]:
     """Power and both speeds of one launch; nothing where it is not to be counted."""
     if o["mode"] != "mps" or o["jobs_at_unsafe_counts"]:
         return

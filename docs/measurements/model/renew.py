@@ -15,13 +15,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from card import facts, figures
 
-from advisor_models.manifest import read_manifest, sha256, write_manifest
+from advisor_models.manifest import named, read_artefact, read_manifest, write_artefact
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "models/advisor_models/bundled"
@@ -31,16 +30,16 @@ WIDTH = "140"
 
 def main() -> None:
     """Train, evaluate, and put the results where they are read."""
-    advisor("train", "--out", str(BUNDLED), "--no-joblib", "--created-at", "newest")
-    manifest = read_manifest(BUNDLED)
-    card = BUNDLED / "README.md"
-    put(card, "from manifest.json", table(facts(manifest)))
-    put(card, "figures", table(figures(manifest)))
+    advisor("train", "--out", str(BUNDLED), "--created-at", "newest")
     printed = advisor("evaluate", "--out", str(EVALUATION.relative_to(ROOT)))
     put(ROOT / "docs/evaluation.md", "printed by advisor evaluate", f"```text\n{printed}```")
     checked = ROOT / "training/advisor_training/bundled_evaluation.json"
     shutil.copyfile(EVALUATION / "evaluation-check.json", checked)
     attach(BUNDLED, EVALUATION / "evaluation.json")
+    manifest = read_manifest(BUNDLED)
+    card = BUNDLED / "README.md"
+    put(card, "from manifest.json", table(facts(manifest)))
+    put(card, "figures", table(figures(manifest)))
 
 
 def advisor(*arguments: str) -> str:
@@ -56,10 +55,9 @@ def attach(folder: Path, evaluation: Path) -> None:
     """Put what the evaluation says of each job into a model's folder: the service shows it."""
     found = json.loads(evaluation.read_text("utf-8"))
     jobs = json.dumps({"schema": found["schema"], "jobs": rounded(found["jobs"])}).encode()
-    (folder / evaluation.name).write_bytes(jobs)
-    manifest = read_manifest(folder)
-    files = {**manifest.files, evaluation.name: sha256(jobs)}
-    write_manifest(folder, replace(manifest, files=files))
+    artefact = read_artefact(folder)
+    files = {**artefact.files, evaluation.name: jobs}
+    write_artefact(folder, named(artefact.manifest, files))
 
 
 def rounded(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/measurements/power/bundle_inputs.py
 
-The same results give the same points and trees; a version has the day in it.
+The same results give the same files; a version has the day of the newest result.
 """
 
 from collections.abc import Iterator
@@ -48,8 +48,9 @@ def main() -> None:
         results = [result for name in names for result in read_kept(INPUTS / name)]
         points, _ = points_of(results)
         trained = fit_inputs(points, gpu_model=gpu_model)
-        manifest = make_input_manifest(trained, datetime.now(UTC))
-        write_input_model(bundled_folder(gpu_model), trained, manifest)
+        newest = max(datetime.fromisoformat(p.measured_at) for p in trained.points)
+        manifest = make_input_manifest(trained, newest.astimezone(UTC))
+        manifest = write_input_model(bundled_folder(gpu_model), trained, manifest)
         every += trained.points
         print(f"{gpu_model}: {len(trained.points)} points, version {manifest.version}")
     POINTS.write_bytes(input_points_text(every))

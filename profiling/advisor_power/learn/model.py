@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.errors import InputError
+from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputPoint
 from advisor_power.components.least_squares import non_negative_least_squares
@@ -157,7 +158,7 @@ def _weights(points: Points) -> Floats:
 
 def _trees(points: Points, weights: Floats) -> Any:
     return extra_trees().fit(
-        columns(points), np.log(above_idle_w(points) / (parts(points) @ weights))
+        columns(points), rounded(np.log(above_idle_w(points) / (parts(points) @ weights)))
     )
 
 

@@ -1,7 +1,5 @@
 """Measured inputs to a model of power by data, with its intervals and all that is known of it."""
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.errors import InputError
+from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.predict.features import Float32s
 from advisor.wire.input_power import FEATURES, InputPoint
 from advisor_data.files.input_points import input_points_sha256, input_points_text
 from advisor_models.intervals import LogBounds
 from advisor_models.made_from import LearnerSettings
-from advisor_models.manifest import MODEL, sha256
-from advisor_models.session import Port
+from advisor_models.manifest import hashes, version_of
 from advisor_power.learn.evaluate import (
     InputErrors,
     errors_of,
@@ -45,7 +43,7 @@ from advisor_power.model.manifest import (
 )
 from advisor_power.model.pace import known_of
 from advisor_power.model.physics import COLUMNS, PARTS, columns, feature_matrix
-from advisor_training.learn.artefact import LIBRARIES, check_graph, merged_graph, write_files
+from advisor_training.learn.artefact import LIBRARIES, trees_files, write_model
 from advisor_training.learn.conformal import COVERAGE, bounds_of, measured_coverage
 from advisor_training.learn.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
 
@@ -130,13 +128,11 @@ def learnable(
 
 
 def make_input_manifest(trained: TrainedInputs, created_at: datetime) -> InputManifest:
-    """All that is known of the model, but for its files."""
-    points, settings = trained.points, LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED)
-    digest = input_points_sha256(points)
-    recipe = json.dumps([digest, repr(settings), PARTS, COLUMNS, "bounds of finite sums"])
+    """All that is known of the model, but for its files and its name."""
+    points = trained.points
     return InputManifest(
         schema=SCHEMA,
-        version=f"{created_at:%Y%m%d}-{hashlib.sha256(recipe.encode()).hexdigest()[:6]}",
+        version="",
         created_at=created_at.isoformat(timespec="seconds"),
         features=FEATURES,
         physics=PARTS,
@@ -145,7 +141,7 @@ def make_input_manifest(trained: TrainedInputs, created_at: datetime) -> InputMa
         types=tuple(_type_model(d, trained) for d in types_of(points)),
         known=known_of(points),
         dataset=InputFacts(
-            sha256=digest,
+            sha256=input_points_sha256(points),
             points=len(points),
             held_back=sum(p.held_back for p in points),
             patterns=tuple(sorted({p.group for p in points})),
@@ -155,7 +151,7 @@ def make_input_manifest(trained: TrainedInputs, created_at: datetime) -> InputMa
             left_out=trained.left_out,
         ),
         figures=trained.figures,
-        settings=settings,
+        settings=LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED),
         libraries={name: metadata.version(name) for name in LIBRARIES},
         files={},
     )
@@ -167,14 +163,25 @@ def write_input_model(
     """Write a model with its points; the manifest comes last, so that a half is no model.
 
     Raises:
-        ModelError: the graph is not what scikit-learn says.
+        ModelError: the trees are not what scikit-learn says.
         StoreError: the files cannot be written.
     """
-    graph = _checked_graph(trained, manifest)
-    contents = {MODEL: graph, POINTS: input_points_text(trained.points)}
-    written = replace(manifest, files={name: sha256(data) for name, data in contents.items()})
-    write_files(folder, contents, lambda: write_input_manifest(folder, written))
+    asked: dict[str, Float32s] = {
+        of.dtype: columns([p for p in trained.points if p.dtype == of.dtype]).astype(np.float32)
+        for of in manifest.types
+    }
+    trees = trees_files(trained.model.trees, asked)
+    contents = {**trees, POINTS: input_points_text(trained.points)}
+    written = replace(manifest, files=hashes(contents))
+    written = replace(written, version=version_of(written))
+    write_model(folder, lambda folder: _write(folder, contents, written))
     return written
+
+
+def _write(folder: Path, contents: Mapping[str, bytes], manifest: InputManifest) -> None:
+    for name, data in contents.items():
+        replace_file(folder / name, data, PUBLIC_FILE)
+    write_input_manifest(folder, manifest)
 
 
 def _finite(points: Sequence[InputPoint]) -> npt.NDArray[np.bool_]:
@@ -203,7 +210,6 @@ def _type_model(dtype: str, trained: TrainedInputs) -> TypeModel:
     middle = np.median(feature_matrix(usual), axis=0) if usual else ()
     return TypeModel(
         dtype=dtype,
-        output=f"{dtype}_log_residual",
         points=len(of),
         weights=tuple(map(float, trained.model.weights[dtype])),
         ranges=tuple(
@@ -213,18 +219,6 @@ def _type_model(dtype: str, trained: TrainedInputs) -> TypeModel:
         bounds=trained.bounds[dtype],
         usual=dict(zip(FEATURES, map(float, middle), strict=True)) if usual else None,
     )
-
-
-def _checked_graph(trained: TrainedInputs, manifest: InputManifest) -> bytes:
-    outputs = {of.dtype: of.output for of in manifest.types}
-    trees = trained.model.trees
-    graph = merged_graph({dtype: (trees[dtype], out) for dtype, out in outputs.items()})
-    asked: dict[str, Float32s] = {
-        d: columns([p for p in trained.points if p.dtype == d]).astype(np.float32) for d in outputs
-    }
-    ports = [Port(dtype, out, len(COLUMNS)) for dtype, out in outputs.items()]
-    check_graph(graph, ports, trees, asked)
-    return graph
 
 
 def _figures(points: Sequence[InputPoint], held_out: Mapping[str, HeldOut]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """What stands next to a model of power by data: weights, what it was made from, how good it is.
 
-It predicts exp(output of the graph) x physical power above idle + idle power, for each type.
+It predicts exp(mean of the trees) x physical power above idle + idle power, for each type.
 """
 
 import json
@@ -17,12 +17,18 @@ from advisor.formats.wire import to_plain
 from advisor.wire.input_power import FEATURES
 from advisor_models.intervals import LogBounds
 from advisor_models.made_from import LearnerSettings
-from advisor_models.manifest import MANIFEST, MODEL, check_version, checked_file, whole_file
+from advisor_models.manifest import (
+    MANIFEST,
+    check_version,
+    checked_file,
+    trees_file,
+    whole_file,
+)
 from advisor_models.trained_head import Range
 from advisor_power.model.pace import Known
 from advisor_power.model.physics import COLUMNS, PARTS
 
-SCHEMA = 1
+SCHEMA = 2
 
 POINTS = "points.jsonl"
 """What it was made from, next to it."""
@@ -40,8 +46,7 @@ class TypeModel:
     """What was learned of one type.
 
     Attributes:
-        dtype: Name of the graph's input, too.
-        output: Name of the graph's output.
+        dtype: Name of the file of its trees, too.
         weights: Of the parts of the physics, in their order, W.
         ranges: Smallest and largest value of each feature in training.
         bounds: Of power above idle, for patterns of data that were not seen.
@@ -49,7 +54,6 @@ class TypeModel:
     """
 
     dtype: str
-    output: str
     points: int
     weights: tuple[float, ...]
     ranges: tuple[Range, ...]
@@ -89,7 +93,7 @@ class InputManifest:
         created_at: ISO 8601, UTC.
         features: Of the fingerprint.
         physics: Parts of the power, one for each weight.
-        columns: What the graph takes.
+        columns: What the trees take.
         known: Cards, and how fast shapes were computed.
         figures: Of its evaluation in percent, by method and kind of error: on patterns left out,
             beside baselines, with the noise of the repeated reference.
@@ -113,15 +117,15 @@ class InputManifest:
     files: Mapping[str, str]
 
 
-def read_input_model(folder: Path) -> tuple[InputManifest, bytes]:
-    """The manifest of a folder and its graph, every file checked against its hash.
+def read_input_model(folder: Path) -> tuple[InputManifest, dict[str, bytes]]:
+    """The manifest of a folder and its trees by type, every file checked against its hash.
 
     Raises:
         ModelError: the manifest or a file is missing, damaged, or of another version.
     """
     manifest = read_input_manifest(folder)
     contents = {n: checked_file(folder / n, h, RETRAIN) for n, h in manifest.files.items()}
-    return manifest, contents[MODEL]
+    return manifest, {of.dtype: contents[trees_file(of.dtype)] for of in manifest.types}
 
 
 def read_input_manifest(folder: Path) -> InputManifest:
@@ -165,7 +169,7 @@ def _faults(m: InputManifest) -> dict[str, bool]:
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
         "it takes other features than this version counts": m.features != FEATURES,
         "its physics has other parts than that of this version": m.physics != PARTS,
-        "its graph takes other columns": m.columns != COLUMNS,
+        "its trees take other columns": m.columns != COLUMNS,
         "it has no types, or one twice": len({t.dtype for t in m.types}) != max(1, len(m.types)),
         "a type has not a weight for each part": any(len(t.weights) != len(PARTS) for t in m.types),
         "a weight is negative": any(w < 0 for t in m.types for w in t.weights),
@@ -178,7 +182,10 @@ def _faults(m: InputManifest) -> dict[str, bool]:
         ),
         f"coverage is {m.coverage}": not 0 < m.coverage < 1,
         "it knows no card": not m.known.cards,
-        f"{MODEL} has no hash": MODEL not in m.files,
+        **{
+            f"{trees_file(t.dtype)} has no hash": trees_file(t.dtype) not in m.files
+            for t in m.types
+        },
         "a file has a path for a name": any("/" in n or n == MANIFEST for n in m.files),
         "a hash is not a SHA-256 hash": any(not _SHA256.fullmatch(h) for h in hashes),
     }

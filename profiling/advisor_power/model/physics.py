@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import FEATURES, Product
 from advisor_power.components.activity import SM_POWER_EXPONENT
@@ -55,9 +56,9 @@ def parts(products: Sequence[Product]) -> Floats:
 
 
 def columns(products: Sequence[Product]) -> Floats:
-    """What the learned part sees; shape (products, columns)."""
+    """What the learned part sees, `rounded`; shape (products, columns)."""
     others = [[*np.log(p.shape), p.units] for p in products]
-    return np.column_stack([feature_matrix(products), np.array(others).reshape(-1, 4)])
+    return rounded(np.column_stack([feature_matrix(products), np.array(others).reshape(-1, 4)]))
 
 
 def by_feature_w(product: Product, weights: Sequence[float]) -> dict[str, float]:

@@ -11,8 +11,8 @@ from advisor.core.interval import Interval
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputAsked, InputPrediction, MostOf, Product
-from advisor_models.session import Port, Session
-from advisor_power.model.manifest import InputManifest, TypeModel, read_input_model
+from advisor_models.forest import Forest
+from advisor_power.model.manifest import RETRAIN, InputManifest, TypeModel, read_input_model
 from advisor_power.model.pace import held_to
 from advisor_power.model.physics import COLUMNS, by_feature_w, columns, feature_matrix, parts
 
@@ -32,17 +32,16 @@ class InputPredictor:
     """A model of power by data; safe for several threads.
 
     Args:
-        folder: With a manifest and a graph.
+        folder: With a manifest and trees.
 
     Raises:
         ModelError: it is not whole, or of another version.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.manifest, graph = read_input_model(folder)
+        self.manifest, trees = read_input_model(folder)
         self._types = {of.dtype: of for of in self.manifest.types}
-        ports = [Port(of.dtype, of.output, len(COLUMNS)) for of in self.manifest.types]
-        self._session = Session(graph, ports)
+        self._forests = {d: Forest(d, data, len(COLUMNS), RETRAIN) for d, data in trees.items()}
 
     def predict(self, asked: InputAsked) -> InputPrediction:
         """What a product is expected to draw, of its fingerprint.
@@ -101,10 +100,8 @@ class InputPredictor:
         return self._run(replace(product, features=of.usual), of, 1.0, limit_w).power_w
 
     def _log_residual(self, product: Product) -> float:
-        # Every input of the graph is to be given; what comes of the others is not looked at.
-        rows = {d: np.zeros((1, len(COLUMNS)), np.float32) for d in self._types}
-        rows[product.dtype] = columns([product]).astype(np.float32)
-        return self._session(rows)[product.dtype][0]
+        (found,) = self._forests[product.dtype](columns([product]).astype(np.float32))
+        return found
 
 
 def model_line(manifest: InputManifest) -> str:

@@ -1,7 +1,9 @@
 """The manifest of a model: what is read back, and what is refused before a file is used."""
 
+import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +14,7 @@ import pytest
 import small_model
 from hypothesis import given
 from hypothesis import strategies as st
+from small_model import POWER_TREES, SPEED_TREES
 
 from advisor.errors import ModelError
 from advisor_models.intervals import (
@@ -27,8 +30,9 @@ from advisor_models.intervals import (
 )
 from advisor_models.manifest import (
     MANIFEST,
-    MODEL,
     check_version,
+    hashes,
+    named,
     read_artefact,
     read_manifest,
     sha256,
@@ -40,7 +44,7 @@ Edit = Callable[[dict[str, Any]], object]
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return small_model.save_model(tmp_path / "model", model=b"a graph")
+    return small_model.save_model(tmp_path / "model", speed=b"trees")
 
 
 def edited(folder: Path, edit: Edit) -> Path:
@@ -53,44 +57,44 @@ def edited(folder: Path, edit: Edit) -> Path:
 
 def test_written_is_read(model: Path) -> None:
     """A manifest comes back as it was written, and with it the bytes that were hashed."""
-    made = small_model.make_manifest({MODEL: b"a graph"})
-    assert read_manifest(model) == made
-    assert read_artefact(model).files == {MODEL: b"a graph"}
+    files = {**small_model.trees(), SPEED_TREES: b"trees"}
+    assert read_manifest(model) == small_model.make_manifest(files)
+    assert read_artefact(model).files == files
     assert not list(model.glob(".*"))
 
 
 def test_unnamed_files_are_not_read(model: Path) -> None:
     """What the manifest does not name is not part of the model."""
     (model / "notes.txt").write_text("mine")
-    assert set(read_artefact(model).files) == {MODEL}
+    assert set(read_artefact(model).files) == {SPEED_TREES, POWER_TREES}
 
 
 def test_every_named_file_is_checked(tmp_path: Path) -> None:
     """A changed file is refused even where serving does not use it."""
-    folder = small_model.save_model(tmp_path / "m", b"a graph")
-    files = {MODEL: b"a graph", "model.joblib": b"trees"}
+    folder = small_model.save_model(tmp_path / "m")
+    files = {**small_model.trees(), "notes.json": b"good"}
     write_manifest(folder, small_model.make_manifest(files))
-    with pytest.raises(ModelError, match=r"model\.joblib cannot be read\. No such file"):
+    with pytest.raises(ModelError, match=r"notes\.json cannot be read\. No such file"):
         read_manifest(folder)
-    (folder / "model.joblib").write_bytes(b"trees")
+    (folder / "notes.json").write_bytes(b"good")
     assert read_artefact(folder).files == files
-    (folder / "model.joblib").write_bytes(b"worse")
-    with pytest.raises(ModelError, match=r"model\.joblib is not the file that was written"):
+    (folder / "notes.json").write_bytes(b"bad")
+    with pytest.raises(ModelError, match=r"notes\.json is not the file that was written"):
         read_manifest(folder)
 
 
-@pytest.mark.parametrize("damage", [b"a gra", b"a grapH", b"", b"a graph "])
-def test_changed_graph_is_refused(model: Path, damage: bytes) -> None:
+@pytest.mark.parametrize("damage", [b"tree", b"treeS", b"", b"trees "])
+def test_changed_trees_are_refused(model: Path, damage: bytes) -> None:
     """One bit or one byte less is enough."""
-    (model / MODEL).write_bytes(damage)
+    (model / SPEED_TREES).write_bytes(damage)
     with pytest.raises(ModelError, match="SHA-256 differs"):
         read_manifest(model)
 
 
 def test_missing_parts(model: Path, tmp_path: Path) -> None:
-    """A folder without graph, or without manifest, says which file is missing."""
-    (model / MODEL).unlink()
-    with pytest.raises(ModelError, match=r"model\.onnx cannot be read"):
+    """A folder without trees, or without manifest, says which file is missing."""
+    (model / SPEED_TREES).unlink()
+    with pytest.raises(ModelError, match=r"speed\.trees cannot be read"):
         read_manifest(model)
     with pytest.raises(ModelError, match=r"manifest\.json cannot be read"):
         read_manifest(tmp_path)
@@ -112,8 +116,8 @@ def test_every_cut_manifest_is_refused(model: Path) -> None:
         (b"[]", "the whole is not an object"),
         (b"NaN", "NaN is not JSON"),
         (b"[" * 100_000, "brackets"),
-        (b'{"schema": 3, "schema": 3}', "twice: schema"),
-        (b'{"schema": 3}', "missing: coverage, created_at"),
+        (b'{"schema": 4, "schema": 4}', "twice: schema"),
+        (b'{"schema": 4}', "missing: coverage, created_at"),
     ],
 )
 def test_no_manifest(model: Path, text: bytes, why: str) -> None:
@@ -161,8 +165,8 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda m: m["heads"][0]["intervals"]["10"].update(low=9.0), "of speed, a low is above"),
     (lambda m: m.update(created_at="yesterday"), "not a moment in UTC"),
     (lambda m: m.update(created_at="2026-01-31T12:00:00+01:00"), "not a moment in UTC"),
-    (lambda m: m.update(files={}), r"model\.onnx has no hash"),
-    (lambda m: m["files"].update({MODEL: "abc"}), "not a SHA-256"),
+    (lambda m: m["files"].pop(POWER_TREES), r"power\.trees has no hash"),
+    (lambda m: m["files"].update({SPEED_TREES: "abc"}), "not a SHA-256"),
     (lambda m: m.update(version="../other"), "is not a model version"),
     (lambda m: m.update(version=""), "is not a model version"),
 ]
@@ -188,22 +192,39 @@ def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
 
 def test_newer_schema_says_what_to_do(model: Path) -> None:
     """A newer manifest has fields that this version cannot know; it is not called damaged."""
-    edited(model, lambda m: m.update(schema=4, more={"deep": []}))
-    with pytest.raises(ModelError, match=r"has schema 4\. .*install a newer sm-advisor"):
+    edited(model, lambda m: m.update(schema=5, more={"deep": []}))
+    with pytest.raises(ModelError, match=r"has schema 5\. .*install a newer sm-advisor"):
         read_manifest(model)
 
 
-def test_older_schema_is_to_be_trained_again(model: Path) -> None:
-    """No version was released that wrote one, so none is translated."""
-    edited(model, lambda m: m.update(schema=2))
-    with pytest.raises(ModelError, match=r"has schema 2\. .*advisor train"):
+@pytest.mark.parametrize("schema", [2, 3])
+def test_an_older_schema_says_what_to_do(model: Path, schema: int) -> None:
+    """Its trees were a graph for another library, which is not here any more."""
+    edited(model, lambda m: m.update(schema=schema, files={"model.onnx": "0" * 64}))
+    with pytest.raises(ModelError, match=r"advisor train; or .*: advisor models promote bundled"):
         read_manifest(model)
+
+
+def test_the_name_of_a_model_is_that_of_all_it_is() -> None:
+    """Another byte of a file, or another figure, is another model; another hour is the same one."""
+    made = named(small_model.make_manifest({}), small_model.trees())
+    assert re.fullmatch(r"20260131-[0-9a-f]{12}", made.manifest.version)
+    assert made.manifest.files == hashes(small_model.trees())
+    again = dataclasses.replace(made.manifest, created_at="2026-01-31T13:00:00+00:00")
+    assert named(again, made.files).manifest.version == made.manifest.version
+    figures = dataclasses.replace(made.manifest, figures={"fraction_of_oracle": 0.5})
+    others = [
+        named(figures, made.files),
+        named(made.manifest, {**made.files, SPEED_TREES: made.files[POWER_TREES]}),
+        named(made.manifest, {**made.files, "notes.json": b""}),
+    ]
+    assert len({made.manifest.version, *(one.manifest.version for one in others)}) == 4
 
 
 def test_nothing_unreadable_is_written(model: Path) -> None:
     """A manifest that could not be read back leaves the one that is there."""
     before = (model / MANIFEST).read_bytes()
-    bad = small_model.make_manifest({MODEL: b"a graph"}, figures={"error": math.nan})
+    bad = small_model.make_manifest(small_model.trees(), figures={"error": math.nan})
     with pytest.raises(ModelError, match="NaN"):
         write_manifest(model, bad)
     assert (model / MANIFEST).read_bytes() == before
@@ -272,8 +293,8 @@ def test_wider_bounds_hold_what_the_others_hold() -> None:
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
     """Loading and using a model loads neither pickle's users nor a file through pickle."""
     folder = small_model.save_model(tmp_path / "m")
-    files = {MODEL: small_model.graph(), "model.joblib": b"cos\nsystem\n(S'false'\ntR."}
-    (folder / "model.joblib").write_bytes(files["model.joblib"])
+    files = {**small_model.trees(), "more.joblib": b"cos\nsystem\n(S'false'\ntR."}
+    (folder / "more.joblib").write_bytes(files["more.joblib"])
     write_manifest(folder, small_model.make_manifest(files))
     code = f"""
 import pickle, sys
@@ -284,7 +305,7 @@ from advisor_models.registry import Registry
 registry = Registry(Path({str(tmp_path / "home")!r}))
 registry.promote(registry.add(Path({str(folder)!r})).version)
 print(registry.open_champion().manifest.version)
-print(*sorted({{"sklearn", "joblib", "skl2onnx", "onnx"}} & set(sys.modules)))
+print(*sorted({{"sklearn", "joblib"}} & set(sys.modules)))
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100

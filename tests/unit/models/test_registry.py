@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import small_model
-from small_model import SPLITS, changed_head, make_profile, save_model
+from small_model import POWER_TREES, SPEED_TREES, SPLITS, changed_head, make_profile, save_model
 
 from advisor.errors import ModelError
-from advisor_models.manifest import MANIFEST, MODEL, read_manifest
+from advisor_models.manifest import MANIFEST, read_manifest
 from advisor_models.registry import BUNDLED, Registry
 
 FAKES = Path(small_model.__file__).parent
@@ -73,13 +73,13 @@ def test_added_is_a_copy(registry: Registry, tmp_path: Path) -> None:
         path.unlink()
     copy = registry.folder("v1")
     assert read_manifest(copy) == manifest
-    assert {path.name for path in copy.iterdir()} == {MANIFEST, MODEL}
+    assert {path.name for path in copy.iterdir()} == {MANIFEST, SPEED_TREES, POWER_TREES}
 
 
 def test_damaged_is_not_added(registry: Registry, tmp_path: Path) -> None:
     """A model is checked before it comes in."""
     source = save_model(tmp_path / "v1", version="v1")
-    (source / MODEL).write_bytes(b"other")
+    (source / SPEED_TREES).write_bytes(b"other")
     with pytest.raises(ModelError, match="SHA-256"):
         registry.add(source)
     assert registry.versions() == []
@@ -89,7 +89,7 @@ def test_damaged_is_not_added(registry: Registry, tmp_path: Path) -> None:
     ("trap", "why"),
     [("fifo", "not a regular file"), ("sparse", "larger than"), ("link", "is a link")],
 )
-@pytest.mark.parametrize("name", [MODEL, MANIFEST])
+@pytest.mark.parametrize("name", [SPEED_TREES, MANIFEST])
 def test_what_is_no_plain_file_is_not_added(
     registry: Registry, tmp_path: Path, name: str, trap: str, why: str
 ) -> None:
@@ -126,8 +126,8 @@ def test_what_cannot_be_promoted_is_not_added(registry: Registry, tmp_path: Path
     figures = {"rate_coverage_percent": 20.0, "rate_mean_error_percent": 30.0}
     with pytest.raises(ModelError, match="cannot be relied on"):
         registry.add(save_model(tmp_path / "v1", version="v1", figures=figures))
-    with pytest.raises(ModelError, match="model"):
-        registry.add(save_model(tmp_path / "v2", model=b"no graph", version="v2"))
+    with pytest.raises(ModelError, match="it is cut off"):
+        registry.add(save_model(tmp_path / "v2", speed=b"no trees", version="v2"))
     assert registry.versions() == []
 
 
@@ -199,7 +199,7 @@ def test_unknown_versions(added: Registry, version: str) -> None:
 def test_damaged_is_not_promoted(added: Registry) -> None:
     """A version that was damaged on disk does not become the champion."""
     added.promote("v1")
-    (added.folder("v2") / MODEL).write_bytes(b"other")
+    (added.folder("v2") / SPEED_TREES).write_bytes(b"other")
     with pytest.raises(ModelError, match="SHA-256"):
         added.promote("v2")
     assert added.champion() == "v1"
@@ -212,7 +212,7 @@ def test_damaged_is_not_promoted(added: Registry) -> None:
             {"heads": changed_head("speed", features=("x",), ranges=((0.0, 1.0),))},
             "trained on other features",
         ),
-        ({"model": b"no graph"}, "no ONNX graph"),
+        ({"speed": b"no trees"}, "it is cut off"),
     ],
 )
 def test_what_cannot_be_opened_is_not_used(
@@ -220,7 +220,7 @@ def test_what_cannot_be_opened_is_not_used(
 ) -> None:
     """A whole version that this installation cannot predict with is not promoted or gone back to.
 
-    It came in with another advisor or onnxruntime: its files have the hashes of its manifest.
+    It came in with another advisor: its files have the hashes of its manifest.
     """
     added.promote("v1")
     added.promote("v2")
@@ -237,11 +237,11 @@ def test_damaged_is_not_gone_back_to(added: Registry) -> None:
     """A rollback to a damaged version leaves the champion; a champion that is damaged is told."""
     added.promote("v1")
     added.promote("v2")
-    (added.folder("v1") / MODEL).write_bytes(b"other")
+    (added.folder("v1") / SPEED_TREES).write_bytes(b"other")
     with pytest.raises(ModelError, match="SHA-256"):
         added.rollback()
     assert added.open_champion().manifest.version == "v2"
-    (added.folder("v2") / MODEL).unlink()
+    (added.folder("v2") / SPEED_TREES).unlink()
     with pytest.raises(ModelError, match="cannot be read"):
         added.open_champion()
 

@@ -21,13 +21,12 @@ from advisor_advice.answer import ModelAdvice
 from advisor_advice.recommendation_wire import to_wire
 from advisor_cli.advise.recommend_text import show
 from advisor_models.heads import KNOWN_HEADS
-from advisor_models.manifest import read_manifest
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.manifest import read_manifest, write_artefact
+from advisor_models.model_predictor import ModelPredictor
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
-from advisor_training.described import make_manifest
+from advisor_training.described import make_artefact
 from advisor_training.learn import head_learners
-from advisor_training.learn.artefact import write_artefact
 from advisor_training.learn.head_learners import (
     HEAD_LEARNERS,
     MEMORY_POWER_LEARNER,
@@ -88,8 +87,8 @@ def trained() -> Trained:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, trained: Trained) -> Path:
     folder = tmp_path_factory.mktemp("memory")
-    manifest = make_manifest(made_from(), trained, datetime(2026, 1, 31, tzinfo=UTC))
-    write_artefact(folder, trained.regressors, made_from().rows, manifest, with_joblib=False)
+    made = make_artefact(made_from(), trained, datetime(2026, 1, 31, tzinfo=UTC))
+    write_artefact(folder, made)
     return folder
 
 
@@ -98,7 +97,7 @@ def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> N
     manifest = read_manifest(folder)
     assert [head.name for head in manifest.heads] == ["speed", "power", "memory_power"]
     assert manifest.figures["memory_power_coverage_percent"] > 50
-    predictor, profiles = OnnxPredictor(folder), make_profiles(solo_points())
+    predictor, profiles = ModelPredictor(folder), make_profiles(solo_points())
     a, b = (profiles[name, made_up.GPU_MODEL] for name in ("hog", "slow"))
     found = [p.memory_power_w for p in predictor.predict([a, b], SPLITS)]
     rows = made_from().rows
@@ -181,7 +180,7 @@ def test_answers_have_it_where_the_model_has(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the text, and with bounds in what programs read; one after the other it is not known."""
-    predictor, profiles = OnnxPredictor(folder), make_profiles(solo_points())
+    predictor, profiles = ModelPredictor(folder), make_profiles(solo_points())
     jobs = [profiles[name, made_up.GPU_MODEL] for name in ("climber", "sitter")]
     recommendation = recommend(jobs, predictor)
     given = ModelAdvice(recommendation, predictor.manifest)

@@ -15,10 +15,9 @@ from advisor.errors import ModelError
 from advisor.predict.features import Side, power_features
 from advisor.predict.profiles import Floats, make_profiles
 from advisor_models.heads import HEADS, Head
-from advisor_models.manifest import Manifest, read_manifest
-from advisor_models.onnx_predictor import OnnxPredictor
-from advisor_training.described import make_manifest
-from advisor_training.learn.artefact import write_artefact
+from advisor_models.manifest import Manifest, read_manifest, write_artefact
+from advisor_models.model_predictor import ModelPredictor
+from advisor_training.described import make_artefact
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 from advisor_training.train import Trained, TrainingSet, fit_model, make_training_set
 
@@ -35,7 +34,6 @@ THROUGHPUT = Head(
     target="system throughput: the sum of both relative speeds",
     unit="1",
     prior="prior_kept x both relative rates alone",
-    output="log_throughput_ratio",
     features_of=power_features,
     prior_of=_both,
 )
@@ -60,9 +58,8 @@ def trained() -> Trained:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("three")
-    manifest = make_manifest(made_from(), trained(), datetime(2026, 1, 31, tzinfo=UTC))
-    rows, regressors = made_from().rows, trained().regressors
-    write_artefact(folder, regressors, rows, manifest, with_joblib=True)
+    made = make_artefact(made_from(), trained(), datetime(2026, 1, 31, tzinfo=UTC))
+    write_artefact(folder, made)
     return folder
 
 
@@ -70,7 +67,8 @@ def test_the_manifest_describes_it_as_the_others(folder: Path) -> None:
     manifest: Manifest = read_manifest(folder)
     assert [head.name for head in manifest.heads] == ["speed", "power", "throughput"]
     head = manifest.head("throughput")
-    assert (head.unit, head.output) == ("1", "log_throughput_ratio")
+    assert head.unit == "1"
+    assert "throughput.trees" in manifest.files
     assert set(head.intervals) == {"split", "uncapped"}
     assert manifest.other_gpu.widening["throughput"] == 2
     assert (manifest.no_counters or {})["throughput"] >= 1
@@ -81,7 +79,7 @@ def test_the_manifest_describes_it_as_the_others(folder: Path) -> None:
 
 def test_it_predicts_what_was_measured_of_known_jobs(folder: Path) -> None:
     """And its intervals hold it; the other heads say what they say in a model of two heads."""
-    predictor, profiles = OnnxPredictor(folder, THREE), make_profiles(solo_points())
+    predictor, profiles = ModelPredictor(folder, THREE), make_profiles(solo_points())
     a, b = (profiles[name, made_up.GPU_MODEL] for name in ("hog", "slow"))
     ((*found,),) = predictor.values([a, b], SPLITS)["throughput"]
     rows = made_from().rows
@@ -99,6 +97,6 @@ def test_it_predicts_what_was_measured_of_known_jobs(folder: Path) -> None:
 
 
 def test_a_version_without_it_says_so(folder: Path) -> None:
-    """Its graph wants the input, and nobody there knows what to give it."""
+    """It has trees for it, and nobody there knows what to give them."""
     with pytest.raises(ModelError, match=r"predicts throughput\. .*install a newer sm-advisor"):
-        OnnxPredictor(folder)
+        ModelPredictor(folder)

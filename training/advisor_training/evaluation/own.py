@@ -13,7 +13,7 @@ from advisor.decide.recommend import TIE
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats
-from advisor_models.onnx_predictor import OnnxPredictor
+from advisor_models.model_predictor import ModelPredictor
 from advisor_training.dataset.data import Data
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows
@@ -56,7 +56,7 @@ class OwnEvaluation:
     left_out: tuple[LeftOut, ...]
 
 
-def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
+def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
     """Compare what a model predicts of measured pairs with what was measured.
 
     Args:
@@ -107,7 +107,7 @@ def evaluate_own(predictor: OnnxPredictor, data: Data) -> OwnEvaluation:
     )
 
 
-def _predict(predictor: OnnxPredictor, data: Data) -> list[Prediction]:
+def _predict(predictor: ModelPredictor, data: Data) -> list[Prediction]:
     """One prediction for each row."""
     rows, found = data.rows, list[Prediction]()
     for number, measurement in enumerate(data.measurements):

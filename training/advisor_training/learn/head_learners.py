@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.predict.card_factor import CARD_SPREAD
+from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
 from advisor_models.heads import MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.intervals import UNCAPPED
@@ -64,9 +65,9 @@ class HeadLearner:
         return np.logical_and.reduce(known, axis=1)
 
     def targets(self, rows: Rows) -> Floats:
-        """What a regressor learns, part by part; shape (parts x n,)."""
+        """What a regressor learns, part by part, `rounded`; shape (parts x n,)."""
         values = np.maximum(flat(self.measured(rows)), self.least)
-        return np.log(values / flat(rows.heads[self.head.name].prior))
+        return rounded(np.log(values / flat(rows.heads[self.head.name].prior)))
 
     def is_told(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Which of the targets are known, part by part; shape (parts x n,)."""

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from advisor.predict.features import Float32s
+from advisor.predict.features import Float32s, rounded
 from advisor.predict.profiles import Floats
 from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.rows import Rows
@@ -103,7 +103,7 @@ def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
     if not told.any():
         return Untold()
     features = flat(rows.heads[learner.head.name].features)
-    weights = flat(np.repeat(rows.weight[:, None], len(told) // len(rows), axis=1))
+    weights = rounded(flat(np.repeat(rows.weight[:, None], len(told) // len(rows), axis=1)))
     step = "ridge__" if hasattr(regressor, "steps") else ""
     return regressor.fit(
         features[told], learner.targets(rows)[told], **{f"{step}sample_weight": weights[told]}

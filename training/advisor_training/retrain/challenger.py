@@ -10,11 +10,11 @@ import numpy as np
 
 from advisor.errors import ModelError
 from advisor.predict.profiles import Floats
-from advisor_models.manifest import Manifest, check_intervals
+from advisor_models.manifest import Artefact, Manifest, check_intervals, write_artefact
 from advisor_training.dataset.rows import Rows
 from advisor_training.dataset.solo import job_classes, whole_gpu
-from advisor_training.described import make_manifest
-from advisor_training.learn.artefact import write_artefact
+from advisor_training.described import make_artefact
+from advisor_training.learn.artefact import write_model
 from advisor_training.learn.held_out import Mask, OnFold
 from advisor_training.learn.learners import Learner, extra_trees, fit
 from advisor_training.retrain.collected import PointSet, measurement_of, measurements
@@ -45,7 +45,12 @@ class Challenger:
     points: PointSet
     made_from: TrainingSet
     trained: Trained
-    manifest: Manifest
+    artefact: Artefact
+
+    @property
+    def manifest(self) -> Manifest:
+        """What is known of it."""
+        return self.artefact.manifest
 
     @property
     def fault(self) -> str | None:
@@ -60,17 +65,9 @@ class Challenger:
         """Write it, with the list of its points.
 
         Raises:
-            ModelError: the graph is not what scikit-learn says.
             StoreError: the files cannot be written.
         """
-        write_artefact(
-            folder,
-            self.trained.regressors,
-            self.made_from.rows,
-            self.manifest,
-            with_joblib=False,
-            more={POINTS: points_file(self.points)},
-        )
+        write_model(folder, lambda folder: write_artefact(folder, self.artefact))
 
 
 def training_set(points: PointSet) -> TrainingSet:
@@ -108,8 +105,8 @@ def train_challenger(
         InputError: there are too few jobs.
     """
     trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
-    manifest = make_manifest(made_from, trained, now)
-    return Challenger(points=points, made_from=made_from, trained=trained, manifest=manifest)
+    artefact = make_artefact(made_from, trained, now, {POINTS: points_file(points)})
+    return Challenger(points=points, made_from=made_from, trained=trained, artefact=artefact)
 
 
 def compare_with(

@@ -114,7 +114,7 @@ def test_names_are_those_of_every_profile() -> None:
 
 
 def test_matrix_columns_stand_in_order() -> None:
-    """Rows are splits, columns are features, single precision, in C order as ONNX takes it."""
+    """Rows are splits, columns are features, single precision, in C order."""
     made = matrix({"x": np.array([1.0, 2.0]), "y": np.array([3.0, np.nan])})
     assert made.dtype == np.float32
     assert made.flags.c_contiguous

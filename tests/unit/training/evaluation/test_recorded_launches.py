@@ -24,7 +24,7 @@ def test_a_launch_at_safe_counts_is_compared(
     script: dict[str, Any], launches: list[dict[str, Any]]
 ) -> None:
     """Its power and both speeds, within bounds around what is expected."""
-    predictor = script["OnnxPredictor"](script["BUNDLED"])
+    predictor = script["ModelPredictor"](script["BUNDLED"])
     safe = next(o for o in launches if o["mode"] == "mps" and not o["jobs_at_unsafe_counts"])
     results = list(script["compared"](safe, predictor))
     assert [what for _, what, _, _ in results] == ["power", "speed", "speed"]
@@ -35,7 +35,7 @@ def test_a_launch_at_safe_counts_is_compared(
 def test_wrong_results_and_launches_without_limits_are_left_out(
     script: dict[str, Any], launches: list[dict[str, Any]]
 ) -> None:
-    predictor = script["OnnxPredictor"](script["BUNDLED"])
+    predictor = script["ModelPredictor"](script["BUNDLED"])
     out = [o for o in launches if o["mode"] != "mps" or o["jobs_at_unsafe_counts"]]
     assert out
     assert all(not list(script["compared"](o, predictor)) for o in out)

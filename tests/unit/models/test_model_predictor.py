@@ -11,9 +11,7 @@ import pytest
 import small_model
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import ModelProto, TensorProto, helper, load_from_string
-from sklearn.ensemble import ExtraTreesRegressor
-from small_model import SPLITS, changed_head, make_profile, save_model, without
+from small_model import SPEED_TREES, SPLITS, changed_head, make_profile, save_model, without
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
@@ -32,10 +30,9 @@ from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor.validity.slow_alone import FASTEST
 from advisor_models import manifest
+from advisor_models.forest import NODE
 from advisor_models.intervals import LIMITED, SPLIT, LogBounds, on_gpu_model
-from advisor_models.onnx_predictor import OnnxPredictor
-from advisor_training.learn.artefact import onnx_bytes
-from advisor_training.learn.learners import Regressors
+from advisor_models.model_predictor import ModelPredictor
 
 A, B = make_profile("a", 1), make_profile("b", 2)
 FREE_A, FREE_B = (dataclasses.replace(one, power_limit_w=None) for one in (A, B))
@@ -48,11 +45,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def predictor(folder: Path) -> OnnxPredictor:
-    return OnnxPredictor(folder)
+def predictor(folder: Path) -> ModelPredictor:
+    return ModelPredictor(folder)
 
 
-def test_same_as_scikit_learn(predictor: OnnxPredictor) -> None:
+def test_same_as_scikit_learn(predictor: ModelPredictor) -> None:
     """Speeds and power are what the regressors say, put together as the learner puts them."""
     own, other = (side(p, [s.shares[i] for s in SPLITS]) for i, p in enumerate((A, B)))
     made = small_model.regressors().by_head
@@ -63,12 +60,12 @@ def test_same_as_scikit_learn(predictor: OnnxPredictor) -> None:
     )
     ratio = np.exp(made["power"].predict(matrix(power_features([own, other]))))
     found = predictor.predict([A, B], SPLITS)
-    assert [p.parts[0].speed.value for p in found] == pytest.approx(expected_a.tolist(), rel=1e-5)
+    assert [p.parts[0].speed.value for p in found] == pytest.approx(expected_a.tolist(), rel=1e-12)
     expected_w = (ratio * physical_power_w([own, other])).tolist()
-    assert [p.power_w.value for p in found] == pytest.approx(expected_w, rel=1e-5)
+    assert [p.power_w.value for p in found] == pytest.approx(expected_w, rel=1e-12)
 
 
-def test_predictions_say_what_they_are_of(predictor: OnnxPredictor) -> None:
+def test_predictions_say_what_they_are_of(predictor: ModelPredictor) -> None:
     """In the order of the splits, with the rates that make rates of relative speeds."""
     typed: Predictor = predictor
     found = typed.predict([A, B], [Split((30.0, 70.0)), UNCAPPED, Split((100.0, 50.0))])
@@ -79,7 +76,7 @@ def test_predictions_say_what_they_are_of(predictor: OnnxPredictor) -> None:
     assert typed.predict([A, B], []) == []
 
 
-def test_bounds_by_share_and_way(predictor: OnnxPredictor) -> None:
+def test_bounds_by_share_and_way(predictor: ModelPredictor) -> None:
     """Speeds have the bounds of their job's share, power those of the way."""
     split, uncapped = predictor.predict([FREE_A, FREE_B], [Split((30.0, 70.0)), UNCAPPED])
     assert bounds(split.parts[0].speed) == pytest.approx((-0.3, 0.15))
@@ -89,13 +86,13 @@ def test_bounds_by_share_and_way(predictor: OnnxPredictor) -> None:
     assert bounds(uncapped.power_w) == pytest.approx((-0.2, 0.3))
 
 
-def test_share_between_two_takes_the_wider(predictor: OnnxPredictor) -> None:
+def test_share_between_two_takes_the_wider(predictor: ModelPredictor) -> None:
     """35 % has the bounds of 40 %, which are wider than those of 30 % here."""
     (found,) = predictor.predict([A, B], [Split((35.0, 65.0))])
     assert bounds(found.parts[0].speed) == pytest.approx((-0.4, 0.2))
 
 
-def test_no_bound_says_faster_than_alone(predictor: OnnxPredictor) -> None:
+def test_no_bound_says_faster_than_alone(predictor: ModelPredictor) -> None:
     """But for how well a job alone repeats: sharing speeds nothing up."""
     found = predictor.predict([A, B], SPLITS)
     speeds = [part.speed for prediction in found for part in prediction.parts]
@@ -115,7 +112,7 @@ shares = st.floats(10, 100, allow_nan=False)
     seeds=st.tuples(st.integers(0, 50), st.integers(0, 50)),
 )
 def test_swapping_the_jobs_swaps_the_answer(
-    predictor: OnnxPredictor, splits: list[Split], seeds: tuple[int, int]
+    predictor: ModelPredictor, splits: list[Split], seeds: tuple[int, int]
 ) -> None:
     """To the last bit, at any splits, between jobs that it has seen and others."""
     a, b = (make_profile(f"job{seed}", seed) for seed in seeds)
@@ -124,7 +121,7 @@ def test_swapping_the_jobs_swaps_the_answer(
     assert forth == [swapped(p) for p in back]
 
 
-def test_a_server_serves_what_it_could_do_up_to_its_demand(predictor: OnnxPredictor) -> None:
+def test_a_server_serves_what_it_could_do_up_to_its_demand(predictor: ModelPredictor) -> None:
     """The same profile with and without a demand that it serves from the smallest share on."""
     rates = np.full_like(A.values["rate"], 100.0)
     other = dataclasses.replace(A, values={**A.values, "rate": rates})
@@ -141,7 +138,7 @@ def test_a_server_serves_what_it_could_do_up_to_its_demand(predictor: OnnxPredic
 
 @given(splits=st.permutations(SPLITS), count=st.integers(1, len(SPLITS)))
 def test_a_split_does_not_depend_on_the_others(
-    predictor: OnnxPredictor, splits: list[Split], count: int
+    predictor: ModelPredictor, splits: list[Split], count: int
 ) -> None:
     """The answer for a split is the same alone, among others, and in any order."""
     together = {p.split: p for p in predictor.predict([A, B], SPLITS)}
@@ -149,7 +146,7 @@ def test_a_split_does_not_depend_on_the_others(
     assert predictor.predict([A, B], some) == [together[split] for split in some]
 
 
-def test_threads_share_a_predictor(predictor: OnnxPredictor) -> None:
+def test_threads_share_a_predictor(predictor: ModelPredictor) -> None:
     """Many threads get what one gets."""
     alone = predictor.predict([A, B], SPLITS)
     with ThreadPoolExecutor(8) as pool:
@@ -157,7 +154,7 @@ def test_threads_share_a_predictor(predictor: OnnxPredictor) -> None:
         assert all(one.result() == alone for one in found)
 
 
-def test_missing_columns_are_filled(predictor: OnnxPredictor) -> None:
+def test_missing_columns_are_filled(predictor: ModelPredictor) -> None:
     """A card without some counters gets the answer for a job that is as jobs usually are."""
     poor = without(A, "dram_active_percent", "tensor_active_percent")
     usual = {name: np.full_like(A.shares, predictor.manifest.fill[name]) for name in poor.missing}
@@ -168,7 +165,7 @@ def test_missing_columns_are_filled(predictor: OnnxPredictor) -> None:
     assert predictor.missing_columns([A, B]) == []
 
 
-def test_extrapolation_names_features(predictor: OnnxPredictor) -> None:
+def test_extrapolation_names_features(predictor: ModelPredictor) -> None:
     """What lies beyond the training rows is named, once, whichever job it comes from."""
     busy = A.values["memory_busy_percent"] * 9
     hot = dataclasses.replace(A, values={**A.values, "memory_busy_percent": busy})
@@ -192,11 +189,11 @@ def test_extrapolation_begins_at_5_percent_of_the_range(
     ranges = list(known.ranges)
     ranges[place] = (power - 0.1 * (1 + beyond), power - 0.1 * beyond)
     heads = changed_head("power", ranges=tuple(ranges))
-    made = OnnxPredictor(save_model(tmp_path / "m", heads=heads))
+    made = ModelPredictor(save_model(tmp_path / "m", heads=heads))
     assert made.extrapolation([A, B], [EQUAL]) == ["relative_physical_power"] * outside
 
 
-def test_another_gpu_model_has_wider_bounds(predictor: OnnxPredictor) -> None:
+def test_another_gpu_model_has_wider_bounds(predictor: ModelPredictor) -> None:
     """Profiles that are the same have the same answer; the manifest says how much wider."""
     a, b = (dataclasses.replace(p, gpu_model="Other") for p in (FREE_A, FREE_B))
     other = predictor.manifest.other_gpu
@@ -215,7 +212,7 @@ def test_another_gpu_model_has_wider_bounds(predictor: OnnxPredictor) -> None:
 
 @given(factor=st.floats(0.2, 5), seeds=st.tuples(st.integers(0, 50), st.integers(0, 50)))
 def test_card_with_other_watts_has_the_same_speeds(
-    predictor: OnnxPredictor, factor: float, seeds: tuple[int, int]
+    predictor: ModelPredictor, factor: float, seeds: tuple[int, int]
 ) -> None:
     """All watts, the limit among them, by one factor: power by that factor, speeds as before."""
     a, b = (make_profile(f"job{seed}", seed) for seed in seeds)
@@ -239,13 +236,13 @@ def with_watts(profile: Profile, factor: float) -> Profile:
     )
 
 
-def test_jobs_of_two_gpu_models_are_no_pair(predictor: OnnxPredictor) -> None:
+def test_jobs_of_two_gpu_models_are_no_pair(predictor: ModelPredictor) -> None:
     """Profiles of two cards cannot share one."""
     with pytest.raises(InputError, match="jobs share one GPU"):
         predictor.predict([A, dataclasses.replace(B, gpu_model="Other")], SPLITS)
 
 
-def test_share_outside_the_profile(predictor: OnnxPredictor) -> None:
+def test_share_outside_the_profile(predictor: ModelPredictor) -> None:
     """A share below the measured ones is not guessed."""
     with pytest.raises(InputError, match="a was not measured at 5"):
         predictor.predict([A, B], [Split((5.0, 95.0))])
@@ -271,7 +268,7 @@ def test_other_features_are_refused(tmp_path: Path, changes: dict[str, Any], why
         ranges = ((0.0, 1.0),) * len(names)
         changes["heads"] = changed_head("speed", features=names, ranges=ranges)
     with pytest.raises(ModelError, match=why) as failed:
-        OnnxPredictor(save_model(tmp_path / "m", **changes))
+        ModelPredictor(save_model(tmp_path / "m", **changes))
     assert "advisor train" in str(failed.value)
 
 
@@ -286,74 +283,16 @@ def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return data
 
     monkeypatch.setattr(manifest, "read_whole", read_and_remove)
-    assert OnnxPredictor(copy).predict([A, B], SPLITS)
+    assert ModelPredictor(copy).predict([A, B], SPLITS)
     assert list(copy.iterdir()) == []
 
 
-@pytest.mark.parametrize("graph", [b"", b"no graph", small_model.graph()[:5000]])
-def test_what_is_no_graph_is_refused(tmp_path: Path, graph: bytes) -> None:
-    """Also where the hash is that of the damaged file."""
-    with pytest.raises(ModelError, match="no ONNX graph that can be loaded"):
-        OnnxPredictor(save_model(tmp_path / "m", graph))
-
-
-def test_graph_of_other_columns_is_refused(tmp_path: Path) -> None:
-    """The graph must take as many features as the manifest names."""
-    with pytest.raises(ModelError, match=r"the model takes .*\[3\]"):
-        OnnxPredictor(save_model(tmp_path / "m", onnx_bytes(narrow())))
-
-
-@pytest.mark.parametrize(
-    ("outputs", "why"),
-    [
-        (("log_kept", "something"), r"gives \['log_kept', 'something'\]"),
-        (("log_kept", "log_power_ratio"), r"the model gave shapes \[\(3, \d+\)"),
-    ],
-)
-def test_graph_with_other_outputs_is_refused(
-    tmp_path: Path, outputs: tuple[str, str], why: str
-) -> None:
-    """Outputs are told apart by name, and there is one number for each row."""
-    with pytest.raises(ModelError, match=why):
-        OnnxPredictor(save_model(tmp_path / "m", copying(*outputs)))
-
-
-def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    """A graph that gives NaN is found when it is loaded or used, and no NaN gets out."""
-    graph: ModelProto = load_from_string(small_model.graph())
-    for node in graph.graph.node:
-        for attribute in node.attribute:
-            if attribute.name == "target_weights":
-                attribute.floats[:] = [math.nan] * len(attribute.floats)
-    with pytest.raises(ModelError, match="not finite"):
-        OnnxPredictor(save_model(tmp_path / "m", graph.SerializeToString()))
-
-
-def narrow() -> Regressors:
-    """Regressors of three features."""
-    made: list[Any] = [ExtraTreesRegressor(1), ExtraTreesRegressor(1)]
-    for regressor in made:
-        regressor.fit(np.eye(3), np.arange(3.0))
-    return Regressors(dict(zip(("speed", "power"), made, strict=True)))
-
-
-def copying(*outputs: str) -> bytes:
-    """A graph whose outputs are its inputs."""
-    columns = {head.name: len(head.features) for head in small_model.make_manifest({}).heads}
-    values = [
-        (helper.make_node("Identity", [name], [output]), floats(name, n), floats(output, n))
-        for (name, n), output in zip(columns.items(), outputs, strict=True)
-    ]
-    nodes, inputs, results = (list(part) for part in zip(*values, strict=True))
-    graph: Any = helper.make_graph(nodes, "copying", inputs, results)
-    model: Any = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
-    model.ir_version = 8
-    return model.SerializeToString()
-
-
-def floats(name: str, columns: int) -> Any:
-    """An input or output of so many columns."""
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, columns])
+def test_trees_of_other_columns_are_refused(tmp_path: Path) -> None:
+    """They may take no feature beyond those that the manifest names."""
+    nodes = np.frombuffer(small_model.trees()[SPEED_TREES], NODE).copy()
+    nodes["feature"][nodes["feature"].argmax()] = 999
+    with pytest.raises(ModelError, match=r"speed\.trees has no trees\. its features go .* to 999"):
+        ModelPredictor(save_model(tmp_path / "m", nodes.tobytes()))
 
 
 def bounds(interval: Interval) -> tuple[float, float]:
@@ -378,7 +317,7 @@ def wider_than(found: Interval, other: Interval) -> float:
 
 def test_no_bound_of_power_is_far_above_the_limit(tmp_path: Path) -> None:
     """However wide an interval is: a card keeps to its limit, but for 1.4 % that was measured."""
-    known = OnnxPredictor(save_model(tmp_path / "model"))
+    known = ModelPredictor(save_model(tmp_path / "model"))
     limit_w = 300.0
     a, b = (dataclasses.replace(p, power_limit_w=limit_w) for p in (A, B))
     for found in known.predict([a, b], SPLITS):
@@ -390,7 +329,7 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
     """Bounds of the limit where a card is expected at it, those of other splits below."""
     intervals = {**small_model.POWER_BOUNDS, LIMITED: LogBounds(-0.01, 0.01)}
     heads = changed_head("power", intervals=intervals)
-    known = OnnxPredictor(save_model(tmp_path / "model", heads=heads))
+    known = ModelPredictor(save_model(tmp_path / "model", heads=heads))
     seen: set[bool] = set()
     for limit_w in (100.0, 200.0, 300.0, 400.0, 2000.0):
         a, b = (dataclasses.replace(p, power_limit_w=limit_w) for p in (A, B))
@@ -407,11 +346,11 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
     assert other.power_w.low == pytest.approx(other.power_w.value * math.exp(-0.1 * wide))
 
 
-def test_power_has_bounds_of_its_gpu_model(tmp_path: Path, predictor: OnnxPredictor) -> None:
+def test_power_has_bounds_of_its_gpu_model(tmp_path: Path, predictor: ModelPredictor) -> None:
     """At splits those of the model, which had enough jobs for some; speeds are as they were."""
     own = {on_gpu_model(SPLIT, small_model.GPU_MODEL): LogBounds(-0.02, 0.4)}
     heads = changed_head("power", intervals={**small_model.POWER_BOUNDS, **own})
-    known = OnnxPredictor(save_model(tmp_path / "model", heads=heads))
+    known = ModelPredictor(save_model(tmp_path / "model", heads=heads))
     ways = [Split((30.0, 70.0)), UNCAPPED]
     bounds = [(-0.02, 0.4), (-0.2, 0.3)]
     there, before = (one.predict([FREE_A, FREE_B], ways) for one in (known, predictor))
@@ -421,9 +360,9 @@ def test_power_has_bounds_of_its_gpu_model(tmp_path: Path, predictor: OnnxPredic
         assert found.parts == usual.parts
 
 
-def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredictor) -> None:
+def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: ModelPredictor) -> None:
     """Closer than those of speeds and power together; none of its own without limits."""
-    known = OnnxPredictor(save_model(tmp_path / "model", efficiency=LogBounds(-0.02, 0.03)))
+    known = ModelPredictor(save_model(tmp_path / "model", efficiency=LogBounds(-0.02, 0.03)))
     split, uncapped = known.predict([A, B], [Split((30.0, 70.0)), UNCAPPED])
     objective = OBJECTIVES[DEFAULT_OBJECTIVE]
     objective_value = split.objective_value(objective)
@@ -440,10 +379,10 @@ def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: OnnxPredi
     assert uncapped.energy_saved.low < uncapped.energy_saved.value
 
 
-def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: OnnxPredictor) -> None:
+def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: ModelPredictor) -> None:
     """By the factors of the manifest, where either profile lacks a column."""
     widening = {"speed": 1.5, "power": 1.25}
-    known = OnnxPredictor(save_model(tmp_path / "model", no_counters=widening))
+    known = ModelPredictor(save_model(tmp_path / "model", no_counters=widening))
     blind = without(A, "dram_active_percent")
     for first in (A, blind):
         (found,) = known.predict([first, B], [Split((30.0, 70.0))])
@@ -453,7 +392,7 @@ def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: OnnxPredic
         assert wider_than(found.power_w, plain.power_w) == pytest.approx(factor[1])
 
 
-def test_only_pairs_are_predicted(predictor: OnnxPredictor) -> None:
+def test_only_pairs_are_predicted(predictor: ModelPredictor) -> None:
     """The model has learned from two jobs side by side; of three it says nothing."""
     with pytest.raises(InputError, match="no advice for 3 jobs"):
         predictor.predict([A, B, A], [Split((20.0, 30.0, 50.0))])

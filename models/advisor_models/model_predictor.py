@@ -1,4 +1,4 @@
-"""The predictor that is served: a model's ONNX graph between the features and the predictions."""
+"""The predictor that is served: a model's trees between the features and the predictions."""
 
 import functools
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from advisor.errors import InputError, ModelError
 from advisor.predict.features import Side, feature_names_of, side
 from advisor.predict.predictions import Prediction, possible_speed, predicted_part
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled
+from advisor_models.forest import Forest
 from advisor_models.heads import KNOWN_HEADS, MEMORY_POWER, POWER, SPEED, Head
-from advisor_models.manifest import MODEL, RETRAIN, Manifest, read_artefact
+from advisor_models.manifest import REPLACE, RETRAIN, Manifest, read_artefact, trees_file
 from advisor_models.served_head import PredictionRequest, ServedHead, Values
-from advisor_models.session import Port, Session
 
 _Factors: TypeAlias = tuple[float, float]
 
 
-class OnnxPredictor:
+class ModelPredictor:
     """Predicts with a model that was checked and loaded once; safe to share between threads.
 
     Swapping the jobs swaps the answer exactly. A column that a profile lacks is taken as it
@@ -47,8 +47,10 @@ class OnnxPredictor:
         self._heads = {
             h.name: ServedHead(known[h.name], self.manifest) for h in self.manifest.heads
         }
-        ports = [Port(h.name, h.output, len(h.features)) for h in self.manifest.heads]
-        self._session = Session(artefact.files[MODEL], ports)
+        self._forests = {
+            h.name: Forest(h.name, artefact.files[trees_file(h.name)], len(h.features))
+            for h in self.manifest.heads
+        }
         # Anyone who places jobs asks for many pairs of few jobs, at the same splits.
         self._side = functools.lru_cache(maxsize=512)(self._new_side)
 
@@ -81,9 +83,9 @@ class OnnxPredictor:
         sides, gpu_model = self._sides(profiles, splits), profiles[0].gpu_model
         asked = PredictionRequest(sides, splits, gpu_model, seen, whole)
         inputs = {name: head.inputs(asked.sides) for name, head in self._heads.items()}
-        logs = self._session({name: its.features for name, its in inputs.items()})
         return {
-            name: head.values(inputs[name], logs[name], asked) for name, head in self._heads.items()
+            name: head.values(inputs[name], self._forests[name](inputs[name].features), asked)
+            for name, head in self._heads.items()
         }
 
     def extrapolation(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[str]:
@@ -162,7 +164,7 @@ def _other(manifest: Manifest, why: str) -> ModelError:
     return ModelError(
         f"the model {manifest.version} was trained on other features",
         why=why,
-        fix=f"{RETRAIN}; or take the one that came with it: advisor models promote bundled",
+        fix=REPLACE,
     )
 
 

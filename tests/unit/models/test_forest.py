@@ -1,0 +1,110 @@
+"""Trees as plain numbers: what scikit-learn says, and what no file can do."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.ensemble import ExtraTreesRegressor
+
+from advisor.errors import ModelError
+from advisor.predict.features import Float32s
+from advisor_models.forest import LARGEST, LEAF, MOST_LEVELS, NODE, Forest
+from advisor_training.learn.artefact import forest_bytes
+
+COLUMNS = 4
+
+
+def made_rows(count: int, seed: int) -> Float32s:
+    """Whole numbers, so that many lie on a threshold's side by a hair or are equal."""
+    return np.random.default_rng(seed).integers(0, 9, (count, COLUMNS)).astype(np.float32)
+
+
+def fitted(trees: int, least_in_leaf: int, seed: int) -> Any:
+    rows = made_rows(200, seed)
+    answers = np.random.default_rng(seed).normal(size=len(rows))
+    made: Any = ExtraTreesRegressor(trees, min_samples_leaf=least_in_leaf, random_state=seed)
+    return made.fit(rows, answers)
+
+
+def file_of(*nodes: tuple[int, float]) -> bytes:
+    return np.array([*nodes], NODE).tobytes()
+
+
+@given(st.integers(1, 7), st.integers(1, 150), st.integers(0, 9), st.integers(0, 60))
+def test_it_says_what_scikit_learn_says(trees: int, leaf: int, seed: int, count: int) -> None:
+    """Of any number of trees, from deep ones to mere leaves, for any number of rows."""
+    made, rows = fitted(trees, leaf, seed), made_rows(count, seed + 1)
+    found = Forest("speed", forest_bytes(made), COLUMNS)(rows)
+    expected: list[float] = made.predict(rows).tolist() if count else []
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+def test_a_row_does_not_depend_on_the_others() -> None:
+    """To the last bit."""
+    forest = Forest("speed", forest_bytes(fitted(9, 2, 3)), COLUMNS)
+    rows = made_rows(50, 8)
+    assert [forest(row[None])[0] for row in rows] == forest(rows)
+
+
+def test_on_the_threshold_goes_left() -> None:
+    forest = Forest("speed", file_of((1, 2.5), (LEAF, 10.0), (LEAF, 20.0)), 2)
+    above = np.nextafter(np.float32(2.5), np.float32(9))
+    rows = np.array([[9, 2.4], [9, 2.5], [0, above]], np.float32)
+    assert forest(rows) == [10.0, 10.0, 20.0]
+
+
+def test_the_mean_of_all_trees() -> None:
+    """Two leaves are two trees."""
+    forest = Forest("speed", file_of((LEAF, 1.0), (LEAF, 4.0)), 1)
+    assert forest(np.zeros((1, 1), np.float32)) == [2.5]
+
+
+LEAVES = ((LEAF, 1.0), (LEAF, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "it is cut off"),
+        (b"no trees", "it is cut off"),
+        (file_of((0, 1.0), *LEAVES)[:-1], "it is cut off"),
+        (file_of((2, 1.0), *LEAVES), "its features go from -1 to 2, and 2 are known"),
+        (file_of((-2, 1.0), *LEAVES), "its features go from -2 to -1"),
+        (file_of((0, np.nan), *LEAVES), "not finite"),
+        (file_of((0, np.inf), *LEAVES), "not finite"),
+        (file_of((0, 1.0), (LEAF, LARGEST), (LEAF, 2 * LARGEST)), "an answer is beyond 50"),
+        (file_of((0, 1.0)), "its 1 nodes are no trees"),
+        (file_of((0, 1.0), (LEAF, 1.0)), "its 2 nodes are no trees"),
+        (file_of((LEAF, 1.0), (0, 1.0), (LEAF, 1.0)), "its 3 nodes are no trees"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_are_no_trees_is_refused(data: bytes, why: str) -> None:
+    with pytest.raises(ModelError, match=why) as failed:
+        Forest("speed", data, 2)
+    assert "speed.trees" in str(failed.value)
+    assert "advisor train" in str(failed.value)
+
+
+def test_trees_without_end_are_refused() -> None:
+    """A chain is a tree, but one that would only take time."""
+    steps = [(0, 1.0), *[(LEAF, 0.0), (0, 1.0)] * MOST_LEVELS, *LEAVES]
+    with pytest.raises(ModelError, match="no trees of up to 500 levels"):
+        Forest("speed", file_of(*steps), 1)
+    fewer = [(0, 1.0), *[(LEAF, 0.0), (0, 1.0)] * (MOST_LEVELS - 2), *LEAVES]
+    assert Forest("speed", file_of(*fewer), 1)(np.full((1, 1), 2.0, np.float32)) == [2.0]
+
+
+NODES = st.tuples(st.integers(-2, 3), st.sampled_from([0.0, 1.0, np.nan, 1e300]))
+
+
+@given(st.lists(NODES, max_size=40).map(lambda nodes: file_of(*nodes)) | st.binary(max_size=300))
+def test_any_file_is_refused_or_walked(data: bytes) -> None:
+    """Whatever the bytes: no index beyond the file, no walk without end."""
+    try:
+        forest = Forest("speed", data, 3)
+    except ModelError:
+        return
+    assert all(abs(found) <= LARGEST for found in forest(made_rows(20, 1)[:, :3]))
