@@ -4,7 +4,7 @@ import io
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from advisor_training.reports.document import PAPER_INK, Canvas, Figure, draw, rc_context
+from advisor_training.reports.document import PAPER_INK, Figure, draw, matplotlib
 
 
 def to_png(sentences: Iterable[str], figures: Sequence[Figure]) -> bytes:
@@ -12,8 +12,9 @@ def to_png(sentences: Iterable[str], figures: Sequence[Figure]) -> bytes:
     rows = [figures[at : at + 2] for at in range(0, len(figures), 2)]
     heights = [max(figure.height for figure in row) for row in rows]
     places = [[row[0].name, row[-1].name if len(row) > 1 else "."] for row in rows]
+    rc_context, canvas_of = matplotlib()
     with rc_context({"font.size": 10}):
-        canvas = Canvas(figsize=(14, 7 * sum(heights) + 2), layout="constrained")
+        canvas = canvas_of(figsize=(14, 7 * sum(heights) + 2), layout="constrained")
         canvas.set_facecolor("white")
         lines = [line for text in sentences for line in textwrap.wrap(text, 145)]
         canvas.suptitle("\n".join(lines), fontsize=12, color=PAPER_INK.text, ha="left", x=0.02)

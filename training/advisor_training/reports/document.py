@@ -1,7 +1,9 @@
 """What every report is made of: figures, one HTML page, and its files."""
 
+import functools
 import importlib
 import io
+import os
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,11 +16,9 @@ from markupsafe import Markup, escape
 
 from advisor.core.wording import count_of
 from advisor.errors import StoreError
+from advisor.files.home import open_home
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
-
-# Their types are known in part only.
-rc_context: Any = importlib.import_module("matplotlib").rc_context
-Canvas: Any = importlib.import_module("matplotlib.figure").Figure
+from advisor.settings import read_settings
 
 BLUE, ORANGE, GREEN, RED, GREY = "#2b83ba", "#e08214", "#1b9e77", "#d7301f", "#8c8c8c"
 """Dark and light enough for both backgrounds, and apart for colour-blind readers."""
@@ -103,8 +103,9 @@ def to_html(template: str, **values: Any) -> str:
 def to_svg(figure: Figure) -> str:
     """The figure as an SVG element without a background."""
     width_in = 5.4 if figure.wide else 4.6
+    rc_context, canvas_of = matplotlib()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
-        canvas = Canvas(figsize=(width_in, width_in * figure.height), layout="constrained")
+        canvas = canvas_of(figsize=(width_in, width_in * figure.height), layout="constrained")
         draw(figure, canvas.add_subplot(), SVG_INK)
         sink = io.StringIO()
         canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
@@ -156,3 +157,14 @@ def _writing(folder: Path) -> Generator[None]:
             why=error.strerror or str(error),
             fix="give another folder with --out",
         ) from error
+
+
+@functools.cache
+def matplotlib() -> tuple[Any, Any]:
+    """Its `rc_context` and `Figure`, whose types are known in part only.
+
+    The list of fonts that it keeps is in our home, not in the folder of the user.
+    """
+    os.environ.setdefault("MPLCONFIGDIR", str(open_home(read_settings().home, ".matplotlib")))
+    figure = importlib.import_module("matplotlib.figure")
+    return importlib.import_module("matplotlib").rc_context, figure.Figure
