@@ -7,7 +7,9 @@ ARGS ?=
 WORKERS ?= 4
 
 BIN := $(VENV)/bin
+RUN_STAMP := $(VENV)/.installed-run
 STAMP := $(VENV)/.installed
+RUN_LOCK := requirements/run.txt
 LOCK := requirements/dev.txt
 LOCK_VENV := build/lock-venv
 
@@ -26,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-run: $(STAMP)  ## Recommend a split for two recorded jobs; needs no GPU
+run: $(RUN_STAMP)  ## Recommend a split for two recorded jobs; needs no GPU
 	$(BIN)/advisor recommend bert-infer-b2 vit-train
 
 test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
@@ -57,33 +59,47 @@ check-model: $(STAMP)  ## Fail where the model is worse than the evaluation that
 gpu: $(STAMP)  ## Run the tests that need a GPU; they change none of its settings
 	$(BIN)/pytest -m gpu $(ARGS)
 
-lock:  ## Write requirements/dev.txt anew from pyproject.toml
+COMPILE := $(LOCK_VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 \
+  --generate-hashes --no-emit-index-url --no-annotate --no-header
+
+lock:  ## Write both files of requirements/ anew from pyproject.toml
 	$(PYTHON) -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/pip install --quiet uv
-	echo hatchling | $(LOCK_VENV)/bin/uv pip compile --quiet --upgrade --universal \
-	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	echo hatchling | $(COMPILE) --upgrade \
 	  --extra data --extra postgres --extra amd --extra train --extra serve --extra client --extra slurm \
 	  --extra kubernetes \
 	  --group test --group check \
 	  --output-file $(LOCK) pyproject.toml -
+	echo hatchling | $(COMPILE) --extra advise --constraint $(LOCK) --output-file $(RUN_LOCK) \
+	  pyproject.toml -
 	rm -rf $(LOCK_VENV)
 
 clean:  ## Remove the virtual environments and everything that was built
 	rm -rf $(VENV) .venv .venv-* build dist mutants .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# What the main job needs; what tests need has it among the rest.
+$(RUN_STAMP): $(RUN_LOCK) pyproject.toml | $(BIN)/python
+	$(call install,$(RUN_LOCK))
+	@touch $@
+
+$(STAMP): $(LOCK) pyproject.toml | $(BIN)/python
+	$(call install,$(LOCK))
+	@touch $(RUN_STAMP) $@
+
+define install
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+endef
+
 # Debian's python3 cannot make a venv before python3-venv is there. A venv that was made only in
 # part is removed, so that the next run starts clean.
-$(STAMP): $(LOCK) pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$(PYTHON) is missing or older than Python 3.11. Install Python 3.11 or newer," \
 	    "or name one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(MAY_APT) && $(APT) python3-venv; } || true
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --no-deps --no-build-isolation --editable .
-	@touch $@
 
 # A C compiler, the PostgreSQL server and a browser. Where they may not be installed, the tests that need
 # them are skipped and say so.
