@@ -6,7 +6,17 @@ A reading that was not available is None, never 0, as in advisor/core/records.py
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from advisor.core.interval import Interval
 from advisor.core.records import PairPoint, PointPart, SoloPoint, column, identity, in_name_order
+
+SETTLE_S = 3.0
+"""The first seconds together are in no mean: clocks and caches find their level."""
+
+JUDGE_S = 5.0
+"""Means of a shorter time are not held against a prediction."""
+
+MARGIN = 0.1
+"""Within a tenth of the expected value a prediction was good, however narrow its interval."""
 
 OBSERVATION_WORDS = {
     "mode": ("mps", "cu_mask", "uncapped", "time-sliced"),
@@ -146,3 +156,9 @@ Record = SoloPoint | PairPoint | Observation
 
 PARTS: Mapping[type[Record], type[Part]] = {PairPoint: PointPart, Observation: ObservedPart}
 """Kinds of records that have parts, and of what kind these are."""
+
+
+def is_far(observed: float, predicted: Interval) -> bool:
+    """Whether a value is outside of its interval, and by more than the margin off its middle."""
+    outside = not predicted.low <= observed <= predicted.high
+    return outside and abs(observed - predicted.value) > MARGIN * abs(predicted.value)

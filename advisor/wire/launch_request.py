@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
+from advisor.core.job import HANG_S, WhenOneEnds
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import parse_split
 from advisor.errors import InputError
@@ -12,13 +13,6 @@ from advisor.wire.requests import JobRequest, PairOfJobs, PairRequest
 
 MOST_PAIRS = 100
 """Pairs that wait behind the first one."""
-
-HANG_S = 120.0
-"""A job that made progress and then none for this long is taken to hang."""
-
-WhenOneEnds = Literal["keep", "stop"]
-"""The other job goes on under its limit, or is stopped. Nothing is started in its place; the next
-pair of the queue starts when both are over."""
 
 _DAY_S = 86400.0
 

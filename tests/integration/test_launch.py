@@ -18,9 +18,9 @@ from launched import (
     wait_for_line,
 )
 
+from advisor.core.observations import SETTLE_S
 from advisor.formats.flat_rows import flat
 from advisor.formats.job_file import load_job
-from advisor.launch.monitor.account import SETTLE_S
 from advisor_data import open_store
 
 STATUS_KEYS = {

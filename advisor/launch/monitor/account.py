@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from advisor.core.observations import SETTLE_S
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
 from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.spec import LaunchPair
-
-SETTLE_S = 3.0
-"""The first seconds together are in no mean: clocks and caches find their level."""
 
 
 class Account:

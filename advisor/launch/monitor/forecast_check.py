@@ -3,14 +3,9 @@
 from collections.abc import Iterator
 
 from advisor.core.interval import Interval
+from advisor.core.observations import JUDGE_S, is_far
 from advisor.launch.monitor.pair_monitor import PairMonitor
 from advisor.launch.records.spec import Forecast, LaunchPair
-
-JUDGE_S = 5.0
-"""Means of a shorter time are not held against a prediction."""
-
-MARGIN = 0.1
-"""Within a tenth of the expected value a prediction was good, however narrow its interval."""
 
 
 class ForecastCheck:
@@ -32,12 +27,6 @@ class ForecastCheck:
         ]
         self._said.update(name for name, _ in new)
         return [text for _, text in new]
-
-
-def is_far(observed: float, predicted: Interval) -> bool:
-    """Whether a value is outside of its interval, and by more than the margin off its middle."""
-    outside = not predicted.low <= observed <= predicted.high
-    return outside and abs(observed - predicted.value) > MARGIN * abs(predicted.value)
 
 
 def _far_ones(

@@ -5,10 +5,11 @@ import time
 from collections.abc import Sequence
 from typing import Never
 
+from advisor.core.observations import SETTLE_S
 from advisor.core.results import read_first
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
-from advisor.launch.monitor.account import SETTLE_S, Account
+from advisor.launch.monitor.account import Account
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
 from advisor.launch.records.spec import LaunchPair, LaunchSpec

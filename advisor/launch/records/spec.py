@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 
 from advisor.core.interval import Interval
-from advisor.core.job import Job
+from advisor.core.job import HANG_S, Job, WhenOneEnds
 from advisor.core.split import Split
-from advisor.wire.launch_request import HANG_S, WhenOneEnds
 
 __all__ = [
     "HANG_S",

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from advisor.core.flags import DOUBTFUL
-from advisor.core.observations import Observation
+from advisor.core.observations import JUDGE_S, SETTLE_S, Observation
 from advisor.core.split import UNCAPPED, Split
-from advisor.launch.monitor.account import SETTLE_S
-from advisor.launch.monitor.forecast_check import JUDGE_S
 from advisor.predict.card_factor import observation_ratio
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.validity.drift import Compared
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.known_profiles import known_profiles
+from advisor_advice.site.outdated_checks import software_of
 from advisor_data import Store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.store.pages import Span
@@ -142,13 +141,6 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
         if ratio is not None:
             found[seen.jobs].append(ratio)
     return dict(found)
-
-
-def software_of(observation: Observation) -> tuple[str, ...]:
-    """Versions that were in use, such as `driver 580.159.04`, as far as the launch wrote them."""
-    texts = [part.libraries for part in observation.parts if part.libraries]
-    libraries = {name.strip() for text in texts for name in text.split(",")}
-    return (*((f"driver {observation.driver}",) if observation.driver else ()), *sorted(libraries))
 
 
 def _split_of(observation: Observation) -> Split | None:

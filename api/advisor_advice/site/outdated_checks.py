@@ -5,7 +5,6 @@ from pathlib import Path
 
 from advisor.core.observations import Observation
 from advisor.validity.checks import check_for
-from advisor_advice.site.expected import software_of
 from advisor_data.files.count_checks import known_checks
 
 
@@ -46,6 +45,13 @@ def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str
         for model, seen in newest.items()
     }
     return {model: text for model, text in found.items() if text}
+
+
+def software_of(seen: Observation) -> tuple[str, ...]:
+    """Versions that were in use, such as `driver 580.159.04`, as far as the launch wrote them."""
+    texts = [part.libraries for part in seen.parts if part.libraries]
+    libraries = {name.strip() for text in texts for name in text.split(",")}
+    return (*((f"driver {seen.driver}",) if seen.driver else ()), *sorted(libraries))
 
 
 def versions_of(software: Iterable[str]) -> dict[str, str]:

@@ -207,3 +207,8 @@ def _place(names: Sequence[str | int]) -> str:
 def _plain(message: str) -> str:
     """What is wrong, in the words that JSON has for it."""
     return message.replace("Input should", "it should").replace("valid dictionary", "JSON object")
+
+
+def not_found(what: str, fix: str) -> HTTPException:
+    """404 with what is not there, and where to look."""
+    return HTTPException(404, f"{what}. {fix}.")

@@ -13,9 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from advisor.core.interval import Interval
-from advisor.core.observations import Observation
-from advisor.launch.monitor.account import SETTLE_S
-from advisor.launch.monitor.forecast_check import JUDGE_S, is_far
+from advisor.core.observations import JUDGE_S, SETTLE_S, Observation, is_far
 from advisor.launch.records.spec import Forecast, LaunchSpec
 from advisor.launch.records.status import LaunchStatus, State
 

@@ -9,6 +9,7 @@ from advisor.wire.bounds import NAME
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.lists import Deleted, JobList, PairPoints, PointsTakenIn, ProfilePoints, Stored
 from advisor_api.http.access import Reader, Writer
+from advisor_api.http.errors import not_found
 from advisor_api.http.routing import v1_router
 from advisor_api.schemas.query import GpuModelInQuery, JobInPath, LimitInQuery, SpanOfPoints
 from advisor_api.schemas.records import PointsRequest, SoloPointsRequest
@@ -62,7 +63,7 @@ def delete_profile(
     with profiles.changing(service, audited, "profile.delete", subject):
         deleted = service.store.delete_profile(job, gpu_model)
         if not deleted:
-            raise profiles.not_found(f"no points of {subject} are stored", "see GET /v1/jobs")
+            raise not_found(f"no points of {subject} are stored", "see GET /v1/jobs")
     return answer(Deleted(deleted=deleted))
 
 

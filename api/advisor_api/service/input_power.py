@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from advisor.wire.input_power import InputPowerRequest, InputPredictions
-from advisor_api.service.profiles import not_found
+from advisor_api.http.errors import not_found
 
 
 def predict(asked: InputPowerRequest, home: Path) -> InputPredictions:

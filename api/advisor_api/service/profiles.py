@@ -4,8 +4,6 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from starlette.exceptions import HTTPException
-
 from advisor.core.observations import Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
@@ -14,6 +12,7 @@ from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_f
 from advisor.validity.usable import why_no_profile
 from advisor.wire.lists import Observations, PairPoints, PointsTakenIn, ProfilePoints, TakenIn
 from advisor_api.engine import bundled
+from advisor_api.http.errors import not_found
 from advisor_api.service.audit import Audit
 from advisor_api.service.service import Service
 from advisor_data.files.imports import check_import
@@ -157,8 +156,3 @@ def take_in_points(service: Service, points: Sequence[Record]) -> PointsTakenIn:
     solo, pairs = (take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
     both = solo + pairs
     return PointsTakenIn(read=both.read, new=both.new, solo=solo, pairs=pairs)
-
-
-def not_found(what: str, fix: str) -> HTTPException:
-    """404 with what is not there, and where to look."""
-    return HTTPException(404, f"{what}. {fix}.")

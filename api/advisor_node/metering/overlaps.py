@@ -9,10 +9,10 @@ import advisor
 from advisor.core.flags import LIMIT_BROKEN, TOO_FAST
 from advisor.core.gpu import Gpu
 from advisor.core.job_energy import with_job_energy
-from advisor.core.observations import Observation, ObservedPart
+from advisor.core.observations import SETTLE_S, Observation, ObservedPart
 from advisor.core.results import verdict_flags
 from advisor.formats.moments import to_exact_text
-from advisor.launch.monitor.account import SETTLE_S, energy_saved
+from advisor.launch.monitor.account import energy_saved
 from advisor.launch.monitor.job_monitor import relative
 from advisor.launch.monitor.pair_monitor import work_per_joule
 from advisor.launch.monitor.rate_meter import RateMeter

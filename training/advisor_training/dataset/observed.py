@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
-from advisor.core.observations import Observation, ObservedPart
+from advisor.core.observations import SETTLE_S, Observation, ObservedPart
 from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart, SoloPoint
-from advisor.launch.monitor.account import SETTLE_S
 from advisor.validity.own_results import own_results
 from advisor.validity.safe_counts import CheckedCounts, Safety
 from advisor_training.dataset.pairs import LeftOut

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from advisor.client import ApiError, ClientError, ProfilePoints, UnreachableError
 from advisor.core.gpu import Gpu, Share
-from advisor.core.observations import Observation
+from advisor.core.observations import SETTLE_S, Observation
 from advisor.core.records import SoloPoint
-from advisor.launch.monitor.account import SETTLE_S
 from advisor.launch.records.status import OVER, State
 from advisor_node.metering import reports
 from advisor_node.metering.meters import UNSEEN_S, TenantMeter

@@ -10,9 +10,8 @@ import pytest
 
 from advisor.client import ProfilePoints, UnreachableError
 from advisor.core.gpu import PERCENTAGE, Gpu
-from advisor.core.observations import Observation
+from advisor.core.observations import SETTLE_S, Observation
 from advisor.errors import PartitionError
-from advisor.launch.monitor.account import SETTLE_S
 from advisor.runtime.backends.backend import Sight
 from advisor.runtime.backends.limit import Seen
 from advisor.runtime.backends.mps import MpsBackend

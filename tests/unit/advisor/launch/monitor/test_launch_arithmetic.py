@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
 from advisor.core.job import Job, ProgressSettings
+from advisor.core.observations import MARGIN, is_far
 from advisor.core.split import Split
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Energy
-from advisor.launch.monitor.forecast_check import MARGIN, is_far
 from advisor.launch.monitor.pair_monitor import work_per_joule
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.spec import LaunchPair, LaunchPart
