@@ -167,8 +167,10 @@ def _indexes(table: str, *columns: str) -> None:
 
 
 def _unique(table: str, name: str, where: sa.TextClause | None, *columns: str) -> None:
-    given = {"sqlite_where": where, "postgresql_where": where}
-    op.create_index(f"ux_{table}_{name}", table, columns, unique=True, **given)
+    op.create_index(
+        f"ux_{table}_{name}", table, columns, unique=True,
+        sqlite_where=where, postgresql_where=where,
+    )
 
 
 def downgrade() -> None:
