@@ -14,7 +14,7 @@ import numpy as np
 from advisor.core.gpu import WHOLE
 from advisor.core.split import EQUAL
 from advisor.place.problem import Problem
-from advisor.place.schedule import Run, Schedule
+from advisor.place.schedule import JobRun, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _FirstCome:
             self._waiting.setdefault(types[job.name], deque()).append(number)
         self._pairs = _pairs(problem)
         self._events: list[tuple[float, int, int]] = []
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, JobRun] = {}
         self._busy_s = self._busy_j = 0.0
 
     def run(self) -> Schedule | None:
@@ -100,7 +100,7 @@ class _FirstCome:
             place.left_s -= passed_s * speed
             job = self._problem.queue[place.number]
             if place.left_s <= 1e-9 * job.work_s:
-                self._runs[place.number] = Run(
+                self._runs[place.number] = JobRun(
                     number=place.number,
                     job=job,
                     gpu=gpu.index,

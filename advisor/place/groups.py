@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.place.options import Ints, PairOptions
-from advisor.place.problem import Group, Problem, QueuedJob, alone_group
+from advisor.place.problem import JobGroup, Problem, QueuedJob, alone_group
 from advisor.predict.profiles import Floats
 
 ALONE = -1
@@ -42,14 +42,14 @@ class Groups:
         """How long each has its GPU."""
         return self.times_s.max(axis=0)
 
-    def group(self, n: int) -> Group:
+    def group(self, n: int) -> JobGroup:
         """One of them as a value."""
         options, row, column = self.problem.options, int(self.row[n]), int(self.column[n])
         jobs = tuple(self.kinds[int(kind)] for kind in self.members[:, n] if kind != ALONE)
         if row == ALONE:
             power_w = self.problem.types[self.problem.type_of(jobs[0])].power_w
             return alone_group(jobs[0], power_w)
-        return Group(
+        return JobGroup(
             jobs=jobs,
             split=options.split(row, column),
             speeds=tuple(map(float, options.speed[:, row, column])),

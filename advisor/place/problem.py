@@ -103,7 +103,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class JobGroup:
     """One or two jobs that have a GPU until both have ended.
 
     Attributes:
@@ -144,10 +144,10 @@ class Group:
         return 1 - self.time_s / self.alone_s
 
 
-def alone_group(job: QueuedJob, power_w: float) -> Group:
+def alone_group(job: QueuedJob, power_w: float) -> JobGroup:
     """A job alone on the whole GPU, which draws that power."""
     energy_j = job.work_s * power_w
-    return Group(
+    return JobGroup(
         jobs=(job,),
         split=None,
         speeds=(1.0,),

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import WHOLE
-from advisor.place.problem import Group, QueuedJob
+from advisor.place.problem import JobGroup, QueuedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class JobRun:
     """One job from its start to its end.
 
     Attributes:
@@ -42,7 +42,7 @@ class Schedule:
         busy_j: Energy of the GPUs in that time.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[JobRun, ...]
     gpus: int
     idle_power_w: float
     busy_s: float
@@ -69,7 +69,7 @@ class Schedule:
         return sum(run.end_s for run in self.runs) / len(self.runs)
 
     @property
-    def slowest(self) -> Run:
+    def slowest(self) -> JobRun:
         """The job with the lowest mean speed while it runs."""
         return min(self.runs, key=lambda run: run.speed)
 
@@ -78,18 +78,18 @@ class Schedule:
 class Slot:
     """A group on a GPU; `numbers` are the places of its jobs in the queue."""
 
-    group: Group
+    group: JobGroup
     gpu: int
     start_s: float
     numbers: tuple[int, ...]
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[JobRun, ...]:
         """Of its jobs."""
         shares = self.group.split.shares if self.group.split else (WHOLE,)
         parts = zip(self.numbers, self.group.jobs, shares, self.group.times_s, strict=True)
         return tuple(
-            Run(
+            JobRun(
                 number=number,
                 job=job,
                 gpu=self.gpu,
@@ -101,7 +101,7 @@ class Slot:
         )
 
 
-def slots(groups: Iterable[Group], gpus: int, queue: Sequence[QueuedJob]) -> tuple[Slot, ...]:
+def slots(groups: Iterable[JobGroup], gpus: int, queue: Sequence[QueuedJob]) -> tuple[Slot, ...]:
     """Which GPU runs each group and when, in the order of their starts.
 
     The longest group goes to the GPU that is free first, which keeps the makespan within a third of
@@ -110,7 +110,7 @@ def slots(groups: Iterable[Group], gpus: int, queue: Sequence[QueuedJob]) -> tup
     later, and the mean job ends sooner. Of equal jobs the one that came first starts first.
     """
     free = [(0.0, gpu) for gpu in range(gpus)]
-    lists: list[list[Group]] = [[] for _ in range(gpus)]
+    lists: list[list[JobGroup]] = [[] for _ in range(gpus)]
     for group in sorted(groups, key=_longest_first):
         free_s, gpu = free[0]
         lists[gpu].append(group)
@@ -142,12 +142,12 @@ def schedule(placed: Sequence[Slot], gpus: int, idle_power_w: float) -> Schedule
     )
 
 
-def _in_turn(gpu: int, groups: Iterable[Group]) -> Iterable[tuple[float, int, Group]]:
+def _in_turn(gpu: int, groups: Iterable[JobGroup]) -> Iterable[tuple[float, int, JobGroup]]:
     start_s = 0.0
     for group in groups:
         yield start_s, gpu, group
         start_s += group.time_s
 
 
-def _longest_first(group: Group) -> tuple[float, tuple[QueuedJob, ...], tuple[float, ...]]:
+def _longest_first(group: JobGroup) -> tuple[float, tuple[QueuedJob, ...], tuple[float, ...]]:
     return -group.time_s, group.jobs, group.split.shares if group.split else ()

@@ -19,7 +19,7 @@ import numpy as np
 from advisor.errors import InputError, NoSplitError
 from advisor.place.groups import Groups, make_groups
 from advisor.place.options import Ints
-from advisor.place.problem import Group, Problem, alone_group
+from advisor.place.problem import JobGroup, Problem, alone_group
 from advisor.place.programs import cheapest
 from advisor.place.schedule import Schedule, Slot, schedule, slots
 from advisor.predict.profiles import Floats
@@ -76,7 +76,7 @@ def place(problem: Problem, *, time_limit_s: float = 60.0) -> QueuePlan:
     return QueuePlan(slots=best.slots, schedule=best.schedule, timed_out=timed_out)
 
 
-def planned(problem: Problem, groups: Sequence[Group]) -> QueuePlan:
+def planned(problem: Problem, groups: Sequence[JobGroup]) -> QueuePlan:
     """These groups, scheduled."""
     placed = slots(groups, problem.gpus, problem.queue)
     found = schedule(placed, problem.gpus, problem.idle_power_w)
@@ -132,7 +132,7 @@ def _matching(groups: Groups, cost: Floats, used: Floats | None, ends: float) ->
     return cheapest(groups, cost, used, max(ends - time.monotonic(), LEAST_S))
 
 
-def _groups(groups: Groups, chosen: Ints) -> list[Group]:
+def _groups(groups: Groups, chosen: Ints) -> list[JobGroup]:
     times = [(groups.group(int(n)), int(chosen[n])) for n in np.flatnonzero(chosen)]
     return [group for group, count in times for _ in range(count)]
 

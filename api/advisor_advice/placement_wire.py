@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.core.gpu import WHOLE
-from advisor.place.problem import Group
-from advisor.place.schedule import Run, Schedule, Slot
+from advisor.place.problem import JobGroup
+from advisor.place.schedule import JobRun, Schedule, Slot
 from advisor.wire import placement as wire
 from advisor.wire.recommendation import ModelName
 from advisor_advice.placing import Planned, environments, way
@@ -56,7 +56,7 @@ def placed_jobs(placed: Sequence[Slot]) -> tuple[wire.PlacedJob, ...]:
 
 
 def _totals(schedule: Schedule) -> dict[str, Any]:
-    slowest: Run = schedule.slowest
+    slowest: JobRun = schedule.slowest
     return {
         "energy_j": schedule.energy_j,
         "idle_j": schedule.idle_j,
@@ -75,7 +75,7 @@ def _less(this: Schedule, other: Schedule) -> dict[str, Any]:
     }
 
 
-def _group(planned: Planned, group: Group, count: int) -> wire.PlacedGroup:
+def _group(planned: Planned, group: JobGroup, count: int) -> wire.PlacedGroup:
     shares = group.split.shares if group.split else (WHOLE,)
     values = zip(shares, group.speeds, group.times_s, environments(planned, group), strict=True)
     return wire.PlacedGroup(

@@ -17,7 +17,7 @@ from advisor.decide.constraints import (
 from advisor.errors import InputError
 from advisor.place.first_come import first_come
 from advisor.place.options import PairOptions, mean_idle_power_w, predict_options
-from advisor.place.problem import Group, JobType, Problem, QueuedJob, make_problem
+from advisor.place.problem import JobGroup, JobType, Problem, QueuedJob, make_problem
 from advisor.place.schedule import Schedule
 from advisor.place.solver import QueuePlan, alone
 from advisor.place.solver import place as solve
@@ -61,11 +61,11 @@ class Planned:
     card: CardFactor | None = None
 
     @property
-    def groups(self) -> dict[Group, int]:
+    def groups(self) -> dict[JobGroup, int]:
         """How often each group runs, the one that saves the most energy first, jobs alone last."""
         counts = Counter(slot.group for slot in self.plan.slots)
 
-        def saved_j(group: Group) -> float:
+        def saved_j(group: JobGroup) -> float:
             return counts[group] * (group.alone_j - group.energy_j)
 
         order = sorted(counts, key=lambda g: (-len(g.jobs), -saved_j(g), g.jobs))
@@ -220,7 +220,7 @@ def _others(problem: Problem) -> dict[str, Schedule]:
     return {name: found for name, found in others.items() if found}
 
 
-def environments(planned: Planned, group: Group) -> list[dict[str, str]]:
+def environments(planned: Planned, group: JobGroup) -> list[dict[str, str]]:
     """Variables that limit each job of a group; none without limits.
 
     Raises:
@@ -232,6 +232,6 @@ def environments(planned: Planned, group: Group) -> list[dict[str, str]]:
     return list(split_environments(group.split, planned.units_total, vendor))
 
 
-def way(group: Group) -> str:
+def way(group: JobGroup) -> str:
     """Shares as people write them, or `alone`."""
     return str(group.split) if group.split else "alone"

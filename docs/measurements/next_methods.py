@@ -16,7 +16,7 @@ from advisor_cli.learn.measured import read_measured
 from advisor_models.heads import SPEED, inputs_of
 from advisor_training.dataset.data import Data, make_data
 from advisor_training.learn.learners import Regressors, extra_trees, fit
-from advisor_training.next.choice import Candidate, PairUse, choose_pairs, use_of
+from advisor_training.next.choice import OpenPair, PairUse, choose_pairs, use_of
 from advisor_training.next.steps import PAIR_POINT_S
 from advisor_training.train import make_training_set
 
@@ -97,7 +97,7 @@ def by_next(
 ) -> list[int]:
     """As `advisor next` has it."""
     candidates = [
-        Candidate(jobs=bench.jobs(p), minutes=bench.minutes[p], uses=bench.uses(p)) for p in left
+        OpenPair(jobs=bench.jobs(p), minutes=bench.minutes[p], uses=bench.uses(p)) for p in left
     ]
     # By identity: two jobs may be there on two GPU models.
     pair_of = {id(c): pair for c, pair in zip(candidates, left, strict=True)}

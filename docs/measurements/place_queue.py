@@ -24,7 +24,7 @@ import numpy as np
 from advisor.core.finish import Rest, Work, finish
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.place.options import PairOptions
-from advisor.place.problem import Group, Problem
+from advisor.place.problem import JobGroup, Problem
 from advisor.place.schedule import Schedule
 from advisor.place.solver import place, planned
 from advisor.predict.profiles import Floats
@@ -171,7 +171,7 @@ def with_errors(found: Planned, dice: np.random.Generator) -> Problem:
     return dataclasses.replace(problem, options=wrong)
 
 
-def true_group(problem: Problem, group: Group) -> Group:
+def true_group(problem: Problem, group: JobGroup) -> JobGroup:
     """What a group really takes."""
     if group.split is None:
         return group

@@ -16,7 +16,7 @@ from advisor.wire.lists import Action
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HistoryEntry:
     """One change of the champion.
 
     Attributes:
@@ -33,7 +33,7 @@ class Change:
     figures: Mapping[str, float]
 
 
-def read_history(path: Path) -> list[Change]:
+def read_history(path: Path) -> list[HistoryEntry]:
     """All changes, the oldest first.
 
     Raises:
@@ -47,7 +47,7 @@ def read_history(path: Path) -> list[Change]:
     return [_change(path, number, line) for number, line in lines]
 
 
-def append(path: Path, change: Change) -> None:
+def append(path: Path, change: HistoryEntry) -> None:
     """Add a change; it is on disk when this returns. Only one process at a time may do so.
 
     Raises:
@@ -68,9 +68,9 @@ def append(path: Path, change: Change) -> None:
             raise
 
 
-def standing(changes: Iterable[Change]) -> list[Change]:
+def standing(changes: Iterable[HistoryEntry]) -> list[HistoryEntry]:
     """The promotions that were not taken back: two rollbacks go two back, not there and back."""
-    found: list[Change] = []
+    found: list[HistoryEntry] = []
     for change in changes:
         found = [*found, change] if change.action == "promote" else found[:-1]
     return found
@@ -81,9 +81,9 @@ def _whole(data: bytes) -> int:
     return data.rfind(b"\n") + 1
 
 
-def _change(path: Path, number: int, line: bytes) -> Change:
+def _change(path: Path, number: int, line: bytes) -> HistoryEntry:
     try:
-        return parse(Change, line)
+        return parse(HistoryEntry, line)
     except ValueError as error:
         raise ModelError(
             f"{path}, line {number} is not a change of the champion",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from advisor.errors import ModelError
 from advisor.formats.wire import to_plain
 from advisor.wire.lists import Champion, ChampionChange, ModelDetails, ModelList, ModelRow
-from advisor_models.history import Change
+from advisor_models.history import HistoryEntry
 from advisor_models.manifest import BUNDLED_NAME as BUNDLED
 from advisor_models.manifest import Manifest, read_manifest
 from advisor_models.registry import Registry
@@ -93,7 +93,7 @@ def model_details(registry: Registry, key: str | None, limit: int | None = None)
     )
 
 
-def changes(made: Iterable[Change], limit: int | None = None) -> tuple[ChampionChange, ...]:
+def changes(made: Iterable[HistoryEntry], limit: int | None = None) -> tuple[ChampionChange, ...]:
     """Changes of the champion by the names that people use, the newest first."""
     return tuple(
         ChampionChange(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from advisor.errors import InputError, ModelError
 from advisor.files.safe_files import private_folder, writing_private
 from advisor.files.whole_files import sync_folder
-from advisor_models.history import Action, Change, append, read_history, standing
+from advisor_models.history import Action, HistoryEntry, append, read_history, standing
 from advisor_models.manifest import (
     MANIFEST,
     Artefact,
@@ -69,7 +69,7 @@ class Registry:
         changes = self.history()
         return changes[-1].version if changes else None
 
-    def history(self) -> list[Change]:
+    def history(self) -> list[HistoryEntry]:
         """All promotions and rollbacks, the oldest first.
 
         Raises:
@@ -233,7 +233,7 @@ class Registry:
         self, action: Action, version: str | None, manifest: Manifest, at: datetime | None = None
     ) -> None:
         now = (at or datetime.now(UTC)).isoformat(timespec="seconds")
-        change = Change(now, action, version, self.champion(), manifest.figures)
+        change = HistoryEntry(now, action, version, self.champion(), manifest.figures)
         append(self._folder / "history.jsonl", change)
         sync_folder(self._folder)
 

@@ -10,7 +10,7 @@ from advisor.core.units import vendor_of
 from advisor.core.wording import count_of
 from advisor.decide.reasons import percent
 from advisor.formats.moments import duration_text
-from advisor.place.problem import Group
+from advisor.place.problem import JobGroup
 from advisor.place.schedule import Schedule, Slot
 from advisor_advice.placing import Planned, environments, way
 from advisor_cli.shared.console import plain_console
@@ -74,7 +74,7 @@ def _groups(planned: Planned) -> Table:
     return table
 
 
-def _cells(planned: Planned, group: Group) -> tuple[str, ...]:
+def _cells(planned: Planned, group: JobGroup) -> tuple[str, ...]:
     names = " + ".join(job.name for job in group.jobs)
     time, power = duration_text(group.time_s), f"{group.power_w:.0f}"
     if group.split is None:

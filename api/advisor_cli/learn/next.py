@@ -29,8 +29,8 @@ from advisor_data.files.checked import checked_counts
 from advisor_data.store.store import is_begun
 from advisor_models.registry import Registry
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options, to_yaml
-from advisor_training.next.known import Known, make_known
-from advisor_training.next.steps import Step, chosen_pairs, next_steps
+from advisor_training.next.measured import MeasuredSoFar, measured_so_far
+from advisor_training.next.steps import NextStep, chosen_pairs, next_steps
 
 # Under this name the command would hide Python's own `next`.
 app = typer.Typer(invoke_without_command=True)
@@ -85,7 +85,7 @@ def _read_own(settings: Settings) -> _Own:
         return _Own(store.pair_points(), store.solo_points(), store.observations(), drifting)
 
 
-def _known(settings: Settings, gpu_model: str | None) -> Known:
+def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
     own = _read_own(settings)
     source = PointsSource(MEASURED_HERE, len(own.pairs), len(own.solos))
     points = with_all_bundled(own.pairs, own.solos, source)
@@ -93,7 +93,7 @@ def _known(settings: Settings, gpu_model: str | None) -> Known:
     sound, faults = sound_jobs(settings.jobs_dir)
     for fault in faults:
         typer.echo(f"! {fault}", err=True)
-    return make_known(
+    return measured_so_far(
         points.pairs,
         points.profiled,
         points.references,
@@ -112,7 +112,7 @@ def _usual_model(own: _Own) -> str:
     return found[0][0] if found else GPU_MODEL
 
 
-def _write_plan(steps: Sequence[Step], path: Path | None) -> Path | None:
+def _write_plan(steps: Sequence[NextStep], path: Path | None) -> Path | None:
     """The file that was written; None where none was wanted or there is no pair.
 
     Raises:
@@ -133,7 +133,7 @@ def _write_plan(steps: Sequence[Step], path: Path | None) -> Path | None:
 
 
 def _as_json(
-    known: Known, steps: Sequence[Step], minutes: float, plan: Path | None
+    known: MeasuredSoFar, steps: Sequence[NextStep], minutes: float, plan: Path | None
 ) -> dict[str, Any]:
     return {
         "gpu_model": known.gpu_model,
@@ -143,7 +143,9 @@ def _as_json(
     }
 
 
-def _print(known: Known, steps: Sequence[Step], minutes: float, plan: Path | None) -> None:
+def _print(
+    known: MeasuredSoFar, steps: Sequence[NextStep], minutes: float, plan: Path | None
+) -> None:
     if not steps:
         typer.echo(f"nothing to measure on {known.gpu_model} in {minutes:g} minutes")
         return
@@ -159,7 +161,7 @@ def _print(known: Known, steps: Sequence[Step], minutes: float, plan: Path | Non
         typer.echo(f"  {command}")
 
 
-def _table(steps: Sequence[Step]) -> Table:
+def _table(steps: Sequence[NextStep]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("what", "minutes", "total", "why"):
         table.add_column(name, justify="right" if name in ("minutes", "total") else "left")

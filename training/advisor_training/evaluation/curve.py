@@ -37,7 +37,7 @@ REPEATS: Mapping[Drawn, int] = MappingProxyType({"rows": PAPER_REPEATS, "pairs":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
+class LearningCurvePoint:
     """One method at one amount of data.
 
     Attributes:
@@ -61,7 +61,9 @@ def curve_fits(methods: Sequence[Method]) -> dict[str, int]:
     return {method.name: len(PARTS) * sum(REPEATS.values()) * method.fits for method in methods}
 
 
-def curve(data: Data, methods: Sequence[Method], tick: Callable[[str], Tick]) -> list[CurvePoint]:
+def curve(
+    data: Data, methods: Sequence[Method], tick: Callable[[str], Tick]
+) -> list[LearningCurvePoint]:
     """Every method at every amount of data.
 
     Args:
@@ -77,7 +79,7 @@ def curve(data: Data, methods: Sequence[Method], tick: Callable[[str], Tick]) ->
     ]
 
 
-def _point(data: Data, method: Method, drawn: Drawn, part: float, tick: Tick) -> CurvePoint:
+def _point(data: Data, method: Method, drawn: Drawn, part: float, tick: Tick) -> LearningCurvePoint:
     result = ask(
         method,
         data,
@@ -87,7 +89,7 @@ def _point(data: Data, method: Method, drawn: Drawn, part: float, tick: Tick) ->
         tick,
     )
     found = {name: [c.fraction for c in result.choices(data, name)] for name in HEADLINE}
-    return CurvePoint(
+    return LearningCurvePoint(
         drawn=drawn,
         method=method.name,
         part_percent=100 * part,

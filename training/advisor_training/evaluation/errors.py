@@ -42,7 +42,7 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class ExpectedAndMeasured:
     """Expected and measured values of tested rows, each shape (n,)."""
 
     speeds: tuple[Floats, Floats]
@@ -53,7 +53,7 @@ class Compared:
     measured_power_w: Floats
 
 
-def compare(data: Data, held_out: HeldOut, which: Mask) -> Compared:
+def compare(data: Data, held_out: HeldOut, which: Mask) -> ExpectedAndMeasured:
     """Expected and measured values of some of the predictions.
 
     Args:
@@ -68,7 +68,7 @@ def compare(data: Data, held_out: HeldOut, which: Mask) -> Compared:
         np.array([data.profiles[key].whole_gpu_rate for key in zip(jobs, models, strict=True)])
         for jobs in (rows.job_a.tolist(), rows.job_b.tolist())
     ]
-    return Compared(
+    return ExpectedAndMeasured(
         speeds,
         (rows.speed_a, rows.speed_b),
         (speeds[0] * whole[0], speeds[1] * whole[1]),

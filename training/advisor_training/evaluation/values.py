@@ -12,8 +12,8 @@ from advisor_training.dataset.noise import Ceiling
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.evaluation.bars import GroupFigures, JobFigures
 from advisor_training.evaluation.choices import Choice
-from advisor_training.evaluation.curve import CurvePoint
-from advisor_training.evaluation.errors import Compared, Errors
+from advisor_training.evaluation.curve import LearningCurvePoint
+from advisor_training.evaluation.errors import Errors, ExpectedAndMeasured
 from advisor_training.evaluation.other_gpu import GpuCurvePoint, GpuFigures
 from advisor_training.evaluation.outcomes import ChoiceFigures
 from advisor_training.evaluation.rows import ChoiceRow, ErrorRow, LimitRow
@@ -86,13 +86,13 @@ class Evaluation:
     jobs: tuple[JobFigures, ...]
     job_gains: Mapping[str, Mapping[str, tuple[float, ...]]]
     groups: tuple[GroupFigures, ...]
-    curve: tuple[CurvePoint, ...]
+    curve: tuple[LearningCurvePoint, ...]
     gpus: tuple[GpuFigures, ...]
     gpu_curve: tuple[GpuCurvePoint, ...]
     limits: tuple[LimitRow, ...]
     seeds: tuple[SeedFigures, ...]
     chosen: Mapping[str, tuple[Choice, ...]]
-    compared: Compared
+    compared: ExpectedAndMeasured
 
 
 def figures_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":

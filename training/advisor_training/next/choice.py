@@ -28,7 +28,7 @@ LEAST_DISTANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class OpenPair:
     """A pair that could be measured.
 
     Attributes:
@@ -44,11 +44,11 @@ class Candidate:
 
 
 def choose_pairs(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[OpenPair],
     measured: Mapping[str, int],
     minutes: float,
     learned: Sequence[PairUse] = (),
-) -> list[Candidate]:
+) -> list[OpenPair]:
     """The pairs to measure, the most telling first.
 
     One after the other: the pair that is worth most (`value`), where those that were chosen before
@@ -64,7 +64,7 @@ def choose_pairs(
     known, left = Counter(measured), sorted(candidates, key=lambda c: c.jobs)
     uses = [candidate.uses for candidate in left]
     apart = nearest(uses, learned)
-    open_places, chosen = set(range(len(left))), list[Candidate]()
+    open_places, chosen = set(range(len(left))), list[OpenPair]()
     while fitting := [n for n in sorted(open_places) if left[n].minutes <= minutes]:
         best = max(fitting, key=lambda n: value(left[n], known, float(apart[n])))
         chosen.append(left[best])
@@ -75,7 +75,7 @@ def choose_pairs(
     return chosen
 
 
-def value(candidate: Candidate, measured: Mapping[str, int], apart: float = math.inf) -> float:
+def value(candidate: OpenPair, measured: Mapping[str, int], apart: float = math.inf) -> float:
     """What measuring a pair is worth; only the order of values has a meaning.
 
     How often the answer is needed, times how little its jobs have been measured, times how unlike

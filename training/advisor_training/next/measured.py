@@ -14,7 +14,7 @@ _JOBS = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Known:
+class MeasuredSoFar:
     """What is known of one GPU model, and of the jobs that can be measured on it.
 
     Attributes:
@@ -40,7 +40,7 @@ class Known:
     drifting: Collection[str] = ()
 
 
-def make_known(
+def measured_so_far(
     pairs: Sequence[PairPoint],
     profiled: Sequence[SoloPoint],
     references: Sequence[SoloPoint],
@@ -50,7 +50,7 @@ def make_known(
     jobs: Collection[str],
     checked: bool,
     drifting: Collection[str] = (),
-) -> Known:
+) -> MeasuredSoFar:
     """What points say.
 
     Args:
@@ -60,8 +60,8 @@ def make_known(
         observations: What was launched.
         gpu_model: The one to measure on.
         jobs: Names of the jobs that can be started here.
-        checked: As of `Known`.
-        drifting: As of `Known`.
+        checked: As of `MeasuredSoFar`.
+        drifting: As of `MeasuredSoFar`.
 
     Raises:
         InputError: nothing can be learned from the points.
@@ -70,7 +70,7 @@ def make_known(
     found = {(*pair.jobs, pair.gpu_model) for pair in data.pairs}
     uses = {key: use_of(profile) for key, profile in data.profiles.items()}
     profiles = {job: of_job for (job, model), of_job in data.profiles.items() if model == gpu_model}
-    return Known(
+    return MeasuredSoFar(
         gpu_model=gpu_model,
         jobs=jobs,
         profiles=profiles,

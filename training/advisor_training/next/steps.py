@@ -11,8 +11,8 @@ from typing import Literal
 
 from advisor.core.gpu import MemoryFit, card_memory_mib
 from advisor.core.wording import count_of
-from advisor_training.next.choice import Candidate, PairNames, choose_pairs, use_of
-from advisor_training.next.known import Known
+from advisor_training.next.choice import OpenPair, PairNames, choose_pairs, use_of
+from advisor_training.next.measured import MeasuredSoFar
 
 StepKind = Literal["check", "profile", "pair"]
 
@@ -31,7 +31,7 @@ CHECK_MINUTES = 133 / 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class NextStep:
     """One thing to measure.
 
     Attributes:
@@ -53,13 +53,13 @@ class Step:
         return " ".join(["advisor", self.kind, *map(shlex.quote, self.jobs)])
 
 
-def next_steps(known: Known, minutes: float) -> tuple[Step, ...]:
+def next_steps(known: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
     """What to measure within a budget of GPU minutes, the most telling first.
 
     First the safe counts: without them no other point can be trusted. Then profiles: of a job
     without one nothing is predicted. What is left goes to pairs.
     """
-    steps = list[Step]()
+    steps = list[NextStep]()
     for step in _checks_and_profiles(known):
         if step.minutes <= minutes:
             steps.append(step)
@@ -71,22 +71,22 @@ def next_steps(known: Known, minutes: float) -> tuple[Step, ...]:
     )
 
 
-def _checks_and_profiles(known: Known) -> Iterator[Step]:
+def _checks_and_profiles(known: MeasuredSoFar) -> Iterator[NextStep]:
     if not known.checked:
         why = f"nobody has checked at which SM counts results are right on {known.gpu_model}"
-        yield Step(kind="check", jobs=(), why=why, minutes=CHECK_MINUTES)
+        yield NextStep(kind="check", jobs=(), why=why, minutes=CHECK_MINUTES)
     lacking = [job for job in known.jobs if job in known.drifting or job not in known.profiles]
     for job in sorted(lacking, key=lambda job: (-_asked_of(job, known), job)):
-        yield Step(
+        yield NextStep(
             kind="profile", jobs=(job,), why=_why_profile(job, known), minutes=PROFILE_MINUTES
         )
 
 
-def _asked_of(job: str, known: Known) -> int:
+def _asked_of(job: str, known: MeasuredSoFar) -> int:
     return sum(count for jobs, count in known.asked.items() if job in jobs)
 
 
-def _why_profile(job: str, known: Known) -> str:
+def _why_profile(job: str, known: MeasuredSoFar) -> str:
     drifts = job in known.profiles
     reasons = ["it drifts: no longer as it was measured" if drifts else "it has no profile"]
     if asked := _asked_of(job, known):
@@ -94,10 +94,10 @@ def _why_profile(job: str, known: Known) -> str:
     return ", ".join(reasons)
 
 
-def _chosen_pairs(known: Known, minutes: float) -> list[Candidate]:
+def _chosen_pairs(known: MeasuredSoFar, minutes: float) -> list[OpenPair]:
     uses = {job: use_of(profile) for job, profile in known.profiles.items()}
     candidates = (
-        Candidate(
+        OpenPair(
             jobs=jobs,
             minutes=pair_minutes(jobs),
             uses=(uses[jobs[0]], uses[jobs[1]]),
@@ -108,7 +108,7 @@ def _chosen_pairs(known: Known, minutes: float) -> list[Candidate]:
     return choose_pairs(candidates, _still_valid(known), minutes, known.learned)
 
 
-def _open_pairs(known: Known) -> Iterator[PairNames]:
+def _open_pairs(known: MeasuredSoFar) -> Iterator[PairNames]:
     """Pairs of profiled jobs that fit into memory together, and that no measurement holds for."""
     names = sorted(known.profiles.keys() & set(known.jobs))
     memory_mib = card_memory_mib(known.gpu_model)
@@ -120,7 +120,7 @@ def _open_pairs(known: Known) -> Iterator[PairNames]:
             yield a, b
 
 
-def _still_valid(known: Known) -> dict[str, int]:
+def _still_valid(known: MeasuredSoFar) -> dict[str, int]:
     """In how many pairs jobs are that still are as they were measured."""
     return {job: count for job, count in known.pairs_of.items() if job not in known.drifting}
 
@@ -131,23 +131,25 @@ def pair_minutes(jobs: tuple[str, str]) -> float:
     return splits * PAIR_POINT_S / 60
 
 
-def _pair_step(found: Candidate, known: Known) -> Step:
-    return Step(kind="pair", jobs=found.jobs, why=_why_pair(found, known), minutes=found.minutes)
+def _pair_step(found: OpenPair, known: MeasuredSoFar) -> NextStep:
+    return NextStep(
+        kind="pair", jobs=found.jobs, why=_why_pair(found, known), minutes=found.minutes
+    )
 
 
-def _why_pair(found: Candidate, known: Known) -> str:
+def _why_pair(found: OpenPair, known: MeasuredSoFar) -> str:
     reasons = [f"launched {count_of(found.asked, 'time')}"] if found.asked else []
     reasons += (_why_job(job, known) for job in dict.fromkeys(found.jobs))
     return ", ".join(reasons)
 
 
-def _why_job(job: str, known: Known) -> str:
+def _why_job(job: str, known: MeasuredSoFar) -> str:
     if job in known.drifting:
         return f"{job} drifts"
     count = known.pairs_of.get(job, 0)
     return f"{job} is in {count_of(count, 'measured pair') if count else 'no measured pair'}"
 
 
-def chosen_pairs(steps: Iterable[Step]) -> list[PairNames]:
+def chosen_pairs(steps: Iterable[NextStep]) -> list[PairNames]:
     """The pairs among steps, as a plan of a campaign takes them."""
     return [(step.jobs[0], step.jobs[1]) for step in steps if step.kind == "pair"]

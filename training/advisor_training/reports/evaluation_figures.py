@@ -10,7 +10,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, RAW_OBJECTIVE
 from advisor.core.wording import count_of
 from advisor.predict.profiles import Floats
 from advisor_training.evaluation.bars import CLASS_NAMES, Bar
-from advisor_training.evaluation.curve import CurvePoint
+from advisor_training.evaluation.curve import LearningCurvePoint
 from advisor_training.evaluation.errors import Error
 from advisor_training.evaluation.methods import OURS, PAPER
 from advisor_training.evaluation.values import Evaluation
@@ -49,7 +49,7 @@ def _mean(error: Error | None) -> float | None:
 
 _OF_ORACLE = "of the oracle, %"
 
-_CURVES: tuple[tuple[str, str, str, Callable[[CurvePoint], float | None]], ...] = (
+_CURVES: tuple[tuple[str, str, str, Callable[[LearningCurvePoint], float | None]], ...] = (
     (
         "curve-sum",
         "error of X1 + X2, %",
@@ -132,9 +132,9 @@ def _draw_groups(evaluation: Evaluation, objective: str, axes: Any, ink: Ink) ->
 
 
 def _draw_curve(
-    curve: Sequence[CurvePoint],
+    curve: Sequence[LearningCurvePoint],
     label: str,
-    value: Callable[[CurvePoint], float | None],
+    value: Callable[[LearningCurvePoint], float | None],
     axes: Any,
     ink: Ink,
 ) -> None:

@@ -18,7 +18,7 @@ from advisor_training.learn.artefact import write_model
 from advisor_training.learn.held_out import Mask, OnFold
 from advisor_training.learn.learners import Learner, extra_trees, fit
 from advisor_training.retrain.collected import PointSet, measurement_of, measurements
-from advisor_training.retrain.comparison import Compared, compare, groups_of
+from advisor_training.retrain.comparison import ComparedFigure, compare, groups_of
 from advisor_training.retrain.learned import LONG_AGO, POINTS, moment_of, points_file
 from advisor_training.retrain.rivals import answers, questions_of, scores
 from advisor_training.train import (
@@ -111,7 +111,7 @@ def train_challenger(
 
 def compare_with(
     learned: PointSet, challenger: Challenger, on_stage: OnStage
-) -> tuple[Compared, ...]:
+) -> tuple[ComparedFigure, ...]:
     """What the champion's points teach against what the challenger's do, on the same rows.
 
     Args:

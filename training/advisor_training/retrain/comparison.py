@@ -29,7 +29,7 @@ ALL, NEWEST = "all", "newest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedFigure:
     """One figure of both rivals over one group of tests; less is better.
 
     Attributes:
@@ -67,7 +67,7 @@ def compare(
     rivals: tuple[Scores, Scores],
     tests: Questions,
     groups: Mapping[str, Mask],
-) -> tuple[Compared, ...]:
+) -> tuple[ComparedFigure, ...]:
     """Both figures of every group that has tests.
 
     Args:
@@ -106,7 +106,7 @@ def groups_of(rows: Rows, tests: Questions, newest: Mask, classes: Classes) -> d
 
 def _compared(
     rivals: tuple[Scores, Scores], tests: Questions, group: str, figure: Figure, mask: Mask
-) -> Compared | None:
+) -> ComparedFigure | None:
     champion, challenger = (_values(scores, figure) for scores in rivals)
     which = np.flatnonzero(mask & ~np.isnan(champion) & ~np.isnan(challenger))
     if not len(which):
@@ -114,7 +114,7 @@ def _compared(
     pairs = [tests.pairs[place] for place in which]
     jobs = len(set(tests.left_out[which].tolist()))
     gain = _percent(Resamples(pairs).mean((champion - challenger)[which]))
-    return Compared(
+    return ComparedFigure(
         group=group,
         figure=figure,
         tests=len(which),
@@ -144,7 +144,7 @@ class Decision:
     why: str
 
 
-def decide(compared: Sequence[Compared], news: Sequence[str]) -> Decision:
+def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> Decision:
     """Promote what is worse nowhere.
 
     What a model learns of a job or a pair cannot show in tests that leave the job out, so a
@@ -163,6 +163,6 @@ def decide(compared: Sequence[Compared], news: Sequence[str]) -> Decision:
     return Decision(True, "not worse, and has learned from newer points")
 
 
-def _words(one: Compared) -> str:
+def _words(one: ComparedFigure) -> str:
     gain = f"{abs(one.gain_percent):.2f} [{one.low_percent:.2f} {one.high_percent:.2f}] points"
     return f"{one.group} ({one.figure} by {gain})"

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, get_args
 from advisor.core.wording import count_of
 from advisor_models.manifest import BUNDLED_NAME
 from advisor_training.dataset.pairs import LeftOut
-from advisor_training.retrain.comparison import Compared
+from advisor_training.retrain.comparison import ComparedFigure
 from advisor_training.retrain.refused import RefusedPoints
 
 Outcome: TypeAlias = Literal["nothing-new", "promoted", "kept"]
@@ -44,7 +44,7 @@ class RetrainReport:
     used_points: int | None = None
     left_out: tuple[RefusedPoints, ...] = ()
     launches_left_out: tuple[LeftOut, ...] = ()
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[ComparedFigure, ...] = ()
     removed: tuple[str, ...] = ()
 
     @property

@@ -25,7 +25,7 @@ from advisor.place.options import PairOptions, predict_options
 from advisor.place.problem import (
     MOST_KINDS,
     SAVES_ENERGY,
-    Group,
+    JobGroup,
     JobType,
     Problem,
     QueuedJob,
@@ -33,7 +33,7 @@ from advisor.place.problem import (
     make_problem,
 )
 from advisor.place.programs import cheapest
-from advisor.place.schedule import Run, Schedule, schedule, slots
+from advisor.place.schedule import JobRun, Schedule, schedule, slots
 from advisor.place.solver import LEAST_S, alone, place
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profile
@@ -156,12 +156,12 @@ def left_of(dice: np.random.Generator, types: int) -> dict[str, Any]:
     }
 
 
-def all_matchings(problem: Problem) -> Iterator[list[Group]]:
+def all_matchings(problem: Problem) -> Iterator[list[JobGroup]]:
     """Every way in which each job is in one group."""
     groups = make_groups(problem)
     found = [groups.group(n) for n in range(len(groups.row))]
 
-    def rest(left: Counter[QueuedJob], start: int) -> Iterator[list[Group]]:
+    def rest(left: Counter[QueuedJob], start: int) -> Iterator[list[JobGroup]]:
         if not left.total():
             yield []
         for n in range(start, len(found)):
@@ -190,7 +190,7 @@ def check_schedule(problem: Problem, found: Schedule) -> None:
             assert sum(run.share_percent for run in at) <= 100
 
 
-def moments(runs: Sequence[Run]) -> list[float]:
+def moments(runs: Sequence[JobRun]) -> list[float]:
     """The middle between each two events that follow one another."""
     times = sorted({time for run in runs for time in (run.start_s, run.end_s)})
     spans = [(a, b) for a, b in itertools.pairwise(times) if b - a > 1e-6]
@@ -212,7 +212,7 @@ def integral(problem: Problem, found: Schedule) -> tuple[float, list[float]]:
     return energy_j, done_s
 
 
-def doing(problem: Problem, at: Sequence[Run]) -> tuple[float, list[float]]:
+def doing(problem: Problem, at: Sequence[JobRun]) -> tuple[float, list[float]]:
     """Power of a GPU and speeds of what runs there; a job whose neighbour has ended is limited."""
     if not at:
         return problem.idle_power_w, []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from advisor_training.next.choice import Candidate, PairUse, choose_pairs, distances, nearest, value
+from advisor_training.next.choice import OpenPair, PairUse, choose_pairs, distances, nearest, value
 
 NAMES = some.sampled_from(["bert", "fft", "gemm", "triad", "vit"])
 
@@ -16,7 +16,7 @@ USE = some.tuples(some.floats(0, 1), some.floats(0, 1))
 
 CANDIDATES = some.lists(
     some.builds(
-        Candidate,
+        OpenPair,
         jobs=some.tuples(NAMES, NAMES).map(lambda jobs: (min(jobs), max(jobs))),
         minutes=some.floats(0.1, 5),
         uses=some.tuples(USE, USE),
@@ -32,14 +32,14 @@ MEASURED = some.dictionaries(NAMES, some.integers(0, 5))
 ALIKE = (0.5,), (0.5,)
 
 
-def pair(*jobs: str, asked: int = 0, uses: PairUse = ALIKE) -> Candidate:
+def pair(*jobs: str, asked: int = 0, uses: PairUse = ALIKE) -> OpenPair:
     """A candidate."""
-    return Candidate(jobs=(jobs[0], jobs[1]), minutes=1.0, uses=uses, asked=asked)
+    return OpenPair(jobs=(jobs[0], jobs[1]), minutes=1.0, uses=uses, asked=asked)
 
 
 @given(CANDIDATES, MEASURED, some.floats(0, 20))
 def test_the_budget_is_kept_and_used(
-    candidates: list[Candidate], measured: dict[str, int], minutes: float
+    candidates: list[OpenPair], measured: dict[str, int], minutes: float
 ) -> None:
     """No pair twice, none too many, and nothing that would still fit is left."""
     chosen = choose_pairs(candidates, measured, minutes)
@@ -52,7 +52,7 @@ def test_the_budget_is_kept_and_used(
 
 @given(CANDIDATES, MEASURED, some.randoms(use_true_random=False))
 def test_the_order_of_candidates_does_not_matter(
-    candidates: list[Candidate], measured: dict[str, int], dice: random.Random
+    candidates: list[OpenPair], measured: dict[str, int], dice: random.Random
 ) -> None:
     """The same pairs in the same order."""
     turned = dice.sample(candidates, len(candidates))
@@ -61,7 +61,7 @@ def test_the_order_of_candidates_does_not_matter(
 
 @given(CANDIDATES, MEASURED, some.floats(0, 10), some.floats(0, 10))
 def test_a_larger_budget_begins_alike_where_all_cost_the_same(
-    candidates: list[Candidate], measured: dict[str, int], one: float, other: float
+    candidates: list[OpenPair], measured: dict[str, int], one: float, other: float
 ) -> None:
     """So a plan can be broken off anywhere."""
     alike = [dataclasses.replace(candidate, minutes=1.0) for candidate in candidates]
@@ -78,7 +78,7 @@ def test_a_larger_budget_begins_alike_where_all_cost_the_same(
     ],
     ids=["asked for", "a job in no measured pair", "two such jobs"],
 )
-def test_what_comes_first(more: Candidate, less: Candidate) -> None:
+def test_what_comes_first(more: OpenPair, less: OpenPair) -> None:
     """All else equal."""
     measured = {"bert": 2, "fft": 1, "gemm": 1}
     assert value(more, measured) > value(less, measured)

@@ -10,11 +10,11 @@ from made_up_rows import solo_points
 from advisor.core.observations import Observation
 from advisor.core.split import Split
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options
-from advisor_training.next.known import Known, make_known
+from advisor_training.next.measured import MeasuredSoFar, measured_so_far
 from advisor_training.next.steps import (
     SPLITS,
     SPLITS_BESIDE_ITSELF,
-    Step,
+    NextStep,
     chosen_pairs,
     next_steps,
     pair_minutes,
@@ -45,9 +45,9 @@ def launch(a: str, b: str) -> Observation:
 
 def known(
     *launched: Observation, gpu_model: str = made_up.GPU_MODEL, jobs: tuple[str, ...] = JOBS
-) -> Known:
+) -> MeasuredSoFar:
     """Three measured pairs of three jobs, and the profiles of all five."""
-    return make_known(
+    return measured_so_far(
         MEASURED, solo_points(), (), launched, gpu_model=gpu_model, jobs=jobs, checked=True
     )
 
@@ -55,12 +55,12 @@ def known(
 KNOWN = known()
 
 
-def pairs(found: Known, minutes: float = 1000) -> list[tuple[str, ...]]:
+def pairs(found: MeasuredSoFar, minutes: float = 1000) -> list[tuple[str, ...]]:
     """All pairs that are to be measured."""
     return list(chosen_pairs(next_steps(found, minutes)))
 
 
-def why(steps: tuple[Step, ...], *jobs: str) -> str:
+def why(steps: tuple[NextStep, ...], *jobs: str) -> str:
     """The reason for one of them."""
     return next(step.why for step in steps if step.jobs == jobs)
 
@@ -155,9 +155,9 @@ def test_jobs_that_do_not_fit_into_memory_are_left_out() -> None:
 def test_commands() -> None:
     """As they are typed."""
     commands = {
-        Step(kind="check", jobs=(), why="", minutes=1): "advisor check",
-        Step(kind="profile", jobs=("a",), why="", minutes=1): "advisor profile a",
-        Step(kind="pair", jobs=("a", "b"), why="", minutes=1): "advisor colocate --pairs a+b",
+        NextStep(kind="check", jobs=(), why="", minutes=1): "advisor check",
+        NextStep(kind="profile", jobs=("a",), why="", minutes=1): "advisor profile a",
+        NextStep(kind="pair", jobs=("a", "b"), why="", minutes=1): "advisor colocate --pairs a+b",
     }
     assert [step.command for step in commands] == list(commands.values())
 

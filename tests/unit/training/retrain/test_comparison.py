@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_training.retrain.comparison import ALL, Compared, compare, decide
+from advisor_training.retrain.comparison import ALL, ComparedFigure, compare, decide
 from advisor_training.retrain.rivals import Questions, Scores
 
 JOBS = [f"job{n}" for n in range(8)]
@@ -21,7 +21,9 @@ TESTS = Questions(
 NOISE = np.random.default_rng(0).normal(0, 0.02, len(TESTS.pairs))
 
 
-def compared(gain: float, noise: float = 1.0, tests: Questions = TESTS) -> tuple[Compared, ...]:
+def compared(
+    gain: float, noise: float = 1.0, tests: Questions = TESTS
+) -> tuple[ComparedFigure, ...]:
     """A challenger whose errors are smaller by a gain, each off by some noise."""
     champion = np.full(len(tests.pairs), 0.1)
     regret = np.full(len(tests.pairs), np.nan)

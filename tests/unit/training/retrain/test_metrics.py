@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor_training.dataset.pairs import LeftOut
-from advisor_training.retrain.comparison import Compared
+from advisor_training.retrain.comparison import ComparedFigure
 from advisor_training.retrain.metrics import metrics_text, write_metrics
 from advisor_training.retrain.refused import REASONS, RefusedPoints
 from advisor_training.retrain.report import RetrainReport
@@ -22,7 +22,7 @@ REPORT = RetrainReport(
     left_out=(RefusedPoints("flagged", 2, "far off", ("x", "y")),),
     launches_left_out=(LeftOut("launches that failed", 3),),
     compared=(
-        Compared(
+        ComparedFigure(
             group='GPU model "X\\Y"', figure="error", tests=3, jobs=5, champion_percent=7.5,
             challenger_percent=6.0, gain_percent=1.5, low_percent=1.0, high_percent=2.0,
             decides=True,
