@@ -10,12 +10,16 @@ import pytest
 from command_line import Advisor, in_this_process
 from in_process import Api, error_of, running
 
+import advisor_api
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import to_row
+from advisor.formats.wire import read_tolerant
+from advisor.wire.components import NOT_IDENTIFIED, ComponentsOfPair
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_power.components import known
 from advisor_power.components.weights import ComponentWeights, fit_components
+from advisor_power.reports.parts import notes_of
 
 PAIR = ("triad", "matmul-bf16")
 SHARED = ("mobilenet-train-b2", "triad")
@@ -191,6 +195,18 @@ def test_parts_that_nobody_knows_have_a_reason(advisor: Advisor, tmp_path: Path)
     assert answer["choice"]["sharing"] != "exclusive"
     assert answer["components"] is None
     assert answer["components_unknown"].startswith("2 jobs with all counters")
+
+
+def test_wherever_parts_are_shown_they_are_said_not_to_be_identified(advisor: Advisor) -> None:
+    """At the command line, on the service's pages, in the report, and beside the table's legend."""
+    of_pair = told(advisor, *SHARED, "--splits")
+    assert NOT_IDENTIFIED in advisor("power", "components", "triad").out
+    assert NOT_IDENTIFIED in advisor("power", "components", *SHARED, "--splits").out
+    assert NOT_IDENTIFIED in advisor("recommend", *SHARED, "--components").out
+    page = Path(advisor_api.__file__).parent / "pages/power_parts.js"
+    assert NOT_IDENTIFIED in page.read_text("utf-8")
+    found = read_tolerant(ComponentsOfPair, json.dumps(of_pair))
+    assert NOT_IDENTIFIED in list(notes_of(found))
 
 
 def test_parts_are_shown_below_a_recommendation(advisor: Advisor) -> None:

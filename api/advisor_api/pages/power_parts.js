@@ -76,7 +76,7 @@ function explained({ weights, power_limit_w: limit }) {
     html(
       "p",
       { class: "quiet-text" },
-      `A card has one sensor for its power and, some, one for the memory: watts without a mark are measured. ~ is estimated by weights fitted to ${weights.windows} windows of ${weights.jobs} jobs alone; ? is extrapolated, these had nothing like it. All are W, the small numbers 5 to 95 %. ${ends}`,
+      `A card has one sensor for its power and, some, one for the memory: watts without a mark are measured. ~ is estimated by weights fitted to ${weights.windows} windows of ${weights.jobs} jobs alone; ? is extrapolated, these had nothing like it. All are W, the small numbers 5 to 95 %. The parts are not identified: by the same weights totals of work of one kind are off by 13 % (H100) and 19 % (H200). ${ends}`,
     ),
     html(
       "ul",

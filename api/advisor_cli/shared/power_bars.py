@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.core.interval import Interval
-from advisor.wire.components import Basis, PowerParts
+from advisor.wire.components import NOT_IDENTIFIED, Basis, PowerParts
 from advisor_cli.shared.console import print_table
 
 BAR = 50
@@ -38,8 +38,9 @@ def bar(components_w: Mapping[str, Interval], most_w: float) -> str:
 
 
 def letters() -> str:
-    """What the letters of the bars stand for."""
-    return "  ".join([*(f"{letter} {name}" for name, letter in _LETTERS.items()), ". left"])
+    """What the letters of the bars stand for, and how much of it is known."""
+    of_parts = "  ".join([*(f"{letter} {name}" for name, letter in _LETTERS.items()), ". left"])
+    return f"{of_parts}\n{NOT_IDENTIFIED}"
 
 
 def print_parts(first: str, rows: Sequence[tuple[str, PowerParts]]) -> None:

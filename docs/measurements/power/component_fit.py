@@ -29,7 +29,12 @@ from advisor_power.components import activity as activities
 from advisor_power.components.activity import SM_POWER_EXPONENT, TERMS, Activity, activity_of
 from advisor_power.components.least_squares import non_negative_least_squares
 from advisor_power.components.parts import components
-from advisor_power.components.weights import ComponentWeights, fit_components, fitted_to
+from advisor_power.components.weights import (
+    MICROBENCHMARK,
+    ComponentWeights,
+    fit_components,
+    fitted_to,
+)
 
 BAR_PERCENT = 4.0
 SIGNATURE_POINTS = 3.0
@@ -64,7 +69,12 @@ def main() -> None:
     for model in gpu_models:
         tell(f"jobs alone, {model}", [j for j in judged if j.point.gpu_model == model])
     for file in files:
-        tell(f"jobs alone, {file.stem}", list(on_other_card(solos, file)))
+        found = list(on_other_card(solos, file))
+        if found:
+            tell(f"jobs alone, {file.stem}", found)
+    benchmarks = list(on_microbenchmarks(solos, files))
+    for model in sorted({j.point.gpu_model for j in benchmarks}):
+        tell(f"microbenchmarks, {model}", [j for j in benchmarks if j.point.gpu_model == model])
     tell("jobs alone, not throttled", [j for j in judged if not j.point.throttled])
     tell("jobs alone, throttled", [j for j in judged if j.point.throttled])
     tell("jobs alone, no limit known", judged, lambda j: j.unclipped)
@@ -82,6 +92,8 @@ def main() -> None:
         tell(f"without {term}: jobs alone", list(by_job(solos, without=term)))
         tell(f"without {term}: pairs", list(by_pair(solos, pairs, without=term)))
     worst(judged)
+    if benchmarks:
+        worst(benchmarks)
     for model in gpu_models:
         show_weights(fit_components([p for p in solos if p.gpu_model == model]))
     signatures(solos)
@@ -114,6 +126,15 @@ def on_other_card(solos: Sequence[SoloPoint], file: Path) -> Iterator[Judged]:
     for model, job in sorted({(p.gpu_model, p.job) for p in there}):
         weights = fitted([p for p in solos if p.gpu_model == model and p.job != job])
         yield from judge(weights, [p for p in there if (p.gpu_model, p.job) == (model, job)])
+
+
+def on_microbenchmarks(solos: Sequence[SoloPoint], files: Sequence[Path]) -> Iterator[Judged]:
+    """Every window of a kind of work of its own, by the weights that are used: none is in them."""
+    there = [p for file in files for p in read_points(file) if isinstance(p, SoloPoint)]
+    benchmarks = [p for p in there if p.job.startswith(MICROBENCHMARK)]
+    for model in sorted({p.gpu_model for p in benchmarks}):
+        weights = fitted([p for p in solos if p.gpu_model == model])
+        yield from judge(weights, [p for p in benchmarks if p.gpu_model == model])
 
 
 def by_pair(

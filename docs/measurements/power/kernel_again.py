@@ -17,6 +17,8 @@ from advisor_data.files.power_records import bundled_sensors
 from advisor_power.kernels.analyse import analyse
 from advisor_power.kernels.trace import Block
 
+FIRST_MS = 50.0
+
 RUNS = Path(__file__).with_name("gemm-8192-h200.jsonl.gz")
 
 
@@ -30,8 +32,9 @@ def main() -> None:
     channel = record and record.channel("instant")
     assert record
     assert channel
+    blocks = [read_tolerant(Block, line) for line in lines]
     power = analyse(
-        [read_tolerant(Block, line) for line in lines],
+        blocks,
         record,
         channel,
         execution_ms=1000 * found["execution_s"],
@@ -41,6 +44,10 @@ def main() -> None:
     for point in power.curve:
         bounds = f"[{point.low_w:.0f} {point.high_w:.0f}]"
         print(f"{point.begin_ms:6.1f} to {point.end_ms:6.1f} ms  {point.power_w:6.0f} W {bounds}")
+    first = [point.power_w for point in power.curve if point.end_ms <= FIRST_MS]
+    print(f"first {FIRST_MS:g} ms: {sum(first) / len(first):.0f} W")
+    read_w = [r.power_w for block in blocks for run in block.runs for r in run.readings]
+    print(f"largest single reading: {max(read_w):.0f} W")
     print("steady:", power.ssp_power_w)
     print(power.difference or power.no_difference)
 

@@ -5,7 +5,13 @@ from functools import partial
 from typing import Any
 
 from advisor.core.wording import count_of
-from advisor.wire.components import Basis, ComponentsOfJob, ComponentsOfPair, PowerParts
+from advisor.wire.components import (
+    NOT_IDENTIFIED,
+    Basis,
+    ComponentsOfJob,
+    ComponentsOfPair,
+    PowerParts,
+)
 from advisor_training.reports.document import Figure, Ink, TextTable
 
 COLOURS: Mapping[str, str] = {
@@ -38,6 +44,7 @@ def notes_of(found: Found) -> Iterator[str]:
         f"{count_of(found.weights.windows, 'window')} of {count_of(found.weights.jobs, 'job')} "
         "alone, ? is extrapolated: these had nothing like it. Without a mark it was measured."
     )
+    yield NOT_IDENTIFIED
     if found.power_limit_w is None:
         yield "The power limit is not known."
     if isinstance(found, ComponentsOfPair):
