@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from host import FAKES, UUID
 from serving import Served, serving
+from slurm_agent import SETTLE_S
 from slurm_cluster import Cluster, slurm_cluster
 
 from advisor.client import Client
-from advisor.core.observations import SETTLE_S, Observation
+from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
 from advisor.progress import FILE_BYTES
 
