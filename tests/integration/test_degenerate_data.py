@@ -116,24 +116,6 @@ def test_what_is_learned_has_none_of_them(
     ]
 
 
-def test_the_report_leaves_them_out_unless_asked(
-    tmp_path: Path, solos: list[SoloPoint], pairs: list[PairPoint]
-) -> None:
-    """A pair that has too few splits without them is left out as a whole, and counted."""
-    whole = [p for p in bundled_pair_points() if p.jobs == ("mobilenet-train-b2", "triad")]
-    alone = [p for p in bundled_solo_points() if p.job in {"mobilenet-train-b2", "triad"}]
-    write_points(tmp_path / "solos.parquet", [*solos, *unflagged(alone)])
-    write_points(tmp_path / "pairs.parquet", [*pairs, *unflagged(whole)])
-    command = ("report", "dataset", "--pairs", "pairs.parquet", "--solo", "solos.parquet")
-    answer = json.loads(advisor(tmp_path, *command, "--json"))
-    assert [pair["jobs"][0] for pair in answer["pairs"]] == ["mobilenet-train-b2"]
-    left_out = {item["reason"]: item["points"] for item in answer["left_out"]}
-    assert left_out[f"pair points flagged {DEGENERATE}"] == 6
-    assert left_out["without 50/50, or with too few of the nine splits in one run"] >= 4
-    asked = json.loads(advisor(tmp_path, *command, "--flagged", "--json"))
-    assert [pair["jobs"][0] for pair in asked["pairs"]] == ["gemm", "mobilenet-train-b2"]
-
-
 def test_the_script_flags_the_bundled_files_and_changes_nothing_else(tmp_path: Path) -> None:
     """From files without the flags it makes the bundled ones, byte for byte, whenever it runs."""
     for name in (*FILES, "README.md"):

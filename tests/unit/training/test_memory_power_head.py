@@ -1,8 +1,6 @@
 """The head of the memory's power: learned where enough jobs have it, and left out elsewhere."""
 
 import functools
-import importlib
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -147,33 +145,6 @@ def test_what_cannot_be_is_no_reading(read_w: float | None) -> None:
     """Nothing, and more than the whole GPU."""
     points = [replace(p, memory_power_w=read_w) for p in made_up.pair_points()]
     assert np.isnan(rows_of(points).memory_power_w).all()
-
-
-def test_script_compares_ways_by_job_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Power that is a floor and a weight is found by the component fit, and counts are said."""
-    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
-    script = importlib.import_module("memory_head")
-    rows = rows_of(with_memory(made_up.pair_points()))
-    active = script._terms(rows)[:, 1]
-    exact = replace(rows, memory_power_w=30 + 150 * active)
-    *lines, counts = script.table(exact)
-    errors = {line.split(",")[0].strip("| "): line.split(" | ")[3] for line in lines[2:]}
-    assert float(errors["component fit"]) == 0
-    assert float(errors["head"]) < float(errors["mean"])
-    assert "5 jobs with limits, 5 jobs without; the head is not learned: it takes 20" in counts
-
-
-def test_script_refuses_points_without_a_reading(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As all points that were measured before the sensor was read."""
-    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
-    script = importlib.import_module("memory_head")
-    monkeypatch.setattr(script, "bundled_pair_points", made_up.pair_points)
-    with pytest.raises(SystemExit) as ended:
-        script.main([])
-    assert ended.value.code == 2
-    assert "no pair point has the power of the memory" in capsys.readouterr().err
 
 
 def test_answers_have_it_where_the_model_has(
