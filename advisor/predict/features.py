@@ -33,6 +33,9 @@ Float32s: TypeAlias = npt.NDArray[np.float32]
 AT_SHARE = (*ACTIVITY, "relative_sm_clock", "job_cpu_percent")
 """Readings that are features as they are."""
 
+PAIRED = (*AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "relative_power")
+"""Readings of which a pair has the sum and the gap."""
+
 FULL_BANDWIDTH_PERCENT = 93.0
 """`dram_active_percent` of a copy that waits for nothing but memory: 92 to 94 on H200 (triad,
 transpose and reduction at 100 %, data/advisor_data/bundled)."""
@@ -59,6 +62,7 @@ class Side:
         capacity: The same of what it could do if there were always something to do, shape (n,).
         alone: Features that a job has as `own` and as `other`, each shape (n,).
         shape: Features that a job has as `own` only, each shape (n,).
+        paired: Those of the readings that are `PAIRED`; shape (readings, n).
     """
 
     profile: Profile
@@ -68,6 +72,7 @@ class Side:
     capacity: Floats
     alone: Mapping[str, Floats]
     shape: Mapping[str, Floats]
+    paired: Floats
 
 
 def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
@@ -89,6 +94,7 @@ def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
         relative_capacity(profile, asked),
         _alone(profile, asked, readings, relative_rate),
         _shape(profile, asked, readings),
+        np.array([readings[name] for name in PAIRED]),
     )
 
 
@@ -164,9 +170,10 @@ def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
         "relative_rates": _added(s.relative_rate for s in sides),
         "prior_kept": prior_kept(sides),
     }
-    for name in (*AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "relative_power"):
-        found[f"sum_{name}"] = _sum(sides, name)
-        found[f"gap_{name}"] = _gap([s.readings[name] for s in sides])
+    paired = [s.paired for s in sides]
+    for name, total, gap in zip(PAIRED, _added(paired), _gap(paired), strict=True):
+        found[f"sum_{name}"] = total
+        found[f"gap_{name}"] = gap
     return found
 
 

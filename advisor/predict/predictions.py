@@ -1,7 +1,7 @@
 """What is expected of jobs at one split, and who can say so."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -44,7 +44,7 @@ def possible_speed(profile: Profile, speed: Interval) -> Interval:
     """No faster than alone, as well as that repeats; a server serves no more than it is asked."""
     if profile.serving:
         return profile.serving.served(speed)
-    return replace(speed, high=min(speed.high, max(speed.value, FASTEST)))
+    return Interval(speed.value, speed.low, min(speed.high, max(speed.value, FASTEST)))
 
 
 @dataclass(frozen=True, kw_only=True)

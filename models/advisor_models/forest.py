@@ -70,9 +70,9 @@ class Forest:
             rows: Shape (n, columns).
         """
         values = rows.astype(np.float64).ravel()
-        node = np.tile(np.arange(self._trees), len(rows))
+        node = np.broadcast_to(np.arange(self._trees), (len(rows), self._trees)).flatten()
         row = np.repeat(np.arange(len(rows)) * self._columns, self._trees)
-        arrived, on_the_way = node.copy(), np.arange(len(node))
+        arrived, on_the_way = node, np.arange(len(node))
         while len(on_the_way):
             for _ in range(_STRIDE):
                 above = values.take(row + self._features.take(node)) > self._thresholds.take(node)
