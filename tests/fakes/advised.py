@@ -1,9 +1,9 @@
 """Jobs on a made-up card, and a model of it that says what was written down: what advice is of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from made_up_profiles import SHARES, Physics, Scripted
 from made_up_profiles import profile as profile_on_h200
@@ -20,6 +20,8 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.known_profiles import ProfileSet
 from advisor_data.files.files import write_points
 from advisor_models.manifest import Manifest
+
+T = TypeVar("T")
 
 CARD = "Card"
 """A model of GPUs of which nothing is known but what a test says."""
@@ -56,7 +58,8 @@ def model(known: Mapping[Split, tuple[float, float, float]] | None = None, **fie
 
 def profile(job: str, **fields: Any) -> Profile:
     """A job whose rate is its share and whose power is 100 W and 3 W for each percent."""
-    return profile_on_h200(job, **{"gpu_model": CARD, "gpu_uuids": frozenset({UUID}), **fields})
+    values: dict[str, Any] = {"gpu_model": CARD, "gpu_uuids": frozenset({UUID}), **fields}
+    return profile_on_h200(job, **values)
 
 
 def profiles(*found: Profile, bundled: Sequence[str] = ()) -> ProfileSet:
@@ -75,12 +78,10 @@ def solo_points(job: str, **fields: Any) -> list[SoloPoint]:
         "power_limit_w": 700.0, "memory_used_mib": 1000.5, "window_s": 2.0,
         "started_at": "2026-01-31T12:00:00Z", "run": "r1", **fields,
     }  # fmt: skip
-    return [
-        SoloPoint(
-            job=job, share_percent=float(s), **{"rate": s, "power_w": 100.0 + 3 * s, **values}
-        )
-        for s in SHARES
+    by_share: list[dict[str, Any]] = [
+        {"share_percent": float(s), "rate": s, "power_w": 100.0 + 3 * s, **values} for s in SHARES
     ]
+    return [SoloPoint(job=job, **fields) for fields in by_share]
 
 
 def points_file(folder: Path, *points: Sequence[SoloPoint]) -> Path:
@@ -99,3 +100,8 @@ def launch_pair(split: Split, *jobs: Job) -> LaunchPair:
     """The jobs at a split, `a` and `b` by default, with nothing known of them."""
     of = jobs or (Job(name="a", command=("true",)), Job(name="b", command=("true",)))
     return LaunchPair(split=split, parts=tuple(LaunchPart(job=job) for job in of))
+
+
+def gives(value: T) -> Callable[[object], T]:
+    """A function of one argument that always gives this."""
+    return lambda _: value

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from launch_server import LaunchServer
@@ -45,7 +46,7 @@ class Service:
         assert process.stdout is not None
         found = re.search(r":(\d+)$", process.stdout.readline().strip())
         assert found
-        self.server = LaunchServer(process, int(found[1]), self._tokens)
+        self.server = LaunchServer(cast("Any", process), int(found[1]), self._tokens)
         return self.server
 
     def kill(self) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from advised import CARD, CHECKED, UUID, Model, model, profile, profiles, settings_of
+from advised import CARD, CHECKED, UUID, Model, gives, model, profile, profiles, settings_of
 
 from advisor.core.finish import Work
 from advisor.core.split import Split
@@ -143,7 +143,7 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
 
 def test_the_model_in_use_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On a host that has no store: by profiles and model alone."""
-    monkeypatch.setattr(Registry, "open_champion", lambda _: MODEL)
+    monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
     given = answer(profiles(), ANY, settings_of(tmp_path), UUID)
     assert given.recommendation.choice.name == "30/70"
     assert any(text.startswith("nobody has checked") for text in given.recommendation.warnings)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, launch_pair, model, points_file, settings_of, solo_points
+from advised import CARD, gives, launch_pair, model, points_file, settings_of, solo_points
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
@@ -33,7 +33,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
     """What makes a model the one in use; `MODEL` is at first."""
 
     def used(found: Any) -> None:
-        monkeypatch.setattr(Registry, "open_champion", lambda _: found)
+        monkeypatch.setattr(Registry, "open_champion", gives(found))
 
     used(MODEL)
     return used

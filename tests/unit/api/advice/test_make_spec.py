@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, launch_pair, model, points_file, settings_of
+from advised import CARD, gives, launch_pair, model, points_file, settings_of
 
 from advisor.core.gpu import Gpu
 from advisor.core.split import EQUAL, UNCAPPED, Split
@@ -28,7 +28,7 @@ MODEL = model({Split((30.0, 70.0)): (0.6, 0.9, 350.0), EQUAL: (0.5, 0.5, 300.0)}
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A host on which `a` and `b` are defined, and a model is in use."""
-    monkeypatch.setattr(Registry, "open_champion", lambda _: MODEL)
+    monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
     for name in "ab":
         (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ncommand: ['true']\n")
     return settings_of(tmp_path)
@@ -117,9 +117,11 @@ def test_unsafe_counts_of_the_host_hold_without_numpy_too(
 @pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
 def test_times_that_are_none_are_refused(field: str, value: float, settings: Settings) -> None:
     """By their name; a tiny one is none of them."""
+    bad: dict[str, Any] = {field: value}
+    good: dict[str, Any] = {field: 0.5}
     with pytest.raises(InputError, match=f"{field} is"):
-        make_spec(wanted(**{field: value}, split="50/50"), settings)
-    assert make_spec(wanted(**{field: 0.5}, split="50/50"), settings)
+        make_spec(wanted(**bad, split="50/50"), settings)
+    assert make_spec(wanted(**good, split="50/50"), settings)
 
 
 @pytest.mark.parametrize("name", ["x/y", "x.yaml", "x.yml"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from advised import CARD, CHECKED, model, points_file, profile, profiles, settings_of
+from advised import CARD, CHECKED, gives, model, points_file, profile, profiles, settings_of
 
 from advisor.core.split import NINE, Split
 from advisor.errors import InputError, NoSplitError
@@ -176,7 +176,7 @@ def test_units_are_those_of_any_profile() -> None:
 
 def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of profiles in a file, and with each pair told as it is done."""
-    monkeypatch.setattr(Registry, "open_champion", lambda _: MODEL)
+    monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
     done: list[tuple[int, int]] = []
     found = plan(
         asked(), settings_of(tmp_path), points_file(tmp_path),
@@ -188,7 +188,7 @@ def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert any(text.startswith("nobody has checked") for text in found.warnings)
     # The setting keeps 0.4 of the speed.
     low = model({BEST: (0.3, 0.9, 300.0)})
-    monkeypatch.setattr(Registry, "open_champion", lambda _: low)
+    monkeypatch.setattr(Registry, "open_champion", gives(low))
     apart = plan(asked(), settings_of(tmp_path), points_file(tmp_path))
     assert [way(g) for g in apart.groups] == ["alone", "alone"]
 

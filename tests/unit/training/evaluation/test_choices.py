@@ -80,7 +80,7 @@ def expects(
 ) -> HeldOut:
     """What was expected of the ways of a measurement: of those not named, little."""
     row = np.flatnonzero(data.rows.measurement == number)
-    known = [ways.get(_split(data, n), (0.1, 0.1, 400.0)) for n in row]
+    known = [ways.get(_split(data, int(n)), (0.1, 0.1, 400.0)) for n in row]
     speed = np.array([[a, b] for a, b, _ in known])
     power = np.array([w for _, _, w in known])
     return HeldOut(np.full(len(row), left_out), row, as_predicted(speed, power))
@@ -209,7 +209,8 @@ def test_where_nothing_is_worth_anything_there_is_no_choice() -> None:
 def test_a_way_that_was_not_measured_has_no_score() -> None:
     """And a baseline that was not is not compared with."""
     first = DATA.measurements[0]
-    splits = {**first.splits, "uncapped": {}, "time-sliced": {}}
+    nothing: Mapping[Split, SplitResult] = {}
+    splits = {**first.splits, "uncapped": nothing, "time-sliced": nothing}
     gone = dataclasses.replace(
         DATA, measurements=(dataclasses.replace(first, splits=splits), *DATA.measurements[1:])
     )
@@ -356,7 +357,8 @@ def test_rules_need_no_model() -> None:
 def test_a_rule_that_takes_what_was_not_measured_is_left_out() -> None:
     """Of that measurement alone."""
     first = DATA.measurements[0]
-    splits = {**first.splits, "uncapped": {}}
+    nothing: Mapping[Split, SplitResult] = {}
+    splits = {**first.splits, "uncapped": nothing}
     gone = dataclasses.replace(
         DATA, measurements=(dataclasses.replace(first, splits=splits), *DATA.measurements[1:])
     )

@@ -1,5 +1,7 @@
 """A pair that is watched on a clock of its own: who ended how, and what was said about it."""
 
+from typing import Any
+
 import pytest
 from scripted_jobs import FAULT, Script, Watch
 
@@ -10,7 +12,7 @@ from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, Part
 from advisor.launch.monitor import pair_monitor
 from advisor.runtime.backends.backend import Sight
 
-FAILS = {"status": 1, "tail": FAULT}
+FAILS: dict[str, Any] = {"status": 1, "tail": FAULT}
 SAID = ((48, 10.0),)
 WRONG = Reported(SAID, count=3, not_finite=1, last=float("nan"))
 RIGHT, DIFFERS = Reported(SAID, count=1, last=10.0), Reported(((48, 11.0),), count=1, last=11.0)
@@ -311,7 +313,7 @@ def test_each_job_is_asked_for_its_limit_now_and_then(patch: pytest.MonkeyPatch)
 def test_a_job_that_ended_while_it_was_asked_has_ended(patch: pytest.MonkeyPatch) -> None:
     """That is no broken limit."""
     watch = Watch(patch, Script(limit=JobError("a has ended"), ends_s=14.9, **FAILS))
-    patch.setattr(watch.monitor.jobs[0], "look", lambda now_s, hang_s: None)
+    patch.setattr(watch.monitor.jobs[0], "look", lambda *_, **__: None)  # pyright: ignore
     watch.go_on(15)
     assert watch.outcomes == ["failed", "running"]
     assert not watch.monitor.limit_broken

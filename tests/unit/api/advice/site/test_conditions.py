@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, UUID, model, profile, settings_of, solo_points
+from advised import CARD, UUID, gives, model, profile, settings_of, solo_points
 from flat_records import from_flat
 
 from advisor.core.observations import Observation
@@ -68,8 +68,8 @@ def expected(*launches: Observation, checked: Any = never) -> list[Expected]:
 
 
 def factor(**fields: Any) -> CardFactor:
-    values = {"gpu_uuid": OTHER, "log_factor": 0.1, "log_stderr": 0.01, "references": 1}
-    return CardFactor(**{**values, "observations": 0, **fields})
+    values: dict[str, Any] = {"gpu_uuid": OTHER, "log_factor": 0.1, "log_stderr": 0.01, **fields}
+    return CardFactor(**{"references": 1, "observations": 0} | values)
 
 
 def drift(**fields: Any) -> Drift:
@@ -177,11 +177,11 @@ def test_unsafe_counts_count_only_with_right_results() -> None:
     host = CheckedCounts(
         gpu_model=CARD, units_total=132, checked=frozenset({66}), wrong={66: ("gemm",)}
     )
-    right = {"results_1": "right", "results_2": "right"}
-    assert expected(launch(), checked=lambda _: host) == []
-    assert expected(launch(results_1="right"), checked=lambda _: host) == []
-    assert len(expected(launch(**right), checked=lambda _: host)) == 1
-    assert len(expected(launch(units_1=38, units_2=92), checked=lambda _: host)) == 1
+    right: dict[str, Any] = {"results_1": "right", "results_2": "right"}
+    assert expected(launch(), checked=gives(host)) == []
+    assert expected(launch(results_1="right"), checked=gives(host)) == []
+    assert len(expected(launch(**right), checked=gives(host))) == 1
+    assert len(expected(launch(units_1=38, units_2=92), checked=gives(host))) == 1
 
 
 def test_both_rates_and_the_power_are_compared() -> None:
@@ -358,7 +358,11 @@ def test_checks_are_read_once_for_each_model(
 ) -> None:
     """There can be thousands of launches."""
     asked: list[str] = []
-    monkeypatch.setattr(module, "checked_counts", lambda _, gpu_model: asked.append(gpu_model))
+
+    def noted(_: object, gpu_model: str) -> None:
+        asked.append(gpu_model)
+
+    monkeypatch.setattr(module, "checked_counts", noted)
     checked = checks_of(settings)
     for _ in range(3):
         checked(CARD)
@@ -407,7 +411,7 @@ def test_the_report_has_every_card_that_was_seen(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its factor, where there is one."""
-    monkeypatch.setattr(Registry, "open_champion", lambda _: MODEL)
+    monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
     stored(
         settings, *(launch(n, power_w=385.0) for n in range(2)), launch(7, gpu_uuid=UUID),
     )  # fmt: skip
