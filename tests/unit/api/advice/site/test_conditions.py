@@ -68,8 +68,9 @@ def expected(*launches: Observation, checked: Any = never) -> list[Expected]:
 
 
 def factor(**fields: Any) -> CardFactor:
-    values: dict[str, Any] = {"gpu_uuid": OTHER, "log_factor": 0.1, "log_stderr": 0.01, **fields}
-    return CardFactor(**{"references": 1, "observations": 0} | values)
+    values: dict[str, Any] = {"gpu_uuid": OTHER, "log_factor": 0.1, "log_stderr": 0.01}
+    values |= {"references": 1, "observations": 0, **fields}
+    return CardFactor(**values)
 
 
 def drift(**fields: Any) -> Drift:
