@@ -38,7 +38,7 @@ _SERVING = (
     "advisor_cli.manage.serve",
     "fastapi",
 )
-"""What services import beside it; onnxruntime does not live through a fork."""
+"""What services import beside it."""
 
 _AT_THE_START = ("PATH", "HOME", "LD_", "LC_", "LANG", "PYTHON", "TERM", "FORCE_COLOR", "NO_COLOR")
 """Variables that are read when Python or a module starts. The programs that fork have no others: a
