@@ -74,15 +74,21 @@ def service(fake_libraries: Path) -> Iterator[Served]:
             host.write_job(job)
         with serving(Path(folder), ["--launching"], **host.environment()) as served:
             yield served
-            _end_launches(served)
 
 
-def _end_launches(served: Served) -> None:
-    """What was launched outlives the service, and must not outlive the test."""
-    with Client(served.url, served.token("end", "read", "launch")) as client:
-        for launch in client.launches(active=True):
-            client.stop_launch(launch)
-            client.wait(launch, timeout_s=60)
+@pytest.fixture(scope="module")
+def client(service: Served) -> Iterator[Client]:
+    with Client(service.url, service.token("end", "read", "launch")) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on(client: Client) -> Iterator[None]:
+    """What a test launched would hold the GPU of the next one, and outlive the service."""
+    yield
+    for launch in client.launches(active=True):
+        client.stop_launch(launch)
+        client.wait(launch, timeout_s=60)
 
 
 @pytest.fixture(scope="module")
