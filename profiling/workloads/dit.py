@@ -15,7 +15,7 @@ LOADS = {"step": harness.Load(batch=32, size=32, tiny=8)}
 CHANNELS, PATCH, CLASSES = 4, 2, 1000
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention and MLP whose scale, shift and gate come from the condition (adaLN)."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -51,7 +51,7 @@ class Dit(nn.Module):
         self.positions = nn.Parameter(torch.randn(1, self.grid**2, width))
         self.classes = nn.Embedding(CLASSES, width)
         self.time = nn.Sequential(nn.Linear(256, width), nn.SiLU(), nn.Linear(width, width))
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(TransformerBlock(width, heads) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, PATCH * PATCH * CHANNELS)
 

@@ -90,7 +90,7 @@ SORT, SUM, CUMSUM = (1 << 22,), (1 << 24,), (1 << 20,)
 
 
 @dataclass(frozen=True)
-class Product:
+class LibraryProduct:
     """A matrix product: left (.., rows, inner) by right (.., inner, columns).
 
     Attributes:
@@ -125,23 +125,23 @@ class Product:
         return product_tolerance(self.dtype, self.inner, self.columns)
 
 
-def products(tiny: bool = False) -> list[Product]:
+def products(tiny: bool = False) -> list[LibraryProduct]:
     """All matrix products that are tried."""
     linear = [
-        Product(dtype, kind, shape)
+        LibraryProduct(dtype, kind, shape)
         for dtype in ("bf16", "fp16", "fp32", "tf32")
         for shape in PRODUCTS
         for kind in ("forward", "data gradient", "weight gradient")
     ]
     narrow = [
-        Product(dtype, kind, shape)
+        LibraryProduct(dtype, kind, shape)
         for dtype in ("bf16", "fp16")
         for shape in NARROW_PRODUCTS
         for kind in ("forward", "data gradient", "weight gradient")
     ]
-    small = [Product(t, "forward", s) for t in ("fp8", "int8") for s in SMALL_TYPE_PRODUCTS]
+    small = [LibraryProduct(t, "forward", s) for t in ("fp8", "int8") for s in SMALL_TYPE_PRODUCTS]
     more = [
-        Product(dtype, kind, shape)
+        LibraryProduct(dtype, kind, shape)
         for dtype in ("bf16", "fp16", "fp32")
         for kind, shapes in (("batched", BATCHED), ("bias", WITH_BIAS))
         for shape in shapes
@@ -149,7 +149,7 @@ def products(tiny: bool = False) -> list[Product]:
     every = [*linear, *narrow, *small, *more]
     if not tiny:
         return every
-    return list(dict.fromkeys(Product(p.dtype, p.kind, cut(p.shape)) for p in every))
+    return list(dict.fromkeys(LibraryProduct(p.dtype, p.kind, cut(p.shape)) for p in every))
 
 
 def cut(shape: Shape) -> Shape:
@@ -195,7 +195,7 @@ def wrong_rows(
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class ResultFingerprint:
     """A result in four numbers: values that are not finite, and of the others these sums.
 
     Attributes:
@@ -210,7 +210,9 @@ class Fingerprint:
     norm: float
 
 
-def same(found: Sequence[Fingerprint], wanted: Sequence[Fingerprint], dtype: str) -> bool:
+def same(
+    found: Sequence[ResultFingerprint], wanted: Sequence[ResultFingerprint], dtype: str
+) -> bool:
     """Whether results are those of the reference, but for the rounding of `dtype`."""
     bound = SLACK * EPSILON[dtype]
     return len(found) == len(wanted) and all(

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from library_cases import Fingerprint, products, same
+from library_cases import ResultFingerprint, products, same
 from library_operations import compute, operations
 from library_products import count_wrong_rows
 from library_tensors import Noise, attempt
@@ -82,7 +82,9 @@ def libraries() -> dict[str, str]:
 def _right(value: Any, wanted: Any, rounding: str | None) -> bool:
     if rounding is None:
         return value == wanted
-    found, right = ([Fingerprint(*numbers) for numbers in prints] for prints in (value, wanted))
+    found, right = (
+        [ResultFingerprint(*numbers) for numbers in prints] for prints in (value, wanted)
+    )
     return same(found, right, rounding)
 
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from library_cases import CHUNK, Product, wrong_rows
+from library_cases import CHUNK, LibraryProduct, wrong_rows
 from library_tensors import Noise, poison, torch_type
 
 
-def count_wrong_rows(product: Product, noise: Noise) -> int:
+def count_wrong_rows(product: LibraryProduct, noise: Noise) -> int:
     """Compute a matrix product into NaNs, and count the rows that are wrong."""
     import torch
 
@@ -24,7 +24,7 @@ def count_wrong_rows(product: Product, noise: Noise) -> int:
     return wrong_rows(_dot, found, left, right, vector, product.tolerance, offset)
 
 
-def _factors(product: Product, noise: Noise) -> tuple[Any, Any]:
+def _factors(product: LibraryProduct, noise: Noise) -> tuple[Any, Any]:
     *batch, m, n, k = product.shape
     x, w, g = (
         _as_type(noise(*batch, *sides, seed=seed), product.dtype)
@@ -41,7 +41,7 @@ def _as_type(values: Any, dtype: str) -> Any:
     return (values * 127 if dtype == "int8" else values).to(torch_type(dtype))
 
 
-def _multiply(product: Product, left: Any, right: Any) -> Any:
+def _multiply(product: LibraryProduct, left: Any, right: Any) -> Any:
     """The product, written into memory that holds nothing like it."""
     import torch
 

@@ -37,7 +37,7 @@ Step = Callable[[int], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Service:
+class ModelService:
     """What answers requests.
 
     Attributes:
@@ -51,7 +51,7 @@ class Service:
     network: torch.nn.Module
 
 
-def encoder(args: argparse.Namespace) -> Service:
+def encoder(args: argparse.Namespace) -> ModelService:
     """One pass for each batch, whose inputs come from the host."""
     model, dtype = models.BUILDERS[args.name](args.tiny, args.size), harness.torch_dtype(args)
     network = model.network.eval().to(dtype)
@@ -69,10 +69,12 @@ def encoder(args: argparse.Namespace) -> Service:
             placed[name][:requests].copy_(value, non_blocking=True)
         step(requests)
 
-    return Service(launch, lambda: [step(size).clone() for size in _sizes(args.batch)], network)
+    return ModelService(
+        launch, lambda: [step(size).clone() for size in _sizes(args.batch)], network
+    )
 
 
-def answers(args: argparse.Namespace) -> Service:
+def answers(args: argparse.Namespace) -> ModelService:
     """Tokens for all sequences of a batch together, until its answers are complete."""
     model, shape = llm.build_model(args)
     first = torch.randint(shape.vocabulary, (args.batch, 1))
@@ -95,15 +97,15 @@ def answers(args: argparse.Namespace) -> Service:
         return step(requests).clone()
 
     # The chances, not the tokens: rounding can turn one sample into another.
-    return Service(launch, lambda: [first_chances(size) for size in _sizes(args.batch)], model)
+    return ModelService(launch, lambda: [first_chances(size) for size in _sizes(args.batch)], model)
 
 
-def build(args: argparse.Namespace) -> Service:
+def build(args: argparse.Namespace) -> ModelService:
     """The chosen service."""
     return {"bert": encoder, "vit": encoder, "llm": answers}[args.name](args)
 
 
-def serve(service: Service, args: argparse.Namespace, value: float) -> None:
+def serve(service: ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer requests at `--rate` until `--seconds` are over or the advisor quits."""
     progress = harness.Progress(on_pause=lambda: server.pause())
     # Two servers of one seed side by side must not get their requests at the same moments.
@@ -121,7 +123,7 @@ def serve(service: Service, args: argparse.Namespace, value: float) -> None:
     print(f"{arrivals.dropped} requests found the queue full", flush=True)
 
 
-def capacity(service: Service, args: argparse.Namespace, value: float) -> None:
+def capacity(service: ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer full batches as fast as the GPU can, and print how many requests that are."""
     _warm_up(service, args)
     answered: list[int] = []
@@ -136,7 +138,7 @@ def capacity(service: Service, args: argparse.Namespace, value: float) -> None:
     print(f"{args.name}: {rate:.1f} requests/s in batches of {args.batch}", flush=True)
 
 
-def _warm_up(service: Service, args: argparse.Namespace) -> None:
+def _warm_up(service: ModelService, args: argparse.Namespace) -> None:
     for size in _sizes(args.batch):
         service.launch(size)
     harness.recorder(args.device)().synchronize()

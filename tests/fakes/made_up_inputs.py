@@ -12,13 +12,13 @@ from advisor.wire.kernel_power import Estimate
 from advisor_power.inputs.bench import MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase, case_of
 from advisor_power.inputs.matrices import Matrices, fill_case
-from advisor_power.inputs.result import Conditions, InputPower, OperandState, OutputCheck
+from advisor_power.inputs.result import InputConditions, InputPower, OperandState, OutputCheck
 from advisor_power.kernels.estimates import around
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.window import Window
 
 START = datetime(2026, 11, 23, tzinfo=UTC)
-CONDITIONS = Conditions(
+CONDITIONS = InputConditions(
     gpu_model="Fake H200", gpu_uuid="GPU-1", driver="580.00.00", units=66, torch="2.0.0"
 )
 OUTPUTS = OutputCheck(
@@ -54,7 +54,7 @@ def result(
     throttle_reasons: tuple[str, ...] = (),
     rate: float = 1000.0,
     outputs: OutputCheck = OUTPUTS,
-    conditions: Conditions = CONDITIONS,
+    conditions: InputConditions = CONDITIONS,
 ) -> InputPower:
     """One result; errors are standard errors."""
     return InputPower(
@@ -91,7 +91,7 @@ class MadeUpBench:
     refuses: frozenset[str] = frozenset()
     stops_after: int | None = None
     without_power: bool = False
-    conditions: Conditions = CONDITIONS
+    conditions: InputConditions = CONDITIONS
     measured: list[str] = field(default_factory=list[str])
 
     def idle_w(self) -> float | None:

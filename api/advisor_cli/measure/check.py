@@ -19,9 +19,9 @@ from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.stopping import stoppable
 from advisor_profiling.counts.check import (
+    CheckedGpu,
     CheckOutcome,
     CheckStep,
-    Place,
     check_counts,
     continues,
     counts_to_check,
@@ -122,7 +122,7 @@ def _run(
         HostPhaseLock(settings.lock_dir).starting(),
     ):
         console.print("  the reference on the whole GPU ...", highlight=False)
-        place = Place(backend, settings.job_environment(), folder)
+        place = CheckedGpu(backend, settings.job_environment(), folder)
         return check_counts(wanted, script, place, kept, keep, report)
 
 

@@ -19,7 +19,7 @@ from advisor_cli.shared.options import REPLAY, AsJson
 from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.power_records import known_sensors
 from advisor_power.gpu_worker import WorkerPlace
-from advisor_power.kernels.plan import Plan, check_resolution
+from advisor_power.kernels.plan import KernelPlan, check_resolution
 from advisor_power.kernels.replay import (
     RecordedKernel,
     bytes_of,
@@ -27,7 +27,7 @@ from advisor_power.kernels.replay import (
     recorded_kernel,
 )
 from advisor_power.kernels.running.live import open_kernel_bench
-from advisor_power.kernels.running.measure import Step
+from advisor_power.kernels.running.measure import KernelStep
 from advisor_power.kernels.running.operation import measure_operation
 from advisor_power.kernels.running.wanted import LEAD_S, Sensors, Wanted, sensors_of
 from advisor_power.kernels.trace import IDLE
@@ -202,18 +202,18 @@ def _measure(
 
 def _progress(
     console: Console, resolution_ms: float
-) -> tuple[Callable[[Step], None], Callable[[Plan], None]]:
+) -> tuple[Callable[[KernelStep], None], Callable[[KernelPlan], None]]:
     """What is said of steps, each once, and of the plan."""
     said = ""
 
-    def report(step: Step) -> None:
+    def report(step: KernelStep) -> None:
         nonlocal said
         if step.what == said:
             return
         said = step.what
         console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
 
-    def planned(plan: Plan) -> None:
+    def planned(plan: KernelPlan) -> None:
         console.print(plan_line(plan, resolution_ms), highlight=False, soft_wrap=True)
 
     return report, planned

@@ -10,15 +10,15 @@ from advisor.wire.kernel_power import (
     KernelReport,
     StretchPower,
 )
-from advisor_power.kernels.plan import Plan
-from advisor_power.kernels.running.measure import Step
+from advisor_power.kernels.plan import KernelPlan
+from advisor_power.kernels.running.measure import KernelStep
 from advisor_power.kernels.trace import IDLE
 
 _BAR = 30
 """Characters of the longest bar of the histogram."""
 
 
-def step_line(step: Step) -> str:
+def step_line(step: KernelStep) -> str:
     """How far it is."""
     if step.total is None or step.eta_s is None:
         return f"{step.what}: run {step.done}"
@@ -26,7 +26,7 @@ def step_line(step: Step) -> str:
     return f"{step.done}/{step.total}  {step.what}  eta {minutes}:{seconds:02}"
 
 
-def plan_line(plan: Plan, resolution_ms: float) -> str:
+def plan_line(plan: KernelPlan, resolution_ms: float) -> str:
     """What is going to be done, and what comes of it."""
     return (
         f"{plan.runs} runs, {plan.seconds:.0f} s, of which {plan.gpu_busy_s:.0f} s computing: "

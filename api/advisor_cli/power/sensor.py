@@ -19,7 +19,7 @@ from advisor_cli.power.sensor_text import sensor_lines
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import REPLAY, AsJson
 from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.recording import Recording, record
+from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.replay import recorded_sensor
 from advisor_power.sensor.trace import Trace, read_trace
 from advisor_profiling.testbed.answering import Workload, script_workload
@@ -92,7 +92,7 @@ def _measure(gpu_name: str, python: str, settings: Settings, console: Console) -
 
 
 def _record(load: Workload, file: Path, console: Console) -> Trace:
-    wanted = Recording(
+    wanted = SensorRecording(
         load=load,
         file=file,
         seed=time.time_ns(),

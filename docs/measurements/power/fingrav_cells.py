@@ -14,7 +14,7 @@ from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.kernel_power import StretchPower
 from advisor_power.kernels.plan import make_plan, mean_gap_s
 from advisor_power.kernels.running.live import LiveKernelBench
-from advisor_power.kernels.running.measure import Step
+from advisor_power.kernels.running.measure import KernelStep
 from advisor_power.kernels.running.operation import measure_operation, measure_stretch
 from advisor_power.kernels.running.wanted import LEAD_S, Sensors, Wanted
 from advisor_power.kernels.stretch import STRETCH_S
@@ -190,6 +190,6 @@ def _known_stretch(path: Path) -> StretchPower | None:
     return read_tolerant(StretchPower, json.dumps(json.loads(path.read_text())["stretch"]))
 
 
-def _progress(step: Step) -> None:
+def _progress(step: KernelStep) -> None:
     if step.total and step.done % 40 == 0:
         print(f"  {step.done}/{step.total}  eta {step.eta_s or 0:.0f} s", file=sys.stderr)

@@ -25,7 +25,7 @@ from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import points_of
 from advisor_power.inputs.result import InputPower
 from advisor_power.learn.evaluate import (
-    Errors,
+    RelativeErrors,
     errors_of,
     noise_floor,
     other_card,
@@ -107,7 +107,7 @@ def _of_known_types(
 
 def _other(gpu_uuid: str, points: list[InputPoint]) -> None:
     try:
-        found: Mapping[str, Errors] = other_card(points, gpu_uuid)
+        found: Mapping[str, RelativeErrors] = other_card(points, gpu_uuid)
     except InputError as error:
         print(f"{gpu_uuid}: {error}")
         return
@@ -119,7 +119,7 @@ def _other(gpu_uuid: str, points: list[InputPoint]) -> None:
         print(f"  {name:<12} {_text(errors)}")
 
 
-def _text(errors: Errors | None) -> str:
+def _text(errors: RelativeErrors | None) -> str:
     if errors is None:
         return "-"
     mean, low, high, p90 = (100 * e for e in (errors.mean, errors.low, errors.high, errors.p90))

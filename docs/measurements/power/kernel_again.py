@@ -15,7 +15,7 @@ from advisor.formats.wire import read_tolerant
 from advisor.validity.sensor_record import record_for
 from advisor_data.files.power_records import bundled_sensors
 from advisor_power.kernels.analyse import analyse
-from advisor_power.kernels.trace import Block
+from advisor_power.kernels.trace import TraceBlock
 
 FIRST_MS = 50.0
 
@@ -32,7 +32,7 @@ def main() -> None:
     channel = record and record.channel("instant")
     assert record
     assert channel
-    blocks = [read_tolerant(Block, line) for line in lines]
+    blocks = [read_tolerant(TraceBlock, line) for line in lines]
     power = analyse(
         blocks,
         record,

@@ -22,7 +22,7 @@ from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import measured, run_stages
-from advisor_power.sensor.recording import Recording, record
+from advisor_power.sensor.recording import SensorRecording, record
 from advisor_profiling.testbed.live import check_alone, find_gpu
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -38,7 +38,7 @@ alone = {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid}
 with gpu_lock(settings.lock_dir, gpu.uuid):
     check_alone(gpu)
     trace = record(
-        Recording(
+        SensorRecording(
             gpu=gpu,
             file=options.folder / "recording.jsonl",
             python=options.python,

@@ -6,7 +6,7 @@ from typing import Protocol
 from advisor.errors import JobError
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.matrices import Matrices
-from advisor_power.inputs.result import Conditions, OutputCheck
+from advisor_power.inputs.result import InputConditions, OutputCheck
 from advisor_profiling.window.window import Window
 
 
@@ -26,7 +26,7 @@ class InputBench(Protocol):
     """Computes one case after the other on one GPU."""
 
     @property
-    def conditions(self) -> Conditions:
+    def conditions(self) -> InputConditions:
         """Where it computes."""
         ...
 

@@ -8,7 +8,7 @@ from advisor.files.home import open_home
 from advisor.formats.kept import RecordLines, slug
 from advisor.formats.typed_json import parse
 from advisor_power.inputs.case import InputCase
-from advisor_power.inputs.result import Conditions, InputPower
+from advisor_power.inputs.result import InputConditions, InputPower
 
 INPUTS_FOLDER = "inputs"
 """In the advisor's home."""
@@ -39,7 +39,7 @@ def read_kept(path: Path) -> list[InputPower]:
 
 
 def newest_of(
-    kept: Iterable[InputPower], cases: Iterable[InputCase], conditions: Conditions
+    kept: Iterable[InputPower], cases: Iterable[InputCase], conditions: InputConditions
 ) -> dict[InputCase, InputPower]:
     """The newest result of each case that was measured under the conditions."""
     wanted = set(cases)

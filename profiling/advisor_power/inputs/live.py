@@ -18,7 +18,7 @@ from advisor_power.inputs.bench import InputBench, MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.keeping import input_lines
 from advisor_power.inputs.matrices import Filling, Matrices, filling
-from advisor_power.inputs.result import Conditions, InputPower, OutputCheck
+from advisor_power.inputs.result import InputConditions, InputPower, OutputCheck
 from advisor_profiling.testbed.answering import failed
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import WindowRules, rules_for
@@ -59,10 +59,10 @@ class LiveInputBench:
     clock = LiveClock()
 
     @property
-    def conditions(self) -> Conditions:
+    def conditions(self) -> InputConditions:
         """Where it computes."""
         gpu, ready = self.worker.gpu, self.worker.ready
-        return Conditions(
+        return InputConditions(
             gpu_model=gpu.model,
             gpu_uuid=gpu.uuid,
             driver=gpu.driver or "",

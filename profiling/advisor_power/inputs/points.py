@@ -4,7 +4,7 @@ from advisor.wire.kernel_power import Estimate
 from advisor_power.inputs.bench import MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.matrices import Matrices
-from advisor_power.inputs.result import Conditions, InputPower
+from advisor_power.inputs.result import InputConditions, InputPower
 from advisor_power.kernels.estimates import around
 from advisor_profiling.window.estimate import MeanEstimate
 
@@ -16,7 +16,7 @@ def result_of(
     case: InputCase,
     matrices: Matrices,
     measured: MeasuredCase,
-    conditions: Conditions,
+    conditions: InputConditions,
     *,
     session: str,
     is_reference: bool,

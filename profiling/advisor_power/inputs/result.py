@@ -65,7 +65,7 @@ class OperandState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class InputConditions:
     """Where a case was measured: results of other conditions are not put together.
 
     Attributes:
@@ -99,7 +99,7 @@ class InputPower:
     """
 
     case: InputCase
-    conditions: Conditions
+    conditions: InputConditions
     session: str
     is_reference: bool
     measured_at: str

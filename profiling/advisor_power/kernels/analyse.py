@@ -24,14 +24,14 @@ from advisor_power.kernels.plan import sigma_power_w
 from advisor_power.kernels.scatter import scatter
 from advisor_power.kernels.steady import steady_execution
 from advisor_power.kernels.stitch import end_powers, naive_curve, sensor_of, stitch
-from advisor_power.kernels.trace import Block, Run
+from advisor_power.kernels.trace import Run, TraceBlock
 
 LOOKED_AT_S = 0.05
 """After what ran before has left the sensor."""
 
 
 def analyse(
-    blocks: Sequence[Block],
+    blocks: Sequence[TraceBlock],
     record: SensorRecord,
     channel: PowerChannel,
     *,
@@ -152,7 +152,7 @@ def _curve(
 
 
 def _difference(
-    blocks: Sequence[Block],
+    blocks: Sequence[TraceBlock],
     record: SensorRecord,
     curve: Curve | None,
     runs: Sequence[Run],

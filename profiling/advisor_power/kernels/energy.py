@@ -10,10 +10,10 @@ from itertools import pairwise
 
 from advisor.wire.kernel_power import Estimate
 from advisor_power.kernels.estimates import mean_of
-from advisor_power.kernels.trace import Block
+from advisor_power.kernels.trace import TraceBlock
 
 
-def energy_by_difference(blocks: Sequence[Block], idle_w: float) -> Estimate | str:
+def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimate | str:
     """Energy of one of the executions that the longer runs have more; else why there is none.
 
     Args:
@@ -34,18 +34,18 @@ def energy_by_difference(blocks: Sequence[Block], idle_w: float) -> Estimate | s
     return mean_of(found)
 
 
-def _moved(block: Block) -> bool:
+def _moved(block: TraceBlock) -> bool:
     if block.began is None or block.ended is None:
         return False
     return block.ended.energy_j > block.began.energy_j and block.ended.at_s > block.began.at_s
 
 
-def _difference_j(one: Block, other: Block, idle_w: float) -> float:
+def _difference_j(one: TraceBlock, other: TraceBlock, idle_w: float) -> float:
     more = one.executions - other.executions
     return (_run_j(one, idle_w) - _run_j(other, idle_w)) / more
 
 
-def _run_j(block: Block, idle_w: float) -> float:
+def _run_j(block: TraceBlock, idle_w: float) -> float:
     assert block.began is not None  # seen to in _moved
     assert block.ended is not None
     busy_s = sum(run.length_s for run in block.runs)

@@ -16,7 +16,7 @@ FINEST_MS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class KernelPlan:
     """How many runs are made, and what they cost and give.
 
     Attributes:
@@ -62,7 +62,7 @@ def mean_gap_s(channel: PowerChannel) -> float:
 
 def make_plan(
     channel: PowerChannel, *, bin_ms: float, run_s: float, runs: int, lead_s: float = 0.0
-) -> Plan:
+) -> KernelPlan:
     """What so many runs give and cost.
 
     Args:
@@ -76,7 +76,7 @@ def make_plan(
     sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
     windows = max(1.0, run_s * 1000 / channel.window_ms)
     busy = runs * (run_s + lead_s)
-    return Plan(
+    return KernelPlan(
         runs=runs,
         readings_per_bin=readings,
         sigma_w=sigma,
@@ -113,7 +113,7 @@ def check_resolution(channel: PowerChannel, bin_ms: float) -> None:
         )
 
 
-def check_cost(plan: Plan, channel: PowerChannel, *, bin_ms: float, most_s: float) -> None:
+def check_cost(plan: KernelPlan, channel: PowerChannel, *, bin_ms: float, most_s: float) -> None:
     """Refuse a plan that takes longer than it may.
 
     Raises:

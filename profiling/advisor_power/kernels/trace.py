@@ -62,7 +62,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class TraceBlock:
     """Runs of as many executions each, between two ticks of the energy counter.
 
     Attributes:

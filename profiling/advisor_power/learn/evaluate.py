@@ -11,7 +11,7 @@ from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputPoint
 from advisor_power.learn.baselines import BASELINES
-from advisor_power.learn.held_out import HeldOut, OnGroup, expected, group_left_out
+from advisor_power.learn.held_out import HeldOutInputs, OnGroup, expected, group_left_out
 from advisor_power.learn.model import (
     Learner,
     Points,
@@ -32,7 +32,7 @@ DRAWS = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class RelativeErrors:
     """|predicted / measured - 1|.
 
     Attributes:
@@ -60,12 +60,12 @@ class InputErrors:
         energy: Of power at the speed that was measured, everywhere.
     """
 
-    power: Errors | None
-    speed: Errors | None
-    energy: Errors
+    power: RelativeErrors | None
+    speed: RelativeErrors | None
+    energy: RelativeErrors
 
 
-def sweep_left_out(points: Points, progress: OnGroup | None = None) -> dict[str, HeldOut]:
+def sweep_left_out(points: Points, progress: OnGroup | None = None) -> dict[str, HeldOutInputs]:
     """Each method on drawn operands, each pattern of operands left out in its turn.
 
     Raises:
@@ -89,7 +89,7 @@ def real_left_out(points: Points) -> dict[str, InputErrors]:
     }
 
 
-def other_card(points: Points, gpu_uuid: str) -> dict[str, Errors]:
+def other_card(points: Points, gpu_uuid: str) -> dict[str, RelativeErrors]:
     """Each method, learned from all other cards, on one of which it knows two points of each type.
 
     At the rate and the clock that were measured there.
@@ -114,14 +114,16 @@ def other_card(points: Points, gpu_uuid: str) -> dict[str, Errors]:
     }
 
 
-def errors_of(found: HeldOut) -> InputErrors:
+def errors_of(found: HeldOutInputs) -> InputErrors:
     """Of points where nothing held the clock back by power, of the others by speed."""
     held_back = np.array([p.held_back for p in found.points], dtype=bool)
     power_w = np.array([p.power_w for p in found.points])
     rates = np.array([p.flop_per_s for p in found.points])
     groups = np.array([p.group for p in found.points])
 
-    def errors(which: NDArray[np.bool_], predicted: Floats, measured: Floats) -> Errors | None:
+    def errors(
+        which: NDArray[np.bool_], predicted: Floats, measured: Floats
+    ) -> RelativeErrors | None:
         if not which.any():
             return None
         return relative_errors(predicted[which], measured[which], groups[which].tolist())
@@ -148,7 +150,7 @@ def noise_floor(points: Points) -> float | None:
     return float(np.mean(off)) if off else None
 
 
-def relative_errors(predicted: Floats, measured: Floats, groups: Sequence[str]) -> Errors:
+def relative_errors(predicted: Floats, measured: Floats, groups: Sequence[str]) -> RelativeErrors:
     """Of points that took no part in fitting, and the patterns of data that they are of.
 
     Raises:
@@ -158,7 +160,7 @@ def relative_errors(predicted: Floats, measured: Floats, groups: Sequence[str]) 
         raise InputError("no point is left to test on", fix="measure more")
     off = np.abs(predicted / measured - 1)
     low, high = _interval(off, groups)
-    return Errors(float(off.mean()), float(np.quantile(off, 0.9)), len(off), low, high)
+    return RelativeErrors(float(off.mean()), float(np.quantile(off, 0.9)), len(off), low, high)
 
 
 def _interval(off: Floats, groups: Sequence[str]) -> tuple[float, float]:

@@ -21,7 +21,7 @@ OnGroup = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldOut:
+class HeldOutInputs:
     """Points in the order of their groups, and what was expected of each.
 
     Attributes:
@@ -36,7 +36,7 @@ class HeldOut:
     flop_per_s: Floats
 
 
-def expected(fitted: Fitted, known: Known, points: Points) -> HeldOut:
+def expected(fitted: Fitted, known: Known, points: Points) -> HeldOutInputs:
     """What is expected of points by their data alone.
 
     Raises:
@@ -46,12 +46,12 @@ def expected(fitted: Fitted, known: Known, points: Points) -> HeldOut:
     limits_w = np.array([p.power_w if p.held_back else known.limit_w(p.gpu_model) for p in points])
     run = held_to(fitted, free, limits_w)
     rates = np.array([p.flop_per_s for p in run])
-    return HeldOut(tuple(points), fitted(points), fitted(run), rates)
+    return HeldOutInputs(tuple(points), fitted(points), fitted(run), rates)
 
 
 def group_left_out(
     points: Points, learners: Mapping[str, Learner], progress: OnGroup | None = None
-) -> dict[str, HeldOut]:
+) -> dict[str, HeldOutInputs]:
     """Each method, with each group of points left out in its turn.
 
     Raises:
@@ -60,7 +60,7 @@ def group_left_out(
     groups = sorted({p.group for p in points})
     if len(groups) < 2:
         raise InputError("all points are of one group", fix="measure other sweeps, too")
-    found: dict[str, list[HeldOut]] = {name: [] for name in learners}
+    found: dict[str, list[HeldOutInputs]] = {name: [] for name in learners}
     for done, group in enumerate(groups, 1):
         tested = [p for p in points if p.group == group]
         learned = [p for p in points if p.group != group]
@@ -84,8 +84,8 @@ def _as_expected(point: InputPoint, known: Known) -> InputPoint:
     )
 
 
-def _joined(parts: Sequence[HeldOut]) -> HeldOut:
-    return HeldOut(
+def _joined(parts: Sequence[HeldOutInputs]) -> HeldOutInputs:
+    return HeldOutInputs(
         tuple(p for part in parts for p in part.points),
         np.concatenate([part.as_run_w for part in parts]),
         np.concatenate([part.power_w for part in parts]),

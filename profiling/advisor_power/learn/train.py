@@ -25,7 +25,7 @@ from advisor_power.learn.evaluate import (
     real_left_out,
     sweep_left_out,
 )
-from advisor_power.learn.held_out import HeldOut, OnGroup
+from advisor_power.learn.held_out import HeldOutInputs, OnGroup
 from advisor_power.learn.model import (
     LEAST_POINTS,
     InputModel,
@@ -63,7 +63,7 @@ class TrainedInputs:
     points: tuple[InputPoint, ...]
     left_out: Mapping[str, int]
     model: InputModel
-    held_out: Mapping[str, HeldOut]
+    held_out: Mapping[str, HeldOutInputs]
     bounds: Mapping[str, LogBounds]
     figures: Mapping[str, float]
 
@@ -221,7 +221,9 @@ def _type_model(dtype: str, trained: TrainedInputs) -> TypeModel:
     )
 
 
-def _figures(points: Sequence[InputPoint], held_out: Mapping[str, HeldOut]) -> dict[str, float]:
+def _figures(
+    points: Sequence[InputPoint], held_out: Mapping[str, HeldOutInputs]
+) -> dict[str, float]:
     """Errors of patterns left out, in percent, by method and kind (`InputErrors`).
 
     Of tensors of files, which took no part in what was fitted for it, with `real_` before it.

@@ -38,7 +38,7 @@ class MatrixPrint:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutTensor:
     """A tensor that has no fingerprint, and why."""
 
     tensor: str
@@ -59,7 +59,7 @@ class Chosen:
 
     file: TensorFile
     matrices: tuple[Tensor, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutTensor, ...]
 
     def prints(self) -> Iterator[MatrixPrint]:
         """Of each matrix, read when it is asked for."""
@@ -80,7 +80,9 @@ def chosen_in(path: Path, names: Sequence[str] = ()) -> Chosen:
     return Chosen(
         file,
         tuple(tensor for tensor in tensors if not why[tensor]),
-        tuple(LeftOut(t.name, t.dtype, t.shape, reason) for t, reason in why.items() if reason),
+        tuple(
+            LeftOutTensor(t.name, t.dtype, t.shape, reason) for t, reason in why.items() if reason
+        ),
     )
 
 

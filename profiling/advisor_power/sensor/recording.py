@@ -38,7 +38,7 @@ class LoadReady:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class SensorRecording:
     """What is recorded, and how.
 
     Attributes:
@@ -61,7 +61,7 @@ class Recording:
         return self.load.backend.gpu
 
 
-def record(wanted: Recording) -> Trace:
+def record(wanted: SensorRecording) -> Trace:
     """Record all stages; what was recorded before an error or Ctrl-C stays in the file.
 
     Raises:
@@ -85,7 +85,7 @@ def record(wanted: Recording) -> Trace:
 
 
 def run_stages(
-    job: AnsweringJob, stages: Sequence[Stage], wanted: Recording, watching: Sequence[Poller]
+    job: AnsweringJob, stages: Sequence[Stage], wanted: SensorRecording, watching: Sequence[Poller]
 ) -> None:
     """Have the load do stages, and add them to the recording."""
     left_s = planned_s(stages)
@@ -111,7 +111,7 @@ def run_stage(job: AnsweringJob, stage: Stage) -> Generator[list[Any]]:
         yield said["line"]
 
 
-def _waves(wanted: Recording) -> tuple[Stage, ...]:
+def _waves(wanted: SensorRecording) -> tuple[Stage, ...]:
     """Square waves at the period that was seen so far."""
     time.sleep(_WRITTEN_S)
     period = sensor_period(read_trace(wanted.file))

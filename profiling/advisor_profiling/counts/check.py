@@ -22,7 +22,7 @@ from advisor_profiling.window.clock import LiveClock
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckedGpu:
     """Where processes are run: what limits them, their environment, a folder for their outputs."""
 
     backend: Backend
@@ -78,7 +78,7 @@ def continues(kept: CountCheck, gpu: Gpu, libraries: Mapping[str, str]) -> bool:
 def check_counts(
     counts: Collection[int],
     script: Script,
-    place: Place,
+    place: CheckedGpu,
     kept: CountCheck | None,
     keep: Callable[[CountCheck], object],
     report: Callable[[CheckStep], object],
@@ -118,7 +118,7 @@ def check_counts(
     return CheckOutcome(check, not_known, reference.skipped)
 
 
-def _reference(script: Script, place: Place) -> ScriptResult:
+def _reference(script: Script, place: CheckedGpu) -> ScriptResult:
     """What the whole GPU computes: right, or there is nothing to compare with."""
     place.folder.mkdir(parents=True, exist_ok=True)
     total = place.backend.gpu.units_total or 0
@@ -141,7 +141,7 @@ def _reference(script: Script, place: Place) -> ScriptResult:
     return answer
 
 
-def _reference_file(place: Place) -> Path:
+def _reference_file(place: CheckedGpu) -> Path:
     return place.folder / "reference.json"
 
 
@@ -177,7 +177,7 @@ def _with(check: CountCheck, answer: ScriptResult, seconds: float) -> CountCheck
 
 
 def _answers(
-    job: Job, counts: Collection[int], place: Place, reference: ScriptResult
+    job: Job, counts: Collection[int], place: CheckedGpu, reference: ScriptResult
 ) -> Generator[tuple[int, ScriptResult | str]]:
     """Each count with what was said there, or why nothing is known.
 
@@ -194,7 +194,7 @@ def _answers(
 
 
 def _round(
-    job: Job, counts: Collection[int], place: Place, reference: ScriptResult, at_once: int
+    job: Job, counts: Collection[int], place: CheckedGpu, reference: ScriptResult, at_once: int
 ) -> Generator[tuple[int, ScriptResult | str]]:
     runs = run_at_counts(job, counts, place.backend, place.base, place.folder, at_once)
     with closing(runs):

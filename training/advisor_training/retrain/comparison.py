@@ -137,14 +137,14 @@ def _percent(part: BootstrapEstimate) -> BootstrapEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PromotionDecision:
     """The verdict, and its reason in words."""
 
     promote: bool
     why: str
 
 
-def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> Decision:
+def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> PromotionDecision:
     """Promote what is worse nowhere.
 
     What a model learns of a job or a pair cannot show in tests that leave the job out, so a
@@ -155,12 +155,12 @@ def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> Decision:
         news: Jobs and GPU models that only the challenger has seen.
     """
     if worse := [one for one in compared if one.is_worse]:
-        return Decision(False, f"worse for {listed(map(_words, worse))}")
+        return PromotionDecision(False, f"worse for {listed(map(_words, worse))}")
     if better := [one for one in compared if one.is_better]:
-        return Decision(True, f"better for {listed(map(_words, better))}")
+        return PromotionDecision(True, f"better for {listed(map(_words, better))}")
     if news:
-        return Decision(True, f"not worse, and has seen {listed(news)}")
-    return Decision(True, "not worse, and has learned from newer points")
+        return PromotionDecision(True, f"not worse, and has seen {listed(news)}")
+    return PromotionDecision(True, "not worse, and has learned from newer points")
 
 
 def _words(one: ComparedFigure) -> str:

@@ -22,7 +22,7 @@ from advisor_training.retrain.challenger import (
     training_set,
 )
 from advisor_training.retrain.collected import Collected, PointSet
-from advisor_training.retrain.comparison import Decision, decide
+from advisor_training.retrain.comparison import PromotionDecision, decide
 from advisor_training.retrain.learned import POINTS, learned_from
 from advisor_training.retrain.refused import by_reason
 from advisor_training.retrain.report import RetrainReport, moment_text
@@ -137,8 +137,8 @@ def _challenged(
     return replace(report, outcome="promoted", champion=version, replaced=report.champion)
 
 
-def _decide(challenger: Challenger, decision: Decision) -> Decision:
-    return Decision(False, fault) if (fault := challenger.fault) else decision
+def _decide(challenger: Challenger, decision: PromotionDecision) -> PromotionDecision:
+    return PromotionDecision(False, fault) if (fault := challenger.fault) else decision
 
 
 def _news(challenger: Manifest, champion: Manifest) -> Sequence[str]:

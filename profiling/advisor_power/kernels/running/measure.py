@@ -15,7 +15,7 @@ from advisor_power.kernels.plan import least_gap_s
 from advisor_power.kernels.running.bench import KernelBench, RunRequest
 from advisor_power.kernels.steady import STEADY_WITHIN, SspSearch, search_ssp, shortest_run
 from advisor_power.kernels.stitch import end_powers, sensor_of
-from advisor_power.kernels.trace import Block, Run
+from advisor_power.kernels.trace import Run, TraceBlock
 
 BLOCK_RUNS = 20
 """Runs between two ticks of the counter: some seconds, of which a tick is 0.1."""
@@ -35,7 +35,7 @@ _RUNS_PER_LOOK = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class KernelStep:
     """How far a measurement is.
 
     Attributes:
@@ -51,7 +51,7 @@ class Step:
     eta_s: float | None = None
 
 
-Report = Callable[[Step], object]
+Report = Callable[[KernelStep], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def find_ssp(runner: Runner, report: Report) -> SspSearch:
             else:
                 powers += end_powers([run], sensor)
             runs_made += 1
-            report(Step(f"power after {executions} executions", runs_made))
+            report(KernelStep(f"power after {executions} executions", runs_made))
         if len(powers) < 2:
             raise _no_readings(runs_made, dropped)
         return float(np.mean(powers))
@@ -116,10 +116,10 @@ def run_blocks(
     runner: Runner,
     executions: tuple[int, int],
     blocks: int,
-    kept: Sequence[Block],
-    keep: Callable[[Block], object],
+    kept: Sequence[TraceBlock],
+    keep: Callable[[TraceBlock], object],
     report: Report,
-) -> list[Block]:
+) -> list[TraceBlock]:
     """Long and short runs in turn, so that both meet the same card; goes on after what is kept.
 
     Args:
@@ -140,8 +140,8 @@ def run_blocks(
             made = number * BLOCK_RUNS + len(runs)
             spent_s = time.monotonic() - begun
             eta_s = (total - made) * spent_s / (made - before)
-            report(Step(f"runs of {length} executions", made, total, eta_s))
-        block = Block(runs=tuple(runs), began=began, ended=runner.bench.tick())
+            report(KernelStep(f"runs of {length} executions", made, total, eta_s))
+        block = TraceBlock(runs=tuple(runs), began=began, ended=runner.bench.tick())
         keep(block)
         done.append(block)
     return done

@@ -14,7 +14,7 @@ from advisor.wire.kernel_power import KernelPower, KernelReport, StretchPower
 from advisor_power.kernels.analyse import LOOKED_AT_S, analyse
 from advisor_power.kernels.golden import guidance
 from advisor_power.kernels.plan import (
-    Plan,
+    KernelPlan,
     check_cost,
     check_resolution,
     make_plan,
@@ -24,19 +24,19 @@ from advisor_power.kernels.running.bench import KernelBench, KernelReady
 from advisor_power.kernels.running.measure import (
     BLOCK_RUNS,
     LONGEST_RUN_S,
+    KernelStep,
     Report,
     Runner,
-    Step,
     find_ssp,
     run_blocks,
     short_run,
 )
-from advisor_power.kernels.running.session import Conditions, Found, Session
+from advisor_power.kernels.running.session import Found, KernelConditions, Session
 from advisor_power.kernels.running.wanted import Sensors, Wanted
 from advisor_power.kernels.steady import shortest_run
 from advisor_power.kernels.stitch import sensor_of
 from advisor_power.kernels.stretch import STRETCH_S, memory_settle_s, stretch_power
-from advisor_power.kernels.trace import IDLE, Block
+from advisor_power.kernels.trace import IDLE, TraceBlock
 from advisor_profiling.window.clock import LiveClock
 
 
@@ -47,7 +47,7 @@ def measure_operation(
     wanted: Wanted,
     home: Path,
     report: Report,
-    planned: Callable[[Plan], object],
+    planned: Callable[[KernelPlan], object],
     seed: int = 0,
 ) -> KernelReport:
     """Measure an operation.
@@ -91,7 +91,7 @@ def measure_operation(
 
 def _begun(
     session: Session, runner: Runner, sensors: Sensors, wanted: Wanted, report: Report
-) -> tuple[Found, list[Block]]:
+) -> tuple[Found, list[TraceBlock]]:
     """How long runs must be, and the blocks that are kept; found out now where nothing is."""
     kept = None if wanted.fresh else session.read()
     if kept is not None:
@@ -109,7 +109,7 @@ def _lengths(found: Found, wanted: Wanted) -> tuple[int, int]:
 
 
 def _power_of(
-    blocks: Sequence[Block],
+    blocks: Sequence[TraceBlock],
     found: Found,
     sensors: Sensors,
     wanted: Wanted,
@@ -175,7 +175,7 @@ def _found(runner: Runner, sensors: Sensors, wanted: Wanted, report: Report) -> 
     execution_s = runner.bench.ready.execution_s
     if wanted.before != IDLE:
         return _found_after(execution_s, sensors.channel, wanted)
-    report(Step("without a gap, for sensors that are slow", 1))
+    report(KernelStep("without a gap, for sensors that are slow", 1))
     stretch = wanted.stretch or measure_stretch(runner.bench, sensors)
     search = find_ssp(runner, report)
     longest = max(executions for executions, _ in search.tried)
@@ -196,7 +196,7 @@ def _found_after(execution_s: float, channel: PowerChannel, wanted: Wanted) -> F
     return Found(execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None)
 
 
-def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:
+def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> KernelPlan:
     """Whole blocks, as many of long runs as of short ones."""
     runs = wanted.runs or guidance(found.execution_s * 1000).runs
     if wanted.within_w is not None and wanted.runs is None:
@@ -209,7 +209,7 @@ def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:
     return _plan_of(max(wanted.enough, affordable), found, channel, wanted)
 
 
-def _plan_of(runs: int, found: Found, channel: PowerChannel, wanted: Wanted) -> Plan:
+def _plan_of(runs: int, found: Found, channel: PowerChannel, wanted: Wanted) -> KernelPlan:
     pairs = math.ceil(runs / (2 * BLOCK_RUNS))
     return make_plan(
         channel,
@@ -234,8 +234,8 @@ def _check_fits(execution_s: float, channel: PowerChannel, wanted: Wanted) -> No
         raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
 
 
-def _conditions(bench: KernelBench, gpu: Gpu, sensors: Sensors, wanted: Wanted) -> Conditions:
-    return Conditions(
+def _conditions(bench: KernelBench, gpu: Gpu, sensors: Sensors, wanted: Wanted) -> KernelConditions:
+    return KernelConditions(
         operation=bench.ready.operation,
         before=wanted.before,
         lead_s=wanted.lead_s,

@@ -12,7 +12,7 @@ from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain
 from advisor.wire.kernel_power import KernelReport, StretchPower
 from advisor_data.files.power_records import KERNEL_REPORTS, KERNELS_FOLDER
-from advisor_power.kernels.trace import Block
+from advisor_power.kernels.trace import TraceBlock
 
 _FORM = 3
 """Of the lines; runs in another form are left where they are."""
@@ -21,7 +21,7 @@ _FRESH = "remove it, or measure again with --fresh"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class KernelConditions:
     """Under what runs were made: those under others are not put together with them.
 
     Attributes:
@@ -63,24 +63,24 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
-    conditions: Conditions
+    conditions: KernelConditions
     found: Found
 
 
 class Session:
     """The runs of one operation under one set of conditions, and what they say."""
 
-    def __init__(self, home: Path, conditions: Conditions) -> None:
+    def __init__(self, home: Path, conditions: KernelConditions) -> None:
         known = json.dumps([_FORM, to_plain(conditions)], sort_keys=True)
         name = slug(conditions.operation)[:80].strip("-")
         self._home, self._conditions = home, conditions
         self._key = (name, sha256(known.encode()).hexdigest()[:8])
         path = open_home(home, KERNELS_FOLDER) / f"{slug(*self._key)}.jsonl.gz"
-        self._lines: RecordLines[_Head | Block] = RecordLines(
+        self._lines: RecordLines[_Head | TraceBlock] = RecordLines(
             path, "advisor power kernel", _line, _FRESH
         )
 
-    def read(self) -> tuple[Found, list[Block]] | None:
+    def read(self) -> tuple[Found, list[TraceBlock]] | None:
         """What was found and the blocks so far; None where there is nothing yet.
 
         Raises:
@@ -90,7 +90,7 @@ class Session:
         if not whole:
             return None
         first, *rest = whole
-        blocks = [line for line in rest if isinstance(line, Block)]
+        blocks = [line for line in rest if isinstance(line, TraceBlock)]
         if not isinstance(first, _Head) or len(blocks) < len(rest):
             raise StoreError(f"{self._lines.path} does not begin with conditions", fix=_FRESH)
         return first.found, blocks
@@ -100,7 +100,7 @@ class Session:
         self._lines.path.unlink(missing_ok=True)
         self._lines.add(_Head(conditions=self._conditions, found=found))
 
-    def add(self, block: Block) -> None:
+    def add(self, block: TraceBlock) -> None:
         """Keep one block."""
         self._lines.add(block)
 
@@ -109,5 +109,5 @@ class Session:
         KERNEL_REPORTS.keep(report, self._home, *self._key)
 
 
-def _line(text: bytes) -> _Head | Block:
-    return parse(_Head if text.startswith(b'{"conditions"') else Block, text)
+def _line(text: bytes) -> _Head | TraceBlock:
+    return parse(_Head if text.startswith(b'{"conditions"') else TraceBlock, text)

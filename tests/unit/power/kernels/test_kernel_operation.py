@@ -15,9 +15,9 @@ from advisor.validity.sensor_record import EnergyCounter, SensorRecord
 from advisor.wire.kernel_power import KernelReport
 from advisor_cli.power.kernel_text import plot, report_lines
 from advisor_data.files.power_records import stored_kernels
-from advisor_power.kernels.plan import Plan
+from advisor_power.kernels.plan import KernelPlan
 from advisor_power.kernels.running.bench import RunRequest
-from advisor_power.kernels.running.measure import BLOCK_RUNS, Step
+from advisor_power.kernels.running.measure import BLOCK_RUNS, KernelStep
 from advisor_power.kernels.running.operation import measure_operation
 from advisor_power.kernels.running.wanted import Sensors, Wanted, sensors_of
 from advisor_power.kernels.trace import Run, Tick
@@ -36,8 +36,8 @@ def measured(
     home: Path,
     wanted: Wanted = FEW,
     sensors: SensorRecord | None = None,
-    steps: list[Step] | None = None,
-    plans: list[Plan] | None = None,
+    steps: list[KernelStep] | None = None,
+    plans: list[KernelPlan] | None = None,
     gpu: Gpu = GPU,
 ) -> KernelReport:
     """The report, from a home that may have runs in it."""
@@ -385,7 +385,7 @@ def test_interrupted_measurement_goes_on(tmp_path: Path) -> None:
     assert len(gzip.decompress(file.read_bytes()).splitlines()) == 2
     with file.open("ab") as half:
         half.write(gzip.compress(b'{"runs": [{"starts_s": [0.1')[:20])
-    steps: list[Step] = []
+    steps: list[KernelStep] = []
     again = MadeUpKernel(rising, seed=3)
     power = measured(again, tmp_path, steps=steps)
     assert (power.runs, again.runs) == (80, 60)

@@ -23,7 +23,7 @@ from advisor.wire.input_power import FEATURES, InputPoint
 from advisor_data.files.input_points import input_points_text, read_input_points
 from advisor_power.learn.evaluate import (
     METHODS,
-    Errors,
+    RelativeErrors,
     errors_of,
     noise_floor,
     other_card,
@@ -43,14 +43,14 @@ from advisor_power.learn.model import (
 from advisor_training.learn.conformal import bounds_of, held
 
 
-def asked(fitted: Fitted, tested: Sequence[InputPoint]) -> Errors:
+def asked(fitted: Fitted, tested: Sequence[InputPoint]) -> RelativeErrors:
     """Of power at the rate and the clock that were measured."""
     return relative_errors(
         fitted(tested), np.array([p.power_w for p in tested]), [p.group for p in tested]
     )
 
 
-def power_left_out(of: Sequence[InputPoint]) -> dict[str, Errors]:
+def power_left_out(of: Sequence[InputPoint]) -> dict[str, RelativeErrors]:
     found = {name: errors_of(held_out).power for name, held_out in sweep_left_out(of).items()}
     return {name: errors for name, errors in found.items() if errors is not None}
 

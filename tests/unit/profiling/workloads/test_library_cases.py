@@ -109,7 +109,7 @@ def prints(values: Array, seed: int = 1) -> list[Any]:
     kept = np.where(finite, values, 0).astype(np.float64)
     weights = uniform(seed, values.size)
     return [
-        cases.Fingerprint(
+        cases.ResultFingerprint(
             int((~finite).sum()),
             float(kept @ weights),
             float(abs(kept).sum()),

@@ -27,7 +27,7 @@ from advisor_models.manifest import Artefact
 from advisor_training.retrain import retrain as retraining
 from advisor_training.retrain.challenger import training_set
 from advisor_training.retrain.collected import Collected, PointSet
-from advisor_training.retrain.comparison import Decision
+from advisor_training.retrain.comparison import PromotionDecision
 from advisor_training.retrain.learned import POINTS, learned_from
 from advisor_training.retrain.report import RetrainReport
 from advisor_training.retrain.retrain import retrain
@@ -123,7 +123,7 @@ def test_more_of_the_same_is_no_worse(site: Site) -> None:
 
 def test_what_is_worse_leaves_no_version(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The champion stays, and the next night does not try again."""
-    worse = mock.Mock(return_value=Decision(False, "worse for all"))
+    worse = mock.Mock(return_value=PromotionDecision(False, "worse for all"))
     monkeypatch.setattr(retraining, "decide", worse)
     before, own = site.registry.champion(), NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
     report = site.night(3, own)
