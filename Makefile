@@ -40,11 +40,8 @@ nightly: $(STAMP) debian  ## Run the tests that take too long for every change
 	SCHEMATHESIS_EXAMPLES=50 $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 600 \
 	  tests/integration/test_api_schemathesis.py $(ARGS)
 
-mutants: $(STAMP)  ## Break the core in one place at a time; ARGS="advisor.core.gpu*" for one module
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"  # knows --group
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group mutants
-	$(BIN)/mutmut run --max-children 1 $(ARGS)
-	@$(BIN)/mutmut results | sed '/not checked/d'
+mutants: $(STAMP)  ## Break the code in one place at a time; ARGS="monitor --survivors" for one area
+	$(BIN)/python docs/measurements/mutants.py $(ARGS)
 
 check: $(STAMP)  ## Lint, format, module names, types, import rule
 	$(BIN)/ruff check .
@@ -75,7 +72,7 @@ lock:  ## Write both files of requirements/ anew from pyproject.toml
 	rm -rf $(LOCK_VENV)
 
 clean:  ## Remove the virtual environments and everything that was built
-	rm -rf $(VENV) .venv .venv-* build dist mutants .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv .venv-* build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What the main job needs; what tests need has it among the rest.

@@ -152,6 +152,20 @@ def test_a_latency_that_nobody_has_is_of_queues_no_matter(
             recommended([A, B], late, settings)
 
 
+def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
+    file: Path, settings: Settings, use: Use
+) -> None:
+    """With its worst, and one after the other is none of the ways of sharing."""
+    use(model({BEST: (0.5, 0.9, 350.0), EQUAL: (0.6, 0.6, 420.0)}))
+    with pytest.raises(NoSplitError) as raised:
+        recommended([A, B], wanted(file, min_speed=0.56, max_power_w=400.0), settings)
+    error = raised.value
+    assert error.what == "no split of a and b on the Card keeps the limits"
+    assert error.why.startswith("nearest is 50/50: a may run at as little as 54 %")
+    assert "; both draw 420 W, at most 400 W are allowed" in error.why
+    assert error.fix == "run one after the other, or loosen that limit"
+
+
 def test_a_latency_of_one_job_is_kept(tmp_path: Path, settings: Settings) -> None:
     """By its name."""
     serving = points_file(tmp_path, solo_points("a", **SERVED), solo_points("b"))

@@ -96,8 +96,10 @@ def test_without_numpy_a_given_split_is_launched(
     monkeypatch.delattr("advisor_advice.forecasting", raising=False)
     spec = make_spec(wanted(file, split="50/50"), settings)
     assert spec.notes == ("no forecast: numpy is not installed",)
-    with pytest.raises(InputError, match="recommendations need numpy"):
+    with pytest.raises(InputError, match="recommendations need numpy") as raised:
         make_spec(wanted(file), settings)
+    assert "advisor_advice" in raised.value.why
+    assert raised.value.fix == "pip install 'sm-advisor[advise]', or give --split"
 
 
 def test_unsafe_counts_of_the_host_hold_without_numpy_too(
@@ -119,7 +121,7 @@ def test_times_that_are_none_are_refused(field: str, value: float, settings: Set
     """By their name; a tiny one is none of them."""
     bad: dict[str, Any] = {field: value}
     good: dict[str, Any] = {field: 0.5}
-    with pytest.raises(InputError, match=f"{field} is"):
+    with pytest.raises(InputError, match=f"{field} is .* give a number of seconds above 0"):
         make_spec(wanted(**bad, split="50/50"), settings)
     assert make_spec(wanted(**good, split="50/50"), settings)
 
@@ -129,6 +131,7 @@ def test_paths_are_no_names_of_jobs(name: str, settings: Settings) -> None:
     """Only what is in the folder of jobs is launched."""
     with pytest.raises(InputError, match="is not a valid job name") as raised:
         make_spec(wanted(None, name, "b", split="50/50"), settings)
+    assert raised.value.why == "only jobs of the folder of jobs are launched"
     assert raised.value.fix == f"put its file into {settings.jobs_dir} and give its name"
 
 
@@ -136,7 +139,10 @@ def test_a_folder_that_is_not_there_is_said(settings: Settings, tmp_path: Path) 
     """Before anything starts; one that is there is kept."""
     text = f"name: a\ncommand: ['true']\nworkdir: {tmp_path / 'gone'}\n"
     (tmp_path / "a.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"the workdir of a, .*gone, does not exist"):
+    with pytest.raises(
+        InputError,
+        match=r"the workdir of a, .*gone, does not exist.*correct workdir in the file of a",
+    ):
         make_spec(wanted(split="50/50"), settings)
     (tmp_path / "gone").mkdir()
     spec = make_spec(wanted(split="50/50"), settings)
@@ -148,6 +154,14 @@ def test_splits_that_are_no_launch_are_refused(text: str) -> None:
     """One after the other is none, and two jobs are advised."""
     with pytest.raises(InputError):
         parse_launch_split(text)
+
+
+def test_one_after_the_other_is_started_by_hand() -> None:
+    """Each alone; a number of seconds is one above 0."""
+    with pytest.raises(InputError) as raised:
+        parse_launch_split("exclusive")
+    assert raised.value.what == "jobs that run one after the other are not a launch of a pair"
+    assert raised.value.fix == "start each alone, or give shares such as 30/70"
 
 
 def test_splits_that_are_launched() -> None:

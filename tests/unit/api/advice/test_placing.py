@@ -124,8 +124,12 @@ def test_a_ceiling_of_power_that_nothing_keeps_is_an_error() -> None:
 
 def test_a_card_is_one_gpu() -> None:
     """What it draws is known of it alone."""
-    with pytest.raises(InputError, match="2 GPUs are not the one card GPU-2"):
+    with pytest.raises(InputError, match="2 GPUs are not the one card GPU-2") as raised:
         planned(asked(gpus=2, gpu_uuid="GPU-2"))
+    assert raised.value.why == (
+        "what a card draws beside others of its model is known of that card alone"
+    )
+    assert raised.value.fix == "leave out the card, or place on one GPU"
     assert planned(asked(gpus=1, gpu_uuid="GPU-2")).plan
     assert planned(asked(gpus=2)).plan
 

@@ -1,0 +1,217 @@
+"""What is said of a choice, each sentence by hand."""
+
+from dataclasses import replace
+
+import pytest
+from made_up_profiles import Physics, Scripted, profile
+
+from advisor.core.finish import Work
+from advisor.core.interval import Interval
+from advisor.core.objectives import OBJECTIVES
+from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
+from advisor.decide.constraints import Violation
+from advisor.decide.recommend import Decision, RatedSplit, Request, recommend
+from advisor.decide.recommendation import best, nearest, worst_violation
+from advisor.decide.same_work import gain_to_the_end
+from advisor.errors import InputError
+from advisor.predict.features import FULL_BANDWIDTH_PERCENT
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile
+from advisor.predict.serving import Serving
+
+FREE = Request(default_min_speed=0.0)
+A, B = profile("a"), profile("b")
+THIRTY, SEVENTY = Split((30.0, 70.0)), Split((70.0, 30.0))
+
+
+def served(offered: float = 100.0, *latencies: tuple[float, float]) -> Profile:
+    """The job `a`, which answers so many requests per second; 100 it can."""
+    serving = Serving(offered_rate=offered, rate_noise=None, latency_p99_ms=latencies)
+    return profile("a", serving=serving)
+
+
+def decided(known: dict[Split, tuple[float, float, float]], a: Profile = A) -> Decision:
+    """Of `a` and `b`, whatever their speeds."""
+    request = replace(FREE, min_speed={"a": 0.0, "b": 0.0})
+    return recommend((a, B), Scripted(known, off=0.0), request)
+
+
+# jobs that answer requests
+
+
+def test_a_server_that_is_behind_alone_is_said_to_be() -> None:
+    """By how much of its demand it serves; one that keeps up is not."""
+    best_way = {EQUAL: (0.9, 0.9, 300.0)}
+    text = "a serves 80 % of its demand alone on the whole GPU"
+    assert text in decided(best_way, served(125.0)).warnings
+    assert not any("of its demand alone" in t for t in decided(best_way, served(100.0)).warnings)
+
+
+@pytest.mark.parametrize(
+    ("most_ms", "limit"), [(None, ""), (20.0, " of 20 ms allowed")], ids=["free", "limited"]
+)
+def test_the_latency_alone_is_told_with_what_is_allowed(most_ms: float | None, limit: str) -> None:
+    """Beside another job it is not predicted."""
+    own = served(100.0, (10.0, 12.0), (100.0, 4.0))
+    request = replace(FREE, min_speed={"a": 0.0}, default_max_p99_ms=most_ms)
+    given = recommend((own, B), Scripted({EQUAL: (0.9, 0.9, 300.0)}, off=0.0), request)
+    assert given.choice.name == "50/50"
+    assert (
+        "the p99 latency of a beside another job is not predicted: alone at 50 % it is 8.44 ms"
+        f"{limit}, and a neighbour adds to it"
+    ) in given.warnings
+
+
+def test_a_latency_that_was_not_measured_is_said() -> None:
+    """At the share that was chosen; a job that serves nothing has none."""
+    given = decided({EQUAL: (0.9, 0.9, 300.0)}, served())
+    assert "the latency of a was not measured at 50 %" in given.warnings
+    assert not any("latency of b" in text for text in given.warnings)
+
+
+def test_a_server_that_costs_energy_is_warned_of() -> None:
+    """Where time was asked for; not where it saves, or where nobody waits for answers."""
+    text = "this takes 25.0 % more energy than the same work with a GPU for each job"
+
+    def warned(a: Profile, power_w: float) -> bool:
+        request = replace(FREE, objective="throughput", min_speed={"a": 0.0})
+        ways = dict.fromkeys((*NINE, UNCAPPED), (0.6, 0.6, power_w))
+        given = recommend((a, B), Scripted(ways, off=0.0), request)
+        assert given.choice.sharing == "limited"
+        return text in given.warnings
+
+    assert warned(served(), 600.0)
+    assert not warned(served(), 400.0)
+    assert not warned(A, 600.0)
+
+
+def test_one_after_the_other_has_no_latency_beside_another_job() -> None:
+    """Nothing is beside it; nothing is wanted together either."""
+    asked_for = replace(FREE, min_speed={"a": 0.0})
+    given = recommend((served(), B), Scripted({}, off=0.0), asked_for)
+    assert given.choice.sharing == "exclusive"
+    assert not any("latency" in text for text in given.warnings)
+    assert not any("both would draw" in text or "together" in text for text in given.reasons)
+
+
+# what the GPU has not
+
+
+def test_bandwidth_that_is_not_there() -> None:
+    """More than can be had; all of it is not too much."""
+    for percent, texts in (
+        (FULL_BANDWIDTH_PERCENT / 2, []),
+        (50.0, ["together they want 100 % of the memory bandwidth, of which 93 % can be had"]),
+    ):
+        busy = [profile(job, columns={"dram_active_percent": [percent] * 10}) for job in "ab"]
+        given = recommend(busy, Scripted({EQUAL: (0.9, 0.9, 300.0)}, off=0.0), FREE)
+        assert [text for text in given.reasons if "memory bandwidth" in text] == texts
+
+
+# what is worth more
+
+
+def test_a_barred_way_is_named_only_beyond_a_tie() -> None:
+    """At the tie it is worth no more; beyond it, it is said what it costs."""
+    ways = {EQUAL: (0.8, 0.8, 300.0), THIRTY: (1.0, 0.616, 300.0)}
+    slow = replace(FREE, min_speed={"b": 0.7}, tie=0.0)
+    given = recommend((A, B), Scripted(ways, off=0.0), slow)
+    assert given.choice.name == "50/50"
+    assert any(text.startswith("30/70 would be worth 1.0 % more, but b ") for text in given.reasons)
+    barred, chosen = (next(o for o in given.candidates if o.name == n) for n in ("30/70", "50/50"))
+    at_tie = recommend((A, B), Scripted(ways, off=0.0), replace(slow, tie=barred.gain_over(chosen)))
+    assert not any("would be worth" in text for text in at_tie.reasons)
+
+
+# work that is given
+
+
+def test_the_value_of_given_work_has_bounds_of_its_own() -> None:
+    """Until both are done, at the bad and the good ends; without work that of the moment."""
+    work = Work((600.0, 1200.0))
+    objective = OBJECTIVES["energy-efficiency"]
+    with_work = recommend((A, B), Physics(), replace(FREE, work=work))
+    without = recommend((A, B), Physics(), FREE)
+    for given, to_the_end in ((with_work, True), (without, False)):
+        option = next(o for o in given.candidates if o.name == "50/50")
+        p = option.prediction
+        gain = gain_to_the_end(p, (A, B), work, objective)
+        expected = p.range_of(gain) if to_the_end else p.objective_value(objective)
+        assert option.objective_value == expected
+        assert p.range_of(gain) != p.objective_value(objective)
+
+
+def test_the_bounds_of_the_models_own_errors_count_without_work() -> None:
+    """They are narrower than those of speeds and power together."""
+
+    class Sure(Physics):
+        def predict(self, profiles: object, splits: object) -> list[Prediction]:
+            found = super().predict(profiles, splits)  # type: ignore[arg-type]
+            return [replace(p, efficiency_factors=(0.99, 1.01)) for p in found]
+
+    option = recommend((A, B), Sure(), FREE).candidates[4]
+    value = option.objective_value.value
+    assert option.objective_value == Interval(value, 0.99 * value, 1.01 * value)
+
+
+# nearest, best and worst
+
+
+def rated(split: Split, value: float = 1.0, *violations: Violation) -> RatedSplit:
+    """A way with what it breaks."""
+    (p,) = Scripted({}, off=0.0).predict((A, B), [split])
+    return RatedSplit(p, Interval(value, value, value), violations)
+
+
+def test_the_nearest_way_is_the_more_even_one_of_equally_near_ones() -> None:
+    """And of mirror images that of the order of names."""
+    missed = Violation("x", 0.1)
+    ways = [rated(s, 1.0, missed) for s in (THIRTY, SEVENTY)]
+    even = [*ways, rated(EQUAL, 1.0, missed)]
+    assert nearest(even, mirrored=False).name == "50/50"
+    names = {mirrored: nearest(ways, mirrored=mirrored).name for mirrored in (False, True)}
+    assert names == {mirrored: nearest(ways[::-1], mirrored=mirrored).name for mirrored in names}
+    assert set(names.values()) == {"30/70", "70/30"}
+    near = rated(THIRTY, 1.0, Violation("y", 0.05))
+    assert nearest([*even, near], mirrored=False) is near
+
+
+def test_the_best_of_equal_ways_is_the_more_even_one() -> None:
+    """Without a tie: any more is better."""
+    ways = [rated(THIRTY), rated(SEVENTY), rated(EQUAL)]
+    assert best(ways, mirrored=False).name == "50/50"
+    assert best([*ways, rated(THIRTY, 1.0001)], mirrored=False).objective_value.value == 1.0001
+    turned = {best(ways[:2], mirrored=mirrored).name for mirrored in (False, True)}
+    assert turned == {"30/70", "70/30"}
+
+
+def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:
+    """Of equal ones always the same."""
+    one, other, far = Violation("a", 0.1), Violation("b", 0.1), Violation("c", 0.2)
+    assert worst_violation(rated(EQUAL, 1.0, one, far, other)) == far
+    assert worst_violation(rated(EQUAL, 1.0, one, other)) == other
+    assert worst_violation(rated(EQUAL, 1.0, other, one)) == other
+
+
+# what cannot be meant
+
+
+def test_profiles_of_two_gpus_are_told_apart() -> None:
+    """Which is whose, why it matters and what to do."""
+    with pytest.raises(InputError) as raised:
+        recommend((A, profile("b", gpu_model="Other")), Physics(), FREE)
+    error = raised.value
+    assert error.what == "the profile of a is of NVIDIA H200, that of b is of Other"
+    assert (error.why, error.fix) == (
+        "two jobs that share a GPU run on the same one", "give profiles of one GPU model",
+    )  # fmt: skip
+
+
+def test_fine_splits_without_units_say_what_to_leave_out() -> None:
+    """No point says how many there are."""
+    unknown = profile("a", units_total=None)
+    with pytest.raises(InputError) as raised:
+        recommend((unknown, unknown), Physics(), replace(FREE, fine=True))
+    assert raised.value.what == "the number of SMs of NVIDIA H200 is not known"
+    assert raised.value.why == "no point of the profiles has units_total"
+    assert raised.value.fix == "leave out the fine splits"
