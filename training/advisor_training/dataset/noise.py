@@ -107,7 +107,6 @@ def _takes(pair: MeasuredPair) -> list[_Take]:
         _Take(measurement.gpu_uuid, results)
         for measurement in pair.measurements
         for results in measurement.repeats
-        if is_full(results, beside_itself=pair.beside_itself)
     ]
 
 

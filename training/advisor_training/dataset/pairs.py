@@ -202,7 +202,7 @@ def _groups(points: Iterable[PairPoint]) -> list[list[PairPoint]]:
     for point in points:
         key = (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
         groups.setdefault(key, []).append(point)
-    return [group for _, group in sorted(groups.items())]
+    return list(groups.values())
 
 
 def _fullest_first(found: Iterable[Measurement]) -> tuple[Measurement, ...]:

@@ -99,7 +99,7 @@ def job_classes(solos: Sequence[SoloPoint]) -> Classes:
     points: dict[tuple[str, str], list[SoloPoint]] = {}
     for point in solos:
         points.setdefault((point.gpu_model, point.job), []).append(point)
-    return {key: _class(key[1], key[0], found) for key, found in sorted(points.items())}
+    return {key: _class(key[1], key[0], found) for key, found in points.items()}
 
 
 def _fastest_run(points: Iterable[SoloPoint]) -> float:

@@ -1,5 +1,6 @@
 """The noise ceiling: choose on one take, score on another."""
 
+import dataclasses
 import random
 
 import pytest
@@ -54,18 +55,22 @@ def test_noise_lowers_the_ceiling(name: str) -> None:
 def test_a_ceiling_by_hand() -> None:
     """Each take's choice is scored on the other, as a part of the other's best."""
     flat = dict.fromkeys(range(10, 100, 10), 0.8)
+    half = dict.fromkeys(flat, 0.4)  # a slower card, which changes no comparison within it
     points = [
         *nine({**flat, 30: 1.6, 70: 1.44}, run="r1"),
-        *nine({**flat, 30: 1.2, 70: 2.0}, run="r2", gpu_uuid="GPU-2"),
+        *nine({**half, 30: 0.6, 70: 1.0}, run="r2", gpu_uuid="GPU-2"),
     ]
     found = ceiling(points)
     assert found is not None
-    # r1 chooses 30/70, worth 1.2 of 2.0 in r2; r2 chooses 70/30, worth 1.44 of 1.6 in r1.
-    assert found.mean_percent == pytest.approx(100 * (0.6 + 0.9) / 2)
-    assert found.worst_percent == pytest.approx(60)
-    assert (found.pairs, found.choices, found.other_card_pairs) == (1, 2, 1)
+    # r1 chooses 30/70, worth 0.6 of 1.0 in r2; r2 chooses 70/30, worth 1.44 of 1.6 in r1.
+    scores = {"mean": 75, "median": 75, "p10": 63, "worst": 60}
     # Changes against 50/50: six times 0, 1 - 1.2 / 1.6 and 1 - 1.44 / 2; the 95 % lies between.
-    assert found.noise_percent == pytest.approx(100 * (0.25 + 0.65 * 0.03))
+    noise = 25 + 0.65 * 3
+    expected = {f"{name}_percent": value for name, value in [*scores.items(), ("noise", noise)]}
+    assert dataclasses.asdict(found) == pytest.approx(
+        {"pairs": 1, "other_card_pairs": 1, "choices": 2, **expected}
+    )
+    assert found.tie == pytest.approx(noise / 100)
 
 
 def test_repeats_of_one_run_are_takes_too() -> None:

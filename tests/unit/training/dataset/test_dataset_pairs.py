@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
-from advisor.core.records import PairPoint, PointPart
+from advisor.core.objectives import PartResult, SplitResult
+from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart
 from advisor.core.split import NINE, Split
 from advisor_training.dataset.pairs import DISTURBED, LeftOut, MeasuredPair, make_pairs
 from advisor_training.dataset.split_kinds import kinds_of
@@ -42,16 +43,18 @@ def test_kinds_of_splits_are_told_apart(point: PairPoint, kind: str) -> None:
 
 
 def test_repeats_give_medians() -> None:
-    """A window that went wrong once does not decide a split."""
+    """A window that went wrong once decides no split, nor does what cannot be the memory's."""
+    watts = ((100.0, 30.0), (102.0, 40.0), (500.0, 500.0), (90.0, 0.0), (103.0, None))
     points = [
         point
-        for repeat, power_w in enumerate((100.0, 102.0, 500.0))
-        for point in nine(power_w=power_w, repeat=repeat)
+        for repeat, (power_w, memory_power_w) in enumerate(watts)
+        for point in nine(power_w=power_w, memory_power_w=memory_power_w, repeat=repeat)
     ]
     measurement = only(points).main
-    assert measurement.points == 27
-    assert measurement.equal.power_w == 102
-    assert [sorted(results) for results in measurement.repeats] == [list(NINE)] * 3
+    assert measurement.points == 45
+    half = PartResult(0.5, 1.0, 100.0)
+    assert measurement.equal == SplitResult((half, half), power_w=102.0, memory_power_w=35.0)
+    assert [sorted(results) for results in measurement.repeats] == [list(NINE)] * 5
 
 
 def test_cards_and_runs_stay_apart() -> None:
@@ -70,6 +73,10 @@ def test_cards_and_runs_stay_apart() -> None:
     ]
     assert found.main.uncapped is not None
     assert found.measurements[1].uncapped is None
+    models = ("Card", "Other")
+    alone = [solo(job, gpu_model=model) for job in "ab" for model in models]
+    of_models, _ = make_pairs([p for m in models for p in nine(gpu_model=m)], alone)
+    assert [(pair.gpu_model, pair.main.points) for pair in of_models] == [("Card", 9), ("Other", 9)]
 
 
 def test_jobs_in_any_order_are_one_pair() -> None:
@@ -140,6 +147,14 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
 def test_a_starved_job_is_no_failed_one() -> None:
     """A rate of 0 is a measurement."""
     assert only(nine(rate_1=0.0)).main.equal.parts[0].rate == 0
+
+
+@pytest.mark.parametrize(("source", "fits"), [("nvml", False), (REPLAY_SOURCE, True)])
+def test_a_replay_is_compared_with_the_job_that_it_replays(source: str, fits: bool) -> None:
+    """Its own hash is of a record of the job; a measured job of another hash is another job."""
+    solos = [solo("a", job_hash="measured"), solo("b")]
+    points = nine(job_1_hash="of a record", source=source)
+    assert bool(make_pairs(points, solos)[0]) == fits
 
 
 @pytest.mark.parametrize(("rate", "fits"), [(89.0, True), (87.0, False)])

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 from simple_pairs import solo
 
-from advisor_training.dataset.solo import MEMORY_COUNTERS, job_classes, solo_reference, whole_gpu
+from advisor_training.dataset.solo import (
+    MEMORY_COUNTERS,
+    JobClass,
+    job_classes,
+    solo_reference,
+    whole_gpu,
+)
 
 
 def test_the_nearest_solo_point_counts() -> None:
@@ -71,22 +77,25 @@ def test_classes_are_cut_at_50_percent(
     assert job_classes([point])["Card", "a"].code == code
 
 
-def test_the_memory_counter_is_told() -> None:
-    """Bandwidth counts where it was read, else busy time; a class that differs is told."""
-    both = job_classes(
-        [solo(sm_active_percent=80, memory_busy_percent=60, dram_active_percent=45)]
-    )["Card", "a"]
-    assert (both.code, both.memory_percent) == ("HL", 45)
-    assert (both.memory_counter, both.code_by_other_counter) == ("dram_active_percent", "HH")
-    one = job_classes([solo(sm_active_percent=80, memory_busy_percent=45)])["Card", "a"]
-    assert (one.code, one.memory_counter) == ("HL", "memory_busy_percent")
-    assert one.code_by_other_counter is None
-
-
-def test_a_job_without_counters_has_no_class() -> None:
-    """A missing counter is not 0 %."""
-    bare = job_classes([solo(sm_active_percent=80)])["Card", "a"]
-    assert (bare.code, bare.memory_percent, bare.memory_counter) == (None, None, None)
+@pytest.mark.parametrize(
+    ("busy", "active", "expected"),
+    [
+        (60, 45, ("HL", 45, "dram_active_percent", "HH")),
+        (45, None, ("HL", 45, "memory_busy_percent", None)),
+        (None, None, (None, None, None, None)),
+    ],
+)
+def test_the_memory_counter_is_told(
+    busy: float | None, active: float | None, expected: tuple[Any, ...]
+) -> None:
+    """Bandwidth counts where it was read, else busy time; a missing counter is not 0 %."""
+    counters: dict[str, Any] = {"memory_busy_percent": busy, "dram_active_percent": active}
+    points = [solo(sm_active_percent=percent, **counters) for percent in (20.0, 80.0, 90.0)]
+    code, memory, counter, other = expected
+    assert job_classes([*points, solo("b")])["Card", "a"] == JobClass(
+        job="a", gpu_model="Card", code=code, sm_active_percent=80.0, memory_percent=memory,
+        memory_counter=counter, code_by_other_counter=other,
+    )  # fmt: skip
 
 
 def test_a_slower_run_is_told() -> None:

@@ -1,7 +1,7 @@
 """What launches teach, and which of them teach nothing."""
 
-import dataclasses
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,18 +10,21 @@ import synthetic_pairs as made_up
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_rows import solo_points
+from retraining import few_trees
 from store_points import any_observation
+from unsafe_counts import checked_with, write_check
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.observations import Observation, ObservedPart
-from advisor.core.records import OBSERVED_SOURCE, PairPoint
+from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart, SoloPoint
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_training.dataset.data import make_data
-from advisor_training.dataset.observed import LEAST_S, teach
+from advisor_training.dataset.launched import profiles_that_lack, taught_here
+from advisor_training.dataset.observed import LEAST_S, Teaching, teach
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, make_rows
-from advisor_training.learn.learners import LEARNERS, extra_trees, fit
+from advisor_training.learn.learners import extra_trees, fit
 from advisor_training.train import fit_model, make_training_set
 
 SOLOS = solo_points()
@@ -62,10 +65,8 @@ def test_a_good_launch_teaches_what_a_measured_point_does() -> None:
     """The same speeds and power, marked as what it is; given twice it teaches once."""
     found = teach([GOOD, GOOD], SOLOS)
     assert not found.left_out
-    (point,) = found.points
-    assert (point.source, point.gpu_uuid, point.power_w) == (OBSERVED_SOURCE, CARD, EVEN.power_w)
     profiles = make_profiles(SOLOS)
-    row = make_rows(make_pairs([point], SOLOS, full=False)[0], profiles)
+    row = make_rows(make_pairs(found.points, SOLOS, full=False)[0], profiles)
     measured = make_rows(make_pairs([EVEN], SOLOS, full=False)[0], profiles)
     assert (row.speed_a, row.speed_b, row.power_w) == (
         measured.speed_a, measured.speed_b, measured.power_w
@@ -125,7 +126,21 @@ def test_results_that_nobody_read_teach_at_safe_counts_only() -> None:
     read = [replace(p, results="right") if p.job in both else p for p in SOLOS]
     assert teach([unread], read, {model: unsafe}).points
     wrong = [replace(p, results="wrong") if p.job == job else p for p in SOLOS]
-    assert not teach([unread], wrong).points
+    assert not teach([replace(unread, units_total=None)], wrong).points
+
+
+def test_a_site_teaches_by_the_checks_that_it_keeps(tmp_path: Path) -> None:
+    """Without one nobody knows better; profiles of launched jobs come from elsewhere if need be."""
+    unread = replace(GOOD, parts=tuple(replace(p, results=None) for p in GOOD.parts))
+    assert taught_here([unread], SOLOS, tmp_path) == teach([unread], SOLOS)
+    write_check(
+        tmp_path,
+        checked_with(made_up.UNITS, frozenset({66}), gpu_model=made_up.GPU_MODEL),
+    )
+    assert not taught_here([unread], SOLOS, tmp_path).points
+    assert taught_here([GOOD], SOLOS, tmp_path).points
+    lacking = profiles_that_lack([GOOD], [p for p in SOLOS if p.job != "middle"], SOLOS)
+    assert lacking == [p for p in SOLOS if p.job == "middle"]
 
 
 def unsafe_none() -> CheckedCounts:
@@ -196,47 +211,56 @@ def test_a_pair_launched_often_is_one_row() -> None:
     assert rows.speed_a == pytest.approx(expected.speed_a)
 
 
-def test_a_job_that_went_on_alone_without_limits_is_a_reference() -> None:
-    """Its rate and power on the card of the launch; one that kept its limit is none."""
-    point = next(p for p in pairs(made_up.CLIMBER, made_up.MIDDLE) if p.mode == "uncapped")
-    first, second = launched(point).parts
-    left = replace(first, rest_rate=200.0)
-    seen = launched(
-        point, parts=(left, replace(second, ended_first=True)), rest_s=20.0, rest_energy_j=9600.0
-    )
-    (reference,) = teach([seen], SOLOS).references
-    assert (reference.job, reference.gpu_uuid, reference.share_percent) == ("climber", CARD, 100)
-    assert (reference.rate, reference.power_w) == (200, 480)
-    one, other_one = GOOD.parts
-    rested = (replace(one, rest_rate=200.0), replace(other_one, ended_first=True))
-    limited = replace(GOOD, parts=rested, rest_s=20.0, rest_energy_j=9600.0)
-    assert teach([limited], SOLOS).points
-    for other in (
-        limited,
-        replace(seen, rest_s=7.0),
-        replace(seen, rest_energy_j=None),
-        replace(seen, parts=(first, second)),
-    ):
-        assert not teach([other], SOLOS).references
+ALIKE: dict[str, Any] = {
+    "gpu_model": "Card", "gpu_uuid": CARD, "units_total": 132, "mode": "uncapped", "driver": "580",
+    "power_limit_w": 600.0, "started_at": "2026-02-01T12:00Z", "host": "node", "tool_version": "1",
+}  # fmt: skip
+ONE: dict[str, Any] = {"job": "a", "rate_unit": "frames", "job_hash": "0a", "results": "right"}
+OTHER: dict[str, Any] = ONE | {"job": "b", "job_hash": "0b"}
+UNCAPPED: dict[str, Any] = {"share_percent": 100.0, "units": 132, "rate": 50.0}
+WENT_ON = Observation(
+    launch_id="one", state="finished", power_w=500.0, overlap_s=60.0, settled_s=LEAST_S,
+    parts=(
+        ObservedPart(**ONE, **UNCAPPED, rest_rate=200.0),
+        ObservedPart(**OTHER, **UNCAPPED, ended_first=True),
+    ),
+    rest_s=8.0, rest_energy_j=3200.0, flags=("uneven",), **ALIKE,
+)  # fmt: skip
 
 
-def test_a_weight_changes_what_is_learned_and_one_changes_nothing() -> None:
-    """Half the weight is not the same model; rows of weight 1 are rows without weights."""
-    rows = make_training_set(made_up.pair_points(), SOLOS).rows
-    random = np.random.default_rng(0)
-    noisy = dataclasses.replace(
-        rows, power_w=rows.power_w * np.exp(random.normal(0, 0.2, len(rows)))
-    )
-    half = dataclasses.replace(noisy, weight=np.where(rows.job_a == "climber", 0.1, 1.0))
-    for name in ("extra-trees", "linear"):
-        plain, weighed = (LEARNERS[name](r)(rows).power_w for r in (noisy, half))
-        assert not np.array_equal(plain, weighed)
-    told = extra_trees().fit(rows.heads["power"].features[:, 0], np.log(rows.power_w))
-    ones = extra_trees().fit(
-        rows.heads["power"].features[:, 0], np.log(rows.power_w), sample_weight=rows.weight
-    )
-    features = rows.heads["power"].features[:, 0]
-    assert np.array_equal(told.predict(features), ones.predict(features))
+def test_every_column_of_a_launch_is_kept() -> None:
+    """Of both jobs together, and of the one that went on alone: over its own time and energy."""
+    made: dict[str, Any] = ALIKE | {"run": f"launches on {CARD}", "source": OBSERVED_SOURCE}
+    together = PairPoint(
+        parts=(PointPart(**ONE, **UNCAPPED), PointPart(**OTHER, **UNCAPPED)),
+        power_w=500.0, window_s=LEAST_S, flags=("uneven",), **made,
+    )  # fmt: skip
+    alone = SoloPoint(
+        **ONE, share_percent=100.0, units_granted=132, rate=200.0, power_w=400.0, window_s=8.0,
+        **made,
+    )  # fmt: skip
+    assert teach([WENT_ON], []) == Teaching(points=(together,), references=(alone,), left_out=())
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        replace(
+            WENT_ON,
+            mode="mps",
+            parts=tuple(replace(p, share_percent=50.0, units=66) for p in WENT_ON.parts),
+        ),
+        replace(WENT_ON, rest_s=7.9),
+        replace(WENT_ON, rest_s=None),
+        replace(WENT_ON, rest_energy_j=None),
+        replace(WENT_ON, parts=tuple(replace(p, ended_first=False) for p in WENT_ON.parts)),
+        replace(WENT_ON, parts=tuple(replace(p, rest_rate=None) for p in WENT_ON.parts)),
+    ],
+)
+def test_one_that_kept_its_limit_or_went_on_for_a_moment_is_no_reference(seen: Observation) -> None:
+    """It is not known what it does with the whole GPU."""
+    found = teach([seen], SOLOS)
+    assert (len(found.points), found.references) == (1, ())
 
 
 def test_a_model_is_trained_on_both() -> None:
@@ -248,6 +272,7 @@ def test_a_model_is_trained_on_both() -> None:
     assert len(taught.points) == len(seen) + 4
     made_from = make_training_set([*made_up.pair_points(), *taught.points], solos)
     assert made_from.facts.cards == 3
-    trained = fit_model(made_from.rows)
-    assert np.isfinite(list(trained.figures.values())).all()
-    assert fit(extra_trees, made_from.rows)(made_from.rows).power_w.min() > 0
+    with few_trees():
+        trained = fit_model(made_from.rows)
+        assert np.isfinite(list(trained.figures.values())).all()
+        assert fit(extra_trees, made_from.rows)(made_from.rows).power_w.min() > 0

@@ -5,14 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
+from made_up_profiles import profile
 from made_up_rows import solo_points
+from simple_pairs import pair, solo
 
+from advisor.core.records import OBSERVED_SOURCE
 from advisor.errors import InputError
 from advisor.predict.features import Side, matrix, power_features, prior_kept, side, speed_features
 from advisor.predict.profiles import make_profiles
+from advisor.predict.serving import Serving
 from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.pairs import make_pairs
-from advisor_training.dataset.rows import Rows, make_rows
+from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, Rows, make_rows
 
 SOLOS = solo_points()
 PROFILES = make_profiles(SOLOS)
@@ -52,9 +56,37 @@ def test_values_are_those_measured_and_those_alone() -> None:
         assert rows.power_w[row] == pytest.approx(power_w)
         alone = made_up.CLIMBER.speed(share), made_up.SITTER.speed(100 - share)
         np.testing.assert_allclose(rows.heads["speed"].prior[row], np.array(alone) * kept[row])
-    assert rows.solo_rate_a == pytest.approx(np.full(10, made_up.CLIMBER.rate))
     both_w = 80 + 400 * made_up.CLIMBER.speed(10) + 60
     assert rows.heads["power"].prior[0] == pytest.approx(both_w, rel=0.01)
+
+
+def test_every_column_of_a_row() -> None:
+    """A server was launched next to another job: all of the pair, of each alone, and of the card.
+
+    The limit is the larger one of the profiles'.
+    """
+    point = pair(
+        30, 70, rate_1=1.2, rate_2=0.5, power_w=250.0, memory_power_w=60.0, source=OBSERVED_SOURCE
+    )
+    solos = [solo("a", rate=2.0, power_w=150.0), solo("b", rate=5.0, power_w=170.0)]
+    asked = Serving(offered_rate=2.0, rate_noise=None, latency_p99_ms=())
+    profiles = {
+        ("a", "Card"): profile("a", gpu_model="Card", serving=asked),
+        ("b", "Card"): profile("b", gpu_model="Card", columns={"power_w": [200.0] * 10}),
+    }
+    rows = make_rows(make_pairs([point], solos, full=False)[0], profiles)
+    columns = (field.name for field in dataclasses.fields(rows) if field.name != "heads")
+    assert {name: getattr(rows, name).tolist() for name in columns} == {
+        name: [value]
+        for name, value in {
+            "job_a": "a", "job_b": "b", "gpu_model": "Card", "card": "GPU-1", "run": "r1",
+            "measurement": 0, "pair": 0, "kind": SOME, "share_a": 30, "share_b": 70,
+            "all_served_a": 0.98, "all_served_b": np.inf, "speed_a": 0.6, "speed_b": 0.1,
+            "power_w": 250, "memory_power_w": 60, "solo_rate_a": 2, "solo_rate_b": 5,
+            "solo_power_a_w": 150, "solo_power_b_w": 170, "profile_power_a_w": 400,
+            "profile_power_b_w": 200, "power_limit_w": 700, "weight": OBSERVED_WEIGHT,
+        }.items()
+    }  # fmt: skip
 
 
 def test_features_are_seen_from_each_job() -> None:
@@ -93,11 +125,13 @@ def test_rows_of_a_job_and_a_part_of_them() -> None:
 
 
 def test_pairs_without_a_profile_are_no_rows() -> None:
-    """A reference on the whole GPU is enough for a speed, but not for features."""
+    """A reference on the whole GPU is enough for a speed, but not for features below a profile."""
     pairs, _ = make_pairs(made_up.pair_points(), SOLOS)
     some = {key: profile for key, profile in PROFILES.items() if key[0] != "hog"}
     rows = make_rows(pairs, some)
     assert rows.jobs == ["climber", "middle", "sitter", "slow"]
+    hog = profile("hog", shares=(30, 100), gpu_model=made_up.GPU_MODEL)
+    assert make_rows(pairs, {**some, ("hog", made_up.GPU_MODEL): hog}).jobs == rows.jobs
     with pytest.raises(InputError, match="no measured pair has profiles of both"):
         make_rows(pairs, {})
 

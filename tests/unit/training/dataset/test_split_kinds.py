@@ -14,7 +14,7 @@ from advisor.core.split import Split
 from advisor_data.files.bundled import bundled_pair_points
 from advisor_training.dataset.noise import best_split, noise_ceiling
 from advisor_training.dataset.pairs import make_pairs
-from advisor_training.dataset.split_kinds import is_full, kinds_of, split_of
+from advisor_training.dataset.split_kinds import is_full, kinds_of, split_of, uses_the_gpu
 
 UNITS = {10: 12, 11: 14, 26: 34, 47: 62, 50: 66, 54: 70, 90: 118}
 SAFE = ((10, 90), (11, 90), (26, 54), (47, 54), (50, 50), (54, 47), (54, 26), (90, 11), (90, 10))
@@ -34,10 +34,26 @@ def test_nine_safe_splits_are_the_nine_of_a_pair() -> None:
     assert sorted(pairs[0].main.nine) == sorted(map(Split, SAFE))
 
 
+@pytest.mark.parametrize(
+    ("point", "uses"),
+    [
+        (pair(47, 54, units_1=62, units_2=70), True),
+        (pair(47, 54), False),  # nobody knows of how many units
+        (pair(47, 53, units_1=62), True),
+        (pair(30, 45), True),
+        (pair(30, 44), False),
+        (pair(50, 50, units_1=49, units_2=49), False),
+    ],
+)
+def test_a_split_of_the_nine_uses_about_the_whole_gpu(point: PairPoint, uses: bool) -> None:
+    """In units where they were read back, else in percent: three quarters of it, and no more."""
+    assert uses_the_gpu(point) == uses
+
+
 def test_of_a_job_beside_itself_five_are() -> None:
     points = safe(job_2="a")
     assert kinds_of(points) == ["nine"] * 9
-    assert kinds_of(points[:5]) == ["nine"] * 5
+    assert kinds_of(points[1:5]) == ["nine"] * 4
     assert kinds_of(points[:3]) == ["nine", "grid", "other"]
 
 
@@ -113,10 +129,10 @@ def test_takes_at_other_splits_tell_nothing_of_the_noise() -> None:
     """They have three of nine in common; two takes at the same ones do."""
     objective = OBJECTIVES["throughput"]
     assert noise_ceiling(make_pairs([*nine(), *safe(run="r2")], SOLOS)[0], objective) is None
-    twice = [*nine(), *safe(run="r2"), *safe(run="r3", gpu_uuid="GPU-2")]
+    twice = [*nine(), *nine(repeat=1), *safe(run="r2"), *safe(run="r3", gpu_uuid="GPU-2")]
     found = noise_ceiling(make_pairs(twice, SOLOS)[0], objective)
     assert found is not None
-    assert (found.pairs, found.choices) == (1, 2)
+    assert (found.pairs, found.other_card_pairs, found.choices) == (1, 1, 4)
 
 
 def test_bundled_pairs_are_full_in_every_run() -> None:

@@ -24,7 +24,7 @@ from advisor.core.records import PairPoint, PointPart
 from advisor.core.split import EQUAL, NINE
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.predict.serving import Serving
-from advisor_training.dataset.data import UNPROFILED, Data, launch_bound, make_data
+from advisor_training.dataset.data import Data, make_data
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation import curve as evaluation_curve
 from advisor_training.evaluation.bars import bar_of, by_job
@@ -280,14 +280,6 @@ def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
     )
 
 
-def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(data: Data) -> None:
-    bound = {name for (name, _), p in data.profiles.items() if launch_bound(p)}
-    assert bound == {"sitter"}
-    flagged = dataclasses.replace(data.profiles["hog", made_up.GPU_MODEL], flags=("cpu-bound",))
-    assert launch_bound(flagged)
-    assert data.with_launch_bound().sum() == 5
-
-
 def test_the_paper_answers_sums_only(data: Data) -> None:
     """Its X1 + X2 comes from one learner, its sum of speeds from another; no single job."""
     results = ask(methods(data)[PAPER], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
@@ -328,14 +320,6 @@ def test_the_curve_takes_its_fits_and_is_drawn(
     added = [figure for figure in with_curve if figure.name not in names]
     assert len(added) == 5
     assert all("linear" in to_svg(figure) for figure in added)
-
-
-def test_jobs_without_a_profile_are_left_out_and_counted() -> None:
-    solos = [p for p in full_solo_points() if p.job != "slow" or p.share_percent == 100]
-    found = make_data(made_up.pair_points(), solos)
-    assert "slow" not in found.rows.jobs
-    assert len(found.measurements) == len(np.unique(found.rows.measurement)) == 10
-    assert [item.reason for item in found.left_out] == [UNPROFILED]
 
 
 def test_one_pair_alone_cannot_be_evaluated() -> None:

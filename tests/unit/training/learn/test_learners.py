@@ -119,3 +119,17 @@ def test_a_server_serves_no_more_than_its_demand() -> None:
     found = physical(rows)(rows)
     assert set(found.speed[:, 0]) == {1.0}
     assert set(found.speed[:, 1]) == set(found.heads["speed"][:, 0]) == {3.0}
+
+
+def test_a_weight_changes_what_is_learned_and_one_changes_nothing() -> None:
+    """Half the weight is not the same model; rows of weight 1 are rows without weights."""
+    noise = np.random.default_rng(0).normal(0, 0.2, len(ROWS))
+    noisy = dataclasses.replace(ROWS, power_w=ROWS.power_w * np.exp(noise))
+    half = dataclasses.replace(noisy, weight=np.where(ROWS.job_a == "climber", 0.1, 1.0))
+    for name in ("extra-trees", "linear"):
+        plain, weighed = (LEARNERS[name](rows)(ROWS).power_w for rows in (noisy, half))
+        assert not np.array_equal(plain, weighed)
+    features, targets = ROWS.heads["power"].features[:, 0], np.log(ROWS.power_w)
+    told = extra_trees().fit(features, targets)
+    ones = extra_trees().fit(features, targets, sample_weight=ROWS.weight)
+    assert np.array_equal(told.predict(features), ones.predict(features))
