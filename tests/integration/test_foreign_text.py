@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from command_line import Advisor, in_this_process
-from rich.table import Table
 
-from advisor_cli.shared.console import plain_console, print_table
+from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 
@@ -44,9 +43,7 @@ def test_tables_and_lines_hold_markup_as_text(
     capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     """Cells, headings and lines of every command."""
-    table = Table(text)
-    table.add_row(text)
-    print_table(table)
+    print_table(plain_table([text], [[text]]))
     plain_console().print(text)
     assert capsys.readouterr().out.count(text) == 3
 

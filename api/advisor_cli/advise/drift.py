@@ -4,15 +4,13 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.observed import CardPower, DriftedJob, DriftReport
-from advisor_cli.shared.console import print_table
+from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 
 # What needs numpy is imported in the command: `advisor --help` works without it.
@@ -41,9 +39,11 @@ def drift(as_json: AsJson = False) -> None:
     for line in _lines(report):
         typer.echo(line)
     if report.drifts:
-        _print(_JOBS, map(_job, report.drifts))
+        typer.echo("")
+        print_table(plain_table(_JOBS, map(_job, report.drifts)))
     if report.cards:
-        _print(_CARDS, map(_card, report.cards))
+        typer.echo("")
+        print_table(plain_table(_CARDS, map(_card, report.cards)))
 
 
 def _lines(report: DriftReport) -> Iterable[str]:
@@ -79,13 +79,3 @@ def _card(one: CardPower) -> Sequence[str]:
         str(one.references),
         str(one.observations),
     )
-
-
-def _print(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        shown.add_column(name, overflow="fold")
-    for row in rows:
-        shown.add_row(*map(Text, row))
-    typer.echo("")
-    print_table(shown)

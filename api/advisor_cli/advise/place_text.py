@@ -13,7 +13,7 @@ from advisor.formats.moments import duration_text
 from advisor.place.problem import JobGroup
 from advisor.place.schedule import Schedule, Slot
 from advisor_advice.placing import Planned, environments, way
-from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.console import plain_console, plain_table
 
 _WIDTH = 110
 
@@ -26,9 +26,7 @@ _GPUS = 12
 
 def show(planned: Planned) -> None:
     """Print it."""
-    console = plain_console(highlight=False)
-    # Headings are never cut off: on a narrow terminal lines wrap.
-    console.width = max(console.width, _WIDTH)
+    console = plain_console(highlight=False, least=_WIDTH)
     console.print(Text(_headline(planned), style="bold"))
     for line in _first_lines(planned):
         console.print(Text(line), soft_wrap=True)
@@ -66,12 +64,9 @@ def _first_lines(planned: Planned) -> Iterator[str]:
 
 def _groups(planned: Planned) -> Table:
     limits = _LIMITS[vendor_of(planned.gpu_model)]
-    table = _table(("times", 1), ("jobs", 0), ("split", 1), (limits, 1), ("speeds", 1))
-    for name in ("time", "W", "energy saved", "time saved"):
-        table.add_column(name, justify="right")
-    for group, count in planned.groups.items():
-        table.add_row(*map(Text, (str(count), *_cells(planned, group))))
-    return table
+    known = ("times", "jobs", "split", limits, "speeds", "time", "W", "energy saved", "time saved")
+    rows = ((str(count), *_cells(planned, group)) for group, count in planned.groups.items())
+    return plain_table(known, rows)
 
 
 def _cells(planned: Planned, group: JobGroup) -> tuple[str, ...]:
@@ -92,18 +87,15 @@ def _cells(planned: Planned, group: JobGroup) -> tuple[str, ...]:
 
 
 def _comparison(planned: Planned) -> Table:
-    names = ("energy", "of it idle", "all done in", "mean job ends after", "slowest job")
-    table = _table(("", 0), *((name, 1) for name in names))
-    for name, found in {"this plan": planned.plan.schedule, **planned.others}.items():
-        table.add_row(
-            name,
-            _kwh(found.energy_j),
-            _kwh(found.idle_j),
-            duration_text(found.makespan_s),
-            duration_text(found.mean_completion_s),
-            percent(found.slowest.speed),
-        )
-    return table
+    names = ("", "energy", "of it idle", "all done in", "mean job ends after", "slowest job")
+    plans = {"this plan": planned.plan.schedule, **planned.others}
+    return plain_table(names, ((name, *_totals(found)) for name, found in plans.items()))
+
+
+def _totals(found: Schedule) -> Iterator[str]:
+    yield from (_kwh(found.energy_j), _kwh(found.idle_j))
+    yield from (duration_text(found.makespan_s), duration_text(found.mean_completion_s))
+    yield percent(found.slowest.speed)
 
 
 def _gpus(planned: Planned) -> Iterator[str]:
@@ -132,13 +124,6 @@ def _remarks(planned: Planned) -> Iterator[str]:
         profiles = count_of(len(planned.bundled), "bundled profile")
         yield f"{profiles} of jobs with random input; power depends on it"
     yield from planned.warnings
-
-
-def _table(*columns: tuple[str, int]) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name, right in columns:
-        table.add_column(name, justify="right" if right else "left")
-    return table
 
 
 def _less(this: float, other: float) -> str:

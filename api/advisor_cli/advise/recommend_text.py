@@ -16,7 +16,7 @@ from advisor.decide.recommend import Decision, RatedSplit
 from advisor.predict.profiles import Profile
 from advisor_advice.answer import ModelAdvice
 from advisor_cli.advise.recommend_ways import same_work_lines, way_name
-from advisor_cli.shared.console import plain_console, show_chart
+from advisor_cli.shared.console import plain_console, plain_table, show_chart
 
 _WIDTH = 100
 
@@ -41,9 +41,7 @@ _BY_HAND: dict[Vendor, tuple[str, ...]] = {
 def show(given: ModelAdvice, *, everything: bool) -> None:
     """Print it; with `everything` also each candidate, as a table and as a plot."""
     r, model = given.recommendation, given.manifest
-    console = plain_console(highlight=False)
-    # Lines to copy and headings are never cut off: on a narrow terminal they wrap.
-    console.width = max(console.width, _WIDTH)
+    console = plain_console(highlight=False, least=_WIDTH)
     console.print(Text(_headline(r), style="bold"))
     for line in (*_first_lines(r), *_sure(r, model.coverage)):
         console.print(Text(f"  {line}"), soft_wrap=True)
@@ -181,24 +179,23 @@ def _other_objectives(r: Decision) -> Iterator[str]:
 
 
 def _candidates(r: Decision) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("way", *(p.job for p in r.profiles), "W", "energy saved", "work an hour", ""):
-        table.add_column(Text(name), justify="left" if name in ("way", "") else "right")
-    if r.objective.name not in (DEFAULT_OBJECTIVE, "throughput"):
-        table.add_column(_heading(r.objective), justify="right")
-    for option in r.candidates:
-        p = option.prediction
-        note = "chosen" if option == r.choice else "breaks a limit" * bool(option.violations)
-        # One after the other, each job runs at its full speed.
-        is_alone = option.sharing == "exclusive"
-        speeds = [1.0 if is_alone else part.speed.value for part in p.parts]
-        cells = [option.name, *map(percent, speeds)]
-        cells += [f"{p.power_w.value:.0f}", percent(p.energy_saved.value, 1)]
-        cells += [f"{p.stp.value:.2f}", note]
-        if len(table.columns) > len(cells):
-            cells.append(f"{_shown(option, r.objective):.4g}")
-        table.add_row(*map(Text, cells))
-    return table
+    known = r.objective.name in (DEFAULT_OBJECTIVE, "throughput")
+    jobs, more = (p.job for p in r.profiles), () if known else (_heading(r.objective),)
+    headings = ("way", *jobs, "W", "energy saved", "work an hour", "", *more)
+    return plain_table(
+        headings, (_candidate(r, option)[: len(headings)] for option in r.candidates)
+    )
+
+
+def _candidate(r: Decision, option: RatedSplit) -> tuple[str, ...]:
+    p = option.prediction
+    note = "chosen" if option == r.choice else "breaks a limit" * bool(option.violations)
+    # One after the other, each job runs at its full speed.
+    is_alone = option.sharing == "exclusive"
+    speeds = (percent(1.0 if is_alone else part.speed.value) for part in p.parts)
+    power, saved = f"{p.power_w.value:.0f}", percent(p.energy_saved.value, 1)
+    value = f"{_shown(option, r.objective):.4g}"
+    return option.name, *speeds, power, saved, f"{p.stp.value:.2f}", note, value
 
 
 def _shown(option: RatedSplit, objective: Objective) -> float:

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from advisor.core.wording import count_of
 from advisor.errors import BusyError
@@ -20,7 +18,7 @@ from advisor.launch.records.status_writer import StatusWriter
 from advisor.settings import read_settings
 from advisor_cli.launching.live import exit_code, final_json, observations, statuses
 from advisor_cli.launching.text import line, summary, table
-from advisor_cli.shared.console import plain_console, print_table
+from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_data.service.cleaning import Cleaner
 from advisor_data.store.store import FILES_PREFIX, default_url, open_store
@@ -41,14 +39,9 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(write(LocalLaunches(launches=tuple(found))))
         return
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for name in _COLUMNS:
-        # Of these columns, `show` and `stop` need the first one whole.
-        shown.add_column(name, no_wrap=name == _COLUMNS[0], overflow="fold")
-    for status in found:
-        shown.add_row(*map(Text, _cells(status)))
     if found:
-        print_table(shown)
+        # Of these columns, `show` and `stop` need the first one whole.
+        print_table(plain_table(_COLUMNS, map(_cells, found), whole=_COLUMNS[:1]))
     else:
         typer.echo("nothing was launched on this host")
 

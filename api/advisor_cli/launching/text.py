@@ -4,22 +4,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from advisor.core.interval import Interval
 from advisor.core.wording import less_or_more, listed
 from advisor.launch.records.spec import Forecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor_cli.shared.console import plain_table
+
+_COLUMNS = ("", "share", "units", "state", "now", "predicted", "", "speed", "progress")
 
 
 def table(status: LaunchStatus) -> Group:
     """Everything on one screen."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "share", "units", "state", "now", "predicted", "", "speed", "progress"):
-        shown.add_column(name, justify="left" if name in ("", "state") else "right", no_wrap=True)
-    for cells in _rows(status):
-        shown.add_row(*map(Text, cells))
+    shown = plain_table(_COLUMNS, _rows(status), whole=_COLUMNS)
     return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
 
 

@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor_cli.learn.evaluate_own import show_own
 from advisor_cli.learn.measured import read_measured
-from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.options import AsJson, PairPointsOption, SoloPointsOption, WithBundled
 from advisor_training.dataset.data import make_data
 from advisor_training.evaluation.check import bundled_figures, check, checked_figures
@@ -22,7 +20,7 @@ from advisor_training.evaluation.disturbed import make_all_data
 from advisor_training.evaluation.evaluate import OnProgress, planned_fits, run_evaluation
 from advisor_training.evaluation.methods import methods
 from advisor_training.evaluation.values import Evaluation, to_json
-from advisor_training.reports.document import TextTable, make_folder
+from advisor_training.reports.document import make_folder
 from advisor_training.reports.evaluation_gpu_tables import gpu_tables
 from advisor_training.reports.evaluation_report import write_evaluation
 from advisor_training.reports.evaluation_sentences import said
@@ -82,26 +80,15 @@ def evaluate(
 
 
 def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
-    console = plain_console()
-    # Headings are never cut off: on a narrow terminal lines wrap.
-    console.width = max(console.width, _WIDTH)
+    console = plain_console(least=_WIDTH)
     for line in said(evaluation):
         console.print(line, highlight=False)
     for table in (*printed_tables(evaluation), *gpu_tables(evaluation)):
         console.print(f"\n{table.title}", highlight=False)
-        console.print(_table(table))
+        console.print(plain_table(table.headings, table.rows, whole=table.headings[:1]))
     for item in evaluation.basis.left_out:
         console.print(f"{count_of(item.points, 'point')} left out: {item.reason}")
     typer.echo(f"written: {', '.join(map(str, files))}")
-
-
-def _table(table: TextTable) -> Table:
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(table.headings):
-        drawn.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number == 0)
-    for row in table.rows:
-        drawn.add_row(*map(Text, row))
-    return drawn
 
 
 @contextmanager

@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from advisor.core.wording import count_of
 from advisor.errors import ModelError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
-from advisor_cli.shared.console import print_table
+from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
 from advisor_models.model_list import (
@@ -50,10 +48,8 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(write(model_list(registry)))
         return
-    table = _table("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
-    for item in list_models(registry):
-        table.add_row(*map(Text, _cells(item)))
-    print_table(table, _WIDTH)
+    headings = ("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
+    print_table(plain_table(headings, map(_cells, list_models(registry))), _WIDTH)
 
 
 @app.command("show")
@@ -74,10 +70,8 @@ def show(
     item = Listed(wanted, wanted == champion, manifest)
     for line in _lines(item, manifest):
         typer.echo(line)
-    table = _table("figure", "value")
-    for name, value in manifest.figures.items():
-        table.add_row(Text(name), Text(f"{value:g}"))
-    print_table(table, _WIDTH)
+    figures = ((name, f"{value:g}") for name, value in manifest.figures.items())
+    print_table(plain_table(("figure", "value"), figures), _WIDTH)
 
 
 @app.command("promote")
@@ -182,10 +176,3 @@ def _say_change(registry: Registry, before: str | None, *, as_json: bool) -> Non
         typer.echo(f"{now or BUNDLED} is the champion already")
     else:
         typer.echo(f"{now or BUNDLED} is the champion now; it was {before or BUNDLED}")
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading)
-    return table

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
@@ -21,7 +19,7 @@ from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.conditions import checks_of, experience_of
 from advisor_cli.learn.measured import MEASURED_HERE, PointsSource, with_all_bundled
-from advisor_cli.shared.console import print_table
+from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL
@@ -150,7 +148,7 @@ def _print(
         typer.echo(f"nothing to measure on {known.gpu_model} in {minutes:g} minutes")
         return
     typer.echo(f"to measure on {known.gpu_model}, {minutes:g} GPU minutes at most:")
-    print_table(_table(steps), _WIDTH)
+    print_table(plain_table(("what", "minutes", "total", "why"), map(_cells, steps)), _WIDTH)
     profiles = [step for step in steps if step.kind != "pair"]
     commands = list(dict.fromkeys(step.command for step in profiles))
     if pairs := chosen_pairs(steps):
@@ -161,12 +159,6 @@ def _print(
         typer.echo(f"  {command}")
 
 
-def _table(steps: Sequence[NextStep]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("what", "minutes", "total", "why"):
-        table.add_column(name, justify="right" if name in ("minutes", "total") else "left")
-    for step in steps:
-        what = f"{step.kind} {' + '.join(step.jobs)}".strip()
-        cells = (what, f"{step.minutes:.1f}", f"{step.total_minutes:.1f}", step.why)
-        table.add_row(*map(Text, cells))
-    return table
+def _cells(step: NextStep) -> tuple[str, ...]:
+    what = f"{step.kind} {' + '.join(step.jobs)}".strip()
+    return what, f"{step.minutes:.1f}", f"{step.total_minutes:.1f}", step.why

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from advisor.formats.job_file import sound_jobs
 from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.lists import JobList, JobRow
 from advisor_advice.job_list import job_rows
-from advisor_cli.shared.console import print_table
+from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.store.profile_rows import LAST_NAME, profile_rows
+
+_COLUMNS = ("job", "gpu model", "shares %", "points", "measured", "flags")
 
 
 def jobs(
@@ -39,24 +39,12 @@ def jobs(
     if as_json:
         typer.echo(write(JobList(jobs=rows)))
     else:
-        _print(rows)
+        print_table(plain_table(_COLUMNS, map(_cells, rows)))
 
 
-def _print(rows: Sequence[JobRow]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("job", "gpu model", "shares %", "points", "measured", "flags"):
-        table.add_column(name)
-    for row in rows:
-        cells = (
-            row.job,
-            row.gpu_model or "not measured",
-            _shares(row.shares),
-            str(row.points),
-            (row.measured_at or "")[:10],
-            " ".join(row.flags),
-        )
-        table.add_row(*map(Text, cells))
-    print_table(table)
+def _cells(row: JobRow) -> tuple[str, ...]:
+    gpu_model, measured = row.gpu_model or "not measured", (row.measured_at or "")[:10]
+    return row.job, gpu_model, _shares(row.shares), str(row.points), measured, " ".join(row.flags)
 
 
 def _shares(shares: Sequence[float]) -> str:

@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from advisor.formats.moments import now
 from advisor.settings import read_settings
-from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_data.store.store import need_sql
 
@@ -64,14 +63,10 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps([_plain(token) for token in tokens]))
         return
-    table = Table("token", "may", "made", "expires", "state")
-    for token in tokens:
-        scopes = ", ".join(token.scopes)
-        made, end = token.created_at[:10], (token.expires_at or "never")[:10]
-        table.add_row(token.name, scopes, made, end, _standing(token))
-    plain_console().print(
-        table if tokens else "no token yet: advisor tokens create NAME --scope read"
-    )
+    if tokens:
+        print_table(plain_table(("token", "may", "made", "expires", "state"), map(_cells, tokens)))
+    else:
+        typer.echo("no token yet: advisor tokens create NAME --scope read")
 
 
 @app.command("revoke")
@@ -102,6 +97,11 @@ def _note(state: "ServiceState", action: str, name: str) -> None:
 
 def _plain(token: "Token") -> dict[str, object]:
     return {**dataclasses.asdict(token), "state": _standing(token)}
+
+
+def _cells(token: "Token") -> tuple[str, ...]:
+    made, end = token.created_at[:10], (token.expires_at or "never")[:10]
+    return token.name, ", ".join(token.scopes), made, end, _standing(token)
 
 
 def _standing(token: "Token") -> str:

@@ -34,8 +34,7 @@ def show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_jso
         rows = [to_row(point) for point in points]
         typer.echo(json.dumps({"run": run, **answer, "points": rows}))
         return
-    console = plain_console()
-    console.width = max(console.width, pair_report.WIDTH)
+    console = plain_console(least=pair_report.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""
     solo = _solo_points(answer, run, store)
     console.print(f"run {run} on {answer['gpu_model']}{note}")

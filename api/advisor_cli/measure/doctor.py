@@ -4,11 +4,10 @@ import json
 from dataclasses import asdict
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from advisor.settings import read_settings
-from advisor_cli.shared.console import print_table
+from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_profiling.reports.doctor import examine
 from advisor_profiling.reports.finding import Finding
@@ -25,16 +24,11 @@ def doctor(
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings]))
     else:
-        _print(findings)
+        print_table(plain_table(("check", "", "found", "fix"), map(_cells, findings)))
     if any(finding.verdict == "missing" for finding in findings):
         raise typer.Exit(1)
 
 
-def _print(findings: list[Finding]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("check", "", "found", "fix"):
-        table.add_column(name)
-    for finding in findings:
-        verdict = Text(finding.verdict, style=_STYLES[finding.verdict])
-        table.add_row(finding.check, verdict, Text(finding.found), Text(finding.fix))
-    print_table(table)
+def _cells(finding: Finding) -> tuple[str | Text, ...]:
+    verdict = Text(finding.verdict, style=_STYLES[finding.verdict])
+    return finding.check, verdict, finding.found, finding.fix

@@ -31,9 +31,7 @@ def show_sweep(
     if as_json:
         typer.echo(json.dumps(_as_json(job, gpu, points, result, wrong, replayed)))
         return
-    console = plain_console()
-    # Flags are never cut off: on a narrow terminal their lines wrap.
-    console.width = max(console.width, report.WIDTH)
+    console = plain_console(least=report.WIDTH)
     console.print(f"{job.name} on {gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}")
     if points:
         console.print(report.table(points))
@@ -50,8 +48,7 @@ def show_profiles(answers: Sequence[Mapping[str, Any]], *, as_json: bool) -> Non
     if as_json:
         typer.echo(json.dumps({"profiles": list(answers)}))
         return
-    console = plain_console()
-    console.width = max(console.width, report.WIDTH)
+    console = plain_console(least=report.WIDTH)
     for answer in answers:
         console.print(f"{answer['job']} on {answer['gpu_model']}{_note(answer['replay'])}")
         console.print(report.table([from_row(SoloPoint, row) for row in answer["points"]]))

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from rich.table import Table
-from rich.text import Text
 
 from advisor.core.interval import Interval
 from advisor.errors import AdvisorError
 from advisor.wire.input_power import InputPrediction, InputPredictions
 from advisor.wire.kernel_power import Estimate
+from advisor_cli.shared.console import plain_table
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.measuring import Step
 from advisor_power.inputs.result import InputPower
@@ -45,14 +45,8 @@ def refused_line(case: InputCase, error: AdvisorError) -> str:
 
 def input_table(found: Sequence[InputPower]) -> Table:
     """A line for each case."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    unit = found[0].case.unit
-    columns = ("operands", "W", "of reference", "T/s", f"pJ/{unit}", "above idle", "MHz", "C")
-    for name in (*columns, "flags"):
-        table.add_column(name, justify="left" if name in ("operands", "flags") else "right")
-    for result in found:
-        table.add_row(*map(Text, _cells(result)))
-    return table
+    numbers = ("W", "of reference", "T/s", f"pJ/{found[0].case.unit}", "above idle", "MHz", "C")
+    return plain_table(("operands", *numbers, "flags"), map(_cells, found))
 
 
 def note_lines(found: Sequence[InputPower]) -> Iterator[str]:
@@ -67,16 +61,9 @@ def note_lines(found: Sequence[InputPower]) -> Iterator[str]:
 
 def predicted_table(found: Sequence[InputPrediction]) -> Table:
     """A line for each product whose power was asked for."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("operands", "W", "of reference", "T/s", "J", "MHz", "most by", "unlike"):
-        left = name in ("operands", "most by", "unlike")
-        wraps = name in ("operands", "unlike")
-        table.add_column(
-            name, justify="left" if left else "right", no_wrap=not wraps, overflow="fold"
-        )
-    for one in found:
-        table.add_row(*map(Text, (one.operands or "fingerprint", *predicted_cells(one))))
-    return table
+    whole = ("W", "of reference", "T/s", "J", "MHz", "most by")
+    rows = ((one.operands or "fingerprint", *predicted_cells(one)) for one in found)
+    return plain_table(("operands", *whole, "unlike"), rows, whole)
 
 
 def predicted_cells(one: InputPrediction) -> Iterator[str]:

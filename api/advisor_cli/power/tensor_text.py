@@ -7,11 +7,10 @@ from typing import Any
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from advisor.formats.wire import to_plain
 from advisor_cli.power.input_text import notes_of, predicted_cells
-from advisor_cli.shared.console import print_table
+from advisor_cli.shared.console import plain_table, print_table
 from advisor_power.inputs.predicting.tensors import ROWS, TensorPower
 from advisor_power.model.find import NoInputModelError
 from advisor_power.model.predictor import InputPredictor, model_line
@@ -75,14 +74,9 @@ def show(
 
 
 def _table(found: Sequence[TensorPower], *, with_power: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("tensor", overflow="fold")
-    for heading in (*_HEADINGS, *(_EXPECTED if with_power else ())):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in found:
-        expected = _expected_cells(one) if with_power else ()
-        table.add_row(*map(Text, (*_cells(one.matrix), *expected)))
-    return table
+    whole = (*_HEADINGS, *(_EXPECTED if with_power else ()))
+    rows = ((*_cells(one.matrix), *(_expected_cells(one) if with_power else ())) for one in found)
+    return plain_table(("tensor", *whole), rows, whole)
 
 
 def _expected_cells(one: TensorPower) -> tuple[str, ...]:

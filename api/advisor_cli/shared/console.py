@@ -1,21 +1,25 @@
 """The one console of all commands: what names and units say is text, never markup."""
 
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 Item = TypeVar("Item")
 
 PIPE_WIDTH = 400
 """Characters; no table is wider."""
 
+_NUMBER = re.compile(r"[-+~?]?\d|-?$")
+
 
 def plain_console(
-    *, stderr: bool = False, highlight: bool = True, width: int | None = None
+    *, stderr: bool = False, highlight: bool = True, width: int | None = None, least: int = 0
 ) -> Console:
     """A console that prints every text as it is, brackets and colons too.
 
@@ -26,8 +30,11 @@ def plain_console(
         stderr: Write there.
         highlight: Whether numbers stand out.
         width: Characters; None: of the terminal.
+        least: Characters; on a narrower terminal lines wrap, and nothing is cut off.
     """
-    return Console(stderr=stderr, highlight=highlight, width=width, markup=False, emoji=False)
+    console = Console(stderr=stderr, highlight=highlight, width=width, markup=False, emoji=False)
+    console.width = max(console.width, least)
+    return console
 
 
 def counted(items: Iterable[Item], total: int, name: str) -> Iterator[Item]:
@@ -70,6 +77,26 @@ def show_chart(chart: str) -> None:
     typer.echo(chart)
 
 
+def plain_table(
+    headings: Sequence[str], rows: Iterable[Iterable[str | Text]], whole: Collection[str] = ()
+) -> Table:
+    """A table without lines; columns of numbers are right-aligned.
+
+    Args:
+        headings: One for each column.
+        rows: Their cells.
+        whole: Headings of columns that never wrap.
+    """
+    table, cells = Table(box=None, pad_edge=False, header_style="bold"), [[*row] for row in rows]
+    for place, name in enumerate(headings):
+        numbers = all(_NUMBER.match(str(row[place])) for row in cells)
+        justify = "right" if numbers else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=name in whole, overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
 def print_table(table: Table, width: int = 0) -> None:
     """Print a table; in a pipe nothing is cut off, and no line ends in spaces.
 
@@ -78,9 +105,7 @@ def print_table(table: Table, width: int = 0) -> None:
         width: Least width of the screen to draw for; lines wrap where it is narrower.
     """
     if sys.stdout.isatty():
-        console = plain_console()
-        console.width = max(console.width, width)
-        console.print(table)
+        plain_console(least=width).print(table)
         return
     console = plain_console(width=PIPE_WIDTH)
     with console.capture() as drawn:

@@ -2,12 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.table import Table
-from rich.text import Text
-
 from advisor.core.interval import Interval
 from advisor.wire.components import NOT_IDENTIFIED, Basis, PowerParts
-from advisor_cli.shared.console import print_table
+from advisor_cli.shared.console import plain_table, print_table
 
 BAR = 50
 """Characters from 0 to the power limit."""
@@ -45,13 +42,10 @@ def letters() -> str:
 
 def print_parts(first: str, rows: Sequence[tuple[str, PowerParts]]) -> None:
     """A row for each power; `first` heads the column of their names."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in (first, "W", "left, W", "parts", *_LETTERS):
-        table.add_column(name, no_wrap=True, justify="left" if name == "parts" else "right")
     most_w = max(p.power_w + max(p.headroom_w or 0.0, 0.0) for _, p in rows)
-    for name, power in rows:
-        table.add_row(*map(Text, (name, *_cells(power, most_w))))
-    print_table(table, width=4 * BAR)
+    headings = (first, "W", "left, W", "parts", *_LETTERS)
+    cells = ((name, *_cells(power, most_w)) for name, power in rows)
+    print_table(plain_table(headings, cells, headings), width=4 * BAR)
 
 
 def _cells(power: PowerParts, most_w: float) -> Iterable[str]:
