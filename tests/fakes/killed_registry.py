@@ -48,14 +48,18 @@ def prepare(made: Registry, folder: Path, *promoted: str) -> None:
 
 def kill_at_every_step(folder: Path, before: Act, act: Act) -> dict[str, Any]:
     """The states after `act` was killed at its first step, its second, and so on to its end."""
-    seen: list[Any] = []
+    seen, met = list[Any](), set[Any]()
     start, work = folder / "start", folder / "work"
     shutil.rmtree(start, ignore_errors=True)
     before(Registry(start))
     for step in itertools.count(1):
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(start, work)
-        killed = run(lambda: act(Registry(work)), step)
+        killed, left = run(lambda: act(Registry(work)), step), files_in(work)
+        # Most steps change no file.
+        if killed and left in met:
+            continue
+        met.add(left)
         state = look(Registry(work))
         if state not in seen:
             seen.append(state)
@@ -67,6 +71,12 @@ def kill_at_every_step(folder: Path, before: Act, act: Act) -> dict[str, Any]:
         assert look(Registry(work)) == [["new", "old"], "new"]
         assert len(list((work / "versions").iterdir())) == 2
     return {}
+
+
+def files_in(folder: Path) -> tuple[tuple[str, bytes], ...]:
+    """Names and contents of all that is there; a folder has none."""
+    found = sorted(folder.rglob("*"))
+    return tuple((str(p), p.read_bytes() if p.is_file() else b"") for p in found)
 
 
 def look(made: Registry) -> Any:

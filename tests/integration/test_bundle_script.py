@@ -2,8 +2,8 @@
 
 import random
 import re
+import runpy
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,25 +25,25 @@ BUNDLED = ROOT / "data/advisor_data/bundled"
 PAIRS = [(made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.HOG)]
 
 
-def bundle(into: Path, *files: Path | str) -> subprocess.CompletedProcess[str]:
-    """Run the script; the folder gets a data card first."""
+def bundle(into: Path, *files: Path | str) -> None:
+    """Run the script in this process; the folder gets a data card first.
+
+    Raises:
+        SystemExit: it ended with this message.
+    """
     into.mkdir(exist_ok=True)
     shutil.copy(BUNDLED / "README.md", into)
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *map(str, files), "--into", str(into)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPT.parent)
+        patch.setattr(sys, "argv", [str(SCRIPT), *map(str, files), "--into", str(into)])
+        runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
 def built(folder: Path, points: list[PairPoint], solos: list[SoloPoint]) -> list[PairPoint]:
     """What the script keeps of pair points."""
     write_points(folder / "p.jsonl", points)
     write_points(folder / "s.csv", solos)
-    done = bundle(folder / "into", folder / "p.jsonl", folder / "s.csv")
-    assert done.returncode == 0, done.stderr
+    bundle(folder / "into", folder / "p.jsonl", folder / "s.csv")
     return [p for p in read_points(folder / "into/pairs.jsonl") if isinstance(p, PairPoint)]
 
 
@@ -57,25 +57,28 @@ def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
     write_points(tmp_path / "two.parquet", mixed[10:])
     names = ("pairs.jsonl", "references.jsonl", "solo.jsonl", "README.md")
     first, other, again = (tmp_path / name for name in ("first", "other", "again"))
-    assert bundle(first, tmp_path / "pairs.jsonl", tmp_path / "solos.jsonl").returncode == 0
+    bundle(first, tmp_path / "pairs.jsonl", tmp_path / "solos.jsonl")
     files = (tmp_path / name for name in ("solos.jsonl", "two.parquet", "one.csv"))
-    assert bundle(other, *files).returncode == 0
-    assert bundle(again, *(first / name for name in names[:3])).returncode == 0
+    bundle(other, *files)
+    bundle(again, *(first / name for name in names[:3]))
     for name in names:
         assert len({(folder / name).read_bytes() for folder in (first, other, again)}) == 1, name
 
 
-def test_pairs_that_are_not_whole_are_left_out(tmp_path: Path) -> None:
+def test_pairs_that_are_not_whole_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without 50/50 a pair on its card is left out, and nothing else; the count is said."""
     whole = made_up.pair_points(PAIRS)
     torn = [
         p for p in made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2") if p.shares_percent[0] != 50
     ]
     write_points(tmp_path / "all.parquet", [*whole, *torn])
-    done = bundle(tmp_path / "into", tmp_path / "all.parquet")
+    bundle(tmp_path / "into", tmp_path / "all.parquet")
     assert sorted(read_points(tmp_path / "into/pairs.jsonl"), key=str) == sorted(whole, key=str)
-    assert f"{len(torn)} of 1 pairs that are not whole left out" in done.stdout
-    assert f"{len(torn)} of climber + sitter (first, GPU-2)" in done.stdout
+    said = capsys.readouterr().out
+    assert f"{len(torn)} of 1 pairs that are not whole left out" in said
+    assert f"{len(torn)} of climber + sitter (first, GPU-2)" in said
 
 
 def test_five_splits_of_a_job_beside_itself_are_whole(tmp_path: Path) -> None:
@@ -91,9 +94,8 @@ def test_five_splits_of_a_job_beside_itself_are_whole(tmp_path: Path) -> None:
         [p for p in points if p.mode != "uncapped"],
     ):
         write_points(tmp_path / "less.csv", less)
-        done = bundle(tmp_path / "less", tmp_path / "less.csv")
-        assert done.returncode == 1
-        assert "nothing to bundle: 6 of 1 pairs that are not whole left out" in done.stderr
+        with pytest.raises(SystemExit, match="nothing to bundle: 6 of 1 pairs that are not whole"):
+            bundle(tmp_path / "less", tmp_path / "less.csv")
         assert not (tmp_path / "less/pairs.jsonl").exists()
 
 
@@ -160,8 +162,7 @@ def test_jobs_alone_that_are_given_by_name_need_no_pair(tmp_path: Path) -> None:
     write_points(tmp_path / "s.csv", solos)
     for into, files in (("without", ["s.csv"]), ("with", ["--alone", "s.csv"])):
         names = [name if name.startswith("--") else tmp_path / name for name in files]
-        done = bundle(tmp_path / into, tmp_path / "p.jsonl", *names)
-        assert done.returncode == 0, done.stderr
+        bundle(tmp_path / into, tmp_path / "p.jsonl", *names)
         found = {
             name: {
                 to_row(p)["job"]
@@ -193,16 +194,15 @@ def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:
     points = made_up.pair_points(PAIRS)
     write_points(tmp_path / "a.csv", points)
     write_points(tmp_path / "b.csv", [replace(points[0], power_w=1.0)])
-    done = bundle(tmp_path / "into", tmp_path / "a.csv", tmp_path / "b.csv")
-    assert done.returncode == 1
-    assert "b.csv has a measurement that another file has with other values" in done.stderr
+    says = r"b\.csv has a measurement that another file has with other values"
+    with pytest.raises(SystemExit, match=says):
+        bundle(tmp_path / "into", tmp_path / "a.csv", tmp_path / "b.csv")
     assert not (tmp_path / "into/pairs.jsonl").exists()
 
 
 def test_the_card_counts_what_is_bundled(tmp_path: Path) -> None:
     """Built anew from what is bundled, the points and the data card are the ones that lie there."""
-    done = bundle(tmp_path, BUNDLED / "pairs.jsonl", "--alone", BUNDLED / "references.jsonl")
-    assert done.returncode == 0, done.stderr
+    bundle(tmp_path, BUNDLED / "pairs.jsonl", "--alone", BUNDLED / "references.jsonl")
     remedy = f"run: {SCRIPT.relative_to(ROOT)} with all files of points"
     assert (tmp_path / "README.md").read_text() == (BUNDLED / "README.md").read_text(), remedy
     for name in ("pairs.jsonl", "references.jsonl"):

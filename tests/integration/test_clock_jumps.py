@@ -80,7 +80,7 @@ def test_clock_that_jumps_neither_ends_nor_hides_a_launch(host: FakeHost, clock:
         first = server.launched("one", "two", duration_s=600)
         server.await_state(first, "running")
         assert guess(server) == {401, 429}
-        for offset_s in (DAY_S, -DAY_S, 0):
+        for offset_s in (DAY_S, -DAY_S):
             jump(clock, offset_s)
             assert abs(moment(server, first) - time.time() - offset_s) < 60
             goes_on(server, first)

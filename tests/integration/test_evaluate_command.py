@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,19 +18,6 @@ COUNTERS = (
 )  # fmt: skip
 
 EVALUATE = ("evaluate", "--pairs", "pairs.parquet", "--solo", "solo.csv")
-
-
-def evaluate(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a folder, on its files."""
-    return subprocess.run(
-        [sys.executable, "-m", "advisor_cli", *EVALUATE, *options],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
 
 
 def solo_points() -> list[SoloPoint]:
@@ -58,14 +42,17 @@ def advisor(
     return in_this_process(capsys, monkeypatch, folder)
 
 
-def test_page_image_values_and_tables(folder: Path) -> None:
+def test_page_image_values_and_tables(
+    folder: Path, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One command writes all files, says how far it is, and prints the figures."""
-    done = evaluate(folder, "--quick")
-    assert done.returncode == 0, done.stderr
-    assert "by workload: extra-trees" in done.stderr
-    methods = {line.split()[0] for line in done.stdout.splitlines() if line}
+    monkeypatch.setenv("COLUMNS", "120")
+    done = advisor(*EVALUATE, "--quick")
+    assert done.code == 0, done.err
+    assert "by workload: extra-trees" in done.err
+    methods = {line.split()[0] for line in done.out.splitlines() if line}
     assert {"extra-trees", "physical", "equal", "exclusive", "larger-rate"} <= methods
-    written = done.stdout.splitlines()[-1]
+    written = done.out.splitlines()[-1]
     names = ("evaluation.html", "evaluation.json", "evaluation-check.json")
     assert written == f"written: {', '.join(f'report/{name}' for name in names)}"
     assert json.loads((folder / "report/evaluation.json").read_text())["basis"]["pairs"] == 15

@@ -1,13 +1,14 @@
 """`advisor place` from outside, with the model and the profiles that come with advisor."""
 
+import functools
 import json
 import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Advisor, in_this_process
 from forked import run_forked
 
 from advisor.errors import InputError
@@ -20,24 +21,37 @@ JOBS = ("bert-infer-b2:4", "vit-train:5", "triad:3", "bert-train:2")
 """Some of them share."""
 
 
-def advisor(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the command where nothing was measured."""
-    environment = {**os.environ, "COLUMNS": "80", "ADVISOR_HOME": str(folder / "home")}
-    return run_forked(["place", *options], environment, folder)
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    """Where nothing was measured; the first word is there."""
+    monkeypatch.setenv("COLUMNS", "80")
+    return functools.partial(in_this_process(capsys, monkeypatch, tmp_path), "place")
 
 
-def answer(folder: Path, *options: str) -> Any:
-    """What it says as JSON."""
-    done = advisor(folder, *options, "--json")
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The plan of `JOBS`, as JSON, by a process of its own."""
+    home = {**os.environ, "ADVISOR_HOME": str(tmp_path_factory.mktemp("home"))}
+    works = ("--work", "2h", "--work", "triad=30min")
+    done = run_forked(["place", *JOBS, "--gpus", "3", *works, "--json"], home)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_text_says_what_is_saved_who_shares_and_where(tmp_path: Path) -> None:
+def answer(advisor: Advisor, *options: str) -> Any:
+    """What it says as JSON."""
+    done = advisor(*options, "--json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def test_text_says_what_is_saved_who_shares_and_where(advisor: Advisor) -> None:
     """What it saves, the groups, the whole queue in three ways, and each GPU."""
-    done = advisor(tmp_path, *JOBS, "--gpus", "3")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    done = advisor(*JOBS, "--gpus", "3")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
     assert lines[0].startswith("14 jobs on 3 x NVIDIA H200: ")
     assert [line.split()[0] for line in lines[1:4]] == ["energy", "time", "speed"]
     assert lines[4].split()[:3] == ["times", "jobs", "split"]
@@ -49,7 +63,7 @@ def test_text_says_what_is_saved_who_shares_and_where(tmp_path: Path) -> None:
     assert "4 bundled profiles of jobs with random input; power depends on it" in lines
 
 
-def test_gpu_model_that_was_not_learned_from(tmp_path: Path) -> None:
+def test_gpu_model_that_was_not_learned_from(advisor: Advisor, tmp_path: Path) -> None:
     """It is answered, and said in both forms that the model has not seen it."""
     solo = [
         replace(point, gpu_model="NVIDIA A100")
@@ -58,21 +72,21 @@ def test_gpu_model_that_was_not_learned_from(tmp_path: Path) -> None:
     ]
     write_points(tmp_path / "solo.csv", solo)
     options = ("sorting", "walsh", "--gpus", "1", "--profiles", "solo.csv")
-    warning, not_checked, memory = answer(tmp_path, *options)["warnings"]
+    warning, not_checked, memory = answer(advisor, *options)["warnings"]
     assert memory.startswith("the memory of the NVIDIA A100 is not known")
     assert not_checked.startswith("nobody has checked at which numbers of SMs")
     assert warning.startswith("the model has not seen the NVIDIA A100, only ")
-    assert warning in advisor(tmp_path, *options).stdout
-    (avoided,) = answer(tmp_path, "gemm", "triad", "--gpus", "1")["warnings"]
+    assert warning in advisor(*options).out
+    (avoided,) = answer(advisor, "gemm", "triad", "--gpus", "1")["warnings"]
     assert avoided.startswith("not used: ")
 
 
 JOB_KEYS = {"job", "work_s", "share_percent", "speed", "time_s", "environment"}
 
 
-def test_json_adds_up(tmp_path: Path) -> None:
+def test_json_adds_up(plan: dict[str, Any]) -> None:
     """Every job is in a group and has a row; energy is the sum of the groups and of idle GPUs."""
-    found = answer(tmp_path, *JOBS, "--gpus", "3", "--work", "2h", "--work", "triad=30min")
+    found = plan
     assert set(found) == {
         "gpu_model", "objective", "gpus", "queued", "idle_power_w", "energy_j", "idle_j",
         "makespan_s", "mean_completion_s", "slowest_job", "slowest_speed", "groups", "schedule",
@@ -97,26 +111,17 @@ def test_json_adds_up(tmp_path: Path) -> None:
         assert other["time_saved"] == pytest.approx(1 - found["makespan_s"] / other["makespan_s"])
 
 
-def test_rows_of_the_schedule_are_flat(tmp_path: Path) -> None:
+def test_rows_of_the_schedule_are_flat(plan: dict[str, Any]) -> None:
     """One for each job, in the order of the starts, with the number in the queue and no list."""
-    found = answer(tmp_path, *JOBS, "--gpus", "3", "--work", "2h", "--work", "triad=30min")
-    rows = found["schedule"]
+    rows = plan["schedule"]
     keys = [
-        "gpu",
-        "start_s",
-        "end_s",
-        "number",
-        "job",
-        "work_s",
-        "share_percent",
-        "speed",
-        "beside",
-    ]
+        "gpu", "start_s", "end_s", "number", "job", "work_s", "share_percent", "speed", "beside",
+    ]  # fmt: skip
     assert all(list(row) == keys for row in rows)
     assert sorted(row["number"] for row in rows) == list(range(1, 15))
     assert [row["start_s"] for row in rows] == sorted(row["start_s"] for row in rows)
     assert {row["gpu"] for row in rows} == {0, 1, 2}
-    assert max(row["end_s"] for row in rows) == found["makespan_s"]
+    assert max(row["end_s"] for row in rows) == plan["makespan_s"]
     by_number = {row["number"]: row for row in rows}
     assert any(row["beside"] for row in rows)
     for row in rows:
@@ -127,19 +132,19 @@ def test_rows_of_the_schedule_are_flat(tmp_path: Path) -> None:
             assert other["start_s"] == row["start_s"]
 
 
-def test_limits_in_the_environment_are_the_shares(tmp_path: Path) -> None:
+def test_limits_in_the_environment_are_the_shares(plan: dict[str, Any]) -> None:
     """What MPS is told is the split; alone nothing is set."""
-    for group in answer(tmp_path, *JOBS, "--gpus", "3")["groups"]:
+    for group in plan["groups"]:
         environments = [job["environment"] for job in group["jobs"]]
         limits = [e.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for e in environments]
         assert limits == ([None] if group["split"] == "alone" else group["split"].split("/"))
 
 
-def test_jobs_from_a_file(tmp_path: Path) -> None:
+def test_jobs_from_a_file(advisor: Advisor, tmp_path: Path) -> None:
     """The file says the same as the command line, with the work of each line."""
     (tmp_path / "jobs.txt").write_text("# night shift\ngemm:2 30min\n\ntriad  # once\n")
-    from_file = answer(tmp_path, "--jobs", "jobs.txt", "--gpus", "2")
-    assert from_file == answer(tmp_path, "gemm:2", "triad", "--gpus", "2", "--work", "gemm=30min")
+    from_file = answer(advisor, "--jobs", "jobs.txt", "--gpus", "2")
+    assert from_file == answer(advisor, "gemm:2", "triad", "--gpus", "2", "--work", "gemm=30min")
 
 
 @pytest.mark.parametrize(
@@ -158,13 +163,13 @@ def test_jobs_from_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_done_is_said(
-    tmp_path: Path, options: tuple[str, ...], code: int, words: str
+    advisor: Advisor, options: tuple[str, ...], code: int, words: str
 ) -> None:
     """One line with the cause, and its own exit code."""
-    done = advisor(tmp_path, *options)
-    assert done.returncode == code
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    done = advisor(*options)
+    assert done.code == code
+    assert words in done.err
+    assert "Traceback" not in done.err
 
 
 def test_queue_keeps_its_order_and_its_works() -> None:

@@ -55,7 +55,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "place", [6, 14, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 9, 16))]
+    "place", [14, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 6, 9, 16))]
 )
 def test_full_disk(
     tmp_path: Path, bundled: Path, place: int, monkeypatch: pytest.MonkeyPatch

@@ -7,13 +7,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from forked import Forked, run_forked, start_forked
 from raw_server import environment
 
 from advisor.client import ApiError, Client
@@ -25,16 +25,13 @@ NOBODY = 65534
 
 
 @contextmanager
-def _served(folder: Path, *options: str) -> Generator[tuple[Path, subprocess.Popen[str]]]:
+def _served(folder: Path, *options: str) -> Generator[tuple[Path, Forked]]:
     path = folder / "advisor.sock"
-    command = [sys.executable, "-m", "advisor_cli", "serve", "--socket", str(path), *options]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment(folder / "home"),
-    ) as process:
+    words = ("serve", "--socket", str(path), *options)
+    with (
+        Path(os.devnull).open("w") as errors,
+        start_forked(words, environment(folder / "home"), errors=errors) as process,
+    ):
         try:
             assert process.stdout is not None
             assert process.stdout.readline().startswith(f"advisor listens on unix:{path}")
@@ -166,14 +163,7 @@ def test_scopes_by_user_and_group() -> None:
 
 
 def _advisor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "advisor_cli", *words],
-        cwd=folder,
-        env=environment(folder / "home"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return run_forked(words, environment(folder / "home"), folder)
 
 
 def _as_nobody(path: Path, method: str, target: str) -> int:

@@ -55,7 +55,7 @@ def test_all_channels_of_a_card_are_found(analyse: Analyse) -> None:
 @pytest.mark.parametrize(
     ("sensor", "seed"),
     [
-        (MadeUpSensor(0.02, 0.018, 0.004, 5.0), 3),
+        (MadeUpSensor(0.05, 0.045, 0.004, 5.0), 3),
         (MadeUpSensor(0.066, 0.066, 0.09, 2.0), 4),
         (MadeUpSensor(0.1, 0.3, 0.05, 1.0), 5),
         (MadeUpSensor(0.066, 0.006, 0.03, 2.0), 6),
