@@ -6,8 +6,9 @@ Needs httpx: `pip install 'sm-advisor[client]'`.
 import importlib.util
 
 if importlib.util.find_spec("httpx") is None:
-    raise ImportError(
-        "advisor.client needs httpx, which is not installed: pip install 'sm-advisor[client]'"
+    raise ModuleNotFoundError(
+        "advisor.client needs httpx, which is not installed: pip install 'sm-advisor[client]'",
+        name="httpx",
     )
 
 from advisor.client.client import Client

@@ -73,7 +73,7 @@ _EXTRAS = {
 }
 """The extra that has what a command needs next to what every installation has; else `data`."""
 
-_EXTRAS_OF = {"submitit": "slurm", "ray": "ray"}
+_EXTRAS_OF = {"submitit": "slurm", "ray": "ray", "jinja2": "train", "sklearn": "train"}
 """The extra of a module that only some ways of a command need."""
 
 _BROKEN_PIPE = 141

@@ -113,14 +113,19 @@ def test_workdir_that_does_not_exist(
     assert "the workdir of mine, /nosuch, does not exist" in done.err
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate"])
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [("train", "train"), ("evaluate", "train"), ("recommend", "advise"), ("drift", "advise")],
+)
 @pytest.mark.parametrize("option", ["--help", "--json"])
-def test_command_whose_libraries_are_missing(tmp_path: Path, command: str, option: str) -> None:
+def test_command_whose_libraries_are_missing(
+    tmp_path: Path, command: str, extra: str, option: str
+) -> None:
     """The library and the extra that brings it, also where help was asked for."""
     done = in_its_own(tmp_path, command, option, without=("numpy", "sklearn"))
     assert done.returncode == 2
     assert f"{command} needs numpy, which is not installed".encode() in done.stderr
-    assert b"pip install 'sm-advisor[train]'" in done.stderr
+    assert f"pip install 'sm-advisor[{extra}]'".encode() in done.stderr
     assert b"Traceback" not in done.stderr
 
 

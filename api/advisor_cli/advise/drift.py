@@ -1,19 +1,16 @@
 """`advisor drift`: do launched jobs still do what the model in use expects of them?"""
 
-import importlib.util
 from collections.abc import Iterable, Sequence
 
 import typer
 
 from advisor.core.wording import count_of
-from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.observed import CardPower, DriftedJob, DriftReport
+from advisor_advice.site.report import drift_report
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
-
-# What needs numpy is imported in the command: `advisor --help` works without it.
 
 _JOBS = ("job", "quantity", "of expected", "launches", "since", "card", "new since then")
 _CARDS = ("card", "draws, against others", "90 %", "jobs alone", "pairs")
@@ -25,13 +22,6 @@ def drift(as_json: AsJson = False) -> None:
     Compares the newest launches with what is expected of them today: which jobs have drifted, what
     each card draws beside others of its model, and whether safe counts are to be checked again.
     """
-    if not importlib.util.find_spec("numpy"):
-        raise InputError(
-            "what to expect of launches needs numpy, which is not installed",
-            fix="pip install 'sm-advisor[advise]'",
-        )
-    from advisor_advice.site.report import drift_report
-
     report = drift_report(read_settings())
     if as_json:
         typer.echo(write(report))

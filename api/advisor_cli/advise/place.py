@@ -1,20 +1,21 @@
 """`advisor place`: a queue of jobs on several GPUs, who shares with whom, when and where."""
 
-import importlib.util
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.progress import Progress
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
-from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
+from advisor_advice.placement_wire import to_wire
+from advisor_advice.placing import Planned, plan
+from advisor_cli.advise import place_text
 from advisor_cli.advise.job_requests import min_speeds
 from advisor_cli.advise.queue import Entry, read_entries, read_works
 from advisor_cli.shared.console import plain_console
@@ -27,11 +28,6 @@ from advisor_cli.shared.options import (
     MinSpeed,
     ProfilesOption,
 )
-
-if TYPE_CHECKING:
-    from advisor_advice.placing import Planned
-
-# What needs numpy is imported in the command: `advisor --help` works without it.
 
 PATIENCE_S = 2.0
 """After this long a person is shown how far it is."""
@@ -69,10 +65,6 @@ def place(
     Every job is done; a pair that saves nothing does not share. Exit code 10: not every job can be
     placed within the limits.
     """
-    _check_installed()
-    from advisor_advice.placement_wire import to_wire
-    from advisor_cli.advise import place_text
-
     asked = PlacementRequest(
         jobs=_queue(read_entries(jobs or (), file), work or (), min_speed or ()),
         gpus=gpus,
@@ -92,9 +84,7 @@ def place(
         place_text.show(planned)
 
 
-def _planned(asked: PlacementRequest, profiles: Path | None) -> "Planned":
-    from advisor_advice.placing import plan
-
+def _planned(asked: PlacementRequest, profiles: Path | None) -> Planned:
     settings = read_settings()
     with _progress("predicting pairs") as on_progress:
         return plan(asked, settings, profiles, on_progress)
@@ -115,15 +105,6 @@ def _queue(
         )
         for entry in entries
     )
-
-
-def _check_installed() -> None:
-    needed = ("highspy", "numpy")
-    if missing := [name for name in needed if not importlib.util.find_spec(name)]:
-        raise InputError(
-            f"placing jobs needs {' and '.join(missing)}, which are not installed",
-            fix="pip install 'sm-advisor[advise]'",
-        )
 
 
 @contextmanager

@@ -1,16 +1,18 @@
 """`advisor recommend`: which split of one GPU does the most for two jobs."""
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
-from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import RecommendationRequest
+from advisor_advice.answer import answer, request_of
+from advisor_advice.recommendation_wire import to_wire
+from advisor_advice.site.known_profiles import find_profiles
+from advisor_cli.advise import recommend_components, recommend_text
 from advisor_cli.advise.job_requests import job_requests, longest_p99_ms
 from advisor_cli.advise.queue import read_works
 from advisor_cli.shared.options import (
@@ -24,8 +26,6 @@ from advisor_cli.shared.options import (
     ObjectiveOption,
     ProfilesOption,
 )
-
-# What needs numpy is imported in the command: `advisor --help` works without it.
 
 
 def recommend(
@@ -60,7 +60,6 @@ def recommend(
     Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
     nothing keeps every limit.
     """
-    _check_installed()
     names = (job_a, job_b)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     works_s = read_works(work or (), names)
@@ -87,11 +86,6 @@ def _answer(
     as_json: bool,
 ) -> None:
     """Find the way that is worth most, and tell it."""
-    from advisor_advice.answer import answer, request_of
-    from advisor_advice.recommendation_wire import to_wire
-    from advisor_advice.site.known_profiles import find_profiles
-    from advisor_cli.advise import recommend_text
-
     found = find_profiles([job.job for job in asked.jobs], settings, asked.gpu_model, file)
     given = answer(found, request_of(asked, settings.min_speed), settings, asked.gpu_uuid)
     if asked.gpu_uuid is not None and given.card is None:
@@ -101,17 +95,7 @@ def _answer(
     if not as_json:
         recommend_text.show(given, everything=everything)
     if asked.components:
-        from advisor_cli.advise import recommend_components
-
         whole = recommend_components.told(given, found, settings, file)
         typer.echo(write(whole)) if as_json else recommend_components.show(whole)
     elif as_json:
         typer.echo(write(to_wire(given)))
-
-
-def _check_installed() -> None:
-    if not importlib.util.find_spec("numpy"):
-        raise InputError(
-            "recommendations need numpy, which is not installed",
-            fix="pip install 'sm-advisor[advise]'",
-        )

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor_cli.manage.node_agent import client_of, ended_by_signals
 from advisor_cli.shared.options import ServiceAddress, ServiceCa
@@ -23,16 +22,10 @@ def agent(
     docs/kubernetes.md says what it does with each, and what it needs.
     """
     # The client of Kubernetes takes a second that no other command should wait.
-    try:
-        from advisor_kubernetes.agent.agent import AgentOptions, run_agent
-        from advisor_kubernetes.agent.node_api import NodeApi
-        from advisor_kubernetes.cluster import connect
-    except ImportError as error:
-        raise InputError(
-            "the agent needs the clients of Kubernetes and of the service",
-            why=str(error),
-            fix="pip install 'sm-advisor[kubernetes]'",
-        ) from error
+    from advisor_kubernetes.agent.agent import AgentOptions, run_agent
+    from advisor_kubernetes.agent.node_api import NodeApi
+    from advisor_kubernetes.cluster import connect
+
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     settings = read_settings()
     stop = ended_by_signals()

@@ -5,7 +5,6 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor_cli.shared.options import ServiceAddress, ServiceCa
 
@@ -36,20 +35,14 @@ def serve(
     docs/kubernetes.md says what it changes, and which rights it needs.
     """
     # The client of Kubernetes takes a second that no other command should wait.
-    try:
-        from advisor.client import Client
-        from advisor_api.http.options import ServeOptions
-        from advisor_api.server import serve_app
-        from advisor_kubernetes.chooser.advice import ASK_S
-        from advisor_kubernetes.cluster import connect
-        from advisor_kubernetes.serve.app import create_app
-        from advisor_kubernetes.serve.choosing import Choosing
-    except ImportError as error:
-        raise InputError(
-            "the webhook needs the client of Kubernetes and what serves HTTP",
-            why=str(error),
-            fix="pip install 'sm-advisor[kubernetes]'",
-        ) from error
+    from advisor.client import Client
+    from advisor_api.http.options import ServeOptions
+    from advisor_api.server import serve_app
+    from advisor_kubernetes.chooser.advice import ASK_S
+    from advisor_kubernetes.cluster import connect
+    from advisor_kubernetes.serve.app import create_app
+    from advisor_kubernetes.serve.choosing import Choosing
+
     settings = read_settings()
     options = ServeOptions(
         host=host,

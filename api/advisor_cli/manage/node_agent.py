@@ -4,12 +4,9 @@ import signal
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
+from advisor.client import Client
 from advisor.settings import Settings
-
-if TYPE_CHECKING:
-    from advisor.client import Client
 
 
 def ended_by_signals() -> threading.Event:
@@ -24,14 +21,11 @@ def ended_by_signals() -> threading.Event:
     return stop
 
 
-def client_of(service: str, service_ca: Path | None, settings: Settings) -> "Client":
+def client_of(service: str, service_ca: Path | None, settings: Settings) -> Client:
     """The service at an address, with the token of the environment.
 
     Raises:
         InputError: one of these cannot be used.
     """
-    # It takes a second that no other command should wait.
-    from advisor.client import Client
-
     trusted = True if service_ca is None else service_ca
     return Client(service, settings.secrets().get("ADVISOR_TOKEN"), timeout_s=5, verify=trusted)

@@ -1,17 +1,15 @@
 """`advisor serve`: recommendations, launches and profiles over HTTP."""
 
 import grp
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
 from advisor.errors import InputError
 from advisor.settings import read_settings
-
-if TYPE_CHECKING:
-    from advisor_api.http.options import ServeOptions
+from advisor_api.http.options import ServeOptions
+from advisor_api.server import serve as serve_http
 
 _Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
@@ -55,11 +53,6 @@ def serve(
     log_level: Annotated[_Level, typer.Option(help="Requests are logged at info")] = "info",
 ) -> None:
     """Serve HTTP; by default only this host can connect, and nothing is launched."""
-    _check_installed()
-    # FastAPI and what it needs take a second that no other command should wait.
-    from advisor_api.http.options import ServeOptions
-    from advisor_api.server import serve as serve_http
-
     options = ServeOptions(
         host=host,
         port=port,
@@ -79,17 +72,6 @@ def serve(
     serve_http(read_settings(), options, _say_started)
 
 
-def _check_installed() -> None:
-    try:
-        import_module("advisor_api.server")
-    except ImportError as error:
-        raise InputError(
-            "serving needs FastAPI, uvicorn and what they use",
-            why=str(error),
-            fix="pip install 'sm-advisor[serve]'",
-        ) from error
-
-
 def _group(name: str) -> int:
     """The number of a group of this host.
 
@@ -104,7 +86,7 @@ def _group(name: str) -> int:
         ) from error
 
 
-def _say_started(options: "ServeOptions") -> None:
+def _say_started(options: ServeOptions) -> None:
     typer.echo(f"advisor listens on {options.url}")
     if options.socket is None:
         typer.echo(f"  API: {options.url}/v1/openapi.json")

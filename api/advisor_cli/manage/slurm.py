@@ -10,6 +10,7 @@ import typer
 from advisor.settings import read_settings
 from advisor_cli.manage.node_agent import client_of, ended_by_signals
 from advisor_cli.shared.options import ServiceAddress, ServiceCa
+from advisor_node.slurm.agent import run_agent
 
 _LOG_BYTES = 1024 * 1024
 
@@ -37,8 +38,6 @@ def agent(
     Ends by itself when there was no job for ten minutes. It owns nothing that a job needs. Writes
     agent.log in the folder. docs/slurm.md says what is reported.
     """
-    from advisor_node.slurm.agent import run_agent
-
     log = RotatingFileHandler(folder / "agent.log", maxBytes=_LOG_BYTES, backupCount=1)
     form = "%(asctime)s %(levelname)s %(message)s"
     logging.basicConfig(level=logging.INFO, format=form, handlers=[log])

@@ -1,6 +1,5 @@
 """`advisor power components`: what the power of a job, or of two jobs together, goes to."""
 
-import importlib.util
 from typing import Annotated
 
 import typer
@@ -8,9 +7,9 @@ import typer
 from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
+from advisor_advice.components import components_of_job, components_of_pair
+from advisor_cli.power import components_text
 from advisor_cli.shared.options import AsJson, GpuModelOption
-
-# What needs numpy is imported in the command: `advisor --help` works without it.
 
 
 def components(
@@ -31,17 +30,11 @@ def components(
     model in use predicts them, and who lowers the clock where the power limit is reached.
     """
     _check_asked(job, other, splits=splits)
-    from advisor_cli.power import components_text
-
     settings = read_settings()
     if other is None:
-        from advisor_advice.components import components_of_job
-
         of_job = components_of_job(job, settings, gpu_model)
         typer.echo(write(of_job)) if as_json else components_text.show_job(of_job)
         return
-    from advisor_advice.components import components_of_pair
-
     of_pair = components_of_pair(job, other, settings, gpu_model)
     typer.echo(write(of_pair)) if as_json else components_text.show_pair(of_pair)
 
@@ -56,9 +49,4 @@ def _check_asked(job: str, other: str | None, *, splits: bool) -> None:
             f"{job} and {other} are two jobs",
             why="two jobs share a GPU at a split",
             fix=f"advisor power components {job} {other} --splits",
-        )
-    if not importlib.util.find_spec("numpy"):
-        raise InputError(
-            "the parts of power need numpy, which is not installed",
-            fix="pip install 'sm-advisor[advise]'",
         )

@@ -1,24 +1,20 @@
 """`advisor power tensor`: what of the matrices of a file decides the power of their products."""
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from advisor.errors import InputError
 from advisor.settings import read_settings
+from advisor_cli.power import tensor_text
 from advisor_cli.shared.console import counted
 from advisor_cli.shared.options import AsJson
-
-if TYPE_CHECKING:
-    from advisor_power.inputs.predicting.tensors import Expecting, TensorPower
-    from advisor_power.model.predictor import InputPredictor
-    from advisor_power.operands.in_file import Chosen
-
-# What needs numpy is imported in the command: `advisor --help` works without it.
+from advisor_power.inputs.predicting.tensors import Expecting, TensorPower
+from advisor_power.model.find import find_input_model, load_input_model
+from advisor_power.model.predictor import InputPredictor
+from advisor_power.operands.in_file import Chosen, chosen_in
 
 
 def tensor(
@@ -44,11 +40,10 @@ def tensor(
     read. The matrix whose bits switch most along its rows comes first. Power and speed are
     expected where there is a model: advisor power train.
     """
-    _check(picture)
-    from advisor_cli.power import tensor_text
-    from advisor_power.inputs.predicting.tensors import Expecting
-    from advisor_power.operands.in_file import chosen_in
+    if picture:
+        from advisor_power.reports.tensor_picture import check_picture
 
+        check_picture(picture)
     chosen = chosen_in(file, name or ())
     model = _model(gpu_model)
     found, stopped = _looked_at(chosen, Expecting(model, units, gpu_model))
@@ -64,29 +59,13 @@ def tensor(
         raise typer.Exit(130)
 
 
-def _check(picture: Path | None) -> None:
-    needed = ["numpy", "ml_dtypes", *(["matplotlib", "jinja2"] if picture else [])]
-    if missing := [n for n in needed if not importlib.util.find_spec(n)]:
-        what = "drawing" if picture else "reading"
-        raise InputError(
-            f"{what} tensors needs {' and '.join(missing)}, which are not installed",
-            fix="pip install 'sm-advisor[train]'",
-        )
-    if picture:
-        from advisor_power.reports.tensor_picture import check_picture
-
-        check_picture(picture)
-
-
-def _model(gpu_model: str | None) -> "InputPredictor | None":
+def _model(gpu_model: str | None) -> InputPredictor | None:
     """The model in use for a GPU model; None where there is none."""
-    from advisor_power.model.find import find_input_model, load_input_model
-
     home = read_settings().home
     return load_input_model(home, gpu_model) if find_input_model(home, gpu_model) else None
 
 
-def _looked_at(chosen: "Chosen", expecting: "Expecting") -> tuple["list[TensorPower]", bool]:
+def _looked_at(chosen: Chosen, expecting: Expecting) -> tuple[list[TensorPower], bool]:
     """Fingerprints, and whether Ctrl-C came before the last one."""
     found: list[TensorPower] = []
     try:
@@ -96,7 +75,7 @@ def _looked_at(chosen: "Chosen", expecting: "Expecting") -> tuple["list[TensorPo
     return found, False
 
 
-def _draw(picture: Path, file: Path, found: Sequence["TensorPower"]) -> None:
+def _draw(picture: Path, file: Path, found: Sequence[TensorPower]) -> None:
     from advisor_power.reports.tensor_picture import TensorBar, write_picture
 
     bars = [

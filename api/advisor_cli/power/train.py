@@ -5,30 +5,32 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
+from advisor.wire.input_power import InputPoint
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson, WithBundled
-
-if TYPE_CHECKING:
-    from advisor.wire.input_power import InputPoint
-    from advisor_power.learn.held_out import OnGroup
-    from advisor_power.learn.train import TrainedInputs
-    from advisor_power.model.manifest import InputManifest
+from advisor_data.files.input_points import bundled_input_points, read_input_points
+from advisor_power.inputs.keeping import read_kept
+from advisor_power.inputs.predicting.learned_from import kept_points, points_of
+from advisor_power.learn import train as training
+from advisor_power.learn.held_out import OnGroup
+from advisor_power.learn.train import TrainedInputs
+from advisor_power.model.find import own_folder
+from advisor_power.model.manifest import InputManifest
 
 _KINDS = {
     "power": "power by the data alone, where nothing held the clock back",
     "speed": "speed by the data and the power that limit or heat left",
     "energy": "power at the speed that was measured, everywhere",
 }
-
-# What learns takes seconds to import: `advisor --help` works without it.
 
 
 def train(
@@ -53,9 +55,6 @@ def train(
     Each pattern of data is left out once, to know how good the model is for data that it has not
     seen. It writes trees, points.jsonl and manifest.json.
     """
-    from advisor_power.learn import train as training
-    from advisor_power.model.find import own_folder
-
     settings = read_settings()
     found, unused = _read(points or [], settings.home, with_bundled=with_bundled)
     folder = out or own_folder(settings.home)
@@ -75,11 +74,8 @@ def train(
 
 def _read(
     files: list[Path], home: Path, *, with_bundled: bool
-) -> tuple[list["InputPoint"], dict[str, int]]:
+) -> tuple[list[InputPoint], dict[str, int]]:
     """The points of files, else those measured here; and what of them cannot be used, by reason."""
-    from advisor_data.files.input_points import bundled_input_points
-    from advisor_power.inputs.predicting.learned_from import kept_points
-
     found: list[InputPoint] = []
     unused: dict[str, int] = {}
     for some, left_out in [_of_file(file) for file in files] or [kept_points(home)]:
@@ -97,12 +93,8 @@ def _read(
     return found, unused
 
 
-def _of_file(file: Path) -> tuple[tuple["InputPoint", ...], dict[str, int]]:
+def _of_file(file: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
     """Points, or results as `advisor power input` keeps them, which have a case."""
-    from advisor_data.files.input_points import read_input_points
-    from advisor_power.inputs.keeping import read_kept
-    from advisor_power.inputs.predicting.learned_from import points_of
-
     try:
         with file.open("rb") as lines:
             is_kept = b'"case":' in lines.readline().replace(b" ", b"")
@@ -112,9 +104,7 @@ def _of_file(file: Path) -> tuple[tuple["InputPoint", ...], dict[str, int]]:
 
 
 @contextmanager
-def _progress() -> Generator["OnGroup"]:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+def _progress() -> Generator[OnGroup]:
     console = plain_console(stderr=True)
     text = TextColumn("{task.description}", markup=False)
     columns = (text, BarColumn(), TimeRemainingColumn())
@@ -130,7 +120,7 @@ def _progress() -> Generator["OnGroup"]:
 
 
 def _to_json(
-    trained: "TrainedInputs", manifest: "InputManifest", unused: dict[str, int], folder: Path
+    trained: TrainedInputs, manifest: InputManifest, unused: dict[str, int], folder: Path
 ) -> dict[str, Any]:
     return {
         "version": manifest.version,
@@ -147,7 +137,7 @@ def _to_json(
     }
 
 
-def _lines(manifest: "InputManifest", unused: dict[str, int]) -> Iterator[str]:
+def _lines(manifest: InputManifest, unused: dict[str, int]) -> Iterator[str]:
     facts, figures = manifest.dataset, manifest.figures
     types = ", ".join(f"{of.points} of {of.dtype}" for of in manifest.types)
     yield f"{count_of(facts.points, 'point')}, {facts.held_back} with the clock held back: {types}"
