@@ -3,13 +3,14 @@
 import asyncio
 import gc
 import logging
+import os
 import resource
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import uvicorn
@@ -21,7 +22,6 @@ from advisor_api.http.listening import BACKLOG, listening
 from advisor_api.http.metrics import HttpMetrics
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.protocol import Connections, LimitedProtocol
-from advisor_api.systemd import Systemd
 
 _SPARE_FILES = 256
 """Files that are no connections: the database, logs, folders of launches."""
@@ -110,7 +110,7 @@ class _Server(uvicorn.Server):
         options: ServeOptions,
         metrics: HttpMetrics,
         certificate: Certificate | None,
-        systemd: Systemd,
+        systemd: "Systemd",
         started: Callable[[ServeOptions], None],
     ) -> None:
         super().__init__(config)
@@ -195,3 +195,45 @@ def _log_to_stderr(level: str) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     for name in ("alembic", "httpx"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+_PINGS = 4
+"""Pings in the time after which systemd gives a service up, so that one or two may be late."""
+
+
+class Systemd:
+    """The socket of `Type=notify` and the watchdog of `WatchdogSec=`.
+
+    Args:
+        environment: Of this process.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        # A name that begins with @ is no file (unix(7)).
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        if self._address.startswith("@"):
+            self._address = "\0" + self._address[1:]
+        is_for_us = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        watchdog_us = environment.get("WATCHDOG_USEC", "0") if is_for_us else "0"
+        self._every_s, self._pinged_s = int(watchdog_us) / 1e6 / _PINGS, 0.0
+
+    def ready(self, status: str) -> None:
+        """Requests are answered from now on."""
+        self._say(f"READY=1\nSTATUS={status}")
+
+    def turn(self) -> None:
+        """The event loop has turned; called by nothing else, and much more often than needed."""
+        now_s = time.monotonic()
+        if self._every_s and now_s - self._pinged_s >= self._every_s:
+            self._pinged_s = now_s
+            self._say("WATCHDOG=1")
+
+    def stopping(self) -> None:
+        """Requests under way are let to end."""
+        self._say("STOPPING=1\nSTATUS=requests under way end")
+
+    def _say(self, text: str) -> None:
+        if self._address:
+            with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door:
+                door.setblocking(False)
+                door.sendto(text.encode(), self._address)

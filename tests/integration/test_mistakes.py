@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import Advisor, in_its_own, in_this_process
 
-from advisor.extras import lacking
-from advisor_profiling.reports.doctor import examine_extras
+from advisor_profiling.reports.doctor import examine_extras, lacking
 
 
 @pytest.fixture

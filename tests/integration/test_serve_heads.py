@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_server import RawServer, raw_server
 
-from advisor_api.http.heads import of_whole_address, without_offer
+from advisor_api.http.protocol import of_whole_address, without_offer
 
 HOST = b"Host: localhost\r\n"
 PAIR = b'{"jobs": [{"job": "gemm"}, {"job": "triad"}]}'

@@ -14,7 +14,7 @@ import pytest
 from raw_server import environment
 
 from advisor.settings import read_settings
-from advisor_api.systemd import Systemd
+from advisor_api.server import Systemd
 
 WATCHDOG_S = 0.8
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.core.records import SoloPoint
+from advisor.core.split import Split
 from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
-from advisor.predict.drift_predictor import DriftPredictor
-from advisor.predict.predictions import Predictor
+from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
-from advisor.validity.drift import Drift, drifts_of, find_drifts
+from advisor.validity.drift import Drift, drifts_of, find_drifts, widened
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.expected import (
     Checked,
@@ -205,3 +205,41 @@ def _stored(gpu_model: str, store: Store) -> Iterator[SoloPoint]:
     span = Span(limit=MOST_POINTS, gpu_model=gpu_model)
     for name in store.profile_names(limit=MOST_JOBS):
         yield from store.solo_page(name, span).records
+
+
+class DriftPredictor:
+    """Predicts with wider bounds for jobs that drift.
+
+    Args:
+        predictor: What is widened.
+        drifts: By job and quantity.
+    """
+
+    def __init__(self, predictor: Predictor, drifts: Mapping[tuple[str, str], Drift]) -> None:
+        self._predictor, self._drifts = predictor, drifts
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        """One prediction for each split, in their order.
+
+        Raises:
+            InputError: as the predictor does.
+        """
+        names = [profile.job for profile in profiles]
+        return [self._wider(found, names) for found in self._predictor.predict(profiles, splits)]
+
+    def _wider(self, found: Prediction, names: Sequence[str]) -> Prediction:
+        drifts = self._drifts
+        parts = tuple(
+            replace(part, speed=widened(part.speed, drift.ratio))
+            if (drift := drifts.get((name, "rate")))
+            else part
+            for name, part in zip(names, found.parts, strict=True)
+        )
+        power_w = found.power_w
+        for name in dict.fromkeys(names):
+            if drift := drifts.get((name, "power")):
+                power_w = widened(power_w, drift.ratio)
+        if parts == found.parts and power_w == found.power_w:
+            return found
+        # The errors of the quotient are known of jobs that do as expected, so not of these.
+        return replace(found, parts=parts, power_w=power_w, efficiency_factors=None)

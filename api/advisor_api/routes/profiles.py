@@ -8,13 +8,15 @@ from fastapi.responses import Response
 from advisor.wire.bounds import NAME
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.lists import Deleted, JobList, PairPoints, PointsTakenIn, ProfilePoints, Stored
+from advisor.wire.requests import RecommendationRequest
+from advisor_api.engine import bundled
 from advisor_api.http.access import Reader, Writer
 from advisor_api.http.errors import not_found
 from advisor_api.http.routing import v1_router
 from advisor_api.schemas.query import GpuModelInQuery, JobInPath, LimitInQuery, SpanOfPoints
 from advisor_api.schemas.records import PointsRequest, SoloPointsRequest
 from advisor_api.schemas.sending import answer, long_answer
-from advisor_api.service import components, profiles
+from advisor_api.service import profiles
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import ServiceOf
 
@@ -79,7 +81,11 @@ async def job_components(
     job: JobInPath, _: Reader, service: ServiceOf, gpu_model: GpuModelInQuery = None
 ) -> Response:
     """What the power of a job alone goes to, at each share."""
-    return await components.of_job(service, job, gpu_model)
+    # What works the parts out is imported with the first question: most services are asked none.
+    from advisor_power.components.answers import components_by_share
+
+    known = await service.engine.known_power([job], gpu_model)
+    return await long_answer(lambda: components_by_share(known))
 
 
 @router.get("/pairs/{a}/{b}/components", response_model=ComponentsOfPair)
@@ -87,7 +93,18 @@ async def pair_components(
     a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, gpu_model: GpuModelInQuery = None
 ) -> Response:
     """What the power of two jobs together goes to at each split, and who lowers the clock."""
-    return await components.of_pair(service, a, b, gpu_model)
+    from advisor_power.components.answers import components_by_split
+
+    known = await service.engine.known_power([a, b], gpu_model)
+    asked = RecommendationRequest.of(a, b, min_speed=0.0, gpu_model=known.gpu_model)
+    given = await service.engine.answer(asked)
+
+    def told() -> ComponentsOfPair:
+        stored = service.store.pair_points(jobs=known.pair_names)
+        points = [*stored, *bundled.pair_points().get(known.pair_names, [])]
+        return components_by_split(known, given.recommendation, points)
+
+    return await long_answer(told)
 
 
 @router.get("/pairs/{a}/{b}/points", response_model=PairPoints)

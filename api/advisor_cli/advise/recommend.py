@@ -1,18 +1,22 @@
 """`advisor recommend`: which split of one GPU does the most for two jobs."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.records import SoloPoint
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
+from advisor.wire.recommendation import Recommendation
 from advisor.wire.requests import RecommendationRequest
-from advisor_advice.answer import answer, request_of
+from advisor_advice.answer import ModelAdvice, answer, request_of
+from advisor_advice.components import known_power_of, with_components
 from advisor_advice.recommendation_wire import to_wire
-from advisor_advice.site.known_profiles import find_profiles
-from advisor_cli.advise import recommend_components, recommend_text
+from advisor_advice.site.known_profiles import ProfileSet, find_profiles
+from advisor_cli.advise import recommend_text
 from advisor_cli.advise.job_requests import job_requests, longest_p99_ms
 from advisor_cli.advise.queue import read_works
 from advisor_cli.shared.options import (
@@ -26,6 +30,8 @@ from advisor_cli.shared.options import (
     ObjectiveOption,
     ProfilesOption,
 )
+from advisor_cli.shared.power_bars import letters, print_parts
+from advisor_data.files.files import read_points
 
 
 def recommend(
@@ -95,7 +101,27 @@ def _answer(
     if not as_json:
         recommend_text.show(given, everything=everything)
     if asked.components:
-        whole = recommend_components.told(given, found, settings, file)
-        typer.echo(write(whole)) if as_json else recommend_components.show(whole)
+        whole = _with_parts(given, found, settings, file)
+        typer.echo(write(whole)) if as_json else _show_parts(whole)
     elif as_json:
         typer.echo(write(to_wire(given)))
+
+
+def _with_parts(
+    given: ModelAdvice, found: ProfileSet, settings: Settings, file: Path | None
+) -> Recommendation:
+    """The answer with the parts of its power, by weights fitted now, to points of `file` too."""
+    more = [p for p in read_points(file) if isinstance(p, SoloPoint)] if file else []
+    known = partial(known_power_of, found, settings, more)
+    return with_components(to_wire(given), given.recommendation, known)
+
+
+def _show_parts(told: Recommendation) -> None:
+    found = told.components
+    if found is None:
+        typer.echo(f"what the power goes to is not known: {told.components_unknown}")
+        return
+    typer.echo(f"what the power at {found.split} goes to; ~ estimated, ? extrapolated")
+    typer.echo(letters())
+    print_parts("split", [(found.split, found.power)])
+    typer.echo(found.jostling)

@@ -1,6 +1,6 @@
 """`advisor retrain`: learn from what is new, and use the new model unless it is worse."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from advisor.core.wording import count_of
 from advisor.errors import StoreError
+from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain, write
 from advisor.settings import Settings, read_settings
 from advisor_cli.shared.console import plain_console
@@ -21,8 +22,8 @@ from advisor_models.manifest import BUNDLED_NAME
 from advisor_training.learn.held_out import OnFold
 from advisor_training.retrain.challenger import OnStage
 from advisor_training.retrain.collected import Collected, collect
-from advisor_training.retrain.metrics import write_metrics
-from advisor_training.retrain.report import RetrainReport
+from advisor_training.retrain.refused import REASONS
+from advisor_training.retrain.report import OUTCOMES, RetrainReport
 from advisor_training.retrain.retrain import KEPT_VERSIONS
 from advisor_training.retrain.retrain import retrain as run
 
@@ -61,7 +62,7 @@ def retrain(
             collected, settings.home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage
         )
     if metrics is not None:
-        _write_metrics(metrics, report)
+        write_metrics(metrics, report)
     if as_json:
         typer.echo(write(_to_json(report)))
     elif not (quiet and report.is_silent):
@@ -77,9 +78,11 @@ def _collected(settings: Settings, *, with_bundled: bool, with_launches: bool) -
         return collect(store, home, with_bundled=with_bundled, with_launches=with_launches)
 
 
-def _write_metrics(path: Path, report: RetrainReport) -> None:
+def write_metrics(path: Path, report: RetrainReport) -> None:
+    """Write metrics of a run there; StoreError where that fails, with the old file as it was."""
     try:
-        write_metrics(path, report)
+        # At once, since a collector may read it at any moment.
+        replace_file(path, metrics_text(report).encode(), PUBLIC_FILE)
     except OSError as error:
         raise StoreError(
             f"the metrics cannot be written to {path}",
@@ -136,3 +139,54 @@ def _progress() -> Generator[OnStage]:
             return tick
 
         yield on_stage
+
+
+def metrics_text(report: RetrainReport) -> str:
+    """All metrics in the text format of Prometheus."""
+    return "\n".join(_metric_lines(report)) + "\n"
+
+
+def _metric_lines(report: RetrainReport) -> Iterator[str]:
+    ended = datetime.fromisoformat(report.at).timestamp()
+    yield from _family(
+        "last_success_timestamp_seconds", "When it last came to its end", {"": ended}
+    )
+    outcomes = {_label("outcome", name): float(name == report.outcome) for name in OUTCOMES}
+    yield from _family("outcome", "1 for how it ended", outcomes)
+    champion = {_label("version", report.champion or BUNDLED_NAME): 1.0}
+    yield from _family("champion_info", "1 for the model in use", champion)
+    yield from _family("new_points", "Points not learned yet", {"": float(report.new_points)})
+    left_out = dict.fromkeys(REASONS, 0) | {one.reason: one.points for one in report.left_out}
+    by_reason = {_label("reason", name): float(count) for name, count in left_out.items()}
+    yield from _family("left_out_points", "New points that were left out", by_reason)
+    launches = {_label("reason", one.reason): one.points for one in report.launches_left_out}
+    yield from _family("left_out_launches", "Launches that teach nothing", launches)
+    for figure in ("error", "regret"):
+        yield from _family(f"{figure}_percent", f"Mean {figure}, jobs unseen", _of(report, figure))
+
+
+def _of(report: RetrainReport, figure: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for one in report.compared:
+        if one.figure == figure:
+            for model in ("champion", "challenger"):
+                value = one.champion_percent if model == "champion" else one.challenger_percent
+                found[_label("group", one.group, model=model)] = value
+    return found
+
+
+def _label(name: str, value: str, **more: str) -> str:
+    labels = {name: value, **more}
+    return "{" + ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items()) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _family(name: str, help_: str, samples: Mapping[str, float]) -> Iterator[str]:
+    if samples:
+        yield f"# HELP advisor_retrain_{name} {help_}"
+        yield f"# TYPE advisor_retrain_{name} gauge"
+    for labels, value in samples.items():
+        yield f"advisor_retrain_{name}{labels} {value!r}"

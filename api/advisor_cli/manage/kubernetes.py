@@ -1,9 +1,103 @@
 """`advisor kubernetes`: pods that share a GPU."""
 
+import logging
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
 import typer
 
-from advisor_cli.manage.kubernetes_agent import agent
-from advisor_cli.manage.kubernetes_serve import serve
+from advisor.settings import read_settings
+from advisor_cli.manage.node_agent import client_of, ended_by_signals
+from advisor_cli.shared.options import ServiceAddress, ServiceCa
+
+_Policy: TypeAlias = Literal["pass", "hold"]
+_Level: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+
+def serve(
+    tls_certificate: Annotated[
+        Path, typer.Option(help="PEM file with the certificate and its signers")
+    ],
+    tls_key: Annotated[Path, typer.Option(help="PEM file with its key")],
+    service: ServiceAddress = "http://127.0.0.1:8765",
+    service_ca: ServiceCa = None,
+    namespace: Annotated[
+        str, typer.Option(help="Where the Lease is by which one of several processes chooses")
+    ] = "advisor",
+    without_advice: Annotated[
+        _Policy,
+        typer.Option(help="Pods that waited long enough without advice run alone, or wait on"),
+    ] = "pass",
+    host: Annotated[str, typer.Option(help="Address to listen on")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8443,
+    log_level: Annotated[_Level, typer.Option(help="Requests are logged at info")] = "info",
+) -> None:
+    """Admit pods that share a GPU, find each a partner, and send both to the node.
+
+    docs/kubernetes.md says what it changes, and which rights it needs.
+    """
+    # The client of Kubernetes takes a second that no other command should wait.
+    from advisor.client import Client
+    from advisor_api.http.options import ServeOptions
+    from advisor_api.server import serve_app
+    from advisor_kubernetes.chooser.advice import ASK_S
+    from advisor_kubernetes.cluster import connect
+    from advisor_kubernetes.serve.app import create_app
+    from advisor_kubernetes.serve.choosing import Choosing
+
+    settings = read_settings()
+    options = ServeOptions(
+        host=host,
+        port=port,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        # All requests come from one API server or one scheduler.
+        requests_per_s=1e6,
+        burst=1_000_000,
+        max_bodies_bytes=256 * 1024 * 1024,
+        log_level=log_level,
+    )
+    trusted = True if service_ca is None else service_ca
+    token = settings.secrets().get("ADVISOR_TOKEN")
+    with Client(service, token, timeout_s=ASK_S, verify=trusted) as client:
+        choosing = Choosing(connect(), client, namespace, without_advice)
+        serve_app(
+            lambda real: create_app(real, choosing),
+            options,
+            lambda real: typer.echo(f"advisor answers the cluster on {real.url}"),
+            settings.environment,
+        )
+
+
+def agent(
+    node: Annotated[str, typer.Option(help="Name of this node in Kubernetes")],
+    service: ServiceAddress = "http://127.0.0.1:8765",
+    service_ca: ServiceCa = None,
+    host: Annotated[str, typer.Option(help="Address that metrics are served on")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="Its port; 0: any", min=0, max=65535)] = 9401,
+) -> None:
+    """Own the MPS daemons of a node, prove the limits of its pods, meter them and report.
+
+    docs/kubernetes.md says what it does with each, and what it needs.
+    """
+    # The client of Kubernetes takes a second that no other command should wait.
+    from advisor_kubernetes.agent.agent import AgentOptions, run_agent
+    from advisor_kubernetes.agent.node_api import NodeApi
+    from advisor_kubernetes.cluster import connect
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    settings = read_settings()
+    stop = ended_by_signals()
+    with client_of(service, service_ca, settings) as client:
+        run_agent(
+            AgentOptions(node=node, host=host, port=port),
+            settings,
+            NodeApi(connect(), node),
+            client,
+            stop,
+            lambda at: typer.echo(f"advisor's agent of {node} serves metrics on port {at}"),
+        )
+
 
 app = typer.Typer(
     help="Pods that share a GPU: the service of the cluster, and the agent of each node.",

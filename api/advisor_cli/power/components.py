@@ -7,9 +7,10 @@ import typer
 from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import read_settings
+from advisor.wire.components import ComponentsOfJob, ComponentsOfPair, FittedTo
 from advisor_advice.components import components_of_job, components_of_pair
-from advisor_cli.power import components_text
 from advisor_cli.shared.options import AsJson, GpuModelOption
+from advisor_cli.shared.power_bars import letters, print_parts
 
 
 def components(
@@ -33,10 +34,10 @@ def components(
     settings = read_settings()
     if other is None:
         of_job = components_of_job(job, settings, gpu_model)
-        typer.echo(write(of_job)) if as_json else components_text.show_job(of_job)
+        typer.echo(write(of_job)) if as_json else _show_job(of_job)
         return
     of_pair = components_of_pair(job, other, settings, gpu_model)
-    typer.echo(write(of_pair)) if as_json else components_text.show_pair(of_pair)
+    typer.echo(write(of_pair)) if as_json else _show_pair(of_pair)
 
 
 def _check_asked(job: str, other: str | None, *, splits: bool) -> None:
@@ -50,3 +51,32 @@ def _check_asked(job: str, other: str | None, *, splits: bool) -> None:
             why="two jobs share a GPU at a split",
             fix=f"advisor power components {job} {other} --splits",
         )
+
+
+def _show_job(found: ComponentsOfJob) -> None:
+    """One job at each share."""
+    typer.echo(f"{found.job} alone on {found.gpu_model}{_limit(found.power_limit_w)}")
+    typer.echo(_legend(found.weights))
+    print_parts("share", [(f"{one.share_percent:g} %", one.power) for one in found.shares])
+
+
+def _show_pair(found: ComponentsOfPair) -> None:
+    """Two jobs at each split, and who lowers the clock where it falls most."""
+    a, b = found.jobs
+    typer.echo(f"{a} beside {b} on {found.gpu_model}{_limit(found.power_limit_w)}")
+    typer.echo(_legend(found.weights))
+    print_parts("split", [(one.split, one.power) for one in found.splits])
+    known = [one for one in found.splits if one.causes_mhz is not None]
+    worst = max(known or found.splits, key=lambda one: one.clock_loss_mhz)
+    typer.echo(f"\nwhere the clock falls most: {worst.jostling}")
+
+
+def _legend(weights: FittedTo) -> str:
+    return (
+        f"{letters()}\n~ estimated by weights fitted to {weights.windows} windows of "
+        f"{weights.jobs} jobs alone, ? extrapolated: these had nothing like it; W (5 to 95 %)\n"
+    )
+
+
+def _limit(power_limit_w: float | None) -> str:
+    return "" if power_limit_w is None else f", power limit {power_limit_w:.0f} W"

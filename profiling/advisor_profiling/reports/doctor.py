@@ -2,13 +2,14 @@
 
 import importlib.util
 import os
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
 
 from advisor.core.gpu import Gpu
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
-from advisor.extras import lacking
 from advisor.runtime.backends.mps_control import Control, binary_version
 from advisor.runtime.host.cores import available_cores
 from advisor.runtime.host.processes import cpu_steal_s
@@ -17,7 +18,6 @@ from advisor_profiling.reports.doctor_gpu import examine_gpu
 from advisor_profiling.reports.finding import Finding, missing, ok_if
 from advisor_profiling.telemetry.dcgm import fetch
 from advisor_profiling.telemetry.dcgm_text import missing_counters
-from advisor_profiling.testbed.core_speed import core_speeds
 
 LEAST_CORE_SPEED = 0.85
 """A core that does less than this part of the fastest is disturbed; what a launch-bound job does
@@ -143,3 +143,64 @@ def _exporter(settings: Settings) -> Finding:
         return Finding(name, "ok", f"none at {url} (only needed for --source dcgm)")
     found = f"gives no {', '.join(lacks)}" if lacks else url
     return ok_if(not lacks, name, found, "add them to its CSV (-f)")
+
+
+DISTRIBUTION = "sm-advisor"
+
+_REQUIREMENT = re.compile(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]")
+
+
+def lacking() -> Mapping[str, tuple[str, ...]]:
+    """Distributions that each extra lacks, by extra, as the installation's metadata lists them.
+
+    Returns:
+        Nothing where advisor itself was not installed.
+    """
+    try:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return {}
+    needs: dict[str, list[str]] = {}
+    for found in filter(None, map(_REQUIREMENT.match, lines)):
+        needs.setdefault(found[2], []).append(found[1])
+    return {extra: tuple(n for n in names if not _is_here(n)) for extra, names in needs.items()}
+
+
+def _is_here(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+_ROUNDS = 2000
+
+
+def core_speeds(
+    cores: Iterable[int], seconds: float = 0.02, clock: Callable[[], float] = time.perf_counter
+) -> dict[int, float]:
+    """Rounds of a fixed loop per second on each core, one core after the other.
+
+    The calling thread is moved from core to core, and back to all of its cores at the end.
+
+    Args:
+        cores: Logical cores that this thread may use.
+        seconds: Time spent on each.
+        clock: Seconds.
+    """
+    before = os.sched_getaffinity(0)
+    try:
+        return {core: _speed(core, seconds, clock) for core in cores}
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _speed(core: int, seconds: float, clock: Callable[[], float]) -> float:
+    os.sched_setaffinity(0, {core})
+    begun, rounds = clock(), 0
+    while (passed := clock() - begun) < seconds:
+        for _ in range(_ROUNDS):
+            pass
+        rounds += _ROUNDS
+    return rounds / passed

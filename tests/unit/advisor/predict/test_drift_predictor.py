@@ -4,8 +4,8 @@ import pytest
 from made_up_profiles import Physics, profile
 
 from advisor.core.split import EQUAL
-from advisor.predict.drift_predictor import DriftPredictor
 from advisor.validity.drift import Drift, Quantity
+from advisor_advice.site.conditions import DriftPredictor
 
 
 def drift(quantity: Quantity, ratio: float) -> Drift:

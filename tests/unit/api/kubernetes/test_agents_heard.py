@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor_kubernetes.chooser.agents import SILENT_S, Agents
+from advisor_kubernetes.chooser.chooser import SILENT_S, Agents
 from advisor_kubernetes.chooser.places import Node
 
 NODE = Node(name="one", labels={}, taints=(), gpus=(("GPU-1", "H100"),), checked_at="10:00")

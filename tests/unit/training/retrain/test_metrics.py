@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from advisor_cli.learn.retrain import metrics_text, write_metrics
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.retrain.comparison import ComparedFigure
-from advisor_training.retrain.metrics import metrics_text, write_metrics
 from advisor_training.retrain.refused import REASONS, RefusedPoints
 from advisor_training.retrain.report import RetrainReport
 

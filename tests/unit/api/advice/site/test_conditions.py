@@ -13,7 +13,6 @@ from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
 from advisor.core.split import EQUAL, UNCAPPED
 from advisor.predict.card_factor import CardFactor, CardPredictor
-from advisor.predict.drift_predictor import DriftPredictor
 from advisor.settings import Settings
 from advisor.validity.drift import Drift
 from advisor.validity.safe_counts import CheckedCounts
@@ -21,6 +20,7 @@ from advisor_advice.site import conditions as module
 from advisor_advice.site.conditions import (
     NOTHING,
     Conditions,
+    DriftPredictor,
     checks_of,
     experience_of,
     read_conditions,
@@ -35,7 +35,7 @@ from advisor_advice.site.expected import (
     software_of,
 )
 from advisor_advice.site.outdated_checks import outdated_check, outdated_checks, versions_of
-from advisor_advice.site.report import drift_report
+from advisor_cli.advise.drift import drift_report
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_reference_points
 from advisor_models.registry import Registry
