@@ -237,7 +237,7 @@ def _measurement(
 def _fastest(measurement: Measurement) -> float:
     """The highest relative speed of a job beside another one."""
     shared = (split for kind in KINDS for split in measurement.splits[kind].values())
-    return max((speed for result in shared for speed in result.speeds), default=0.0)
+    return max(speed for result in shared for speed in result.speeds)
 
 
 def _assembled(

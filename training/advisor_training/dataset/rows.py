@@ -211,5 +211,6 @@ def _or_nan(value: float | None) -> float:
 
 def _all_served(profile: Profile) -> float:
     serving = profile.serving
-    has_demand = serving is not None and serving.offered_rate is not None
-    return 1 - serving.tolerance if serving and has_demand else np.inf
+    if serving is None or serving.offered_rate is None:
+        return np.inf
+    return 1 - serving.tolerance

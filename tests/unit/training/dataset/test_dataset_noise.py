@@ -11,7 +11,7 @@ from simple_pairs import SOLOS, nine, pair
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
-from advisor_training.dataset.noise import Ceiling, noise_ceiling, quantile
+from advisor_training.dataset.noise import Ceiling, noise_ceiling, quantile, worse
 from advisor_training.dataset.pairs import make_pairs
 
 THROUGHPUT = OBJECTIVES["throughput"]
@@ -59,6 +59,7 @@ def test_a_ceiling_by_hand() -> None:
     points = [
         *nine({**flat, 30: 1.6, 70: 1.44}, run="r1"),
         *nine({**half, 30: 0.6, 70: 1.0}, run="r2", gpu_uuid="GPU-2"),
+        *nine(job_2="a"),  # taken once
     ]
     found = ceiling(points)
     assert found is not None
@@ -71,6 +72,7 @@ def test_a_ceiling_by_hand() -> None:
         {"pairs": 1, "other_card_pairs": 1, "choices": 2, **expected}
     )
     assert found.tie == pytest.approx(noise / 100)
+    assert [worse(value, 10.0, found.tie) for value in (7.3, 7.31)] == [True, False]
 
 
 def test_repeats_of_one_run_are_takes_too() -> None:
@@ -86,8 +88,9 @@ def test_one_take_has_no_ceiling() -> None:
 
 
 def test_a_take_with_gaps_is_none() -> None:
-    """A second take of three splits cannot score a choice among nine."""
-    assert ceiling([*nine(), *nine(repeat=1)[:3]]) is None
+    """A second take of four splits cannot score a choice among nine, nor one worth nothing."""
+    assert ceiling([*nine(), *nine(repeat=1)[2:6]]) is None
+    assert ceiling([p for n in range(2) for p in nine(rate_1=0.0, repeat=n)], "max-min") is None
 
 
 def test_a_split_missing_in_one_take_is_not_chosen() -> None:

@@ -9,7 +9,7 @@ from simple_pairs import SHARES, SOLOS, nine, pair, solo
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart
 from advisor.core.split import NINE, Split
-from advisor_training.dataset.pairs import DISTURBED, LeftOut, MeasuredPair, make_pairs
+from advisor_training.dataset.pairs import BASELINES, DISTURBED, LeftOut, MeasuredPair, make_pairs
 from advisor_training.dataset.split_kinds import kinds_of
 
 
@@ -28,7 +28,8 @@ def only(points: list[PairPoint], **fields: Any) -> MeasuredPair:
         (pair(50, 50, units_1=66, units_2=66), "nine"),
         (pair(10, 91, units_1=12, units_2=120), "grid"),
         (pair(11, 90, units_1=14, units_2=118), "grid"),
-        (pair(70, 70, units_1=92, units_2=92), "over-subscribed"),
+        (pair(31, 70, units_1=41, units_2=92), "over-subscribed"),
+        (pair(100, 30, units_1=132, units_2=38), "over-subscribed"),
         (pair(55, 45, units_1=None, units_2=None), "other"),
         (pair(30, 30, units_1=38, units_2=38), "other"),
         (pair(100, 100, mode="uncapped", units_1=132, units_2=132), "uncapped"),
@@ -62,7 +63,8 @@ def test_cards_and_runs_stay_apart() -> None:
     points = [
         *nine(run="r1", power_w=100),
         *nine(run="r2", power_w=200),
-        pair(100, 100, mode="uncapped", run="r2"),
+        pair(100, 100, mode="uncapped", run="r2", power_w=150),
+        pair(100, 100, mode="time-sliced", run="r2", power_w=90),
         *nine(run="r2", gpu_uuid="GPU-2", power_w=300),
     ]
     found = only(points)
@@ -71,9 +73,14 @@ def test_cards_and_runs_stay_apart() -> None:
         ("r1", "GPU-1", 100),
         ("r2", "GPU-2", 300),
     ]
-    assert found.main.uncapped is not None
-    assert found.measurements[1].uncapped is None
-    models = ("Card", "Other")
+    assert [
+        {name: result.power_w for name, of in BASELINES.items() if (result := of(measurement))}
+        for measurement in found.measurements[:2]
+    ] == [
+        {"equal": 200, "uncapped": 150, "time-sliced": 90, "exclusive": 100},
+        {"equal": 100, "exclusive": 100},
+    ]
+    models = ("Other", "Card")
     alone = [solo(job, gpu_model=model) for job in "ab" for model in models]
     of_models, _ = make_pairs([p for m in models for p in nine(gpu_model=m)], alone)
     assert [(pair.gpu_model, pair.main.points) for pair in of_models] == [("Card", 9), ("Other", 9)]

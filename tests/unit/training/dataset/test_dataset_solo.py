@@ -5,36 +5,40 @@ from typing import Any
 import pytest
 from simple_pairs import solo
 
+from advisor.core.records import SoloPoint
 from advisor_training.dataset.solo import (
     MEMORY_COUNTERS,
     JobClass,
+    SoloReference,
     job_classes,
     solo_reference,
     whole_gpu,
 )
 
-
-def test_the_nearest_solo_point_counts() -> None:
-    """Same card and run come before the card's other runs, those before other cards."""
-    here = solo(rate=1, run="r1")
-    card = solo(rate=2, run="r0")
-    elsewhere = solo(rate=3, gpu_uuid="GPU-2", run="r1")
-    for points, expected in (
-        ([elsewhere, card, here], (1, "same run")),
-        ([elsewhere, card], (2, "same card")),
-        ([elsewhere], (3, "same model")),
-    ):
-        found = solo_reference(points, None, "Card", "GPU-1", "r1")
-        assert found is not None
-        assert (found.rate, found.source) == expected
+HERE, CARD, ELSEWHERE = (
+    solo(rate=6, power_w=100, run="r1"),
+    solo(rate=7, power_w=110, run="r0"),
+    solo(rate=8, power_w=120, run="r1", gpu_uuid="GPU-2"),
+)
+REPEATED = [solo(rate=r, power_w=w, run="r1") for r, w in ((10, 90), (11, 100), (99, 5))]
 
 
-def test_repeats_give_their_median() -> None:
-    """One odd repeat does not move the reference."""
-    points = [solo(rate=rate, power_w=power_w) for rate, power_w in ((10, 90), (11, 100), (99, 5))]
-    found = solo_reference(points, None, "Card", "GPU-1", "r1")
-    assert found is not None
-    assert (found.rate, found.power_w) == (11, 90)
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ([ELSEWHERE, CARD, HERE], SoloReference(6, 100, "same run", 0.25)),
+        ([ELSEWHERE, CARD], SoloReference(7, 110, "same card", 0.125)),
+        ([ELSEWHERE], SoloReference(8, 120, "same model", 0.0)),
+        ([*REPEATED, CARD], SoloReference(11, 90, "same run", 0.0)),
+        ([HERE, *REPEATED], SoloReference(10.5, 95, "same run", 0.0)),
+        ([], None),
+    ],
+)
+def test_the_nearest_solo_points_count(
+    points: list[SoloPoint], expected: SoloReference | None
+) -> None:
+    """By the median of their repeats, and with how much slower that is than the fastest run's."""
+    assert solo_reference(points, None, "Card", "GPU-1", "r1") == expected
 
 
 def test_another_model_is_no_reference() -> None:
@@ -96,13 +100,3 @@ def test_the_memory_counter_is_told(
         job="a", gpu_model="Card", code=code, sm_active_percent=80.0, memory_percent=memory,
         memory_counter=counter, code_by_other_counter=other,
     )  # fmt: skip
-
-
-def test_a_slower_run_is_told() -> None:
-    """The fastest run tells what the job can do; what it does beside the pair is compared to it."""
-    points = [solo(rate=rate, run="quiet") for rate in (99, 100, 101)]
-    points += [solo(rate=70, run="disturbed"), solo(rate=80, gpu_uuid="GPU-2", run="r3")]
-    for run, slowdown in (("quiet", 0.0), ("disturbed", 0.3)):
-        found = solo_reference(points, None, "Card", "GPU-1", run)
-        assert found is not None
-        assert found.slowdown == pytest.approx(slowdown)

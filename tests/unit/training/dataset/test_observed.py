@@ -99,7 +99,8 @@ def test_a_good_launch_teaches_what_a_measured_point_does() -> None:
 )
 def test_what_is_in_doubt_teaches_nothing(seen: Observation, reason: str) -> None:
     """It is counted under its reason, and does not keep the others from teaching."""
-    solos = [replace(p, job_hash="profiled") for p in SOLOS]
+    before = [replace(p, job_hash="of-another", started_at="2025") for p in SOLOS]
+    solos = [*(replace(p, job_hash="profiled") for p in SOLOS), *before]
     found = teach([seen, replace(GOOD, launch_id="good")], solos)
     assert len(found.points) == 1
     (item,) = found.left_out

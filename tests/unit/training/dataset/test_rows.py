@@ -61,18 +61,18 @@ def test_values_are_those_measured_and_those_alone() -> None:
 
 
 def test_every_column_of_a_row() -> None:
-    """A server was launched next to another job: all of the pair, of each alone, and of the card.
-
-    The limit is the larger one of the profiles'.
-    """
+    """A server with a demand next to one without: all of the pair, of each alone, of the card."""
     point = pair(
         30, 70, rate_1=1.2, rate_2=0.5, power_w=250.0, memory_power_w=60.0, source=OBSERVED_SOURCE
     )
     solos = [solo("a", rate=2.0, power_w=150.0), solo("b", rate=5.0, power_w=170.0)]
     asked = Serving(offered_rate=2.0, rate_noise=None, latency_p99_ms=())
+    undemanding = dataclasses.replace(asked, offered_rate=None)
     profiles = {
         ("a", "Card"): profile("a", gpu_model="Card", serving=asked),
-        ("b", "Card"): profile("b", gpu_model="Card", columns={"power_w": [200.0] * 10}),
+        ("b", "Card"): profile(
+            "b", gpu_model="Card", serving=undemanding, columns={"power_w": [200.0] * 10}
+        ),
     }
     rows = make_rows(make_pairs([point], solos, full=False)[0], profiles)
     columns = (field.name for field in dataclasses.fields(rows) if field.name != "heads")
@@ -130,8 +130,11 @@ def test_pairs_without_a_profile_are_no_rows() -> None:
     some = {key: profile for key, profile in PROFILES.items() if key[0] != "hog"}
     rows = make_rows(pairs, some)
     assert rows.jobs == ["climber", "middle", "sitter", "slow"]
-    hog = profile("hog", shares=(30, 100), gpu_model=made_up.GPU_MODEL)
-    assert make_rows(pairs, {**some, ("hog", made_up.GPU_MODEL): hog}).jobs == rows.jobs
+    some["hog", made_up.GPU_MODEL] = profile("hog", None, (30, 100), gpu_model=made_up.GPU_MODEL)
+    within = [p for p in made_up.pair_points(run="within") if min(p.shares_percent) >= 30]
+    both = make_pairs([*made_up.pair_points(), *within], SOLOS, full=False)[0]
+    rows = make_rows(both, some)
+    assert set(rows.run[rows.of("hog")]) == {"within"}
     with pytest.raises(InputError, match="no measured pair has profiles of both"):
         make_rows(pairs, {})
 
