@@ -88,9 +88,13 @@ def nvml(fake_libraries: Path, tmp_path: Path) -> fake_nvml.FakeNvml:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def channels() -> Iterator[None]:
+def channels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A fit takes seconds, and many tests look at the same readings."""
-    with analysed_once():
+    base = tmp_path_factory.getbasetemp()
+    # Workers of one run have folders of their own in one folder.
+    known = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "channels"
+    known.mkdir(exist_ok=True)
+    with analysed_once(known):
         yield
 
 

@@ -71,14 +71,6 @@ def test_answer_is_that_of_the_command_line(
     read(Recommendation, json.dumps(answer))
 
 
-def test_gigabytes_given_as_mib_are_refused(api: Api) -> None:
-    """Not answered with "one after the other", as if no two jobs fitted."""
-    body = {"jobs": jobs(*PAIR), "memory_mib": 141}
-    status, code, message = error_of(api.ask("POST", URL, json=body))
-    assert (status, code) == (422, "bad-input")
-    assert message.startswith("no GPU has 141 MiB of memory")
-
-
 def test_swapped_jobs_swap_the_answer(api: Api) -> None:
     """Which job is called the first changes nothing but the order."""
     answers = [api.post(URL, {"jobs": jobs(*pair)}) for pair in (PAIR, PAIR[::-1])]

@@ -319,15 +319,6 @@ def test_each_kind_of_error_has_its_code(here: Advisor, monkeypatch: pytest.Monk
     assert (error_of(done)["code"], done.code) == ("store", 7)
 
 
-def test_reader_that_goes_away_is_no_stack_trace(host: FakeHost) -> None:
-    """`advisor jobs | head` ends quietly."""
-    with host.start_advisor("jobs", "--json") as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-        assert process.stderr.read() == ""
-
-
 def test_export_to_an_unknown_format(tmp_path: Path) -> None:
     """The formats are named, and nothing is written."""
     home = {"ADVISOR_HOME": str(tmp_path / "home")}

@@ -113,10 +113,14 @@ def test_workdir_that_does_not_exist(
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"),
-    [("train", "train"), ("evaluate", "train"), ("recommend", "advise"), ("drift", "advise")],
+    ("command", "extra", "option"),
+    [
+        ("train", "train", "--help"),
+        ("evaluate", "train", "--json"),
+        ("recommend", "advise", "--help"),
+        ("drift", "advise", "--json"),
+    ],
 )
-@pytest.mark.parametrize("option", ["--help", "--json"])
 def test_command_whose_libraries_are_missing(
     tmp_path: Path, command: str, extra: str, option: str
 ) -> None:
@@ -137,10 +141,12 @@ def test_doctor_tells_the_extras() -> None:
     assert finding.verdict == "ok"
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii"])
 @pytest.mark.parametrize(
-    "words",
-    [("recommend", "gemm", "triad", "--all"), ("profile", "triad", "--gpu", "replay")],
+    ("words", "encoding"),
+    [
+        (("recommend", "gemm", "triad", "--all"), "cp1252"),
+        (("profile", "triad", "--gpu", "replay"), "ascii"),
+    ],
 )
 def test_terminal_that_cannot_show_all_characters(
     tmp_path: Path, words: tuple[str, ...], encoding: str
@@ -174,11 +180,6 @@ def test_no_command_is_a_wish_for_help(advisor: Advisor) -> None:
     done = advisor()
     assert done.code == 0
     assert "recommend" in done.out
-
-
-def test_version_has_a_name(advisor: Advisor) -> None:
-    """As other programs say it."""
-    assert advisor("--version").out.startswith("advisor ")
 
 
 def write_jobs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

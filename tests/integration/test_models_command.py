@@ -115,14 +115,6 @@ def test_promote_and_roll_back() -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_promote_bundled() -> None:
-    """The package's model is promoted by its name."""
-    run("promote", "20260201-first")
-    assert answer("promote", "bundled")["champion"] == "bundled"
-    assert champion() == "bundled"
-
-
-@pytest.mark.usefixtures("home")
 def test_promote_a_folder(tmp_path: Path) -> None:
     """What was trained just now is taken in and used with one command."""
     folder = save_model(tmp_path / "fresh", version="20260401-third")

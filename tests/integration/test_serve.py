@@ -135,16 +135,6 @@ def test_expired_revoked_and_unknown_tokens_get_one_answer(served: RawServer) ->
     assert len(messages) == 1
 
 
-def test_a_revoked_token_works_for_a_second_at_most(served: RawServer) -> None:
-    """Revocation reaches a running server without a restart."""
-    with served.state() as state:
-        _, secret = state.make_token("leaked", ("read",))
-        assert served.ask("GET", "/v1/jobs", headers=bearer(secret)).status == 200
-        state.revoke_token("leaked")
-    time.sleep(1.05)
-    assert served.ask("GET", "/v1/jobs", headers=bearer(secret)).status == 401
-
-
 def test_the_log_names_callers_and_never_their_tokens(
     served: RawServer, secrets: dict[str, str]
 ) -> None:
@@ -158,19 +148,6 @@ def test_the_log_names_callers_and_never_their_tokens(
     assert re.search(r"Z INFO GET /v1/profiles/triad 404 \d+\.\d ms read \S+$", line)
     for secret in (*secrets.values(), "s3cret", "adv_"):
         assert secret not in served.log.read_text()
-
-
-def test_writes_are_in_the_audit_log_before_and_after(
-    served: RawServer, secrets: dict[str, str]
-) -> None:
-    """Who changed what, from where, in which request, and how it ended."""
-    headers = bearer(secrets["write"])
-    answer = served.ask("DELETE", "/v1/profiles/never-was-there", headers=headers)
-    with served.state() as state:
-        entries = [e for e in state.audit_log() if "never-was-there" in e.subject]
-    assert [entry.outcome for entry in reversed(entries)] == ["begun", "not-found"]
-    assert {(e.who, e.client) for e in entries} == {("write", "127.0.0.1")}
-    assert {e.request_id for e in entries} == {answer.headers["x-request-id"]}
 
 
 # starting and ending
@@ -193,13 +170,6 @@ def test_a_taken_port_is_told(served: RawServer, tmp_path: Path) -> None:
     assert f"port {served.port}" in done.stderr
     assert "--port" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_other_hosts_need_tls_or_a_word(tmp_path: Path) -> None:
-    """Tokens never cross a network in plain text by accident."""
-    done = _serve(tmp_path, "--host", "0.0.0.0", "--port", "0")
-    assert done.returncode == 2
-    assert "--insecure" in done.stderr
 
 
 def test_a_database_of_files_is_refused(tmp_path: Path) -> None:

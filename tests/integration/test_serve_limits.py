@@ -6,13 +6,13 @@ import resource
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import postgres
 import pytest
+from forked import run_forked
 from raw_server import JSON, RawServer, environment, raw_server, raw_server_with, read_answer
 
 HOST = b"Host: localhost\r\n"
@@ -164,13 +164,7 @@ def test_a_wrong_key_is_told(certificate: Path, tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text("no key")
     files = ["--tls-certificate", str(certificate / "cert.pem")]
     key = ["--tls-key", str(tmp_path / "key.pem")]
-    done = subprocess.run(
-        [sys.executable, "-m", "advisor_cli", "serve", "--port", "0", *files, *key],
-        capture_output=True,
-        text=True,
-        env=environment(tmp_path),
-        timeout=60,
-    )
+    done = run_forked(["serve", "--port", "0", *files, *key], environment(tmp_path))
     assert done.returncode == 2
     assert "key.pem" in done.stderr
     assert "Traceback" not in done.stderr
