@@ -43,6 +43,7 @@ class MadeUpSensor:
 
 INSTANT = MadeUpSensor(0.066, 0.025, 0.012, 2.0)
 AVERAGE = MadeUpSensor(0.1, 1.0, 0.02, 0.3)
+FADING = MadeUpSensor(0.1, 0.026, 0.014, 3.0, spread_s=0.018, exponential=True)
 MEMORY = MadeUpSensor(0.1, 1.0, 0.02, 0.1, (40.0, 50.0, 90.0, 95.0))
 
 

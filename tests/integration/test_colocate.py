@@ -1,7 +1,6 @@
 """`advisor colocate` from end to end: real processes, a fake driver, faults of every kind."""
 
 import json
-import os
 import signal
 import time
 from collections import Counter
@@ -171,18 +170,6 @@ def test_job_that_fails_marks_its_points_only(jobs: FakeHost) -> None:
     assert "ended with exit code 7" in errors[1]
 
 
-def test_daemon_that_dies_in_mid_campaign_stops_it(jobs: FakeHost) -> None:
-    """Points that were measured under the daemon stay; nothing runs without it."""
-    with jobs.start_advisor("colocate", write_plan(jobs), "--window", "1") as process:
-        wait_for(process, "1/5")
-        daemon = int((jobs.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
-        os.kill(daemon, signal.SIGKILL)
-        assert process.stderr is not None
-        rest = process.stderr.read()
-    assert process.returncode == 4, rest
-    assert 1 <= len(exported(jobs) + exported(jobs, "solo")) < 5
-
-
 def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None:
     """A pair with one job without its limit is no pair at that split; the others are measured."""
     script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE python3 {Path(__file__).parents[1]}"
@@ -194,18 +181,6 @@ def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None
     assert rows["one"]["rate_1"] > 0
     assert rows["escape"]["rate_1"] is None
     assert "do not carry the variables of its share of 30 %" in rows["escape"]["error"]
-
-
-def test_pair_that_does_not_fit_is_skipped_with_the_reason(jobs: FakeHost) -> None:
-    """It is predicted from what the jobs need; nothing is started to find out."""
-    jobs.write_job("large", memory_mib=100_000)
-    answer = colocate(jobs, "--among", "large,one", "--splits", "50/50")
-    (skipped,) = answer["skipped"]
-    assert skipped["pair"] == ["large", "large"]
-    assert "large needs 100000 MiB" in skipped["reason"]
-    assert {(r["job_1"], r["job_2"]) for r in map(flat, answer["points"])} == {
-        ("large", "one"), ("one", "one")
-    }  # fmt: skip
 
 
 def test_every_way_of_sharing_in_one_campaign(jobs: FakeHost) -> None:
@@ -222,14 +197,6 @@ def test_every_way_of_sharing_in_one_campaign(jobs: FakeHost) -> None:
         ("time-sliced", 132, 132),
         ("uncapped", 132, 132),
     ]
-
-
-def test_job_without_gate_is_started_for_each_window(jobs: FakeHost) -> None:
-    """It cannot stand ready, so it runs next to its partner alone and ends after the window."""
-    jobs.write_job("free", gate=False)
-    answer = colocate(jobs, "--pairs", "free+one", "--splits", "30/70,70/30")
-    assert len(answer["points"]) == 2
-    assert answer["cost"]["starts"] == 4
 
 
 def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
@@ -255,25 +222,6 @@ def test_interrupt_ends_all_gpus(jobs: FakeHost, two_gpus: dict[str, str]) -> No
         rest = process.stderr.read()
     assert process.returncode == 130, rest
     assert jobs.control("get_server_list") == ""
-
-
-def test_shards_of_a_plan_merge_by_import(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
-    """Two hosts measure half each; their files together are the whole, however often imported."""
-    plan = ("--pairs", "one+two,two+three", "--splits", "30/70", "--run", "shared")
-    files: list[str] = []
-    for number, gpu in ((1, "0"), (2, "1")):
-        home = str(jobs.folder / f"host{number}")
-        where = {**two_gpus, "ADVISOR_HOME": home}
-        colocate(jobs, *plan, "--shard", f"{number}/2", "--gpu", gpu, **where)
-        file = jobs.folder / f"part{number}.jsonl"
-        assert jobs.advisor("data", "export", str(file), "--kind", "pairs", **where).returncode == 0
-        files.append(str(file))
-    for _ in range(2):
-        assert jobs.advisor("data", "import", *files).returncode == 0
-    merged = exported(jobs)
-    assert len(merged) == 2
-    assert set(windows(merged).values()) == {1}
-    assert {row["gpu_uuid"] for row in merged} == {UUID, OTHER_UUID}
 
 
 def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(

@@ -173,9 +173,16 @@ def test_job_whose_shim_is_killed_has_failed_and_leaves_nobody(jobs: FakeHost) -
     await_nobody(jobs)
 
 
-@pytest.mark.parametrize("victims", ["supervisor", "guard", "guard+supervisor"])
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 50))]
+    ("victims", "seed"),
+    [
+        ("guard+supervisor", 0),
+        *(
+            pytest.param(victims, seed, marks=pytest.mark.nightly)
+            for victims in ("supervisor", "guard", "guard+supervisor")
+            for seed in range(1, 50)
+        ),
+    ],
 )
 def test_kill_at_a_random_moment_leaves_nobody(jobs: FakeHost, victims: str, seed: int) -> None:
     """Kill -9 of anyone who watches, while jobs start or run, with one that hides."""

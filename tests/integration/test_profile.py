@@ -242,33 +242,6 @@ def test_daemon_that_dies_in_mid_sweep_stops_it(host: FakeHost) -> None:
     assert 1 <= len(points(host)) < 3
 
 
-def test_full_disk_loses_the_open_window_only(host: FakeHost) -> None:
-    """When a point cannot be written the sweep ends, and earlier points are there."""
-    if os.getuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("needs root, to mount a small file system")
-    home = host.folder / "home"
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "none", home], check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
-        host.write_job("steady", gate=False)
-        url = {"ADVISOR_DATABASE_URL": f"files:{home / 'points'}"}
-        first = host.advisor("profile", "steady", "--shares", "20", *QUICK, **url)
-        assert first.returncode == 0, first.stderr
-        (home / "ballast").write_bytes(bytes(shutil.disk_usage(home).free))
-        done = host.advisor("profile", "steady", *SHARES, *QUICK, **url)
-        assert done.returncode in (7, 1), done.stderr
-        assert "No space left" in done.stderr or "disk" in done.stderr
-        (home / "ballast").unlink()
-        file = host.folder / "all.jsonl"
-        assert host.advisor("data", "export", str(file), **url).returncode == 0
-        assert len(file.read_text().splitlines()) == 1
-    finally:
-        subprocess.run(["umount", "-l", home], check=True)
-
-
 def test_throttled_clock_and_missing_counter_are_flagged(host: FakeHost) -> None:
     """A clock that throttles and a counter that is unavailable are in the data, by name."""
     host.write_job("steady")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_sensor import INSTANT, MadeUpCard
+from synthetic_sensor import FADING, INSTANT, MadeUpCard
 from typer.testing import CliRunner, Result
 
 from advisor.core.gpu import Gpu
@@ -74,8 +74,7 @@ def test_what_a_person_reads(recording: Path) -> None:
 
 def test_response_that_is_no_mean_is_said(tmp_path: Path) -> None:
     """Else its window would be taken for one."""
-    fading = dataclasses.replace(INSTANT, period_s=0.1, spread_s=0.018, exponential=True)
-    said = sensor("--trace", MadeUpCard({"instant": fading}).write(tmp_path / "r.jsonl")).stdout
+    said = sensor("--trace", MadeUpCard({"instant": FADING}).write(tmp_path / "r.jsonl")).stdout
     assert re.search(r"instant is no mean: it fades exponentially, .* of 1[123]\.\d ms", said)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic_sensor import AVERAGE, INSTANT, MEMORY, MadeUpCard, MadeUpSensor
+from synthetic_sensor import AVERAGE, FADING, INSTANT, MEMORY, MadeUpCard, MadeUpSensor
 
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
@@ -84,8 +84,7 @@ def test_delay_that_varies_is_found(analyse: Analyse) -> None:
 
 def test_exponential_response_is_told_from_a_mean(analyse: Analyse) -> None:
     """As the instant reading of an H100 or H200 forgets: each form is found where it is."""
-    sensor = MadeUpSensor(0.1, 0.026, 0.014, 3.0, spread_s=0.018, exponential=True)
-    channel = channel_of(analyse(MadeUpCard(only(sensor))), "instant")
+    channel = channel_of(analyse(MadeUpCard(only(FADING))), "instant")
     assert channel.accepted
     assert channel.response == "exponential"
     assert channel.window_ms == pytest.approx(26, abs=2)
