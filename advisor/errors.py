@@ -1,5 +1,7 @@
 """The errors that callers handle. Each message says what happened, why, and what to do next."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -21,6 +23,18 @@ class AdvisorError(Exception):
     def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
         self.what, self.why, self.fix = what, why, fix
         super().__init__(". ".join(part.rstrip(".") for part in (what, why, fix) if part) + ".")
+
+    @classmethod
+    @contextmanager
+    def instead_of(
+        cls, caught: type[Exception] | tuple[type[Exception], ...], what: str, *, fix: str = ""
+    ) -> Generator[None]:
+        """Raises this error for one of the system or of a library, whose words are the cause."""
+        try:
+            yield
+        except caught as error:
+            why = (isinstance(error, OSError) and error.strerror) or str(error)
+            raise cls(what, why=why, fix=fix) from error
 
 
 class InputError(AdvisorError):

@@ -74,11 +74,9 @@ def _authorization(token: str | None) -> dict[str, str]:
 def _trust(verify: Verify) -> bool | ssl.SSLContext:
     if isinstance(verify, ssl.SSLContext) or verify is False:
         return verify
-    try:
+    with InputError.instead_of(
+        OSError,
+        f"{verify} cannot be read as certificates",
+        fix="give a PEM file with the certificate that signed the service's",
+    ):
         return ssl.create_default_context(cafile=None if verify is True else str(verify))
-    except OSError as error:  # ssl.SSLError is one
-        raise InputError(
-            f"{verify} cannot be read as certificates",
-            why=str(error),
-            fix="give a PEM file with the certificate that signed the service's",
-        ) from error

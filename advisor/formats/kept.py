@@ -65,14 +65,12 @@ class RecordFolder(Generic[T]):
         return [self._read(path) for path in sorted((home / self.name).glob("*.json"))]
 
     def _read(self, path: Path) -> T:
-        try:
+        with StoreError.instead_of(
+            (OSError, ValueError, InputError),
+            f"{path} is not a result of `{self.command}`",
+            fix=f"remove it and run `{self.command}` again",
+        ):
             return self.parse(path.read_bytes())
-        except (OSError, ValueError, InputError) as error:
-            raise StoreError(
-                f"{path} is not a result of `{self.command}`",
-                why=str(error),
-                fix=f"remove it and run `{self.command}` again",
-            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +117,15 @@ class RecordLines(Generic[T]):
         if self.path.suffix == ".gz":
             line = gzip.compress(line, mtime=0)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        try:
-            with os.fdopen(os.open(self.path, flags, PRIVATE_FILE), "ab") as file:
-                file.write(line)
-        except OSError as error:
-            raise StoreError(
+        with (
+            StoreError.instead_of(
+                OSError,
                 f"{self.path} cannot be written",
-                why=error.strerror or str(error),
                 fix="make room; what was kept before is whole",
-            ) from error
+            ),
+            os.fdopen(os.open(self.path, flags, PRIVATE_FILE), "ab") as file,
+        ):
+            file.write(line)
 
     def _read(self) -> tuple[list[T], int]:
         try:
@@ -144,14 +142,12 @@ class RecordLines(Generic[T]):
         return [self._parsed(number, line) for number, line in enumerate(lines, 1)], whole_bytes
 
     def _parsed(self, number: int, line: bytes) -> T:
-        try:
+        with StoreError.instead_of(
+            ValueError,
+            f"{self.path}, line {number} does not hold results of `{self.command}`",
+            fix=self.fix,
+        ):
             return self.parse(line)
-        except ValueError as error:
-            raise StoreError(
-                f"{self.path}, line {number} does not hold results of `{self.command}`",
-                why=str(error),
-                fix=self.fix,
-            ) from error
 
 
 def _split(content: bytes) -> tuple[list[bytes], int]:

@@ -174,11 +174,8 @@ def one_of(*options: str) -> FieldReader:
 def _read(path: Path) -> str:
     if not path.is_file():
         raise InputError(f"{path} is not there, or no file")
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read", why=str(error.strerror)) from error
+    with InputError.instead_of(OSError, f"{path} cannot be read"), path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise InputError(f"{path} is larger than {MAX_BYTES} bytes", fix="give the right file")
     try:

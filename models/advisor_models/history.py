@@ -39,10 +39,8 @@ def read_history(path: Path) -> list[HistoryEntry]:
     Raises:
         ModelError: it cannot be read, or a line is no change.
     """
-    try:
+    with ModelError.instead_of(OSError, f"{path} cannot be read"):
         data = path.read_bytes() if path.exists() else b""
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read", why=error.strerror or str(error)) from error
     lines = enumerate(data[: _whole(data)].splitlines(), start=1)
     return [_change(path, number, line) for number, line in lines]
 
@@ -82,11 +80,9 @@ def _whole(data: bytes) -> int:
 
 
 def _change(path: Path, number: int, line: bytes) -> HistoryEntry:
-    try:
+    with ModelError.instead_of(
+        ValueError,
+        f"{path}, line {number} is not a change of the champion",
+        fix="repair the line, or move the file away: the bundled model is used then",
+    ):
         return parse(HistoryEntry, line)
-    except ValueError as error:
-        raise ModelError(
-            f"{path}, line {number} is not a change of the champion",
-            why=str(error),
-            fix="repair the line, or move the file away: the bundled model is used then",
-        ) from error

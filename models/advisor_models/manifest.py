@@ -251,14 +251,10 @@ def whole_file(path: Path, retrain: str = RETRAIN) -> bytes:
     Raises:
         ModelError: it cannot be read.
     """
-    try:
+    with ModelError.instead_of(
+        OSError, f"{path} cannot be read", fix=f"copy the whole folder again, or {retrain}"
+    ):
         return read_whole(path, MOST_BYTES)
-    except OSError as error:
-        raise ModelError(
-            f"{path} cannot be read",
-            why=error.strerror or str(error),
-            fix=f"copy the whole folder again, or {retrain}",
-        ) from error
 
 
 def _manifest(path: Path) -> Manifest:
@@ -266,13 +262,11 @@ def _manifest(path: Path) -> Manifest:
 
 
 def _parsed(path: Path, text: bytes) -> Manifest:
-    try:
+    with ModelError.instead_of(
+        ValueError, f"{path} is not a model manifest", fix=f"copy it again, or {RETRAIN}"
+    ):
         manifest = _of_schema(_schema(text), text)
         _check(manifest)
-    except ValueError as error:
-        raise ModelError(
-            f"{path} is not a model manifest", why=str(error), fix=f"copy it again, or {RETRAIN}"
-        ) from error
     check_version(manifest.version)
     return manifest
 

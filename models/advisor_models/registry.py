@@ -120,14 +120,10 @@ class Registry:
 
     def _load(self, folder: Path) -> "ModelPredictor":
         # Listing models needs no numpy.
-        try:
+        with InputError.instead_of(
+            ImportError, "predicting needs numpy", fix="pip install 'sm-advisor[advise]'"
+        ):
             from advisor_models.model_predictor import ModelPredictor
-        except ImportError as error:
-            raise InputError(
-                "predicting needs numpy",
-                why=str(error),
-                fix="pip install 'sm-advisor[advise]'",
-            ) from error
         return ModelPredictor(folder)
 
     def open_champion(self) -> "ModelPredictor":

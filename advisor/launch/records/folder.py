@@ -62,12 +62,10 @@ class LaunchFolder:
         Raises:
             InputError: it cannot be read.
         """
-        try:
+        with InputError.instead_of(
+            (OSError, ValueError), f"the launch {self.launch_id} has no readable spec"
+        ):
             return parse_spec((self.path / "spec.json").read_bytes())
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"the launch {self.launch_id} has no readable spec", why=str(error)
-            ) from error
 
     def read_status(self) -> LaunchStatus:
         """Where it stands; where its supervisor is gone before the end, that it has failed."""

@@ -27,14 +27,12 @@ class Certificate:
         self._files = (certificate, key)
         self._seen = self._state()
         self.context = _context()
-        try:
+        with InputError.instead_of(
+            (OSError, ValueError),
+            f"TLS cannot use {certificate} with {key}",
+            fix="give a certificate and its key, without a password, as PEM files",
+        ):
             _load(self.context, self._files)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"TLS cannot use {certificate} with {key}",
-                why=str(error),
-                fix="give a certificate and its key, without a password, as PEM files",
-            ) from error
 
     def renew(self) -> None:
         """Load the files again where they changed; what cannot be used leaves the old ones."""

@@ -120,14 +120,10 @@ def _write_plan(steps: Sequence[NextStep], path: Path | None) -> Path | None:
     if path is None or not pairs:
         return None
     text = to_yaml(plan_from_options("", pairs, DEFAULT_SPLITS))
-    try:
+    with StoreError.instead_of(
+        OSError, f"the plan {path} cannot be written", fix="give another file with --plan"
+    ):
         return replace_file(path, text.encode(), PUBLIC_FILE)
-    except OSError as error:
-        raise StoreError(
-            f"the plan {path} cannot be written",
-            why=error.strerror or str(error),
-            fix="give another file with --plan",
-        ) from error
 
 
 def _as_json(

@@ -80,15 +80,13 @@ def _collected(settings: Settings, *, with_bundled: bool, with_launches: bool) -
 
 def write_metrics(path: Path, report: RetrainReport) -> None:
     """Write metrics of a run there; StoreError where that fails, with the old file as it was."""
-    try:
+    with StoreError.instead_of(
+        OSError,
+        f"the metrics cannot be written to {path}",
+        fix="give another file with --metrics; the run itself came to its end",
+    ):
         # At once, since a collector may read it at any moment.
         replace_file(path, metrics_text(report).encode(), PUBLIC_FILE)
-    except OSError as error:
-        raise StoreError(
-            f"the metrics cannot be written to {path}",
-            why=error.strerror or str(error),
-            fix="give another file with --metrics; the run itself came to its end",
-        ) from error
 
 
 def _to_json(report: RetrainReport) -> dict[str, object]:

@@ -106,10 +106,8 @@ def _record(load: Workload, file: Path, console: Console) -> Trace:
 
 
 def _read(file: Path) -> Trace:
-    try:
+    with InputError.instead_of(OSError, f"{file} cannot be read"):
         return read_trace(file)
-    except OSError as error:
-        raise InputError(f"{file} cannot be read", why=error.strerror or str(error)) from error
 
 
 def _as_json(found: SensorRecord) -> dict[str, object]:

@@ -57,17 +57,15 @@ def connect() -> "Cluster":
     Raises:
         InputError: there is neither.
     """
-    try:
+    with InputError.instead_of(
+        (_CONFIG.ConfigException, OSError),
+        "there is no cluster to connect to",
+        fix="run in a pod with a service account, or set KUBECONFIG",
+    ):
         try:
             _CONFIG.load_incluster_config()
         except _CONFIG.ConfigException:
             _CONFIG.load_kube_config()
-    except (_CONFIG.ConfigException, OSError) as error:
-        raise InputError(
-            "there is no cluster to connect to",
-            why=str(error),
-            fix="run in a pod with a service account, or set KUBECONFIG",
-        ) from error
     return Cluster(ApiClient())
 
 

@@ -46,14 +46,10 @@ def checks_stamp(home: Path) -> ChecksStamp:
     Raises:
         StoreError: the folder cannot be looked at.
     """
-    try:
+    with StoreError.instead_of(OSError, f"{home / CHECKS_FOLDER} cannot be read"):
         return tuple(
             (path.name, (found := path.stat()).st_mtime_ns, found.st_size) for path in _files(home)
         )
-    except OSError as error:
-        raise StoreError(
-            f"{home / CHECKS_FOLDER} cannot be read", why=error.strerror or str(error)
-        ) from error
 
 
 def _files(home: Path) -> list[Path]:

@@ -44,14 +44,12 @@ def write_points(path: Path, points: Iterable[Record]) -> None:
     encode, _ = _format(path)
     ready = checked(points)
     data = encode(_only_kind(path, ready), ready)
-    try:
+    with StoreError.instead_of(
+        OSError,
+        f"{path} cannot be written",
+        fix="free space or give another place; what stood there is unchanged",
+    ):
         replace_file(path, data, PUBLIC_FILE)
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written",
-            why=error.strerror or str(error),
-            fix="free space or give another place; what stood there is unchanged",
-        ) from error
 
 
 def read_points(path: Path) -> list[Record]:
@@ -87,10 +85,8 @@ def _only_kind(path: Path, points: Sequence[Record]) -> type[Record]:
 
 
 def _content(path: Path) -> bytes:
-    try:
+    with InputError.instead_of(OSError, "cannot be read"):
         data = read_whole(path, MOST_BYTES)
-    except OSError as error:
-        raise InputError("cannot be read", why=error.strerror or str(error)) from error
     if path.suffix == ".jsonl" and whole_lines(data)[1] < len(data):
         warn_torn(path)
     return data

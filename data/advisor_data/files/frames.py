@@ -47,11 +47,7 @@ def load_dataset(which: str | Path = "pairs") -> "pd.DataFrame":
 
 
 def _pandas() -> Any:
-    try:
+    with InputError.instead_of(
+        ImportError, "a data frame needs pandas, which is not installed", fix="pip install pandas"
+    ):
         return importlib.import_module("pandas")
-    except ImportError as error:
-        raise InputError(
-            "a data frame needs pandas, which is not installed",
-            why=str(error),
-            fix="pip install pandas",
-        ) from error

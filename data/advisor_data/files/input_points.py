@@ -19,14 +19,10 @@ def read_input_points(path: Path) -> tuple[InputPoint, ...]:
     Raises:
         InputError: it cannot be read, or a line is no point, or one that cannot be; says which.
     """
-    try:
+    with InputError.instead_of(
+        OSError, f"{path} cannot be read", fix="give a file that advisor power train wrote"
+    ):
         text = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read",
-            why=error.strerror or str(error),
-            fix="give a file that advisor power train wrote",
-        ) from error
     return _points(text, str(path))
 
 

@@ -85,11 +85,9 @@ def _fields(arrow: Any, kind: type[Record] | type[Part]) -> list[Any]:
 
 
 def _load(name: str) -> Any:
-    try:
+    with InputError.instead_of(
+        ImportError,
+        "Parquet needs pyarrow, which is not installed",
+        fix="pip install 'sm-advisor[parquet]', or use .csv or .jsonl",
+    ):
         return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(
-            "Parquet needs pyarrow, which is not installed",
-            why=str(error),
-            fix="pip install 'sm-advisor[parquet]', or use .csv or .jsonl",
-        ) from error

@@ -4,7 +4,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -222,13 +222,7 @@ def _folder_beside(file: Path) -> Generator[Path]:
         yield Path(folder)
 
 
-@contextmanager
-def _errors(file: Path) -> Generator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(
-            f"the copy to {file} could not be made",
-            why=error.strerror or str(error) if isinstance(error, OSError) else str(error),
-            fix="free space, wait for other writers, or give another place; nothing was changed",
-        ) from error
+def _errors(file: Path) -> AbstractContextManager[None]:
+    what = f"the copy to {file} could not be made"
+    fix = "free space, wait for other writers, or give another place; nothing was changed"
+    return StoreError.instead_of((sqlite3.Error, OSError), what, fix=fix)

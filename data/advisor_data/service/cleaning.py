@@ -189,11 +189,9 @@ def _observations(folder: Path) -> list[Observation]:
     with os.fdopen(descriptor, "rb") as file:
         # A line without an end was never whole.
         lines = file.read().split(b"\n")[:-1]
-    try:
+    with InputError.instead_of(
+        InputError,
+        f"an observation of {folder.name} cannot be read",
+        fix="look at its observations.jsonl, and remove the folder by hand",
+    ):
         return [from_row(Observation, json_row(line)) for line in lines]
-    except InputError as error:
-        raise InputError(
-            f"an observation of {folder.name} cannot be read",
-            why=str(error),
-            fix="look at its observations.jsonl, and remove the folder by hand",
-        ) from error

@@ -5,7 +5,7 @@ import functools
 import json
 import os
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from advisor.errors import InputError, StoreError
@@ -58,17 +58,10 @@ def read_all(path: Path, kind: type[P]) -> list[P]:
     return _points(path, kind, lines)
 
 
-@contextmanager
-def file_errors(path: Path) -> Generator[None]:
+def file_errors(path: Path) -> AbstractContextManager[None]:
     """Turns what the system says of `path` into a StoreError."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be used",
-            why=error.strerror or str(error),
-            fix="check that the folder is there and may be written, or give another store",
-        ) from error
+    fix = "check that the folder is there and may be written, or give another store"
+    return StoreError.instead_of(OSError, f"{path} cannot be used", fix=fix)
 
 
 def _points(path: Path, kind: type[P], lines: Sequence[tuple[int, bytes]]) -> list[P]:

@@ -109,14 +109,12 @@ def make_engine(text: str) -> Engine:
     dialect = url.get_backend_name()
     option, seconds = _PATIENCE[dialect]
     arguments: dict[str, Any] = {} if option in url.query else {option: seconds}
-    try:
+    with InputError.instead_of(
+        ImportError,
+        f"the driver for {dialect} is not installed",
+        fix="pip install 'sm-advisor[postgres]'",
+    ):
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=dialect != "sqlite")
-    except ImportError as error:
-        raise InputError(
-            f"the driver for {dialect} is not installed",
-            why=str(error),
-            fix="pip install 'sm-advisor[postgres]'",
-        ) from error
     if dialect == "sqlite":
         if url.database and ":memory:" not in url.database:
             # As late as that: who only asks whether there is a database must not make one.

@@ -209,14 +209,10 @@ def default_url(home: Path) -> str:
     files, database = home / "points", home / "advisor.db"
     if not _has_sql() or (files.is_dir() and not database.exists()):
         return f"{FILES_PREFIX}{files}"
-    try:
+    with StoreError.instead_of(
+        OSError, f"the folder {home} cannot be made", fix="give a folder that may be written"
+    ):
         open_home(home)
-    except OSError as error:
-        raise StoreError(
-            f"the folder {home} cannot be made",
-            why=error.strerror or str(error),
-            fix="give a folder that may be written",
-        ) from error
     return f"sqlite:///{database}"
 
 

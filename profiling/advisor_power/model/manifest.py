@@ -150,14 +150,12 @@ def write_input_manifest(folder: Path, manifest: InputManifest) -> None:
 
 
 def _parsed(path: Path, text: bytes) -> InputManifest:
-    try:
+    with ModelError.instead_of(
+        ValueError, f"{path} is not the manifest of a model of power by data", fix=RETRAIN
+    ):
         manifest = parse(InputManifest, text)
         if wrong := [name for name, is_so in _faults(manifest).items() if is_so]:
             raise ValueError(wrong[0])
-    except ValueError as error:
-        raise ModelError(
-            f"{path} is not the manifest of a model of power by data", why=str(error), fix=RETRAIN
-        ) from error
     check_version(manifest.version)
     return manifest
 

@@ -40,14 +40,14 @@ def bundled_trace(record: SensorRecord) -> Trace:
         StoreError: the installation is damaged, or there is no room to unpack it.
     """
     packed = bundled_recording(record)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "recording.jsonl"
-            file.write_bytes(packed)
-            return read_trace(file)
-    except OSError as error:
-        raise StoreError(
+    with (
+        StoreError.instead_of(
+            OSError,
             "a recording cannot be unpacked into the folder for temporary files",
-            why=error.strerror or str(error),
             fix="make room there, or name another folder with TMPDIR",
-        ) from error
+        ),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        file = Path(folder) / "recording.jsonl"
+        file.write_bytes(packed)
+        return read_trace(file)

@@ -78,12 +78,8 @@ def write_model(folder: Path, write: Callable[[Path], None]) -> None:
     Raises:
         StoreError: it cannot be written.
     """
-    try:
+    with StoreError.instead_of(
+        OSError, f"the model cannot be written to {folder}", fix="give another folder with --out"
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         write(folder)
-    except OSError as error:
-        raise StoreError(
-            f"the model cannot be written to {folder}",
-            why=error.strerror or str(error),
-            fix="give another folder with --out",
-        ) from error

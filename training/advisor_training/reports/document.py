@@ -5,8 +5,8 @@ import importlib
 import io
 import os
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,16 +147,9 @@ def draw(figure: Figure, axes: Any, ink: Ink) -> None:
     figure.draw(axes, ink)
 
 
-@contextmanager
-def _writing(folder: Path) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"nothing can be written to {folder}",
-            why=error.strerror or str(error),
-            fix="give another folder with --out",
-        ) from error
+def _writing(folder: Path) -> AbstractContextManager[None]:
+    what = f"nothing can be written to {folder}"
+    return StoreError.instead_of(OSError, what, fix="give another folder with --out")
 
 
 @functools.cache

@@ -43,14 +43,12 @@ def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) 
 
 
 def _ids(data: bytes) -> frozenset[str]:
-    try:
+    with ModelError.instead_of(
+        (ValueError, TypeError),
+        f"{POINTS} of the model in use is not a list of points",
+        fix="promote another model: advisor models list",
+    ):
         return frozenset(json.loads(data))
-    except (ValueError, TypeError) as error:
-        raise ModelError(
-            f"{POINTS} of the model in use is not a list of points",
-            why=str(error),
-            fix="promote another model: advisor models list",
-        ) from error
 
 
 def moment_of(point: Point, otherwise: datetime) -> datetime:

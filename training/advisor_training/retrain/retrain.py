@@ -63,15 +63,15 @@ def retrain(
         ModelError: the champion cannot be used.
         StoreError: the challenger cannot be written; the champion is as it was.
     """
-    try:
-        with working_in(models) as place:
-            return _run(collected, registry or Registry(models), place, now, keep, on_stage)
-    except OSError as error:
-        raise StoreError(
+    with (
+        StoreError.instead_of(
+            OSError,
             f"the run could not write to {models}",
-            why=error.strerror or str(error),
             fix="make room there; the model in use is as it was, and the next run starts again",
-        ) from error
+        ),
+        working_in(models) as place,
+    ):
+        return _run(collected, registry or Registry(models), place, now, keep, on_stage)
 
 
 def _run(
