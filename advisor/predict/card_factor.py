@@ -23,6 +23,7 @@ from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Floats, Profile
+from advisor.wire.observed import CardPower
 
 CARD_SPREAD = 0.04
 """Standard deviation between cards of the log power of one job alone at the same rate, below the
@@ -78,6 +79,12 @@ class CardFactor:
         off = _NORMAL_90 * self.log_stderr
         low, value, high = (math.exp(self.log_factor + by) for by in (-off, 0.0, off))
         return Interval(value, low, high)
+
+    @property
+    def told(self) -> CardPower:
+        """As command line, service and client tell it."""
+        known = {"references": self.references, "observations": self.observations}
+        return CardPower(gpu_uuid=self.gpu_uuid, power_factor=self.factor, **known)
 
     @property
     def text(self) -> str:

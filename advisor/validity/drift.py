@@ -9,15 +9,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.validity.cusum import SLACK, find_changes
+from advisor.wire.observed import DriftedJob, Quantity
 
 _NORMAL_90 = 1.645
 """Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
-
-Quantity: TypeAlias = Literal["rate", "power"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,41 +53,7 @@ class Compared:
         return _NORMAL_90 * self.log_ratio / max(width, 1e-9)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """A job on a card does other than expected, and did not before.
-
-    Attributes:
-        gpu_uuid: The card; None: not known.
-        ratio: Observed over expected since then, geometric mean.
-        since: Start of the first launch that was off, ISO 8601, UTC.
-        observations: Launches since then.
-        software: Versions seen since then and never before.
-    """
-
-    job: str
-    gpu_model: str
-    gpu_uuid: str | None
-    quantity: Quantity
-    ratio: float
-    since: str
-    observations: int
-    software: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """In words."""
-        word = "less" if self.ratio < 1 else "more"
-        unit = "power beside" if self.quantity == "power" else "rate of"
-        card = f" on card {self.gpu_uuid}" if self.gpu_uuid else ""
-        changed = f", since {', '.join(self.software)}" if self.software else ""
-        return (
-            f"{unit} {self.job}{card} has drifted: {100 * abs(self.ratio - 1):.0f} % {word} than "
-            f"expected in {self.observations} launches since {self.since}{changed}"
-        )
-
-
-def find_drifts(compared: Iterable[Compared]) -> tuple[Drift, ...]:
+def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:
     """The quantities that drift, by job, GPU model, card and quantity.
 
     Args:
@@ -103,7 +67,7 @@ def find_drifts(compared: Iterable[Compared]) -> tuple[Drift, ...]:
     return tuple(drift for values in in_time if (drift := _drift(values)))
 
 
-def _drift(values: Sequence[Compared]) -> Drift | None:
+def _drift(values: Sequence[Compared]) -> DriftedJob | None:
     """The last change, unless it led back, or to what is expected."""
     changes, level = find_changes([(one.setting, one.standardised) for one in values])
     if not changes or abs(level) <= SLACK:
@@ -114,7 +78,7 @@ def _drift(values: Sequence[Compared]) -> Drift | None:
         return None
     old = {name for one in values[:since] for name in one.software}
     new = {name for one in values[since:] for name in one.software if name not in old}
-    return Drift(
+    return DriftedJob(
         job=values[since].job,
         gpu_model=values[since].gpu_model,
         gpu_uuid=values[since].gpu_uuid,
@@ -132,8 +96,8 @@ def widened(interval: Interval, ratio: float) -> Interval:
 
 
 def drifts_of(
-    drifts: Iterable[Drift], jobs: Iterable[str], gpu_model: str, gpu_uuid: str | None
-) -> Mapping[tuple[str, str], Drift]:
+    drifts: Iterable[DriftedJob], jobs: Iterable[str], gpu_model: str, gpu_uuid: str | None
+) -> Mapping[tuple[str, str], DriftedJob]:
     """The drift furthest off of each job and quantity on a GPU model.
 
     Args:
@@ -143,7 +107,7 @@ def drifts_of(
         gpu_uuid: On which card; None: on any, so that a drift on one of them counts.
     """
     names = set(jobs)
-    found: dict[tuple[str, str], Drift] = {}
+    found: dict[tuple[str, str], DriftedJob] = {}
     for drift in drifts:
         there = drift.gpu_model == gpu_model and gpu_uuid in (None, drift.gpu_uuid)
         if drift.job in names and there:

@@ -1,9 +1,11 @@
 """What was learned from launches, as `advisor drift`, advice and the service say it."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from advisor.core.interval import Interval
+
+Quantity: TypeAlias = Literal["rate", "power"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +40,23 @@ class DriftedJob:
     job: str
     gpu_model: str
     gpu_uuid: str | None
-    quantity: Literal["rate", "power"]
+    quantity: Quantity
     ratio: float
     since: str
     observations: int
     software: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        word = "less" if self.ratio < 1 else "more"
+        unit = "power beside" if self.quantity == "power" else "rate of"
+        card = f" on card {self.gpu_uuid}" if self.gpu_uuid else ""
+        changed = f", since {', '.join(self.software)}" if self.software else ""
+        return (
+            f"{unit} {self.job}{card} has drifted: {100 * abs(self.ratio - 1):.0f} % {word} than "
+            f"expected in {self.observations} launches since {self.since}{changed}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

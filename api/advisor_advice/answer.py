@@ -8,8 +8,8 @@ from advisor.core.wording import listed
 from advisor.decide.recommend import Decision, Request, recommend
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import Settings
-from advisor.validity.drift import Drift
 from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
@@ -59,7 +59,7 @@ class ModelAdvice:
     recommendation: Decision
     manifest: Manifest
     card: CardFactor | None = None
-    drifts: tuple[Drift, ...] = ()
+    drifts: tuple[DriftedJob, ...] = ()
 
 
 def answer(

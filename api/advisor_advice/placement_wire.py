@@ -9,7 +9,6 @@ from advisor.place.schedule import JobRun, Schedule, Slot
 from advisor.wire import placement as wire
 from advisor.wire.recommendation import ModelName
 from advisor_advice.placing import Planned, environments, way
-from advisor_advice.site.to_wire import card_to_wire
 
 
 def to_wire(planned: Planned) -> wire.Placement:
@@ -32,7 +31,7 @@ def to_wire(planned: Planned) -> wire.Placement:
         bundled_profiles=planned.bundled,
         warnings=planned.warnings,
         model=ModelName(version=planned.manifest.version, gpu_models=planned.manifest.gpu_models),
-        card=planned.card and card_to_wire(planned.card),
+        card=planned.card and planned.card.told,
     )
 
 

@@ -11,7 +11,6 @@ from advisor.predict.profiles import Profile
 from advisor.predict.rules import MEANINGS
 from advisor.wire import recommendation as wire
 from advisor_advice.answer import ModelAdvice
-from advisor_advice.site.to_wire import card_to_wire, drift_to_wire
 
 
 def to_wire(given: ModelAdvice) -> wire.Recommendation:
@@ -35,8 +34,8 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
         warnings=r.warnings,
         model=wire.ModelName(version=model.version, gpu_models=model.gpu_models),
         coverage=model.coverage,
-        card=given.card and card_to_wire(given.card),
-        drifts=tuple(map(drift_to_wire, given.drifts)),
+        card=given.card and given.card.told,
+        drifts=given.drifts,
     )
 
 

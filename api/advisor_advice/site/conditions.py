@@ -11,8 +11,9 @@ from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, 
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
-from advisor.validity.drift import Drift, drifts_of, find_drifts, widened
+from advisor.validity.drift import drifts_of, find_drifts, widened
 from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.observed import DriftedJob
 from advisor_advice.site.expected import (
     Checked,
     Expected,
@@ -48,7 +49,7 @@ class Conditions:
 
     gpu_uuid: str | None = None
     factor: CardFactor | None = None
-    drifts: tuple[Drift, ...] = ()
+    drifts: tuple[DriftedJob, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def applied(
@@ -65,7 +66,7 @@ class Conditions:
         """The factor, where it changes the power of these jobs."""
         return self.factor if self._is_used(profiles) else None
 
-    def drifts_of(self, profiles: Sequence[Profile]) -> tuple[Drift, ...]:
+    def drifts_of(self, profiles: Sequence[Profile]) -> tuple[DriftedJob, ...]:
         """Those of these jobs."""
         return tuple(self._drifts(profiles).values())
 
@@ -82,7 +83,7 @@ class Conditions:
         factor = self.factor
         return factor is not None and any(factor.gpu_uuid not in p.gpu_uuids for p in profiles)
 
-    def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, str], Drift]:
+    def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, str], DriftedJob]:
         names = [profile.job for profile in profiles]
         return drifts_of(self.drifts, names, profiles[0].gpu_model, self.gpu_uuid)
 
@@ -101,7 +102,7 @@ class Experience:
     """
 
     expected: tuple[Expected, ...] = ()
-    drifts: tuple[Drift, ...] = ()
+    drifts: tuple[DriftedJob, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def conditions(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> Conditions:
@@ -215,7 +216,7 @@ class DriftPredictor:
         drifts: By job and quantity.
     """
 
-    def __init__(self, predictor: Predictor, drifts: Mapping[tuple[str, str], Drift]) -> None:
+    def __init__(self, predictor: Predictor, drifts: Mapping[tuple[str, str], DriftedJob]) -> None:
         self._predictor, self._drifts = predictor, drifts
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:

@@ -7,7 +7,7 @@ from prometheus_client import Gauge
 
 from advisor.errors import AdvisorError
 from advisor.formats.moments import now
-from advisor.validity.drift import Drift
+from advisor.wire.observed import DriftedJob
 from advisor_advice.site.conditions import Experience, checks_of, experience_of
 from advisor_api.http.errors import LOG
 from advisor_api.launches.looking import looking
@@ -79,7 +79,7 @@ class DriftWatch:
             count = sum(drift.quantity == quantity for drift in found.drifts)
             self._gauge.labels(quantity).set(count)
 
-    def _record(self, drifts: tuple[Drift, ...]) -> None:
+    def _record(self, drifts: tuple[DriftedJob, ...]) -> None:
         """Write down what has begun and what is over."""
         known = self._begun() if self._open is None else self._open
         there = {_subject(drift) for drift in drifts}
@@ -120,5 +120,5 @@ def watching_drift(service: Service) -> Generator[DriftWatch]:
         service.metrics.registry.unregister(gauge)
 
 
-def _subject(drift: Drift) -> str:
+def _subject(drift: DriftedJob) -> str:
     return f"{drift.job} {drift.quantity} {drift.gpu_uuid or drift.gpu_model} since {drift.since}"

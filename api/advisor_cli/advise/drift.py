@@ -9,7 +9,6 @@ from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.wire.observed import CardPower, DriftedJob, DriftReport
 from advisor_advice.site.conditions import checks_of, experience_of, stored_factor
-from advisor_advice.site.to_wire import card_to_wire, drift_to_wire
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_data import open_store
@@ -93,7 +92,7 @@ def drift_report(settings: Settings) -> DriftReport:
         factors = [stored_factor(model, card, found.expected, store) for model, card in cards]
     return DriftReport(
         observations=len(found.expected),
-        drifts=tuple(map(drift_to_wire, found.drifts)),
-        cards=tuple(card_to_wire(factor) for factor in factors if factor),
+        drifts=found.drifts,
+        cards=tuple(factor.told for factor in factors if factor),
         outdated_checks=tuple(found.outdated.values()),
     )

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
 from advisor.validity.cusum import MOST, SLACK, THRESHOLD, find_changes
-from advisor.validity.drift import Compared, Drift, drifts_of, find_drifts, widened
+from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
+from advisor.wire.observed import DriftedJob
 
 ONE = Compared(
     job="job",
@@ -144,7 +145,7 @@ def test_widened_holds_the_drifted_bounds(ratio: float) -> None:
 
 def test_drifts_of_a_card_and_of_any() -> None:
     """On a card that is known only its own drifts count, else the worst of any card."""
-    mild = Drift(
+    mild = DriftedJob(
         job="job", gpu_model="GPU", gpu_uuid="GPU-1", quantity="rate", ratio=0.9, since="",
         observations=9,
     )  # fmt: skip

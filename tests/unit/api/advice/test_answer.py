@@ -11,7 +11,7 @@ from advisor.core.split import Split
 from advisor.decide.recommend import Request
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
-from advisor.validity.drift import Drift
+from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import JobRequest, RecommendationRequest
 from advisor_advice.answer import answer, answer_by, request_of
 from advisor_advice.recommendation_wire import to_wire
@@ -22,7 +22,7 @@ BEST = Split((30.0, 70.0))
 MODEL = model({BEST: (0.6, 0.9, 350.0)})
 ANY = Request(default_min_speed=0.0)
 FACTOR = CardFactor(gpu_uuid="GPU-2", log_factor=0.1, log_stderr=0.01, references=3, observations=1)
-DRIFT = Drift(
+DRIFT = DriftedJob(
     job="a", gpu_model=CARD, gpu_uuid="GPU-2", quantity="rate", ratio=0.5, since="2026-01-31",
     observations=4,
 )  # fmt: skip

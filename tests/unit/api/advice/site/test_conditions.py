@@ -14,8 +14,8 @@ from advisor.core.records import SoloPoint
 from advisor.core.split import EQUAL, UNCAPPED
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings
-from advisor.validity.drift import Drift
 from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.observed import DriftedJob
 from advisor_advice.site import conditions as module
 from advisor_advice.site.conditions import (
     NOTHING,
@@ -73,12 +73,12 @@ def factor(**fields: Any) -> CardFactor:
     return CardFactor(**values)
 
 
-def drift(**fields: Any) -> Drift:
+def drift(**fields: Any) -> DriftedJob:
     values: dict[str, Any] = {
         "job": "a", "gpu_model": CARD, "gpu_uuid": OTHER, "quantity": "rate", "ratio": 0.5,
         "since": "2026-01-31", "observations": 4, **fields,
     }  # fmt: skip
-    return Drift(**values)
+    return DriftedJob(**values)
 
 
 # what advice takes in
