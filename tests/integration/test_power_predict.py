@@ -19,7 +19,7 @@ from serving import serving
 from advisor.client import Client, InputAsked
 from advisor.errors import ModelError
 from advisor_cli.power.input_text import predicted_cells, predicted_table
-from advisor_cli.shared import console
+from advisor_cli.shared import progress
 from advisor_data.files.input_points import input_points_text
 from advisor_power.inputs.predicting.asked import predictions, with_features
 from advisor_power.model.find import load_input_model, own_folder
@@ -127,8 +127,8 @@ def test_a_terminal_shows_how_many_are_left(monkeypatch: pytest.MonkeyPatch) -> 
         assert stderr
         return terminal
 
-    monkeypatch.setattr(console, "plain_console", on_terminal)
-    assert list(console.counted(iter("abc"), 3, "inputs")) == ["a", "b", "c"]
+    monkeypatch.setattr(progress, "plain_console", on_terminal)
+    assert list(progress.counted(iter("abc"), 3, "inputs")) == ["a", "b", "c"]
     assert "3/3" in drawn.getvalue()
     assert "inputs, left" in drawn.getvalue()
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.formats.wire import write
@@ -18,7 +17,6 @@ from advisor_advice.placing import Planned, plan
 from advisor_cli.advise import place_text
 from advisor_cli.advise.job_requests import min_speeds
 from advisor_cli.advise.queue import Entry, read_entries, read_works
-from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import (
     AsJson,
     GpuModelOption,
@@ -28,6 +26,7 @@ from advisor_cli.shared.options import (
     MinSpeed,
     ProfilesOption,
 )
+from advisor_cli.shared.progress import progress
 
 PATIENCE_S = 2.0
 """After this long a person is shown how far it is."""
@@ -110,9 +109,8 @@ def _queue(
 @contextmanager
 def _progress(what: str) -> Generator[Callable[[int, int], None]]:
     """A bar on a terminal where something takes long, nothing elsewhere."""
-    console = plain_console(stderr=True)
     shown_at = time.monotonic() + PATIENCE_S
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress() as bar:
         task = bar.add_task(what, visible=False)
 
         def on_progress(done: int, total: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
@@ -16,6 +16,7 @@ from advisor.settings import read_settings
 from advisor_cli.learn.measured import read_measured, read_own
 from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.options import AsJson, PairPointsOption, SoloPointsOption, WithBundled
+from advisor_cli.shared.progress import progress
 from advisor_models.registry import Registry
 from advisor_training.dataset.data import make_data
 from advisor_training.evaluation.check import bundled_figures, check, checked_figures
@@ -105,16 +106,13 @@ def _watching(
         plan: Cost of each step, a protocol and a method.
         costs: Of one fit, by method.
     """
-    console = plain_console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+    with progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("", total=sum(plan.values()))
         begun = set[tuple[str, str]]()
 
         def watch(protocol: str, method: str) -> None:
             bar.update(task, description=f"{protocol}: {method}", advance=costs[method])
-            if quiet and (protocol, method) not in begun:
+            if bar.disable and (protocol, method) not in begun:
                 begun.add((protocol, method))
                 left = bar.tasks[0].time_remaining
                 until = "" if left is None else f", about {left:.0f} s left"

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from advisor.core.wording import count_of
 from advisor.errors import StoreError
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain, write
 from advisor.settings import Settings, read_settings
-from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.progress import progress
 from advisor_data import open_store
 from advisor_data.store.store import is_begun
 from advisor_models.manifest import BUNDLED_NAME
@@ -121,11 +121,8 @@ def _lines(report: RetrainReport) -> Iterator[str]:
 @contextmanager
 def _progress() -> Generator[OnStage]:
     """A bar with the time left on a terminal, nothing elsewhere."""
-    console = plain_console(stderr=True)
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    text = TextColumn("{task.description}", markup=False)
+    with progress(text, BarColumn(), TimeRemainingColumn()) as bar:
 
         def on_stage(name: str) -> OnFold:
             task = bar.add_task(name, total=None)

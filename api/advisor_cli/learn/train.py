@@ -1,14 +1,12 @@
 """`advisor train`: measured pairs, launches and profiles to a model."""
 
 import json
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError, ModelError
@@ -22,11 +20,10 @@ from advisor_cli.learn.measured import (
     read_own,
     with_launches,
 )
-from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson, WithBundled
+from advisor_cli.shared.progress import leaving_out
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
 from advisor_training.described import make_artefact
-from advisor_training.learn import held_out
 from advisor_training.learn.artefact import write_model
 from advisor_training.train import (
     SCORED,
@@ -69,7 +66,7 @@ def train(
         measured.pairs, measured.profiled, measured.references, measured.left_out
     )
     moment = _moment(made_from.newest if created_at == NEWEST else created_at)
-    with _progress() as tick:
+    with leaving_out("jobs") as tick:
         trained = fit_model(made_from.rows, tick, made_from.blind)
     artefact = make_artefact(made_from, trained, moment)
     write_model(out, lambda folder: write_artefact(folder, artefact))
@@ -136,19 +133,6 @@ def _moment(text: str | None) -> datetime:
             f"{text} is not a time", fix="give one such as 2026-11-21T16:08:03Z, or newest"
         ) from error
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-@contextmanager
-def _progress() -> Generator[held_out.OnFold]:
-    """A bar on a terminal, nothing elsewhere."""
-    console = plain_console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("leaving out")
-
-        def tick(name: str, done: int, total: int) -> None:
-            bar.update(task, description=f"fitted without {name}", completed=done, total=total)
-
-        yield tick
 
 
 def _to_json(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from advisor_cli.power.input_text import (
     refused_line,
     step_line,
 )
-from advisor_cli.shared.console import counted, plain_console, print_table
+from advisor_cli.shared.console import plain_console, print_table
 from advisor_cli.shared.options import AllowUnsafe, AsJson
+from advisor_cli.shared.progress import counted
 from advisor_cli.shared.stopping import stoppable
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase, case_of, parse_shape

@@ -9,8 +9,8 @@ import typer
 
 from advisor.settings import read_settings
 from advisor_cli.power import tensor_text
-from advisor_cli.shared.console import counted
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.progress import counted
 from advisor_power.inputs.predicting.tensors import Expecting, TensorPower
 from advisor_power.model.find import find_input_model, load_input_model
 from advisor_power.model.predictor import InputPredictor

@@ -1,27 +1,24 @@
 """`advisor power train`: measured inputs to a model of power by data."""
 
 import json
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.input_power import InputPoint
-from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson, WithBundled
+from advisor_cli.shared.progress import leaving_out
 from advisor_data.files.input_points import bundled_input_points, read_input_points
 from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import kept_points, points_of
 from advisor_power.learn import train as training
-from advisor_power.learn.held_out import OnGroup
 from advisor_power.learn.train import TrainedInputs
 from advisor_power.model.find import own_folder
 from advisor_power.model.manifest import InputManifest
@@ -58,7 +55,7 @@ def train(
     settings = read_settings()
     found, unused = _read(points or [], settings.home, with_bundled=with_bundled)
     folder = out or own_folder(settings.home)
-    with _progress() as tick:
+    with leaving_out("patterns") as tick:
         trained = training.fit_inputs(found, tick, gpu_model)
     # One point of each card is enough to tell when: the newest is the time of the model.
     newest = max(datetime.fromisoformat(p.measured_at) for p in trained.points)
@@ -101,22 +98,6 @@ def _of_file(file: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
     except OSError:
         is_kept = False  # the reader says why
     return points_of(read_kept(file)) if is_kept else (read_input_points(file), {})
-
-
-@contextmanager
-def _progress() -> Generator[OnGroup]:
-    console = plain_console(stderr=True)
-    text = TextColumn("{task.description}", markup=False)
-    columns = (text, BarColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("leaving out patterns")
-
-        def tick(name: str, done: int, total: int) -> None:
-            bar.update(task, description=f"fitted without {name}", completed=done, total=total)
-
-        yield tick
 
 
 def _to_json(

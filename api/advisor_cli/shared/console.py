@@ -2,15 +2,12 @@
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Sequence
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-Item = TypeVar("Item")
 
 PIPE_WIDTH = 400
 """Characters; no table is wider."""
@@ -35,36 +32,6 @@ def plain_console(
     console = Console(stderr=stderr, highlight=highlight, width=width, markup=False, emoji=False)
     console.width = max(console.width, least)
     return console
-
-
-def counted(items: Iterable[Item], total: int, name: str) -> Iterator[Item]:
-    """The items as they are asked for; on a terminal a bar shows how many are left, and how long.
-
-    Args:
-        items: One after the other, each of which takes a while.
-        total: How many there are.
-        name: What they are.
-    """
-    from rich.progress import (
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = plain_console(stderr=True)
-    columns = (SpinnerColumn(), MofNCompleteColumn(), TextColumn(f"{name}, left"))
-    times = (TimeRemainingColumn(), TextColumn("after"), TimeElapsedColumn())
-    # In a log there would be a line for each state.
-    with Progress(
-        *columns, *times, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("", total=total)
-        for item in items:
-            yield item
-            bar.advance(task)
 
 
 def show_chart(chart: str) -> None:
