@@ -40,6 +40,15 @@ def job_requests(
     )
 
 
+def check_known(option: str, job: str, jobs: Sequence[str]) -> None:
+    """Refuse an option that is for another job than those there are; "" is for all."""
+    if job and job not in jobs:
+        raise InputError(
+            f"{option} is for a job that is not there",
+            why=f"the jobs are {', '.join(dict.fromkeys(jobs))}",
+        )
+
+
 def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
     """The minimum speed of each job that has one; the last word counts.
 
@@ -57,11 +66,7 @@ def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
             speed = float(number)
         except ValueError as error:
             raise _no_number(option, job, number, jobs[0]) from error
-        if job and job not in jobs:
-            raise InputError(
-                f"--min-speed {option} is for a job that is not there",
-                why=f"the jobs are {', '.join(jobs)}",
-            )
+        check_known(f"--min-speed {option}", job, jobs)
         least |= dict.fromkeys([job] if job else jobs, speed)
     return least
 
@@ -100,13 +105,9 @@ def longest_p99_ms(
                 fix=f"write --max-p99 {jobs[0]}=50ms, or --max-p99 50ms for all that serve",
             )
         job, longest_ms = found[1], float(found[2]) * (1000 if found[3] == "s" else 1)
+        check_known(f"--max-p99 {option}", job or "", jobs)
         if job is None:
             for_all = longest_ms
-        elif job in jobs:
-            by_job[job] = longest_ms
         else:
-            raise InputError(
-                f"--max-p99 {option} is for a job that is not there",
-                why=f"the jobs are {', '.join(jobs)}",
-            )
+            by_job[job] = longest_ms
     return by_job, for_all

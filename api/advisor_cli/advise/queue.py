@@ -7,6 +7,7 @@ from pathlib import Path
 
 from advisor.errors import InputError
 from advisor.formats.moments import read_duration
+from advisor_cli.advise.job_requests import check_known
 
 MAX_JOBS = 100_000
 """A larger number is no cluster but a slip of the keyboard."""
@@ -62,11 +63,7 @@ def read_works(options: Sequence[str], names: Sequence[str]) -> dict[str, float]
     works: dict[str, float] = {}
     for option in options:
         name, _, time = option.rpartition("=")
-        if name and name not in names:
-            raise InputError(
-                f"--work {option} is for a job that is not there",
-                why=f"the jobs are {', '.join(dict.fromkeys(names))}",
-            )
+        check_known(f"--work {option}", name, names)
         works |= dict.fromkeys([name] if name else names, read_duration(time))
     return works
 

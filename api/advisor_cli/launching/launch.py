@@ -13,7 +13,6 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.errors import InputError, SourceError
 from advisor.formats.wire import write
 from advisor.launch.records.folder import LaunchFolder, create_folder
-from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.launch.start.starting import check_memory
@@ -168,12 +167,6 @@ def _see_gpu(name: str, settings: Settings, *, needed: bool) -> Gpu | None:
         return None
 
 
-def _check_memory(spec: LaunchSpec, gpu: Gpu | None) -> None:
-    for pair in spec.pairs if gpu else ():
-        assert gpu is not None
-        check_memory(pair, gpu)
-
-
 def _show_plan(wanted: ResolvedLaunch, settings: Settings, *, as_json: bool) -> None:
     plan = whole_plan(make_spec(wanted, settings), wanted.card, settings)
     for text in [write(plan)] if as_json else plan_lines(plan):
@@ -183,19 +176,15 @@ def _show_plan(wanted: ResolvedLaunch, settings: Settings, *, as_json: bool) -> 
 def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json: bool) -> int:
     """Start the jobs and follow them; the exit code of the command."""
     spec = make_spec(wanted, settings)
-    _check_memory(spec, wanted.card)
+    if wanted.card:
+        for pair in spec.pairs:
+            check_memory(pair, wanted.card)
     folder = create_folder(settings.home / "launches", spec)
-    return _run(folder, spec, settings, detach=detach, as_json=as_json)
-
-
-def _run(
-    folder: LaunchFolder, spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
-) -> int:
-    """Start the supervisor and follow it; the exit code of the command."""
     supervisor = spawn_supervisor(folder, settings, SUPERVISOR)
     if detach:
         return _detached(folder, statuses(folder, supervisor), as_json=as_json)
-    _say(spec.notes, as_json=as_json)
+    for note in () if as_json else spec.notes:
+        typer.echo(f"! {note}", err=True)
     show = show_live if plain_console().is_terminal else show_lines
     with stopping_launch(folder):
         status = (show_json(folder) if as_json else show)(statuses(folder, supervisor))
@@ -212,8 +201,3 @@ def _detached(folder: LaunchFolder, found: Iterator[LaunchStatus], *, as_json: b
     if status.state == "failed":
         typer.echo(line(status), err=True)
     return exit_code(status)
-
-
-def _say(notes: Sequence[str], *, as_json: bool) -> None:
-    for note in () if as_json else notes:
-        typer.echo(f"! {note}", err=True)

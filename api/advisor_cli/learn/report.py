@@ -1,8 +1,141 @@
 """`advisor report`: what measurements say together."""
 
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from advisor_cli.learn.report_power import power
+from advisor.core.wording import count_of
+from advisor.errors import InputError
+from advisor.formats.wire import to_plain
+from advisor.settings import Settings, read_settings
+from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecord
+from advisor_advice.components import components_of_job, components_of_pair
+from advisor_cli.shared.options import AsJson
+from advisor_data.files.power_records import BUNDLED, known_kernels, known_sensors
+from advisor_power.inputs.keeping import kept_inputs
+from advisor_power.inputs.reference import with_ratios
+from advisor_power.inputs.sweeps import input_reports
+from advisor_power.reports.parts import Found
+from advisor_power.reports.report import LIMITS, SensorSection, Shown, write_report
+from advisor_power.sensor.predicted import predicted_curves
+from advisor_power.sensor.reading_errors import measured
+from advisor_power.sensor.replay import bundled_trace
+from advisor_power.sensor.trace import Trace, read_trace
+from advisor_training.reports.document import make_folder
+
+
+def power(
+    out: Annotated[Path, typer.Option(help="Folder for the page")] = Path("report"),
+    gpu_model: Annotated[str | None, typer.Option(help="Only this GPU model")] = None,
+    job: Annotated[
+        list[str] | None, typer.Option(help="What the power of this job goes to, too; repeatable")
+    ] = None,
+    pair: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="And of these two jobs together, at each split", metavar="A B"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How cards read power, and what draws it. Writes power.html.
+
+    Shown are sensors, kernels and data of operations that were measured on this host or come with
+    advisor, and jobs and pairs that are asked for.
+    """
+    settings = read_settings()
+    home = settings.home
+    records = [r for r in known_sensors(home) if gpu_model in (None, r.gpu_model)]
+    kernels = [k for k in known_kernels(home) if gpu_model in (None, k.gpu_model)]
+    measured_inputs = input_reports(with_ratios(kept_inputs(home)))
+    inputs = [i for i in measured_inputs if gpu_model in (None, i.gpu_model)]
+    asked: list[tuple[str, ...]] = [*((name,) for name in job or ()), *((pair,) if pair else ())]
+    if not (records or kernels or inputs or asked):
+        raise InputError(
+            "there is nothing to show" + (f" of {gpu_model}" if gpu_model else ""),
+            why="no sensor, kernel or data of an operation was measured here, and none is bundled",
+            fix="run `advisor power sensor`, `kernel` or `input` on a GPU, or name a --job",
+        )
+    make_folder(out)
+    counts = f"{count_of(len(records), 'sensor record')}, {count_of(len(kernels), 'kernel')}"
+    if inputs:
+        counts += f", {count_of(sum(len(one.sweeps) for one in inputs), 'sweep')}"
+    typer.echo(f"drawing {counts}: up to a second for each", err=True)
+    parts, unknown = _parts(asked, settings, gpu_model)
+    sensors = [_section(record, home) for record in records]
+    shown = Shown(sensors=sensors, kernels=kernels, inputs=inputs, parts=parts, unknown=unknown)
+    files = [str(path) for path in write_report(shown, out)]
+    told = (*LIMITS, counts, *unknown, f"written: {', '.join(files)}")
+    for line in [json.dumps({**_as_json(shown), "files": files})] if as_json else told:
+        typer.echo(line)
+
+
+def _as_json(shown: Shown) -> dict[str, object]:
+    sensors = [
+        {**to_plain(one.record), "reading_errors": [asdict(error) for error in one.errors]}
+        for one in shown.sensors
+    ]
+    return {
+        "sensors": sensors,
+        "kernels": to_plain(shown.kernels),
+        "inputs": to_plain(shown.inputs),
+        "components": to_plain(shown.parts),
+        "components_unknown": list(shown.unknown),
+    }
+
+
+def _parts(
+    asked: Sequence[tuple[str, ...]], settings: Settings, gpu_model: str | None
+) -> tuple[list[Found], list[str]]:
+    """What is known of jobs and pairs, and why it is not of others."""
+    found, unknown = list[Found](), list[str]()
+    for names in asked:
+        try:
+            found.append(_parts_of(names, settings, gpu_model))
+        except InputError as error:
+            why = f"What the power of {' beside '.join(names)} goes to is not known: {error}"
+            unknown.append(why)
+    return found, unknown
+
+
+def _parts_of(names: tuple[str, ...], settings: Settings, gpu_model: str | None) -> Found:
+    if len(names) == 1:
+        return components_of_job(names[0], settings, gpu_model)
+    return components_of_pair(names[0], names[1], settings, gpu_model)
+
+
+def _section(record: SensorRecord, home: Path) -> SensorSection:
+    trace = _trace_of(record, home)
+    if trace is None:
+        return SensorSection(record=record, curves=(), errors=())
+    return SensorSection(
+        record=record,
+        curves=tuple(predicted_curves(trace, record)),
+        errors=tuple(measured(trace, record)),
+    )
+
+
+def _trace_of(record: SensorRecord, home: Path) -> Trace | None:
+    """The recording that a record was made of; None where it is gone."""
+    if record.source == BUNDLED:
+        return bundled_trace(record)
+    return next(_recordings(record, home), None)
+
+
+def _recordings(record: SensorRecord, home: Path) -> Iterator[Trace]:
+    for file in sorted((home / SENSORS_FOLDER / "recordings").glob("*.jsonl")):
+        # One that was broken off in its first line is of nobody.
+        with suppress(InputError, OSError):
+            trace = read_trace(file)
+            if (trace.header.gpu_uuid, trace.header.started_at) == (
+                record.gpu_uuid,
+                record.measured_at,
+            ):
+                yield trace
+
 
 app = typer.Typer(help="Pages made from measurements.", no_args_is_help=True)
 

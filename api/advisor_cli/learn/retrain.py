@@ -63,11 +63,9 @@ def retrain(
         )
     if metrics is not None:
         write_metrics(metrics, report)
-    if as_json:
-        typer.echo(write(_to_json(report)))
-    elif not (quiet and report.is_silent):
-        for line in _lines(report):
-            typer.echo(line)
+    told = () if quiet and report.is_silent else _lines(report)
+    for line in [write(_to_json(report))] if as_json else told:
+        typer.echo(line)
 
 
 def _collected(settings: Settings, *, with_bundled: bool, with_launches: bool) -> Collected:

@@ -15,6 +15,7 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.checks import CountCheck, check_for, keep_check, stored_checks
 from advisor_cli.measure.check_job import check_job
 from advisor_cli.measure.check_text import check_lines, step_line
+from advisor_cli.measure.profile_request import numbers
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.stopping import stoppable
@@ -49,7 +50,7 @@ def check(
     """
     settings, script, console = read_settings(), library_script(python), plain_console(stderr=True)
     found = _mps_gpu(gpu, settings)
-    wanted = counts_to_check(_numbers(counts), found)
+    wanted = counts_to_check(numbers("counts", counts, int), found)
     if job is not None:
         check_job(job, gpu, wanted, found, settings, as_json)
         return
@@ -60,11 +61,8 @@ def check(
         outcome = CheckOutcome(kept, {}, {})
     else:
         outcome = _run(gpu, wanted, script, kept, settings, console)
-    if as_json:
-        typer.echo(json.dumps(_as_json(outcome)))
-    else:
-        for line in check_lines(outcome):
-            typer.echo(line)
+    for line in [json.dumps(_as_json(outcome))] if as_json else check_lines(outcome):
+        typer.echo(line)
     if outcome.not_known:
         raise typer.Exit(5)
 
@@ -124,15 +122,6 @@ def _run(
         console.print("  the reference on the whole GPU ...", highlight=False)
         place = CheckedGpu(backend, settings.job_environment(), folder)
         return check_counts(wanted, script, place, kept, keep, report)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError as error:
-        raise InputError(
-            f"--counts {text} is not a list of whole numbers", fix="write --counts 66,92"
-        ) from error
 
 
 def _as_json(outcome: CheckOutcome) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """`advisor check --job`: at which numbers of SMs does one job compute what it should?"""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
@@ -23,14 +23,6 @@ from advisor_profiling.campaign.sweep import new_run, plan, sweep
 from advisor_profiling.reports import sweep as report
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import RESULTS_ONLY
-
-_VERDICTS: Mapping[str | None, str] = {
-    "right": "right",
-    "wrong": "wrong",
-    "differ": "differ",
-    None: "silent",
-}
-"""Keys of the answer by what was found."""
 
 
 def check_job(
@@ -71,9 +63,9 @@ def check_job(
 def _answer(
     job: Job, gpu: Gpu, points: Sequence[SoloPoint], failures: Sequence[Failure]
 ) -> dict[str, Any]:
-    counts: dict[str, list[int]] = {key: [] for key in _VERDICTS.values()}
+    counts: dict[str, list[int]] = {key: [] for key in ("right", "wrong", "differ", "silent")}
     for point in sorted(points, key=lambda p: p.units_granted or 0):
-        counts[_VERDICTS[point.results]].append(point.units_granted or 0)
+        counts[point.results or "silent"].append(point.units_granted or 0)
     failed = {f"{f.target.specs[0].share}": f.reason or f.error for f in failures}
     return {"job": job.name, "gpu_model": gpu.model, **counts, "failed": failed}
 

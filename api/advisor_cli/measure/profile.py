@@ -19,7 +19,7 @@ from advisor.validity.degenerate import with_solo_flags
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import moved_text
 from advisor_cli.measure.on_nodes import NodesRequest, On, OnWhat, run_on_nodes
-from advisor_cli.measure.profile_request import JobWords, ProfileRequest, named_job, sweep_request
+from advisor_cli.measure.profile_request import ProfileRequest, named_job, sweep_request
 from advisor_cli.measure.profile_text import show_profiles, show_sweep
 from advisor_cli.measure.testbeds import (
     LongestWindow,
@@ -96,9 +96,11 @@ def profile(
         _profile_on_nodes(request, jobs, settings, console, as_json=as_json)
         return
     asked = ProfileRequest(
-        job=JobWords(
-            what=_part(what, shard), name=name, progress=progress, unit=unit, pattern=pattern
-        ),
+        what=_part(what, shard),
+        name=name,
+        progress=progress,
+        unit=unit,
+        pattern=pattern,
         sweep=wanted,
         gpu=gpu,
         source=source,
@@ -175,7 +177,7 @@ class _Sweep:
 
 
 def _profile_here(asked: ProfileRequest, settings: Settings, console: Console) -> None:
-    job = asked.job.job(settings, replayed=asked.replayed)
+    job = asked.job(settings)
     if not asked.replayed:
         check_program(job, settings.job_environment())
         job = with_fingerprint(job)

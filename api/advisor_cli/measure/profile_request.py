@@ -40,40 +40,14 @@ class SweepRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobWords:
-    """The job that is meant: the name of one or its file, or a command with a name.
-
-    Attributes:
-        what: Name or file; where `name` is given, the command.
-        progress: Of a command: how progress is read.
-        unit: Of a command: what one step is.
-        pattern: Of a command whose output tells its progress.
-    """
-
-    what: tuple[str, ...]
-    name: str | None
-    progress: ProgressKind
-    unit: str
-    pattern: str | None
-
-    def job(self, settings: Settings, *, replayed: bool) -> Job:
-        """The job.
-
-        Raises:
-            InputError: there is none, or not one alone.
-        """
-        if self.name is None:
-            return named_job(self.what, settings, replayed=replayed)
-        return inline_job(
-            self.name, self.what, kind=self.progress, unit=self.unit, pattern=self.pattern
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
     """What is to be measured here, and how.
 
     Attributes:
+        what: Name of a job, or its file; where `name` is given, the command.
+        progress: Of a command: how progress is read.
+        unit: Of a command: what one step is.
+        pattern: Of a command whose output tells its progress.
         gpu: Index, UUID or `replay`.
         source: Telemetry; None: the vendor's.
         mode: How shares are enforced; None: as the GPU can.
@@ -81,7 +55,11 @@ class ProfileRequest:
         resume: Whether to go on with the last run.
     """
 
-    job: JobWords
+    what: tuple[str, ...]
+    name: str | None
+    progress: ProgressKind
+    unit: str
+    pattern: str | None
     sweep: SweepRequest
     gpu: str
     source: SourceName | None
@@ -97,6 +75,18 @@ class ProfileRequest:
         """Whether no GPU is used."""
         return self.gpu == REPLAY
 
+    def job(self, settings: Settings) -> Job:
+        """The job that is meant.
+
+        Raises:
+            InputError: there is none, or not one alone.
+        """
+        if self.name is None:
+            return named_job(self.what, settings, replayed=self.replayed)
+        return inline_job(
+            self.name, self.what, kind=self.progress, unit=self.unit, pattern=self.pattern
+        )
+
 
 def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
     """What options ask for, whose lists are divided by commas.
@@ -104,7 +94,7 @@ def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
     Raises:
         InputError: one is no list of numbers, or both are given.
     """
-    wanted = SweepRequest(_numbers("shares", shares, float), _numbers("units", units, int), repeats)
+    wanted = SweepRequest(numbers("shares", shares, float), numbers("units", units, int), repeats)
     if wanted.shares and wanted.units:
         raise InputError("--shares and --units were both given", fix="give one of them")
     return wanted
@@ -131,7 +121,12 @@ def named_job(what: Sequence[str], settings: Settings, *, replayed: bool) -> Job
     return recorded[what[0]]
 
 
-def _numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_Number, ...]:
+def numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_Number, ...]:
+    """What an option lists, divided by commas.
+
+    Raises:
+        InputError: it is no list of numbers.
+    """
     try:
         return tuple(number(part) for part in text.split(",") if part.strip())
     except ValueError as error:

@@ -244,10 +244,7 @@ def _check_together(what: Operation) -> None:
 
 
 def _show(found: KernelReport, as_json: bool) -> None:
-    if as_json:
-        typer.echo(write(found))
-        return
-    for line in report_lines(found):
+    for line in [write(found)] if as_json else report_lines(found):
         typer.echo(line)
-    if found.curve:
+    if found.curve and not as_json:
         show_chart(plot(found))

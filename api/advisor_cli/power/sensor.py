@@ -52,11 +52,8 @@ def sensor(
         found = _replay(gpu_model, console)
     else:
         found = _measure(gpu, python, read_settings(), console)
-    if as_json:
-        typer.echo(json.dumps(_as_json(found)))
-    else:
-        for line in sensor_lines(found):
-            typer.echo(line)
+    for line in [json.dumps(_as_json(found))] if as_json else sensor_lines(found):
+        typer.echo(line)
     if not found.accepted:
         raise typer.Exit(NOT_ACCEPTED)
 

@@ -61,12 +61,10 @@ def train(
     newest = max(datetime.fromisoformat(p.measured_at) for p in trained.points)
     manifest = training.make_input_manifest(trained, newest.astimezone(UTC))
     manifest = training.write_input_model(folder, trained, manifest)
-    if as_json:
-        typer.echo(json.dumps(_to_json(trained, manifest, unused, folder)))
-        return
-    for line in _lines(manifest, unused):
+    told = [*_lines(manifest, unused), f"written: {folder}"]
+    answer = _to_json(trained, manifest, unused, folder)
+    for line in [json.dumps(answer)] if as_json else told:
         typer.echo(line)
-    typer.echo(f"written: {folder}")
 
 
 def _read(
