@@ -1,6 +1,6 @@
 """What is known of the power of one operation, as `advisor power kernel --json` says it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -16,6 +16,12 @@ class Estimate:
         """The same of something that is so many times as much."""
         low, high = (None if bound is None else bound * factor for bound in (self.low, self.high))
         return Estimate(self.value * factor, low, high)
+
+    def text(self, shown: Callable[[float], str]) -> str:
+        """Value [low, high], each as `shown`; the value alone where it has no bounds."""
+        if self.low is None or self.high is None:
+            return shown(self.value)
+        return f"{shown(self.value)} [{shown(self.low)}, {shown(self.high)}]"
 
 
 @dataclass(frozen=True, slots=True)

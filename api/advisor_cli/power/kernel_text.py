@@ -144,11 +144,7 @@ def _watts(found: Estimate | None) -> str:
 
 
 def _joules(found: Estimate | None) -> str:
-    if found is None:
-        return "energy not known"
-    if found.low is None or found.high is None:
-        return _scaled(found.value)
-    return f"{_scaled(found.value)} [{_scaled(found.low)}, {_scaled(found.high)}]"
+    return found.text(_scaled) if found else "energy not known"
 
 
 def _scaled(joules: float) -> str:

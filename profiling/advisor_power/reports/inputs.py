@@ -7,7 +7,7 @@ from typing import Any
 
 from advisor.wire.input_sweeps import InputReport, InputSweep, Quantity, Verdict
 from advisor.wire.kernel_power import Estimate
-from advisor_power.reports.tables import watts
+from advisor_power.reports.tables import watts, within
 from advisor_training.reports.document import BLUE, GREEN, GREY, RED, Figure, Ink, TextTable
 
 _VERDICTS = ("", "claim", "verdict", "ours", "of", "paper", "clock, MHz", "levels")
@@ -57,7 +57,7 @@ def tables_of(one: InputReport) -> Iterator[TextTable]:
         rows = [
             (
                 watts(other.power_w),
-                _within(other.ratio, "{:.3f}"),
+                within(other.ratio, "{:.3f}"),
                 f"{other.energy_pj:.4g}",
                 ", ".join(other.flags),
                 _HASH.sub(r"\1", other.case),
@@ -103,19 +103,12 @@ def _row(sweep: InputSweep) -> tuple[str, ...]:
         sweep.name,
         sweep.says,
         sweep.verdict,
-        _within(sweep.change, "{:+.1%}"),
+        within(sweep.change, "{:+.1%}"),
         _OF[sweep.quantity],
         sweep.paper,
         clocks,
         f"{len(sweep.levels)}{left_out}",
     )
-
-
-def _within(found: Estimate | None, form: str) -> str:
-    if found is None or found.low is None or found.high is None:
-        return "-" if found is None else form.format(found.value)
-    low, high = form.format(found.low), form.format(found.high)
-    return f"{form.format(found.value)} [{low}, {high}]"
 
 
 def _draw_changes(sweeps: Sequence[InputSweep], axes: Any, ink: Ink) -> None:

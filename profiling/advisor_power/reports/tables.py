@@ -112,18 +112,14 @@ def kernel_note(one: KernelReport) -> str:
 
 def watts(found: Estimate | None) -> str:
     """A power with its interval."""
-    return _within(found, "{:.1f}")
+    return within(found, "{:.1f}")
 
 
 def joules(found: Estimate | None) -> str:
     """An energy with its interval."""
-    return _within(found, "{:.4g}")
+    return within(found, "{:.4g}")
 
 
-def _within(found: Estimate | None, form: str) -> str:
-    if found is None:
-        return "-"
-    value = form.format(found.value)
-    if found.low is None or found.high is None:
-        return value
-    return f"{value} [{form.format(found.low)}, {form.format(found.high)}]"
+def within(found: Estimate | None, form: str) -> str:
+    """A value with its interval, each number in this form."""
+    return found.text(form.format) if found else "-"
