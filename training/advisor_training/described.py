@@ -9,8 +9,7 @@ from advisor.predict.features import Float32s, feature_names_of
 from advisor_models.made_from import LearnerSettings
 from advisor_models.manifest import SCHEMA, Artefact, Manifest, named
 from advisor_models.trained_head import Range, TrainedHead
-from advisor_training.dataset.head_rows import flat
-from advisor_training.dataset.rows import Rows
+from advisor_training.dataset.rows import Rows, flat
 from advisor_training.learn.artefact import LIBRARIES, trees_files
 from advisor_training.learn.calibration import Calibrated
 from advisor_training.learn.conformal import COVERAGE

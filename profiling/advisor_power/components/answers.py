@@ -31,7 +31,7 @@ CLOCK_STEP_MHZ = 15.0
 
 UNSURE_MHZ = 120.0
 """Four of five estimated clocks at the power limit are off by less, in measured pairs of jobs that
-the weights had not seen (docs/measurements/power/jostling.py)."""
+the weights had not seen (docs/measurements/components.md)."""
 
 _Windows = Mapping[float, tuple[SoloPoint, Activity]]
 

@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from advisor.core.split import Split
 from advisor.errors import InputError
-from advisor.predict.features import power_limit_w, side
+from advisor.predict.features import Float32s, Side, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile
-from advisor_models.heads import HEADS, Head
-from advisor_training.dataset.head_rows import HeadRows, head_rows
+from advisor_models.heads import HEADS, Head, inputs_of
 from advisor_training.dataset.pairs import MeasuredPair, Measurement
 from advisor_training.dataset.split_kinds import SplitKind
 
@@ -33,8 +32,45 @@ OBSERVED_WEIGHT = 1.0
 
 As much: of pairs that were launched once, the other splits are predicted best so (rates by 0.56
 points better than without launches, power by 0.22), and for jobs that are new no weight makes a
-difference. docs/measurements/model/observed_weight.py prints these.
+difference. docs/measurements/model.md has the figures.
 """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadRows:
+    """What a head takes of n rows; a part is a job of the pair, or the pair.
+
+    Attributes:
+        features: Shape (n, parts, features).
+        prior: Shape (n, parts), in the unit of the head.
+    """
+
+    features: Float32s
+    prior: Floats
+
+    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "HeadRows":
+        """Those of a mask or of indices."""
+        return HeadRows(self.features[which], self.prior[which])
+
+    @staticmethod
+    def joined(blocks: "Sequence[HeadRows]") -> "HeadRows":
+        """One after the other."""
+        return HeadRows(
+            np.concatenate([block.features for block in blocks]),
+            np.concatenate([block.prior for block in blocks]),
+        )
+
+
+def head_rows(head: Head, sides: Sequence[Side]) -> HeadRows:
+    """What a head takes of jobs at their shares, one row for each."""
+    found = inputs_of(head, sides)
+    parts = np.split(found.features, len(found.priors))
+    return HeadRows(np.stack(parts, axis=1), np.stack(found.priors, axis=1))
+
+
+def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """All of the first part, then all of the second: (n, parts, ...) to (parts x n, ...)."""
+    return np.concatenate(list(np.moveaxis(values, 1, 0)))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -15,8 +15,7 @@ from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
 from advisor_models.heads import MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.intervals import UNCAPPED
-from advisor_training.dataset.head_rows import flat
-from advisor_training.dataset.rows import Rows
+from advisor_training.dataset.rows import Rows, flat
 
 LEAST_SPEED = 1e-4
 """Relative speeds below are taken as this, so that a starved job has a logarithm."""
@@ -49,7 +48,7 @@ class HeadLearner:
             the worst of the runs takes intervals 1.61 times as wide for speeds and 1.32 times for
             power, and 20 of its pairs until none need be wider. Rounded up to halves: a card of
             another model differs from these more than they do from each other.
-            docs/measurements/model/other_card.py prints these.
+            docs/measurements/model.md has the figures.
     """
 
     head: Head

@@ -13,8 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from advisor.predict.features import Float32s, rounded
 from advisor.predict.profiles import Floats
-from advisor_training.dataset.head_rows import flat
-from advisor_training.dataset.rows import Rows
+from advisor_training.dataset.rows import Rows, flat
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 
 TREES = 60

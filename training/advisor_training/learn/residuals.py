@@ -8,8 +8,7 @@ import numpy.typing as npt
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.profiles import Floats
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, on_gpu_model
-from advisor_training.dataset.head_rows import flat
-from advisor_training.dataset.rows import Names, Rows
+from advisor_training.dataset.rows import Names, Rows, flat
 from advisor_training.learn.head_learners import LEAST_SPEED, HeadLearner
 from advisor_training.learn.held_out import HeldOut
 

@@ -7,8 +7,7 @@ import numpy as np
 from advisor.core.objectives import Candidate, Objective, PartResult, SplitResult, best
 from advisor.core.split import Split
 from advisor.predict.profiles import Floats
-from advisor_training.dataset.head_rows import flat
-from advisor_training.dataset.rows import Rows
+from advisor_training.dataset.rows import Rows, flat
 from advisor_training.learn.head_learners import POWER_LEARNER, HeadLearner
 from advisor_training.learn.held_out import HeldOut
 

@@ -14,9 +14,8 @@ from advisor.errors import InputError
 from advisor.predict.features import Side, matrix, power_features, prior_kept, side, speed_features
 from advisor.predict.profiles import make_profiles
 from advisor.predict.serving import Serving
-from advisor_training.dataset.head_rows import flat
 from advisor_training.dataset.pairs import make_pairs
-from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, Rows, make_rows
+from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, Rows, flat, make_rows
 
 SOLOS = solo_points()
 PROFILES = make_profiles(SOLOS)

@@ -18,7 +18,7 @@ from advisor.errors import ModelError, StoreError
 from advisor.predict.profiles import make_profiles
 from advisor_models.manifest import Artefact, read_artefact, sha256, write_artefact
 from advisor_models.model_predictor import ModelPredictor
-from advisor_training.dataset.head_rows import flat
+from advisor_training.dataset.rows import flat
 from advisor_training.described import make_artefact
 from advisor_training.learn.artefact import forest_bytes, trees_files, write_model
 from advisor_training.learn.learners import extra_trees, fit

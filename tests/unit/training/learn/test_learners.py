@@ -9,8 +9,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.predict.features import STEP
 from advisor.predict.profiles import Floats
-from advisor_training.dataset.head_rows import HeadRows, flat
-from advisor_training.dataset.rows import Rows
+from advisor_training.dataset.rows import HeadRows, Rows, flat
 from advisor_training.learn.head_learners import HEAD_LEARNERS, LEAST_SPEED, SPEED_LEARNER
 from advisor_training.learn.learners import (
     LEARNERS,
