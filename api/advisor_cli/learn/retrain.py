@@ -14,7 +14,7 @@ from advisor.errors import StoreError
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain, write
 from advisor.settings import Settings, read_settings
-from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.options import AsJson, WithLaunches
 from advisor_cli.shared.progress import progress
 from advisor_data import open_store
 from advisor_data.store.store import is_begun
@@ -35,10 +35,7 @@ def retrain(
             "--with-bundled/--own-only", help="Train on bundled points as well as your own"
         ),
     ] = True,
-    launches: Annotated[
-        bool,
-        typer.Option("--launches/--no-launches", help="Learn from what launches here did, too"),
-    ] = True,
+    launches: WithLaunches = True,
     keep: Annotated[
         int, typer.Option(min=1, help="So many versions of retraining stay on disk")
     ] = KEPT_VERSIONS,

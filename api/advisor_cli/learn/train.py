@@ -20,7 +20,7 @@ from advisor_cli.learn.measured import (
     read_own,
     with_launches,
 )
-from advisor_cli.shared.options import AsJson, WithBundled
+from advisor_cli.shared.options import AsJson, WithBundled, WithLaunches
 from advisor_cli.shared.progress import leaving_out
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
 from advisor_training.described import make_artefact
@@ -43,10 +43,7 @@ def train(
     ] = None,
     solo: Annotated[Path | None, typer.Option(help="Solo points; else as with --pairs")] = None,
     with_bundled: WithBundled = False,
-    launches: Annotated[
-        bool,
-        typer.Option("--launches/--no-launches", help="Learn from what launches here did, too"),
-    ] = True,
+    launches: WithLaunches = True,
     out: Annotated[Path, typer.Option(help="Folder for the model")] = Path("model"),
     created_at: Annotated[
         str | None,

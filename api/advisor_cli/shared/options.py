@@ -25,6 +25,10 @@ WithBundled: TypeAlias = Annotated[
     bool, typer.Option("--with-bundled", help="The points that come with advisor, too")
 ]
 
+WithLaunches: TypeAlias = Annotated[
+    bool, typer.Option("--launches/--no-launches", help="Learn from what launches here did, too")
+]
+
 ProfilesOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Solo points that go before the stored and bundled ones"),

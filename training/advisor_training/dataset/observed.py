@@ -7,6 +7,7 @@ campaign. So it teaches where its results, its limits and its time together are 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
@@ -136,9 +137,11 @@ class _Known:
         return part.units in safety.unsafe
 
 
-def _run(seen: Observation) -> str:
+def _origin(seen: Observation) -> dict[str, Any]:
+    names = ("gpu_model", "gpu_uuid", "units_total", "mode", "power_limit_w", "started_at")
+    same = {name: getattr(seen, name) for name in (*names, "driver", "host", "tool_version")}
     # Of the card: the same pair at the same split is one row, however often it is launched.
-    return f"launches on {seen.gpu_uuid}"
+    return {**same, "run": f"launches on {seen.gpu_uuid}", "source": OBSERVED_SOURCE}
 
 
 def _point(seen: Observation) -> PairPoint:
@@ -155,20 +158,10 @@ def _point(seen: Observation) -> PairPoint:
             )
             for part in seen.parts
         ),
-        gpu_model=seen.gpu_model,
-        gpu_uuid=seen.gpu_uuid,
-        units_total=seen.units_total,
-        mode=seen.mode,
         power_w=seen.power_w,
-        power_limit_w=seen.power_limit_w,
         window_s=_settled_s(seen),
-        started_at=seen.started_at,
-        run=_run(seen),
-        source=OBSERVED_SOURCE,
-        driver=seen.driver,
-        host=seen.host,
-        tool_version=seen.tool_version,
         flags=seen.flags,
+        **_origin(seen),
     )
 
 
@@ -183,22 +176,12 @@ def _references(seen: Observation) -> Iterable[SoloPoint]:
         yield SoloPoint(
             job=part.job,
             share_percent=WHOLE,
-            mode=seen.mode,
             units_granted=seen.units_total,
             rate=part.rest_rate,
             rate_unit=part.rate_unit,
             job_hash=part.job_hash,
             results=part.results,
-            gpu_model=seen.gpu_model,
-            gpu_uuid=seen.gpu_uuid,
-            units_total=seen.units_total,
             power_w=rest_j / rest_s,
-            power_limit_w=seen.power_limit_w,
             window_s=rest_s,
-            started_at=seen.started_at,
-            run=_run(seen),
-            source=OBSERVED_SOURCE,
-            driver=seen.driver,
-            host=seen.host,
-            tool_version=seen.tool_version,
+            **_origin(seen),
         )
