@@ -34,7 +34,7 @@ def bundle(into: Path, *files: Path | str) -> None:
     into.mkdir(exist_ok=True)
     shutil.copy(BUNDLED / "README.md", into)
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(SCRIPT.parent)
+        patch.setattr(sys, "path", [str(SCRIPT.parent), *sys.path])
         patch.setattr(sys, "argv", [str(SCRIPT), *map(str, files), "--into", str(into)])
         runpy.run_path(str(SCRIPT), run_name="__main__")
 
