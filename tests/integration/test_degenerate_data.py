@@ -3,8 +3,8 @@
 import contextlib
 import dataclasses
 import json
+import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import TypeVar
@@ -56,6 +56,14 @@ def advisor(folder: Path, *arguments: str) -> str:
         done = CliRunner().invoke(app, arguments, env=home)
     assert done.exit_code == 0, done.output
     return done.stdout
+
+
+def flag(folder: Path) -> None:
+    """Run the script in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPT.parent)
+        patch.setattr(sys, "argv", [str(SCRIPT), str(folder)])
+        runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
 def bad_shares(points: list[PairPoint]) -> set[float]:
@@ -125,7 +133,7 @@ def test_the_script_flags_the_bundled_files_and_changes_nothing_else(tmp_path: P
         write_points(tmp_path / name, [unflagged([p])[0] for p in points])
     assert (tmp_path / "pairs.jsonl").read_bytes() != (BUNDLED / "pairs.jsonl").read_bytes()
     for _ in range(2):
-        subprocess.run([sys.executable, SCRIPT, tmp_path], check=True, timeout=100)
+        flag(tmp_path)
         for name in (*FILES, "README.md"):
             assert (tmp_path / name).read_bytes() == (BUNDLED / name).read_bytes(), name
 
@@ -137,5 +145,5 @@ def test_every_row_keeps_its_other_columns(tmp_path: Path) -> None:
     before = (BUNDLED / "solo.jsonl").read_bytes()
     stripped = [p for p in read_points(BUNDLED / "solo.jsonl") if isinstance(p, SoloPoint)]
     write_points(tmp_path / "solo.jsonl", unflagged(stripped))
-    subprocess.run([sys.executable, SCRIPT, tmp_path], check=True, timeout=100)
+    flag(tmp_path)
     assert (tmp_path / "solo.jsonl").read_bytes() == before

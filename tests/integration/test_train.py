@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import synthetic_pairs as made_up
 import two_cards
+from retraining import few_trees
 
 import advisor_models
 from advisor.predict.features import feature_names_of
@@ -50,7 +51,7 @@ def run(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     def call(*options: str) -> Done:
         monkeypatch.chdir(data)
         monkeypatch.setattr(sys, "argv", ["advisor", "train", *options])
-        with pytest.raises(SystemExit) as stopped:
+        with few_trees(20), pytest.raises(SystemExit) as stopped:
             main()
         said = capsys.readouterr()
         return Done(int(stopped.value.code or 0), said.out, said.err)
