@@ -61,7 +61,7 @@ def advisor(folder: Path, *arguments: str) -> str:
 def flag(folder: Path) -> None:
     """Run the script in this process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(SCRIPT.parent)
+        patch.setattr(sys, "path", [str(SCRIPT.parent), *sys.path])
         patch.setattr(sys, "argv", [str(SCRIPT), str(folder)])
         runpy.run_path(str(SCRIPT), run_name="__main__")
 

@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 
 from host import FAKES, UUID, FakeHost
-from made_up_kernel import record
-from test_power_kernel_command import COVERS, FAST, know_sensor
+from test_power_kernel_command import know_sensor
 
 from advisor.runtime.jobs.launcher import leftovers
-from advisor.validity.sensor_record import keep_record
 
 SCRIPT = Path(__file__).parents[2] / "docs/measurements/power/fingrav.py"
 TWO = "132-(gemm|gemv)-8192-stretch"
@@ -66,7 +64,7 @@ def test_cell_that_fails_is_left_out_and_the_next_worker_does_the_rest(host: Fak
 
 def test_collective_on_a_host_with_one_gpu_is_refused(host: FakeHost) -> None:
     """By the campaign, which goes on, and by the command; so is one under a limit."""
-    keep_record(record(FAST, COVERS, gpu_uuid=UUID), host.folder / "home")
+    know_sensor(host)
     done = campaign(host, "132-all-reduce-64KiB-stretch")
     assert "a collective needs two GPUs, and this host has 1" in done.stderr
     assert "- F7: it takes a host with two GPUs" in done.stdout

@@ -2,31 +2,24 @@
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from host import FAKES, UUID, FakeHost
+from made_up_kernel import FAST as FAST_CHANNEL
 from made_up_kernel import record
 from typer.testing import CliRunner
 
 from advisor.errors import InputError
 from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.launcher import leftovers
-from advisor.validity.sensor_record import PowerChannel, keep_record
+from advisor.validity.sensor_record import keep_record
 from advisor_cli.app import app
 
 PYTHON = ("--python", str(FAKES / "fake_input_worker.py"))
-FAST = PowerChannel(
-    name="instant",
-    period_ms=20.0,
-    window_ms=20.0,
-    delay_ms=1.0,
-    noise_w=2.0,
-    window_spread_ms=0.5,
-    prediction_error=0.01,
-    accepted=True,
-)
+FAST = replace(FAST_CHANNEL, period_ms=20.0, window_ms=20.0)
 SHAPE = ("--shape", "64x32x128", "--window", "0.5")
 HALF = "normal(0,1)|sparse(0.5)"
 KEYS = {

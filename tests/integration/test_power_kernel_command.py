@@ -3,11 +3,13 @@
 import gzip
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from host import FAKES, UUID, FakeHost
+from made_up_kernel import FAST as FAST_CHANNEL
 from made_up_kernel import record
 from typer.testing import CliRunner
 
@@ -15,21 +17,12 @@ from advisor.errors import InputError
 from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.launcher import leftovers
 from advisor.validity.checks import CountCheck, keep_check
-from advisor.validity.sensor_record import EnergyCounter, PowerChannel, keep_record
+from advisor.validity.sensor_record import keep_record
 from advisor_cli.app import app
 
 PYTHON = ("--python", str(FAKES / "fake_kernel_worker.py"))
 COMMAND = ("power", "kernel", "gemm", "--m", "64", *PYTHON, "--runs", "20", "--resolution-ms", "4")
-FAST = PowerChannel(
-    name="instant",
-    period_ms=5.0,
-    window_ms=4.0,
-    delay_ms=1.0,
-    noise_w=2.0,
-    window_spread_ms=0.5,
-    prediction_error=0.01,
-    accepted=True,
-)
+FAST = replace(FAST_CHANNEL, period_ms=5.0, window_ms=4.0)
 HEAD = {
     "operation", "gpu_model", "gpu_uuid", "driver", "units", "launches", "captured", "before",
     "launch_flop", "launch_bytes",
@@ -72,12 +65,11 @@ STRETCH = {
     "power_capped",
 }
 POINT = {"begin_ms", "end_ms", "power_w", "low_w", "high_w", "raw_w", "readings"}
-COVERS = EnergyCounter(period_ms=100.0, coverage_spread=0.004, covers_everything=True)
 
 
 def know_sensor(host: FakeHost) -> None:
     """What `advisor power sensor` would have found."""
-    keep_record(record(FAST, COVERS, gpu_uuid=UUID), host.folder / "home")
+    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
 
 
 def lines_kept(host: FakeHost) -> list[str]:

@@ -5,19 +5,19 @@ import signal
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_nvml import FakeNvml, error
 from host import FAKES, UUID, FakeHost
+from made_up_kernel import INSTANT, record
 from synthetic_sensor import HEADER
 
 from advisor.core.gpu import Gpu
 from advisor.errors import JobError, SourceError
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.validity.sensor_record import (
-    PowerChannel,
-    SensorRecord,
     keep_record,
     stored_records,
 )
@@ -176,28 +176,8 @@ def test_gpu_that_others_use_is_not_recorded(host: FakeHost) -> None:
 
 def test_profile_keeps_to_the_sensor_of_its_card(host: FakeHost) -> None:
     """A window that is too short for the card is refused before anything starts."""
-    slow = PowerChannel(
-        name="instant",
-        period_ms=200.0,
-        window_ms=25.0,
-        delay_ms=10.0,
-        noise_w=1.0,
-        window_spread_ms=0.1,
-        prediction_error=0.01,
-        accepted=True,
-    )
-    record = SensorRecord(
-        gpu_model="Fake H200",
-        gpu_uuid=UUID,
-        driver="580.00.00",
-        channels=(slow,),
-        absent=(),
-        energy=None,
-        measured_at="2026-11-23T00:00:00Z",
-        seconds=200.0,
-        source="live",
-    )
-    keep_record(record, host.folder / "home")
+    slow = record(replace(INSTANT, period_ms=200.0), gpu_uuid=UUID)
+    keep_record(slow, host.folder / "home")
     host.write_job("steady")
     done = host.advisor("profile", "steady", "--window", "1")
     assert done.returncode == 2

@@ -4,39 +4,17 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from made_up_kernel import INSTANT, record
 
 from advisor.errors import StoreError
 from advisor.validity.sensor_record import (
     SENSOR_RECORDS,
-    EnergyCounter,
-    PowerChannel,
-    SensorRecord,
     keep_record,
     record_for,
     stored_records,
 )
 
-INSTANT = PowerChannel(
-    name="instant",
-    period_ms=66.0,
-    window_ms=25.0,
-    delay_ms=12.0,
-    noise_w=1.5,
-    window_spread_ms=0.5,
-    prediction_error=0.01,
-    accepted=True,
-)
-RECORD = SensorRecord(
-    gpu_model="NVIDIA H100 80GB HBM3",
-    gpu_uuid="GPU-1",
-    driver="580.1",
-    channels=(INSTANT,),
-    absent=("memory",),
-    energy=EnergyCounter(period_ms=100.0, coverage_spread=0.004, covers_everything=True),
-    measured_at="2026-11-23T00:00:00Z",
-    seconds=200.0,
-    source="live",
-)
+RECORD = record(gpu_model="NVIDIA H100 80GB HBM3", driver="580.1")
 
 
 def test_record_is_read_back_as_it_was_kept(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import made_up_kernel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,31 +12,12 @@ from advisor.validity.sensor_record import PowerChannel, SensorRecord
 from advisor.validity.sensor_timing import PowerTiming, power_timing
 from advisor_profiling.window.rules import WindowRules, rules_for
 
-INSTANT = PowerChannel(
-    name="instant",
-    period_ms=50.0,
-    window_ms=25.0,
-    delay_ms=15.0,
-    noise_w=1.0,
-    window_spread_ms=0.1,
-    prediction_error=0.01,
-    accepted=True,
-)
+INSTANT = dataclasses.replace(made_up_kernel.INSTANT, period_ms=50.0, delay_ms=15.0)
 AVERAGE = dataclasses.replace(INSTANT, name="average", period_ms=100.0, window_ms=980.0)
 
 
 def record(*channels: PowerChannel) -> SensorRecord:
-    return SensorRecord(
-        gpu_model="H",
-        gpu_uuid="GPU-1",
-        driver="1",
-        channels=channels,
-        absent=(),
-        energy=None,
-        measured_at="",
-        seconds=1.0,
-        source="live",
-    )
+    return dataclasses.replace(made_up_kernel.record(energy=None), channels=channels)
 
 
 def refused(channel: PowerChannel) -> PowerChannel:

@@ -5,10 +5,11 @@ import runpy
 import sys
 from pathlib import Path
 
+import made_up_kernel
 import pytest
 from synthetic_sensor import AVERAGE, INSTANT, MadeUpCard
 
-from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
+from advisor.validity.sensor_record import EnergyCounter
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import (
     KERNELS_S,
@@ -22,26 +23,14 @@ from advisor_power.sensor.stimulus import steps_and_bursts, waves
 from advisor_power.sensor.trace import read_trace
 
 SCRIPTS = Path(__file__).parents[4] / "docs/measurements/power"
-QUICK = PowerChannel(
-    name="instant",
-    period_ms=50.0,
-    window_ms=20.0,
-    delay_ms=0.0,
-    noise_w=0.0,
-    window_spread_ms=0.1,
-    prediction_error=0.01,
-    accepted=True,
+QUICK = dataclasses.replace(
+    made_up_kernel.INSTANT, period_ms=50.0, window_ms=20.0, delay_ms=0.0, noise_w=0.0
 )
-RECORD = SensorRecord(
-    gpu_model="H",
-    gpu_uuid="GPU-1",
-    driver="1",
+RECORD = dataclasses.replace(
+    made_up_kernel.record(
+        energy=dataclasses.replace(made_up_kernel.COUNTER, period_ms=97.0, coverage_spread=0.001)
+    ),
     channels=(QUICK, dataclasses.replace(QUICK, name="average", window_ms=1000.0)),
-    absent=(),
-    energy=EnergyCounter(period_ms=97.0, coverage_spread=0.001, covers_everything=True),
-    measured_at="",
-    seconds=1.0,
-    source="live",
 )
 
 
