@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flat_records import changed, from_flat
+from flat_records import changed
 from in_process import Api, error_of, running
+from store_points import observation
 
 from advisor.core.flags import DEGENERATE
-from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor.formats.wire import read
@@ -70,24 +70,6 @@ def sweep(job: str = "mine", like: str = "bert-train", **changes: Any) -> list[S
 def pair_point(job_a: str, job_b: str) -> PairPoint:
     """A measured pair."""
     return changed(bundled_pair_points()[0], job_1=job_a, job_2=job_b)
-
-
-def observation(number: int, job_2: str = "sort") -> Observation:
-    """What a launched pair did; each number is another launch."""
-    return from_flat(
-        Observation,
-        launch_id=f"20260131-120000-{number:06}",
-        job_1="gemm",
-        job_2=job_2,
-        gpu_model="NVIDIA H200",
-        gpu_uuid="GPU-1",
-        share_1_percent=30.0,
-        share_2_percent=70.0,
-        rate_1=100.0,
-        overlap_s=60.0,
-        state="finished",
-        started_at=f"2026-01-31T12:00:0{number}+00:00",
-    )
 
 
 def rows(points: list[Any]) -> dict[str, Any]:

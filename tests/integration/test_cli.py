@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from command_line import Advisor, Said, in_this_process
-from flat_records import from_flat
 from host import FakeHost
-from store_points import observation
+from store_points import observation, pair_point, point
 from typer.testing import CliRunner
 
 import advisor
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import column_types
 from advisor_cli.app import app
@@ -22,18 +21,7 @@ from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import read_points, write_points
 
 POINTS = [
-    SoloPoint(
-        job="gemm",
-        gpu_model="NVIDIA H200",
-        gpu_uuid="GPU-1",
-        share_percent=share,
-        rate=share * 2,
-        power_w=300.5,
-        window_s=2.0,
-        started_at=f"2026-01-31T12:00:{number:02}Z",
-        run="r1",
-        flags=flags,
-    )
+    point(number, share_percent=share, rate=share * 2, power_w=300.5, flags=flags)
     for number, (share, flags) in enumerate(
         [(100.0, ()), (10.0, ("throttled", "noisy-rate")), (50.0, ("throttled",))]
     )
@@ -41,26 +29,12 @@ POINTS = [
 
 
 PAIRS = [
-    from_flat(
-        PairPoint,
-        job_1=job_a,
-        job_2=job_b,
-        gpu_model="NVIDIA H200",
-        gpu_uuid="GPU-1",
-        share_1_percent=30.0,
-        share_2_percent=70.0,
-        rate_1=None,
-        rate_2=None,
-        window_s=2.0,
-        started_at=f"2026-01-31T13:00:{number:02}Z",
-        run="r1",
-        flags=("failed",),
-        error=f"{job_b}: no memory",
-    )
+    pair_point(number, job_1=job_a, job_2=job_b, rate_1=None, rate_2=None, flags=("failed",),
+               error=f"{job_b}: no memory")
     for number, (job_a, job_b) in enumerate(
         [("gemm", "gemm"), ("gemm", "sort"), ("sort", "triad"), ("fft", "gemm")]
     )
-]
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -199,7 +173,7 @@ def test_jobs_lists_definitions_and_profiles(host: FakeHost) -> None:
             "gpu_model": "NVIDIA H200",
             "shares": [10, 50, 100],
             "points": 3,
-            "measured_at": "2026-01-31T12:00:02Z",
+            "measured_at": "2026-01-31T00:00:02Z",
             "flags": ["noisy-rate", "throttled"],
             "source": "stored",
             "launchable": True,

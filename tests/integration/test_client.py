@@ -14,13 +14,13 @@ from typing import Any, assert_type
 
 import httpx
 import pytest
-from flat_records import from_flat
 from forked import run_forked
 from host import FakeHost
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_http import Reply, Scripted, scripted_http
 from serving import Served, serving
+from store_points import observation
 
 from advisor.client import (
     AnswerError,
@@ -37,7 +37,6 @@ from advisor.client import (
     TooSlowError,
     UnreachableError,
 )
-from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
@@ -81,23 +80,6 @@ ASKED = RecommendationRequest.of("bert-train", "vit-infer")
 def own_points(job: str = "mine") -> list[SoloPoint]:
     """A profile that the service does not have."""
     return [replace(p, job=job) for p in bundled_solo_points() if p.job == "bert-train"]
-
-
-def an_observation(name: str = "one") -> Observation:
-    return from_flat(
-        Observation,
-        launch_id=f"20260131-120000-{name}",
-        job_1="gemm",
-        job_2="sort",
-        gpu_model="NVIDIA H200",
-        gpu_uuid="GPU-1",
-        share_1_percent=30.0,
-        share_2_percent=70.0,
-        rate_1=0.1,
-        overlap_s=60.0,
-        state="finished",
-        started_at="2026-01-31T12:00:00+00:00",
-    )
 
 
 # Against a real service.
@@ -187,7 +169,7 @@ def test_pairs_that_were_measured(service: Served) -> None:
 
 def test_observations_go_in_and_come_back(service: Served, writer: str) -> None:
     """What a launched pair did is kept once, and comes back with every digit."""
-    seen = an_observation()
+    seen = observation()
     assert speak(service.url, "observe", [seen], token=writer) == TakenIn(read=1, new=1)
     assert speak(service.url, "observe", [seen], token=writer) == TakenIn(read=1, new=0)
     assert seen in speak(service.url, "observations", job="gemm", limit=10)
@@ -278,7 +260,7 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("pair_components", "a", "b"),
     ("sensors",),
     ("kernels",),
-    ("observe", [an_observation()]),
+    ("observe", [observation()]),
     ("launch", LaunchRequest.of("a", "b")),
     ("launches",),
     ("launch_status", "x"),

@@ -47,17 +47,7 @@ def test_counts_by_results() -> None:
 
 def test_points_without_the_column_say_nothing() -> None:
     """Those of earlier versions."""
-    plain = SoloPoint(
-        job="fft",
-        gpu_model="NVIDIA H200",
-        gpu_uuid="GPU-1",
-        share_percent=50,
-        units_granted=66,
-        rate=1,
-        window_s=5,
-        started_at="2026-01-31T12:00:00Z",
-        run="r",
-    )
+    plain = point(50, 66, None)
     assert own_results([plain]) == (frozenset(), frozenset())
 
 
