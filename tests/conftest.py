@@ -16,6 +16,7 @@ import pytest
 from analysed_once import analysed_once
 from forked import forking
 from hypothesis import settings
+from launched import no_leftovers
 
 from advisor_data import migrate
 from advisor_power.model import find
@@ -69,6 +70,15 @@ def host(fake_libraries: Path) -> Iterator[fake_host.FakeHost]:
         (Path(folder) / "nvml" / "gpu0").mkdir(parents=True)
         new_database.make_home(Path(folder) / "home")
         yield fake_host.FakeHost(Path(folder), fake_libraries)
+
+
+@pytest.fixture
+def jobs(host: fake_host.FakeHost) -> Iterator[fake_host.FakeHost]:
+    """The same with two good jobs, of which nothing lives on after the test."""
+    for name in ("one", "two"):
+        host.write_job(name)
+    with no_leftovers(host):
+        yield host
 
 
 @pytest.fixture(scope="session", autouse=True)

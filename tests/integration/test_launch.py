@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Iterator
 
 import pytest
 from host import UUID, FakeHost
@@ -12,7 +11,6 @@ from launched import (
     detached,
     folder,
     launch,
-    no_leftovers,
     show,
     stop,
     wait_for_line,
@@ -36,13 +34,10 @@ JOB_KEYS = {
 
 
 @pytest.fixture
-def jobs(host: FakeHost) -> Iterator[FakeHost]:
-    """A host with two jobs that run until they are stopped, and one that ends well."""
-    for name in ("one", "two"):
-        host.write_job(name)
-    host.write_job("short", "--steps", "150")
-    with no_leftovers(host):
-        yield host
+def jobs(jobs: FakeHost) -> FakeHost:
+    """Beside the two that run until they are stopped one that ends well."""
+    jobs.write_job("short", "--steps", "150")
+    return jobs
 
 
 @pytest.fixture

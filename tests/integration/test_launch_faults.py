@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from launched import (
     folder,
     is_over,
     launch,
-    no_leftovers,
     processes_of,
     show,
     stop,
@@ -35,14 +34,11 @@ RUNS = ("--split", "30/70")
 
 
 @pytest.fixture
-def jobs(host: FakeHost) -> Iterator[FakeHost]:
-    """A host with two jobs that behave, and some that do not."""
-    for name in ("one", "two"):
-        host.write_job(name)
+def jobs(jobs: FakeHost) -> FakeHost:
+    """Beside the two that behave some that do not."""
     for behave in ("die", "stall", "fault", "deaf"):
-        host.write_job(behave, "--behave", behave)
-    with no_leftovers(host):
-        yield host
+        jobs.write_job(behave, "--behave", behave)
+    return jobs
 
 
 def outputs(host: FakeHost, launch_id: str, name: str = "output.log") -> list[Path]:

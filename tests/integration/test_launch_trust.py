@@ -5,12 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from host import UUID, FakeHost
-from launched import daemon_pid, folder, launch, no_leftovers, processes_of, stop
+from launched import daemon_pid, folder, launch, processes_of, stop
 from other_user import MALLORY, mallory_does, mallory_starts
 
 from advisor.core.gpu import Gpu
@@ -19,15 +18,6 @@ from advisor.runtime.backends.mps import open_mps
 
 RUNS = ("--split", "30/70", "--duration", "0.5")
 TRAP = "import pathlib; pathlib.Path({!r}).touch(); raise SystemExit(9)\n"
-
-
-@pytest.fixture
-def jobs(host: FakeHost) -> Iterator[FakeHost]:
-    """A host with two jobs that behave."""
-    for name in ("one", "two"):
-        host.write_job(name)
-    with no_leftovers(host):
-        yield host
 
 
 @pytest.fixture

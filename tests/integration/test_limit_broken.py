@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,21 +17,11 @@ from launched import (
     folder,
     is_over,
     launch,
-    no_leftovers,
 )
 
 from advisor.runtime.host.processes import marked_pids
 
 RUNS = ("--split", "30/70")
-
-
-@pytest.fixture
-def jobs(host: FakeHost) -> Iterator[FakeHost]:
-    """A host with two good jobs."""
-    for name in ("one", "two"):
-        host.write_job(name)
-    with no_leftovers(host):
-        yield host
 
 
 def write_breaking(host: FakeHost, way: str) -> Path:
