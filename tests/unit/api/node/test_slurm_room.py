@@ -15,6 +15,7 @@ from advisor.errors import PartitionError
 from advisor.runtime.backends.backend import Sight
 from advisor.runtime.backends.limit import Seen
 from advisor.runtime.backends.mps import MpsBackend
+from advisor.runtime.host.processes import wait_until
 from advisor_node.metering import proof
 from advisor_node.metering.references import ReferenceCache
 from advisor_node.metering.room import Room
@@ -45,7 +46,12 @@ class Node:
     def process(self, **variables: str) -> int:
         """A process that lives as long as the test."""
         self.processes.append(subprocess.Popen(["sleep", "100"], env=variables))
-        return self.processes[-1].pid
+        pid = self.processes[-1].pid
+        # For a moment after its start a process shows no variables.
+        assert wait_until(
+            lambda: bool(not variables or Path(f"/proc/{pid}/environ").read_bytes()), 10
+        )
+        return pid
 
     def run(self, number: str, name: str, share: str = "50", **variables: str) -> int:
         """A job with one process under its share; its process number."""
