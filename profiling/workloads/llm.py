@@ -150,7 +150,18 @@ def build_model(args: argparse.Namespace) -> tuple[Llama, Shape]:
     return model, shape
 
 
-def captured(step: Callable[[], object], pool: Any = None) -> Callable[[], None]:
+@dataclass(frozen=True)
+class Captured:
+    """A step as a CUDA graph, and the step itself: its closure keeps what the graph reads."""
+
+    graph: Any
+    step: Callable[[], object]
+
+    def __call__(self) -> None:
+        self.graph.replay()
+
+
+def captured(step: Callable[[], object], pool: Any = None) -> Captured:
     """The step as a CUDA graph; graphs that never run at the same time may share a pool."""
     # Capture wants the libraries loaded and their workspaces taken, on a stream of its own.
     side = torch.cuda.Stream()
@@ -161,7 +172,7 @@ def captured(step: Callable[[], object], pool: Any = None) -> Callable[[], None]
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool):
         step()
-    return graph.replay
+    return Captured(graph, step)
 
 
 def _prefill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

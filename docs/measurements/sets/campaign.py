@@ -5,10 +5,11 @@
 Draws jobs and sets with the seed (sets.py), so the same seed on another card is the same campaign.
 Every process is started once for each of its limits and stands at its gate; a set takes one window
 with its gates open, about 6.5 s. First under MPS: without limits, and with a limit on the job alone
-that fills the card. Then without MPS, time-sliced. Windows are at least 4 s, so that a server of 34
-requests a second has more than a hundred in its tail. Each process is measured alone as well, on as
-many cores as in a set. Points are kept as soon as they are known; after Ctrl-C, or when time is
-over, the same command goes on. OUT.jsonl gets solo points, OUT-sets.jsonl those of sets.
+that fills the card. Then without MPS, time-sliced; `--sliced` measures these alone. Windows are at
+least 4 s, so that a server of 34 requests a second has more than a hundred in its tail. Each job is
+measured alone as well, on as many cores as in a set. Points are kept as soon as they are known;
+after Ctrl-C, or when time is over, the same command goes on. OUT.jsonl gets solo points,
+OUT-sets.jsonl those of sets.
 """
 
 import argparse
@@ -50,6 +51,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--python", default="python3", help="interpreter that has PyTorch")
     parser.add_argument("--gpu", default="0")
+    parser.add_argument("--sliced", action="store_true", help="only what is time-sliced")
     parser.add_argument("--minutes", type=float, default=9.0, help="then no window begins")
     options = parser.parse_args()
     console = Console(stderr=True, markup=False, highlight=False)
@@ -61,7 +63,8 @@ def main() -> None:
     with open_store(settings.database_url, settings.home) as store:
         try:
             drawn = draw(known_jobs(options.python), options.seed)
-            measure(drawn.limited, "mps", run, options.gpu, settings, store, console)
+            if not options.sliced:
+                measure(drawn.limited, "mps", run, options.gpu, settings, store, console)
             measure(
                 drawn.sliced, "uncapped", f"{run}-sliced", options.gpu, settings, store, console
             )
