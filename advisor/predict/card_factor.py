@@ -38,7 +38,7 @@ REFERENCE_SPREAD = 0.024
 OBSERVATION_SPREAD = 0.04
 """Standard deviation of the log power of a pair over what the model expects, cards taken off:
 between pairs of a card 3.0 % on H200 and, where both jobs are new, 4.7 % on H100
-(docs/measurements/model/power_intervals.py)."""
+(docs/measurements/model.md, 2026-11-23)."""
 
 SAME_RATE = 0.02
 """Only where the job runs within this part of the profile's rate does power tell of the card."""
@@ -211,7 +211,7 @@ class CardPredictor:
 
     Intervals of power move with it and stay as wide: on one GPU model the errors of a model differ
     by 3 to 5 % from pair to pair of a card and by under 1 % from card to card, so there is little
-    in them that a factor could take out (docs/measurements/model/power_intervals.py).
+    in them that a factor could take out (docs/measurements/model.md, 2026-11-23).
 
     Args:
         predictor: Of a usual card.

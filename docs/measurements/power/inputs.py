@@ -9,7 +9,7 @@ prints the table. The same command goes on; `--minutes 0` prints what is there, 
 
 Rounds: each type at 34 SMs, which stay below the power limit, first and last and one level between;
 all levels of the first type; all types on the whole GPU, four levels; then more seeds. N6 computes
-at 92 SMs on purpose, where cuBLAS is wrong. N5 is real_tensors.py. Each point takes 4 to 6 s.
+at 92 SMs on purpose, where cuBLAS is wrong. N5 was another script's. Each point takes 4 to 6 s.
 """
 
 import argparse

@@ -10,7 +10,7 @@ What a card draws hangs on its GPU model, too: power has intervals for each GPU 
 enough ("Mondrian" conformal prediction, V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning in
 a Random World", 2005, section 4.5), and others where it has too few. Over all of them together,
 power below the limit was expected 2 % too high on H100 and 2 % too low on H200, and what 90 % were
-asked of held 87 and 95 % on cards left out (docs/measurements/model/power_intervals.py).
+asked of held 87 and 95 % on cards left out (docs/measurements/model.md, 2026-11-23).
 
 Pooling alone holds a little less than it says. As in split conformal prediction, where n points
 take the quantile (1 + 1/n) x coverage, the part to be held is raised by one over the number of
