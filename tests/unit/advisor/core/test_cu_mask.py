@@ -114,9 +114,4 @@ def test_skipped_mask_is_refused(value: str) -> None:
 @pytest.mark.parametrize("env", [{}, {"HSA_CU_MASK_SKIP_INIT": ""}, {"HSA_CU_MASK_SKIP_INIT": "0"}])
 def test_mask_that_is_applied_passes(env: dict[str, str]) -> None:
     """The variable does nothing when it is empty or 0."""
-    refusals: list[LimitNotProvenError] = []
-    try:
-        cu_mask.refuse_if_skipped(env)
-    except LimitNotProvenError as refusal:
-        refusals.append(refusal)
-    assert refusals == []
+    cu_mask.refuse_if_skipped(env)

@@ -93,19 +93,13 @@ def test_a_job_without_work_is_over_at_once() -> None:
     assert (other.shared_s, other.time_s, other.energy_j) == (0, HOUR_S, 600 * HOUR_S)
 
 
-@pytest.mark.parametrize("work", [(0, 0), (-1, 5), (math.nan, 1), (math.inf, 1)])
+@pytest.mark.parametrize("work", [(0, 0), (-1, 5.5), (math.nan, 1), (math.inf, 1)])
 def test_what_is_no_work_is_refused(work: tuple[float, float]) -> None:
     """Nothing, less than nothing and for ever; the message shows how a time is written."""
-    with pytest.raises(InputError, match=r"not amounts of work.*3h or 90min"):
-        Work(work)
-
-
-def test_what_is_said_of_what_is_no_work() -> None:
-    """All amounts, and how to write one."""
     with pytest.raises(InputError) as refused:
-        Work((-1, 5.5))
+        Work(work)
     assert str(refused.value) == (
-        "-1 s and 5.5 s are not amounts of work. "
+        f"{work[0]} s and {work[1]} s are not amounts of work. "
         "give the time that each job takes alone, such as 3h or 90min."
     )
 

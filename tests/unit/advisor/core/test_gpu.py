@@ -16,17 +16,8 @@ TOTALS = range(80, 201)
     ("percent", "units"),
     [
         *zip(range(10, 101, 10), (12, 26, 38, 52, 66, 78, 92, 104, 118, 132), strict=True),
-        *[
-            (1, 8),
-            (2, 8),
-            (5, 8),
-            (9, 10),
-            (12.5, 16),
-            (33.3, 42),
-            (50.5, 66),
-            (91, 120),
-            (99, 130),
-        ],
+        *((1, 8), (2, 8), (5, 8), (9, 10), (12.5, 16), (33.3, 42), (50.5, 66), (91, 120)),
+        (99, 130),
     ],
 )
 def test_h200_grants_what_was_read_back(percent: float, units: int) -> None:
@@ -79,7 +70,8 @@ def test_percent_that_means_no_limit_is_refused(percent: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "near"), [(9, "8 or 10"), (1, "8"), (0, "8"), (-4, "8"), (131, "130 or 132")]
+    ("units", "near"),
+    [(9, "8 or 10"), (1, "8"), (0, "8"), (-4, "8"), (131, "130 or 132"), (134, "132")],
 )
 def test_count_that_cannot_be_granted_is_refused(units: int, near: str) -> None:
     """The refusal names the counts nearest to it that can be granted, and no others."""
@@ -89,12 +81,6 @@ def test_count_that_cannot_be_granted_is_refused(units: int, near: str) -> None:
         f"{units} of 132 SMs cannot be granted. "
         f"MPS grants even counts from 8 to 132 SMs. ask for {near}."
     )
-
-
-def test_more_units_than_the_gpu_has_are_refused() -> None:
-    """A count above the GPU's own is refused with the GPU's own."""
-    with pytest.raises(InputError, match="ask for 132"):
-        percent_for_units(134, 132)
 
 
 @pytest.mark.parametrize("total", [2, 4, 6, 8])
@@ -113,9 +99,5 @@ def test_the_percentage_of_a_count_is_the_smallest(total: int, data: st.DataObje
 
 def test_share_prints_as_the_driver_reads_it() -> None:
     """A share is written without a trailing zero, as text that is a number."""
-    assert [str(Share(percent)) for percent in (10, 12.5, 33.3, 100.0)] == [
-        "10",
-        "12.5",
-        "33.3",
-        "100",
-    ]
+    written = [str(Share(percent)) for percent in (10, 12.5, 33.3, 100.0)]
+    assert written == ["10", "12.5", "33.3", "100"]

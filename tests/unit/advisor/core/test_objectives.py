@@ -50,33 +50,20 @@ candidates = st.builds(Candidate, splits, results)
 objectives = st.sampled_from(sorted(OBJECTIVES))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("energy-efficiency", (0.3 * 100 + 0.8 * 300) / 220),
-        ("throughput-per-watt", 1.1 / 220),
-        ("raw-throughput-per-watt", 430 / 220),
-        ("throughput", 1.1),
-        ("energy-delay", 1.21 / 220),
-        ("max-min", 0.3),
-    ],
-)
-def test_values_by_hand(name: str, value: float) -> None:
-    """Each objective is the formula that its meaning says."""
-    assert OBJECTIVES[name].value(BY_HAND) == pytest.approx(value)
-
-
-def test_names_and_default() -> None:
-    """The words of the vocabulary are the names, and the default is one of them."""
-    assert [*OBJECTIVES] == [objective.name for objective in OBJECTIVES.values()]
-    assert set(OBJECTIVES) == {
-        "energy-efficiency",
-        "throughput-per-watt",
-        "raw-throughput-per-watt",
-        "throughput",
-        "energy-delay",
-        "max-min",
+def test_values_by_hand() -> None:
+    """Each objective is the formula that its meaning says, under the word of the vocabulary."""
+    assert {o.name: pytest.approx(o.value(BY_HAND)) for o in OBJECTIVES.values()} == {
+        "energy-efficiency": (0.3 * 100 + 0.8 * 300) / 220,
+        "throughput-per-watt": 1.1 / 220,
+        "raw-throughput-per-watt": 430 / 220,
+        "throughput": 1.1,
+        "energy-delay": 1.21 / 220,
+        "max-min": 0.3,
     }
+    assert [*OBJECTIVES] == [objective.name for objective in OBJECTIVES.values()]
+
+
+def test_the_default_and_a_name_that_is_none() -> None:
     assert find_objective(DEFAULT_OBJECTIVE).name == "energy-efficiency"
     with pytest.raises(InputError, match=r"no objective speed\. give one of energy-efficiency,"):
         find_objective("speed")
@@ -114,18 +101,13 @@ def test_units_of_progress_do_not_matter(result: SplitResult, factor: float) -> 
 
 def test_units_of_progress_decide_the_raw_objective() -> None:
     """The paper's objective prefers another split when one job counts in thousandths."""
-    to_a = Candidate(Split((90.0, 10.0)), changed(BY_HAND, rate_a=90, rate_b=50))
-    to_b = Candidate(Split((10.0, 90.0)), changed(BY_HAND, rate_a=10, rate_b=450))
-    raw = OBJECTIVES["raw-throughput-per-watt"]
-    assert best([to_a, to_b], raw) is to_b
-    counted = [
-        replace(
-            c,
-            result=changed(c.result, rate_a=1000 * c.result.parts[0].rate, solo_rate_a=100_000.0),
-        )
-        for c in (to_a, to_b)
-    ]
-    assert best(counted, raw).split.shares[0] == 90
+    for thousandths, chosen in ((1, 10), (1000, 90)):
+        alone = changed(BY_HAND, solo_rate_a=100.0 * thousandths)
+        ways = [
+            Candidate(Split((90.0, 10.0)), changed(alone, rate_a=90 * thousandths, rate_b=50)),
+            Candidate(Split((10.0, 90.0)), changed(alone, rate_a=10 * thousandths, rate_b=450)),
+        ]
+        assert best(ways, OBJECTIVES["raw-throughput-per-watt"]).split.shares[0] == chosen
 
 
 @given(results, results)
@@ -176,11 +158,7 @@ def test_exclusive_lies_between_the_jobs_alone(
 ) -> None:
     """Taking turns does one GPU's work, and costs more than the thriftier job alone, not less."""
     turns = exclusive([(rate_a, power_a_w), (rate_b, power_b_w)])
-    assert OBJECTIVES["throughput"].value(turns) == pytest.approx(1)
-    assert OBJECTIVES["max-min"].value(turns) == pytest.approx(0.5)
     per_watt = OBJECTIVES["throughput-per-watt"].value(turns)
-    assert OBJECTIVES["energy-efficiency"].value(turns) == pytest.approx(1)
-    assert turns.energy_saved == pytest.approx(0)
     alone = sorted([1 / power_a_w, 1 / power_b_w])
     assert alone[0] * (1 - 1e-9) <= per_watt <= alone[1] * (1 + 1e-9)
 
@@ -241,19 +219,6 @@ def test_of_equally_even_splits_the_larger_value_is_taken() -> None:
     more = Candidate(Split((70.0, 30.0)), changed(BY_HAND, rate_a=51, rate_b=250))
     assert best([less, more], throughput, tie=0.03) is more
     assert best([less, replace(more, result=less.result)], throughput, tie=0.03) is less
-
-
-@pytest.mark.parametrize("tie", [-0.1, 1.0, math.nan])
-def test_an_impossible_tie_is_refused(tie: float) -> None:
-    """A tie of 1 would make every split equal."""
-    with pytest.raises(InputError, match=r"a tie of .* give 0 up to below 1"):
-        best([Candidate(Split((50.0, 50.0)), BY_HAND)], OBJECTIVES["throughput"], tie)
-
-
-def test_no_candidate_is_refused() -> None:
-    """An empty list has no best."""
-    with pytest.raises(InputError, match="no split"):
-        best([], OBJECTIVES["throughput"])
 
 
 @pytest.mark.parametrize(

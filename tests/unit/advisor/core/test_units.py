@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.gpu import PERCENTAGE, Share, Vendor
-from advisor.core.split import EQUAL, Split, fine_splits, split_environments
+from advisor.core.split import Split, split_environments
 from advisor.core.units import (
     grantable,
     quantum,
@@ -42,10 +42,15 @@ def bits(environment: dict[str, str]) -> int:
         ("Instinct MI210", "amd"),
         ("AMD GPU", "amd"),
         ("", "nvidia"),
+        ("A100-SXM4-40GB", "nvidia"),
+        ("GeForce RTX 4090", "nvidia"),
+        ("Quadro RTX 8000", "nvidia"),
+        ("GRID A100D-40C", "nvidia"),
+        ("GH200", "nvidia"),
     ],
 )
 def test_vendor_of_a_model(gpu_model: str, vendor: Vendor) -> None:
-    """As the drivers name their GPUs."""
+    """As drivers, NVML and vGPUs name their GPUs; a name without a maker is NVIDIA's."""
     assert vendor_of(gpu_model) == vendor
 
 
@@ -60,15 +65,6 @@ def test_a_gpu_of_another_maker_gets_no_limit(gpu_model: str) -> None:
         vendor_of(gpu_model)
 
 
-@pytest.mark.parametrize(
-    "gpu_model",
-    ["A100-SXM4-40GB", "GeForce RTX 4090", "Quadro RTX 8000", "GRID A100D-40C", "GH200"],
-)
-def test_a_name_without_a_maker_is_nvidias(gpu_model: str) -> None:
-    """As NVML and vGPUs name them."""
-    assert vendor_of(gpu_model) == "nvidia"
-
-
 @each_gpu
 def test_every_count_that_can_be_granted_has_a_share(total: int, vendor: Vendor) -> None:
     """Counts stand a quantum apart, end with the whole GPU, and are what their shares give."""
@@ -77,16 +73,6 @@ def test_every_count_that_can_be_granted_has_a_share(total: int, vendor: Vendor)
     assert {b - a for a, b in pairwise(counts)} == {quantum(total, vendor)}
     for count in counts:
         assert units_for_share(share_for_units(count, total, vendor), total, vendor) == count
-
-
-@each_gpu
-def test_splits_in_steps_use_the_whole_gpu(total: int, vendor: Vendor) -> None:
-    """Each in exact counts that add up to the GPU; mirror images are there, too."""
-    splits = fine_splits(total, vendor)
-    counts = [tuple(units_for_share(p, total, vendor) for p in s.shares) for s in splits]
-    assert all(sum(pair) == total for pair in counts)
-    assert counts == [pair[::-1] for pair in reversed(counts)]
-    assert len({b[0] - a[0] for a, b in pairwise(counts)}) == 1
 
 
 @given(st.floats(0.1, 99.9), gpus)
@@ -105,16 +91,3 @@ def test_two_masks_never_overlap(one: float, other: float, total: int) -> None:
     assert bits(a) & bits(b) == 0
     assert bits(a).bit_count() == units_for_share(first, total, "amd")
     assert bits(b).bit_count() == units_for_share(second, total, "amd")
-
-
-def test_masks_of_an_mi300x() -> None:
-    """The first job counts from the first CU, the second from the last."""
-    a, b = split_environments(EQUAL, 304, "amd")
-    assert (a["HSA_CU_MASK"], b["HSA_CU_MASK"]) == ("0:0-151", "0:152-303")
-    assert PERCENTAGE not in a | b
-
-
-def test_no_mask_without_the_number_of_cus() -> None:
-    """A job without a mask would have the whole GPU."""
-    with pytest.raises(InputError, match="number of CUs of the GPU is not known"):
-        split_environments(Split((30, 70)), None, "amd")

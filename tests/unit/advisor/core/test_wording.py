@@ -8,12 +8,8 @@ from advisor.core.wording import count_of, in_ranges, listed
 
 def test_lists_and_counts() -> None:
     """As people write them."""
-    assert [listed([]), listed([1]), listed([1, 2]), listed("abc")] == [
-        "",
-        "1",
-        "1 and 2",
-        "a, b and c",
-    ]
+    lists = [listed([]), listed([1]), listed([1, 2]), listed("abc")]
+    assert lists == ["", "1", "1 and 2", "a, b and c"]
     assert [count_of(1, "pair"), count_of(2, "pair")] == ["1 pair", "2 pairs"]
     assert [count_of(1, "process"), count_of(2, "process")] == ["1 process", "2 processes"]
 

@@ -1,6 +1,7 @@
 """Why nothing keeps the limits, and what would help; why sharing does not pay."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from made_up_profiles import Scripted, profile
@@ -33,7 +34,9 @@ def all_draw(power_w: float, *but: tuple[Split, float]) -> Scripted:
 
 def test_a_ceiling_that_would_be_enough_is_rounded_up() -> None:
     """The lowest one at which something keeps all other limits."""
-    error = refused(all_draw(450.0, (EQUAL, 380.2)), max_power_w=350.0)
+    by = all_draw(450.0, (EQUAL, 380.2))
+    starving = replace(by, known={**by.known, NINE[0]: (0.1, 0.6, 370.0)})
+    error = refused(starving, max_power_w=350.0, default_min_speed=0.4)
     assert error.what == "a and b cannot run on one NVIDIA H200 within these limits"
     assert error.fix
     assert error.fix.startswith("allow 381 W, which 50/50 needs")

@@ -11,17 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
 
-from advisor.core.gpu import MEMORY_PART, PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
-from advisor.core.interval import Interval
+from advisor.core.gpu import PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.core.objectives import OBJECTIVES
-from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
+from advisor.core.split import NINE, UNCAPPED, Split
 from advisor.decide.choice import MARGINS
-from advisor.decide.constraints import Limits, violations
 from advisor.decide.recommend import TIE, Decision, RatedSplit, Request, recommend
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
 from advisor.runtime.backends.mps import MpsBackend
 from advisor.runtime.backends.mps_control import Control
 
@@ -73,12 +70,6 @@ requests = st.builds(
 def swapped(p: Prediction) -> Prediction:
     """The same with the jobs swapped."""
     return dataclasses.replace(p, split=p.split.turned(), parts=p.parts[::-1])
-
-
-def with_speed(p: Prediction, speed: Interval) -> Prediction:
-    """The same with another speed of the first job."""
-    first = dataclasses.replace(p.parts[0], speed=speed)
-    return dataclasses.replace(p, parts=(first, *p.parts[1:]))
 
 
 def answer_or_error(a: Profile, b: Profile, request: Request) -> Decision | None:
@@ -183,13 +174,6 @@ def test_fine_splits_are_every_even_number_of_sms() -> None:
     assert SM_FLOOR < 12
 
 
-def test_fine_splits_need_the_number_of_sms() -> None:
-    """A percentage would not say what is granted."""
-    unknown = profile("fft", units_total=None)
-    with pytest.raises(InputError, match="number of SMs"):
-        recommend((unknown, unknown), Physics(), Request(fine=True))
-
-
 def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
     """Nothing is predicted where nothing was measured."""
     answer = recommend((profile("fft", shares=SHARES[3:]), B), Physics())
@@ -231,19 +215,6 @@ def test_uncapped_is_chosen_where_it_is_worth_enough_more() -> None:
     assert "without limits either job can take what the other needs" in said(answer)
 
 
-@pytest.mark.parametrize("way", [UNCAPPED, EQUAL])
-def test_a_way_is_out_where_a_job_may_starve(way: Split) -> None:
-    """The low end of what is expected counts, not its middle."""
-    (p,) = Scripted({way: (0.6, 0.6, 300.0)}).predict([A, B], [way])
-    wide = with_speed(p, Interval(0.6, 0.2, 0.9))
-    found = [
-        violation.text for violation in violations(wide, (A, B), Limits(default_min_speed=0.4))
-    ]
-    assert found == [f"{A.job} may run at as little as 20 % of its speed alone, below 40 %"]
-    sure = with_speed(p, Interval(0.6, 0.4, 0.9))
-    assert not violations(sure, (A, B), Limits(default_min_speed=0.4))
-
-
 def test_exclusive_is_chosen_where_sharing_does_not_pay() -> None:
     """One after the other draws 400 W for 1: more than 1 for 500 W."""
     answer = recommend((A, B), Scripted({Split((50.0, 50.0)): (0.5, 0.5, 500.0)}))
@@ -270,27 +241,6 @@ def test_sharing_must_save_energy_or_time(
     assert why in said(answer)
 
 
-def test_memory_that_does_not_suffice_forbids_sharing() -> None:
-    """Two jobs fit when they need no more than the part that campaigns allow."""
-    table = {Split((50.0, 50.0)): (0.9, 0.9, 400.0)}
-    enough_mib = 2000 / MEMORY_PART
-    assert recommend((A, B), Scripted(table)).request.memory_mib == 143771
-    fits = recommend((A, B), Scripted(table), Request(memory_mib=enough_mib + 1))
-    assert fits.choice.name == "50/50"
-    answer = recommend((A, B), Scripted(table), Request(memory_mib=enough_mib - 2))
-    assert answer.choice.name == "exclusive"
-    assert "sharing breaks a limit: 50/50 is nearest, but both need 2000 MiB of memory" in said(
-        answer
-    )
-
-
-def test_unknown_memory_is_said() -> None:
-    """A job whose memory nobody read is not silently taken as fitting."""
-    request = Request(memory_mib=80_000)
-    answer = recommend((profile("fft", memory_used_mib=None), B), Physics(), request)
-    assert "the memory of fft is not known" in said(answer)
-
-
 # limits
 
 _PAYS = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((60.0, 40.0)): (0.6, 0.5, 400.0)}
@@ -313,25 +263,14 @@ def test_limits_by_hand(limits: dict[str, Any], choice: str) -> None:
 
 def test_no_job_is_starved_unless_that_is_asked_for() -> None:
     """The split that saves most leaves one job with 30 %: it is said, and not chosen."""
-    answer = recommend((A, B), Scripted({**_PAYS, Split((60.0, 40.0)): (0.6, 0.5, 400.0)}))
+    answer = recommend((A, B), Scripted(_PAYS))
     assert answer.choice.name == "60/40"
-    expected = (
+    assert (
         "30/70 would be worth 9.1 % more, but fft may run at as little as 27 % of its speed alone, "
         "below 40 %"
-    )
-    assert expected in answer.reasons
+    ) in answer.reasons
     lifted = Request(min_speed={"fft": 0.0})
     assert recommend((A, B), Scripted(_PAYS), lifted).choice.name == "30/70"
-
-
-def test_what_a_limit_costs_is_said() -> None:
-    """The reader can decide whether the limit is worth it."""
-    answer = recommend((A, B), Scripted(_PAYS), Request(min_speed={"fft": 0.54}))
-    expected = (
-        "30/70 would be worth 9.1 % more, but fft may run at as little as 27 % of its speed alone, "
-        "below 54 %"
-    )
-    assert expected in answer.reasons
 
 
 def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
@@ -359,73 +298,10 @@ def test_speeds_that_sharing_cannot_keep_are_kept_one_after_the_other() -> None:
     assert f"sharing breaks a limit: {near}" in answer.reasons
 
 
-def test_nothing_keeps_the_limits() -> None:
-    """The error names the nearest way, what it misses, and what is no help."""
-    request = Request(max_power_w=399.0)
-    with pytest.raises(NoSplitError) as failed:
-        recommend((A, B), Scripted(_PAYS), request)
-    assert (failed.value.code, failed.value.exit_code) == ("no-split", 10)
-    assert "nearest is 60/40: both draw 400 W, at most 399 W" in str(failed.value)
-    assert "a GPU for each does not help: fft alone draws 400 W, at most 399 W are allowed" in str(
-        failed.value
-    )
-
-
-def test_a_gpu_for_each_is_named_where_it_helps() -> None:
-    """Alone each job keeps the ceiling; the GPU without any job must, too."""
-    hot = Scripted(dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)))
-    server = profile("fft", serving=Serving(offered_rate=1, rate_noise=None, latency_p99_ms=()))
-    with pytest.raises(NoSplitError, match="or give each job a GPU of its own"):
-        recommend((server, B), hot, Request(max_power_w=450.0))
-
-
-def test_ceilings_that_are_too_low_say_what_would_do() -> None:
-    """The least at which something keeps the other limits; of one below idle nothing else."""
-    table = dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0))
-    table |= {NINE[2]: (0.5, 0.5, 380.0), NINE[0]: (0.1, 0.5, 370.0)}
-    hot = Scripted(table)
-    with pytest.raises(
-        NoSplitError, match="allow 380 W, which 30/70 needs; a GPU for each does no"
-    ):
-        recommend((A, B), hot, Request(max_power_w=350.0))
-    with pytest.raises(NoSplitError) as failed:
-        recommend((A, B), hot, Request(max_power_w=60.0))
-    assert str(failed.value) == (
-        "nothing runs within 60 W. the NVIDIA H200 draws 80 W without any job. allow 380 W, "
-        "which 30/70 needs."
-    )
-
-
-def test_power_ceiling_counts_each_job_alone() -> None:
-    """One after the other never draws the mean of two powers."""
-    cool = profile("gemm", columns={"power_w": [100.0] * 10})
-    hot = Scripted(dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 600.0)))
-    assert recommend((A, cool), hot, Request(max_power_w=401.0)).choice.name == "exclusive"
-    with pytest.raises(NoSplitError, match="fft alone draws 400 W, at most 399 W"):
-        recommend((A, cool), hot, Request(max_power_w=399.0))
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"min_speed": {"fft": 50.0}},
-        {"min_speed": {"fft": -0.1}},
-        {"default_min_speed": float("nan")},
-        {"max_power_w": float("nan")},
-    ],
-)
-def test_limits_that_cannot_be_meant(limits: dict[str, Any]) -> None:
-    """Percents and what is not a number are refused where they are given."""
-    with pytest.raises(InputError):
-        Request(**limits)
-
-
 def test_requests_that_do_not_fit_the_jobs() -> None:
     """A misspelled job would be a limit that nobody keeps."""
     with pytest.raises(InputError, match="a minimum speed was given for ftf"):
         recommend((A, B), Physics(), Request(min_speed={"ftf": 0.5}))
-    with pytest.raises(InputError, match="of NVIDIA A100"):
-        recommend((A, profile("gemm", gpu_model="NVIDIA A100")), Physics())
     with pytest.raises(InputError, match="no objective speed"):
         recommend((A, B), Physics(), Request(objective="speed"))
 
@@ -496,8 +372,6 @@ def test_rules_are_valued_by_the_predictor() -> None:
     assert equal.gain_over(answer.choice) == pytest.approx(0.8 / 500 / (1.1 / 400) - 1)
 
 
-@pytest.mark.parametrize("jobs", [(A,), (A, B, profile("triad"))])
-def test_only_pairs_are_advised(jobs: tuple[Profile, ...]) -> None:
-    """Any other number of jobs is refused before anything is predicted."""
-    with pytest.raises(InputError, match=f"no advice for {len(jobs)} job.*name 2 jobs"):
-        recommend(jobs, Physics())
+def test_only_pairs_are_advised() -> None:
+    with pytest.raises(InputError, match=r"no advice for 3 jobs.*name 2 jobs"):
+        recommend((A, B, profile("triad")), Physics())

@@ -2,14 +2,12 @@
 
 from itertools import pairwise
 
-import pytest
 from made_up_profiles import Physics, Scripted, profile
 
 from advisor.core.gpu import PERCENTAGE
 from advisor.core.split import Split
 from advisor.core.units import units_for_share
 from advisor.decide.recommend import Request, recommend
-from advisor.errors import InputError
 from advisor.predict.profiles import Profile
 
 FREE = Request(default_min_speed=0)
@@ -49,13 +47,6 @@ def test_fine_splits_are_in_steps_of_one_cu_per_xcd() -> None:
     firsts = sorted({first for first, _ in counts})
     assert {b - a for a, b in pairwise(firsts)} == {8}
     assert firsts[0] == 32  # the smallest measured share, 10 %, is a whole row
-
-
-def test_without_the_number_of_cus_there_is_no_mask() -> None:
-    """It is said, not left out: a job without a mask has the whole GPU."""
-    answer = recommend((amd("fft", None), amd("gemm", None)), PAYS, FREE)
-    with pytest.raises(InputError, match="number of CUs"):
-        answer.environments(answer.choice)
 
 
 def test_wrong_counts_of_cus_are_avoided_in_steps_of_cus() -> None:

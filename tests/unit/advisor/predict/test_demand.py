@@ -4,12 +4,9 @@ Their rate is the demand at every share that can meet it, so profiles are flat, 
 speed is 1 or, by the chance of arrivals, a little more.
 """
 
-import math
 from typing import Any
 
 import numpy as np
-import pytest
-import synthetic_pairs as made_up
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
@@ -30,7 +27,6 @@ served = st.lists(st.floats(0.95, 1.05), min_size=10, max_size=10).map(
 )
 """Rates at ten shares of a server that meets its demand at all of them."""
 
-SERVER = made_up.MadeUpJob("server", DEMAND, 0.0, 0.1, 60, 12)
 """Its speed is the same at every share."""
 
 
@@ -77,9 +73,3 @@ def test_a_flat_profile_is_printed() -> None:
     assert "share of the GPU" in plot(points)
     assert "2.50 %" in summary(points)
     assert problems(points) == []
-
-
-@pytest.mark.parametrize("share", SHARES)
-def test_the_made_up_server_is_flat(share: float) -> None:
-    """What the tests above stand on."""
-    assert math.isclose(SERVER.speed(share), 1.0)

@@ -1,7 +1,6 @@
 """Features: symmetry, physics that can be worked out by hand, names and order."""
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -11,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_model import LIMIT_W, SHARES, make_profile
 
-from advisor.core.split import NINE, UNCAPPED
-from advisor.errors import InputError
 from advisor.predict.features import (
     FULL_BANDWIDTH_PERCENT,
     Side,
@@ -29,10 +26,7 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.profiles import COLUMNS, Floats, Profile, filled, make_profiles
-from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
-
-BUNDLED = make_profiles(p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL)
+from advisor.predict.profiles import COLUMNS, Floats, Profile
 
 
 def flat(job: str = "a", **columns: float) -> Profile:
@@ -234,12 +228,8 @@ def test_speed_features_by_hand() -> None:
     assert found["own_part_of_dram"] == [0.75, 0.75]
     assert found["other_resident_warps_percent"] == [40.0, 40.0]
     assert found["own_log_pcie_tx"] == [math.log1p(10.0)] * 2
-
-
-def test_share_outside_the_profile() -> None:
-    """A share that was not measured has no features."""
-    with pytest.raises(InputError, match="was not measured at 5"):
-        side(make_profile(), [5.0])
+    assert found["sum_sm_active_percent"] == [120.0, 120.0]
+    assert power_features([a, b])["gap_sm_active_percent"].tolist() == [40.0, 40.0]
 
 
 @given(seeds=st.lists(seeds, min_size=3, max_size=4), split=shares)
@@ -258,23 +248,3 @@ def test_of_several_neighbours_the_largest_and_the_sum_count(
     np.testing.assert_allclose(matrix(turned), matrix(found), rtol=1e-5)
     assert tuple(power_features(sides)) == feature_names_of(power_features)
     assert beside(sides, 1) == (sides[0], *sides[2:])
-
-
-def test_of_two_jobs_every_feature_is_that_of_the_pair() -> None:
-    """To the last bit, of all pairs of bundled profiles: models learned from these numbers."""
-    known = [filled(p, dict.fromkeys(COLUMNS, 7.5)) for p in BUNDLED.values()]
-    for one, other in itertools.combinations_with_replacement(known, 2):
-        least = max(one.shares[0], other.shares[0])
-        splits = [split.shares for split in (*NINE, UNCAPPED) if min(split.shares) >= least]
-        a, b = (side(p, [shares[n] for shares in splits]) for n, p in enumerate((one, other)))
-        speed, power = speed_features(a, [b]), power_features([a, b])
-        for name, values in b.alone.items():
-            assert speed[f"other_{name}"].tobytes() == values.tobytes()
-        for name in ("dram_active_percent", "sm_active_percent", "memory_busy_percent"):
-            together = a.readings[name] + b.readings[name]
-            assert speed[f"sum_{name}"].tobytes() == together.tobytes()
-            apart = np.abs(a.readings[name] - b.readings[name])
-            assert power[f"gap_{name}"].tobytes() == apart.tobytes()
-        idle = (one.idle_power_w + other.idle_power_w) / 2
-        demand = a.readings["power_w"] + b.readings["power_w"] - idle
-        assert demanded_power_w([a, b]).tobytes() == demand.tobytes()

@@ -1,20 +1,18 @@
 """Jobs that answer requests: all of the demand is served, and latency is held as far as it can."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_profiles import SHARES, Physics, Scripted, profile
+from made_up_profiles import SHARES, Scripted, profile
 from store_points import point
 
-from advisor.core.split import NINE, UNCAPPED, Split
-from advisor.decide.constraints import Limits, floor
+from advisor.core.split import NINE, UNCAPPED
 from advisor.decide.recommend import Request, recommend
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.profiles import make_profiles
 from advisor.predict.serving import LEAST_TOLERANCE, MOST_TOLERANCE, Serving, serving_of
 from advisor_cli.advise.job_requests import longest_p99_ms
 
@@ -30,32 +28,8 @@ def serving(**fields: Any) -> Serving:
     return Serving(**(known | fields))
 
 
-def server(rates: list[float] | None = None, **fields: Any) -> Profile:
-    """It keeps up at every share."""
-    return profile("server", rates or [100.0] * 10, serving=serving(**fields))
-
-
-TRAINING = profile("training")
-
-
-def scripted(**speeds: float) -> Scripted:
-    """What the server serves at its share of 20, 50 and 80 %; little elsewhere."""
-    shares = {float(name[1:]): speed for name, speed in speeds.items()}
-    known = {Split((s, 100.0 - s)): (speed, 0.5, 400.0) for s, speed in shares.items()}
-    return exact({**dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.5, 400.0)), **known})
-
-
-def exact(known: Mapping[Split, tuple[float, float, float]]) -> Scripted:
-    """Bounds that are the values."""
-    return Scripted(known, off=0.0)
-
-
-def said(answer: Any) -> str:
-    """Reasons and warnings as one text."""
-    return "\n".join((*answer.reasons, *answer.warnings))
-
-
-# what points tell
+SERVER, TRAINING = profile("server", [100.0] * 10, serving=serving()), profile("training")
+"""The server keeps up at every share."""
 
 
 def test_a_profile_knows_its_demand() -> None:
@@ -108,33 +82,6 @@ def test_tolerance_holds_for_servers_that_serve_everything() -> None:
     assert 0.015 < np.mean(arrived[0] / arrived[1] < 1 - tolerance) < 0.035
 
 
-# what is recommended
-
-
-def test_all_of_the_demand_is_the_floor() -> None:
-    """A number by name replaces it, the default for all jobs does not."""
-    assert floor(server(), Limits(default_min_speed=0.4)) == pytest.approx(0.98)
-    assert floor(server(), Limits(default_min_speed=0.0)) == pytest.approx(0.98)
-    assert floor(server(), Limits(min_speed={"server": 0.7})) == 0.7
-    assert floor(TRAINING, Limits(default_min_speed=0.4)) == 0.4
-    # Latencies alone are no demand.
-    assert floor(server(offered_rate=None), Limits()) == 0.4
-
-
-def test_a_split_that_drops_requests_is_out() -> None:
-    """Though it would save more."""
-    predictor = exact(
-        {
-            **dict.fromkeys([*NINE, UNCAPPED], (0.5, 0.4, 600.0)),
-            Split((20.0, 80.0)): (0.9, 0.9, 400.0),
-            Split((50.0, 50.0)): (0.99, 0.5, 400.0),
-        }
-    )
-    answer = recommend((server(), TRAINING), predictor)
-    assert answer.choice.name == "50/50"
-    assert "server may serve as little as 90 % of its demand, below 98 %" in said(answer)
-
-
 @given(
     st.lists(st.tuples(st.floats(0.1, 1.1), st.floats(0.1, 1.1), st.floats(150, 700)), min_size=10,
              max_size=10),
@@ -149,115 +96,18 @@ def test_no_answer_breaks_what_a_server_needs(
     mirror = {split.turned(): (y, x, w) for split, (x, y, w) in table.items()}
     request = Request(default_min_speed=least, default_max_p99_ms=most_ms)
     try:
-        answer = recommend((server(), TRAINING), exact(table), request)
+        answer = recommend((SERVER, TRAINING), Scripted(table, off=0.0), request)
     except NoSplitError:
         with pytest.raises(NoSplitError):
-            recommend((TRAINING, server()), exact(mirror), request)
+            recommend((TRAINING, SERVER), Scripted(mirror, off=0.0), request)
         return
     p = answer.choice.prediction
     assert p.split.sharing != "exclusive"
     assert p.parts[0].speed.low >= 0.98
     alone_ms = serving().p99_alone_ms(p.split.shares[0])
     assert most_ms is None or (alone_ms is not None and alone_ms <= most_ms)
-    swapped = recommend((TRAINING, server()), exact(mirror), request).choice.prediction
+    swapped = recommend((TRAINING, SERVER), Scripted(mirror, off=0.0), request).choice.prediction
     assert swapped.split == p.split.turned()
-
-
-def test_two_servers_that_need_the_whole_gpu_do_not_share() -> None:
-    """Nor do they take turns: each needs a GPU."""
-    with pytest.raises(NoSplitError) as failed:
-        recommend((server(), server()), scripted())
-    assert "may serve as little as 50 % of its demand, below 98 %" in str(failed.value)
-    assert "or give each job a GPU of its own" in str(failed.value)
-
-
-def test_a_speed_of_0_lets_a_server_be_off() -> None:
-    """Who says so means it."""
-    request = Request(min_speed={"server": 0.0}, default_min_speed=0.9)
-    assert recommend((server(), TRAINING), scripted(), request).choice.name == "exclusive"
-
-
-def test_a_server_does_not_share_where_that_costs_energy() -> None:
-    """A GPU for each takes less; who asks for time gets it, with what it costs."""
-    predictor = exact(dict.fromkeys([*NINE, UNCAPPED], (1.0, 0.4, 690.0)))
-    with pytest.raises(NoSplitError, match="better off apart than on one NVIDIA H200") as failed:
-        recommend((server(), TRAINING), predictor)
-    assert "50/50 takes 23 % more energy for the same work" in str(failed.value)
-    assert "--objective throughput" in str(failed.value)
-    answer = recommend((server(), TRAINING), predictor, Request(objective="throughput"))
-    assert answer.choice.sharing != "exclusive"
-    assert "this takes 23.2 % more energy than the same work with a GPU for each job" in said(
-        answer
-    )
-
-
-def test_a_server_that_its_gpu_cannot_serve_is_said() -> None:
-    """It is held to what the whole GPU serves."""
-    behind = profile("server", [80.0] * 10, serving=serving())
-    physics = Physics(off=0.0)
-    answer = recommend((behind, TRAINING), physics)
-    assert "server serves 80 % of its demand alone on the whole GPU" in answer.warnings
-    assert not [w for w in recommend((server(), TRAINING), physics).warnings if "whole GPU" in w]
-
-
-# latency
-
-
-def test_a_latency_that_the_share_alone_breaks_is_out() -> None:
-    """Alone it is 60 ms at 20 % and 20 ms at 50 %."""
-    table = scripted(_20=1.0, _50=1.0, _80=1.0)
-    answer = recommend((server(), TRAINING), table, Request(max_p99_ms={"server": 30.0}))
-    assert answer.choice.name == "50/50"
-    texts = {o.name: [m.text for m in o.violations] for o in answer.candidates}
-    assert texts["20/80"] == ["server alone at 20 % has a p99 latency of 60 ms, above 30 ms"]
-    assert (
-        "the p99 latency of server beside another job is not predicted: alone at 50 % it is 20 ms "
-        "of 30 ms allowed, and a neighbour adds to it"
-    ) in answer.warnings
-
-
-def test_a_latency_that_the_whole_gpu_breaks() -> None:
-    """The error says that another GPU of the kind is no help."""
-    with pytest.raises(NoSplitError) as failed:
-        recommend((server(), TRAINING), scripted(_50=1.0), Request(max_p99_ms={"server": 5.0}))
-    assert "a GPU for each does not help: server alone at 100 % has a p99 latency of 8 ms" in str(
-        failed.value
-    )
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"max_p99_ms": {"training": 50.0}}, "no latency of training was measured"),
-        ({"max_p99_ms": {"severe": 50.0}}, "a latency was given for severe"),
-    ],
-)
-def test_a_latency_of_which_nothing_is_known_is_refused(
-    fields: Mapping[str, Any], text: str
-) -> None:
-    """Never taken as held."""
-    with pytest.raises(InputError, match=text):
-        recommend((server(), TRAINING), Physics(), Request(**fields))
-
-
-def test_a_latency_for_all_needs_a_job_that_has_one() -> None:
-    """A job that answers no requests is not meant by it."""
-    request = Request(default_max_p99_ms=500.0)
-    assert recommend((server(), TRAINING), Physics(off=0.0), request).choice
-    with pytest.raises(InputError, match="no latency of training or other was measured"):
-        recommend((TRAINING, profile("other")), Physics(), request)
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])
-def test_latencies_that_cannot_be_meant(value: float) -> None:
-    """By name and for all."""
-    with pytest.raises(InputError, match="max_p99_ms"):
-        Limits(max_p99_ms={"server": value})
-    with pytest.raises(InputError, match="max_p99_ms"):
-        Limits(default_max_p99_ms=value)
-
-
-# the option
 
 
 def test_the_option_has_names_and_units() -> None:
