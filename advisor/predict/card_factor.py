@@ -28,8 +28,8 @@ from advisor.wire.observed import CardPower
 CARD_SPREAD = 0.04
 """Standard deviation between cards of the log power of one job alone at the same rate, below the
 power limit: inference and benchmarks on 12 cards of H200 and 3 of H100, 1.5 % between jobs of one
-card taken off. With single windows beside launches, on 18 cards, docs/measurements/model/
-card_spread.py finds 3.1 %; the larger one stays, where intervals of one run are made of it."""
+card taken off. With single windows beside launches, on 18 cards, docs/measurements/model.md
+has 3.1 %; the larger one stays, where intervals of one run are made of it."""
 
 REFERENCE_SPREAD = 0.024
 """Standard deviation of that between steady jobs of one card, training among them

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from filled_store import OBSERVATIONS, PAIR_POINTS, SOLO_POINTS, fill, postgres
+from service_processes import memory_mib
 
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.service.state import open_service_state
@@ -118,11 +119,6 @@ class Service:
         """A connection that is kept."""
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
 
-    def memory_mib(self) -> float:
-        """Resident memory."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
-
     def files(self) -> int:
         """Open descriptors."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
@@ -132,12 +128,12 @@ def _measure(
     folder: Path, url: str, names: list[str], options: argparse.Namespace, say: Callable[..., None]
 ) -> dict[str, Any]:
     with _service(folder, url) as (service, start_s):
-        say(f"ready after {start_s:.1f} s, {service.memory_mib():.0f} MiB")
+        say(f"ready after {start_s:.1f} s, {memory_mib(service.pid):.0f} MiB")
         questions = _questions(service, names)
         rows = {name: _times(service, asks, options.times) for name, asks in questions}
         for name, row in rows.items():
             say(f"{name:28} p50 {row['p50_ms']:8.1f} ms  p99 {row['p99_ms']:8.1f} ms")
-        say(f"{service.memory_mib():.0f} MiB, {service.files()} descriptors")
+        say(f"{memory_mib(service.pid):.0f} MiB, {service.files()} descriptors")
         mix = _mix(service, names, options.requests, say)
         return {
             "start_s": round(start_s, 2),
@@ -228,7 +224,7 @@ def _mix(
             worker.start()
         for worker in workers:
             worker.join()
-        tenths.append({"memory_mib": round(service.memory_mib()), "files": service.files()})
+        tenths.append({"memory_mib": round(memory_mib(service.pid)), "files": service.files()})
         say(f"after {(tenth + 1) * count // 10} requests: {tenths[-1]}", flush=True)
     per_s = count / (time.monotonic() - began)
     say(f"{per_s:.0f} requests a second")

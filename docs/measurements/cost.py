@@ -2,8 +2,8 @@
 
     .venv/bin/python docs/measurements/cost.py
 
-`sweep-seconds.csv` holds what profile_suite.py printed; `gated-alone.parquet` two sweeps that had
-their host to themselves.
+`sweep-seconds.csv` holds what `profile_suite.py` printed at 77e7f90e; `gated-alone.parquet` two
+sweeps that had their host to themselves.
 """
 
 import csv

@@ -15,19 +15,17 @@ import dataclasses
 import http.client
 import itertools
 import json
-import os
-import re
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
+from service_processes import running_service
 
 from advisor_models.forest import LEAF, NODE
 from advisor_models.manifest import Artefact, hashes, read_artefact, write_artefact
@@ -68,8 +66,11 @@ def main() -> None:
     options.add_argument("--promotions", type=int, default=50)
     options.add_argument("--every-s", type=float, default=1.5)
     asked = options.parse_args()
-    with tempfile.TemporaryDirectory(prefix="adv") as folder, service(Path(folder)) as address:
-        registry = Registry(Path(folder) / "home/models")
+    with (
+        tempfile.TemporaryDirectory(prefix="adv") as folder,
+        running_service(Path(folder), None) as (url, _),
+    ):
+        address, registry = urlsplit(url).netloc, Registry(Path(folder) / "home/models")
         for version in VERSIONS:
             registry.add(model(Path(folder) / version, version))
         expected = known_answers(address, registry)
@@ -79,27 +80,6 @@ def main() -> None:
         print(f"{name}: {value}")
     print(json.dumps(found))
     sys.exit(bool(found["failed"] or found["mixed"] or found["not_taken_up"]))
-
-
-@contextmanager
-def service(folder: Path) -> Generator[str]:
-    """A service of a home of its own; yields host and port."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
-    mine = {"ADVISOR_HOME": str(folder / "home"), "ADVISOR_RUNTIME_DIR": str(folder / "run")}
-    command = [sys.executable, "-m", "advisor_cli", "serve", "--port", "0"]
-    log = folder / "log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, env=kept | mine, stdout=output, stderr=output) as process,
-    ):
-        try:
-            while not (found := re.search(r"listens on http://(\S+?)/?\n", log.read_text())):
-                if process.poll() is not None:
-                    sys.exit(log.read_text())
-                time.sleep(0.05)
-            yield found[1]
-        finally:
-            process.terminate()
 
 
 def model(folder: Path, version: str) -> Path:

@@ -28,7 +28,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
@@ -66,8 +65,6 @@ end
 """
 
 LIMIT = ',"max_power_w":%.3f}'
-OLD_LIMIT = ',"constraints":{"max_power_w":%.3f}}'
-"""As it was written before jobs were objects."""
 
 DONE = """
 done = function(summary, latency)
@@ -135,14 +132,10 @@ def _rate_and_cost(
 
 def _scripts(kept: Path, url: str) -> tuple[str, str]:
     """What loads a service: bodies that it keeps answers to, then others; all are asked once."""
-    bodies, limit = make_bodies(), LIMIT
-    try:
-        ask(url, bodies[0])
-    except urllib.error.HTTPError:
-        bodies, limit = [re.sub(r'\{"job":("[^"]+")\}', r"\1", body) for body in bodies], OLD_LIMIT
+    bodies = make_bodies()
     kept.write_text("\n".join(bodies) + "\n")
     _warm_up(url, bodies)
-    return WARM % (kept, PATH) + DONE, COLD % (kept, limit, PATH) + DONE
+    return WARM % (kept, PATH) + DONE, COLD % (kept, LIMIT, PATH) + DONE
 
 
 def _measure(folder: Path, options: argparse.Namespace) -> None:

@@ -32,15 +32,16 @@ def running_service(
     home: Path, database: str | None, checkout: Path = _HERE
 ) -> Generator[tuple[str, int]]:
     """The URL and process number of a service with a new home, by the code of a checkout."""
-    more = {"ADVISOR_HOME": str(home / "home")}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
+    more = {"ADVISOR_HOME": str(home / "home"), "ADVISOR_RUNTIME_DIR": str(home / "run")}
     more["PYTHONPATH"] = os.pathsep.join(str(checkout / folder) for folder in _COMPONENTS)
     more |= {"ADVISOR_DATABASE_URL": database} if database else {}
     if database:
-        subprocess.run(_advisor("data", "migrate"), env=os.environ | more, check=True)
+        subprocess.run(_advisor("data", "migrate"), env=environment | more, check=True)
     # One line for each request goes to a file, as where it runs as a service.
     with (home / "log").open("wb") as log:
         command = _advisor("serve", "--port", "0", "--requests-per-s", "1000000")
-        with _running(command, os.environ | more, log, checkout) as process:
+        with _running(command, environment | more, log, checkout) as process:
             yield _address(process), process.pid
 
 

@@ -4,8 +4,9 @@
 """
 
 import argparse
+import io
 import json
-import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,18 @@ from typing import Any
 
 from outcome import change, mean
 
-from advisor_training.reports.document import BLUE, GREEN, GREY, ORANGE, RED, Figure, Ink
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pictures import to_png
+from advisor_training.reports.document import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PAPER_INK,
+    RED,
+    Figure,
+    Ink,
+    draw,
+    matplotlib,
+)
 
 Rows = Sequence[Mapping[str, Any]]
 Find = Callable[[str], Rows]
@@ -122,7 +131,7 @@ def main() -> None:
                 table(f"{name}, load {load}", these, columns)
     speed(rows)
     if options.png:
-        options.png.write_bytes(to_png(["A simulated cluster of 256 GPUs"], figures(rows)))
+        options.png.write_bytes(to_png("A simulated cluster of 256 GPUs", figures(rows)))
 
 
 def table(title: str, rows: Rows, columns: Mapping[str, Cell]) -> None:
@@ -177,7 +186,7 @@ def panel(
     """A line for each policy over the loads, with intervals."""
     loads = sorted({row["load"] for row in rows})
 
-    def draw(axes: Any, ink: Ink) -> None:
+    def drawn(axes: Any, ink: Ink) -> None:
         for case, colour in zip(dict.fromkeys(r["case"] for r in rows), COLOURS, strict=True):
             if case == without:
                 continue
@@ -190,7 +199,23 @@ def panel(
         axes.set_xlabel("work that arrives, of what all GPUs do one job at a time")
         axes.legend(frameon=False)
 
-    return draw
+    return drawn
+
+
+def to_png(title: str, row: Sequence[Figure]) -> bytes:
+    """The figures beside each other in one image."""
+    rc_context, canvas_of = matplotlib()
+    with rc_context({"font.size": 10}):
+        canvas = canvas_of(figsize=(14, 7 * row[0].height + 2), layout="constrained")
+        canvas.set_facecolor("white")
+        canvas.suptitle(title, fontsize=12, color=PAPER_INK.text, ha="left", x=0.02)
+        for figure, axes in zip(row, canvas.subplots(1, len(row)), strict=True):
+            draw(figure, axes, PAPER_INK)
+            caption = "\n".join(textwrap.wrap(figure.caption, 62))
+            axes.set_title(caption, fontsize=9, loc="left", color=PAPER_INK.text, pad=26)
+        sink = io.BytesIO()
+        canvas.savefig(sink, format="png", dpi=100, metadata={"Software": None})
+    return sink.getvalue()
 
 
 if __name__ == "__main__":

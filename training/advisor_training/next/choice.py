@@ -1,6 +1,6 @@
 """Which pairs to measure within a budget of GPU time: the rule, without where its numbers are from.
 
-docs/measurements/next_vs_random.py replays this function with measured pairs.
+docs/next.md says how it compares with chance.
 """
 
 import math
