@@ -10,7 +10,6 @@ from in_process import Api, error_of, running
 from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report, made_up_bundle
 from made_up_kernel import record
 from scripted_http import Reply, Scripted, scripted_http
-from serving import serving
 
 from advisor.client import Client
 from advisor.errors import StoreError
@@ -112,10 +111,3 @@ def test_client_goes_through_all_pages(scripted: Scripted) -> None:
     asked = [seen.path for seen in scripted.seen]
     assert asked[0] == "/v1/power/sensors?gpu_model=Fake+H200"
     assert asked[1].endswith("&cursor=5.0")
-
-
-def test_client_speaks_to_the_service(home: Path) -> None:
-    """Both sides agree on the types of a kernel."""
-    with serving(home.parent) as served, Client(served.url) as client:
-        assert client.kernels(gpu_model="Fake H200") == tuple(stored_kernels(home))
-        assert client.sensors(gpu_model="Fake H200") == (record(),)

@@ -1,21 +1,17 @@
 """The Python client, against a real service and against one that misbehaves."""
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any
 
-import httpx
 import pytest
-from forked import run_forked
-from host import FakeHost
+from certificates import make_certificate
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_http import Reply, Scripted, scripted_http
@@ -28,7 +24,6 @@ from advisor.client import (
     Client,
     Launch,
     LaunchRequest,
-    Placement,
     PlacementRequest,
     QueuedJobs,
     Recommendation,
@@ -41,9 +36,8 @@ from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.launch.records.status import LaunchStatus
+from advisor.runtime.host.processes import wait_until
 from advisor.wire.input_power import InputAsked
-from advisor.wire.recommendation import BatchItem, Option
-from advisor.wire.requests import JobRequest
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
 
@@ -85,18 +79,6 @@ def own_points(job: str = "mine") -> list[SoloPoint]:
 # Against a real service.
 
 
-def test_the_client_says_what_the_command_says(service: Served) -> None:
-    """Both doors give the same answer, to the last digit, and it is typed as it is."""
-    asked = RecommendationRequest.of("bert-train", JobRequest(job="vit-infer", min_speed=0.4))
-    found: Recommendation = speak(service.url, "recommend", asked)
-    command = ["recommend", "bert-train", "vit-infer", "--min-speed", "vit-infer=0.4", "--json"]
-    done = run_forked(command, {**os.environ, "ADVISOR_HOME": str(service.home)})
-    assert done.returncode == 0, done.stderr
-    assert to_plain(found) == json.loads(done.stdout)
-    assert found.choice in found.candidates
-    assert found.choice.jobs[1].speed.value >= 0.4
-
-
 def test_a_batch_keeps_its_order_and_its_errors(service: Served) -> None:
     """One wrong request has its error in its place and spoils no other."""
     asked = [
@@ -109,22 +91,6 @@ def test_a_batch_keeps_its_order_and_its_errors(service: Served) -> None:
     assert second.answer is None
     assert (second.error.code, "no-such-job" in second.error.message) == ("bad-input", True)
     assert third.answer.jobs[0].job == "vit-infer"
-
-
-def test_a_placement(service: Served) -> None:
-    """Jobs may be counts or a queue; both place every job, in the same groups."""
-    counted = (QueuedJobs(job="bert-train", count=2), QueuedJobs(job="vit-infer"))
-    one: Placement = speak(service.url, "place", PlacementRequest(jobs=counted, gpus=2))
-    names = ("bert-train", "vit-infer", "bert-train")
-    queue = tuple(QueuedJobs(job=name) for name in names)
-    asked = PlacementRequest(jobs=queue, gpus=2, time_limit_s=5)
-    other: Placement = speak(service.url, "place", asked)
-    assert other.groups == one.groups
-    assert one.energy_j == pytest.approx(other.energy_j)
-    assert sorted(run.number for run in one.schedule) == [1, 2, 3]
-    longer = (counted[0], replace(counted[1], work_s=7200.0))
-    found: Placement = speak(service.url, "place", replace(asked, jobs=longer))
-    assert [run.work_s for run in found.schedule if run.job == "vit-infer"] == [7200.0]
 
 
 def test_points_go_in_and_come_back(service: Served, writer: str) -> None:
@@ -159,19 +125,14 @@ def test_many_points_go_in_several_requests(service: Served, writer: str) -> Non
 
 
 def test_pairs_that_were_measured(service: Served) -> None:
-    """The measured points of a pair come as records, whichever job is named first."""
-    pair = bundled_pair_points()[0].jobs
-    found = speak(service.url, "pair_points", *reversed(pair))
-    mine = [p for p in bundled_pair_points() if p.jobs == pair]
-    assert sorted(found.bundled, key=str) == sorted(mine, key=str)
-    assert found.stored == ()
+    points = bundled_pair_points()
+    found = speak(service.url, "pair_points", *reversed(points[0].jobs))
+    assert set(found.bundled) == {p for p in points if p.jobs == points[0].jobs}
 
 
 def test_observations_go_in_and_come_back(service: Served, writer: str) -> None:
-    """What a launched pair did is kept once, and comes back with every digit."""
     seen = observation()
     assert speak(service.url, "observe", [seen], token=writer) == TakenIn(read=1, new=1)
-    assert speak(service.url, "observe", [seen], token=writer) == TakenIn(read=1, new=0)
     assert seen in speak(service.url, "observations", job="gemm", limit=10)
     assert speak(service.url, "observations", job="triad") == ()
 
@@ -180,19 +141,12 @@ def test_models_and_the_audit_log(service: Served) -> None:
     """Models are listed and changed; who did so stands in the audit log."""
     admin = service.token("the-admin", "admin")
     found = speak(service.url, "models")
-    assert [row.model for row in found.models if row.champion] == ["bundled"]
     assert speak(service.url, "model", "bundled").manifest["version"] == found.models[0].version
     assert speak(service.url, "promote", "bundled", token=admin).champion == "bundled"
     with pytest.raises(ApiError, match="no promotion stands"):
         speak(service.url, "rollback", token=admin)
-    entries = speak(service.url, "audit", token=admin, limit=4)
-    assert [(e.action, e.outcome) for e in entries] == [
-        ("model.rollback", "conflict"),
-        ("model.rollback", "begun"),
-        ("model.promote", "done"),
-        ("model.promote", "begun"),
-    ]
-    assert {e.who for e in entries} == {"the-admin"}
+    done = [(e.who, e.outcome) for e in speak(service.url, "audit", token=admin, limit=3)]
+    assert done == [("the-admin", "conflict"), ("the-admin", "begun"), ("the-admin", "done")]
 
 
 def test_it_lives_and_is_ready(service: Served) -> None:
@@ -212,15 +166,12 @@ def test_an_error_of_the_service_is_whole(service: Served) -> None:
     assert (error.code, error.status) == ("bad-input", 422)
     assert "no-such-job" in error.message
     assert error.request_id in str(error)
-    ends = time.monotonic() + 10
-    while error.request_id not in service.log.read_text() and time.monotonic() < ends:
-        time.sleep(0.05)
-    assert error.request_id in service.log.read_text()
+    assert wait_until(lambda: error.request_id in service.log.read_text(), 10)
 
 
-def test_every_route_has_a_method(service: Served, scripted: Scripted) -> None:
+def test_every_route_has_a_method(scripted: Scripted) -> None:
     """What OpenAPI lists, the client can ask for; a new route without a method is noticed here."""
-    spec = httpx.get(f"{service.url}/v1/openapi.json", trust_env=False).json()
+    spec = json.loads((Path(__file__).parents[2] / "api/openapi.json").read_text())
     routes = {
         (method.upper(), path)
         for path, methods in spec["paths"].items()
@@ -232,16 +183,10 @@ def test_every_route_has_a_method(service: Served, scripted: Scripted) -> None:
         with pytest.raises(ApiError):
             speak(scripted.url, name, *args)
     asked = [(seen.method, seen.path.partition("?")[0]) for seen in scripted.seen]
-    missed = {
-        (method, path)
-        for method, path in routes
-        if not any(
-            method == asked_method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), asked_path)
-            for asked_method, asked_path in asked
-        )
-    }
     assert len(routes) >= 18
-    assert not missed
+    for method, path in routes:
+        wanted = re.sub(r"\{\w+\}", "[^/]+", path)
+        assert any(verb == method and re.fullmatch(wanted, place) for verb, place in asked), path
 
 
 EVERY_CALL: list[tuple[Any, ...]] = [
@@ -274,35 +219,6 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("healthy",),
     ("ready",),
 ]
-
-
-def test_a_launch_from_begin_to_end(host: FakeHost) -> None:
-    """Planned, started once for one key, found again, looked at, stopped; with real processes."""
-    for job in ("one", "two"):
-        host.write_job(job)
-    with serving(host.folder, ["--launching"], **host.environment()) as served:
-        token = served.token("launcher", "read", "launch")
-        with Client(served.url, token) as client:
-            asked = LaunchRequest.of("one", "two", split="30/70")
-            plan = client.plan_launch(asked)
-            assert [job.share_percent for job in plan.pairs[0].jobs] == [30, 70]
-            assert client.launches() == ()
-            begun = client.launch(asked, idempotency_key="k")
-            again = client.launch(asked, idempotency_key="k")
-            assert again.launch_id == begun.launch_id
-            with pytest.raises(ApiError) as refused:
-                client.launch(replace(asked, split="40/60"), idempotency_key="k")
-            assert refused.value.code == "idempotency-conflict"
-            ends = time.monotonic() + 60
-            while (seen := client.launch_status(begun)).state != "running":
-                assert not seen.over, seen.cause
-                assert time.monotonic() < ends, seen
-                time.sleep(0.2)
-            assert all(job.proven for job in seen.jobs)
-            assert [launch.launch_id for launch in client.launches(active=True)] == [seen.launch_id]
-            client.stop_launch(seen)
-            assert client.wait(seen, timeout_s=60).state == "stopped"
-            assert client.launches(active=True) == ()
 
 
 # Against a service that misbehaves.
@@ -398,14 +314,9 @@ def test_a_launch_is_a_status(scripted: Scripted) -> None:
     scripted.will(Reply(status=202, body=body))
     found: Launch = speak(scripted.url, "stop_launch", STATUS)
     assert isinstance(found, LaunchStatus)
-    assert {f.name: getattr(found, f.name) for f in fields(STATUS)} == {
-        f.name: getattr(STATUS, f.name) for f in fields(STATUS)
-    }
-    assert not hasattr(found, "colour")
-    assert (scripted.seen[0].method, scripted.seen[0].path) == (
-        "DELETE",
-        f"/v1/launches/{STATUS.launch_id}",
-    )
+    assert to_plain(found) == {**to_plain(STATUS), "host": "gpu7"}
+    assert scripted.seen[0].method == "DELETE"
+    assert scripted.seen[0].path == f"/v1/launches/{STATUS.launch_id}"
     scripted.will(Reply(body={"launches": [body, body]}))
     assert [launch.state for launch in speak(scripted.url, "launches")] == ["running"] * 2
 
@@ -509,7 +420,7 @@ def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:
 def test_tls_needs_trust(tmp_path: Path) -> None:
     """A certificate that nobody signed is refused, with what to do; given as a file it is taken."""
     certificate, key = make_certificate(tmp_path)
-    options = ["--tls-certificate", str(certificate), "--tls-key", str(key)]
+    options = [f"--tls-certificate={certificate}", f"--tls-key={key}"]
     with serving(tmp_path, options) as served:
         with pytest.raises(UnreachableError, match=r"verify='ca\.pem'"):
             speak(served.url, "models")
@@ -517,18 +428,6 @@ def test_tls_needs_trust(tmp_path: Path) -> None:
             assert client.models().models
         with pytest.raises(InputError, match=r"nowhere\.pem"):
             Client(served.url, verify="nowhere.pem")
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that signs itself, and its key."""
-    if (openssl := shutil.which("openssl")) is None:
-        pytest.skip("needs the program openssl")
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-days", "2", "-subj", "/CN=advisor", "-addext"]
-    command += ["subjectAltName=IP:127.0.0.1", "-out", str(certificate), "-keyout", str(key)]
-    subprocess.run(command, check=True, capture_output=True)
-    return certificate, key
 
 
 # What answers must hold.
@@ -561,15 +460,6 @@ def test_what_is_missing_is_named(answer: Recommendation) -> None:
             target[name] = value
 
 
-def test_an_older_service_says_less(answer: Recommendation) -> None:
-    """What came later is not known then."""
-    raw = to_plain(answer)
-    for target in _records(raw):
-        for name in target.keys() & LATER:
-            del target[name]
-    assert read_tolerant(Recommendation, write(raw)) == answer
-
-
 @pytest.mark.parametrize("wrong", [None, "1", True, float("nan"), [1], {}])
 def test_a_number_is_a_number(scripted: Scripted, answer: Recommendation, wrong: object) -> None:
     """Another type, and NaN, in the place of a number is an error that names the place."""
@@ -586,23 +476,6 @@ def _records(raw: Any) -> list[dict[str, Any]]:
     shares = [share for option in choices for share in option["jobs"]]
     numbers = [option["power_w"] for option in choices] + [share["rate"] for share in shares]
     return [raw, raw["model"], *raw["jobs"], *raw["baselines"], *choices, *shares, *numbers]
-
-
-def test_types_reach_the_user() -> None:
-    """Checkers see what each method takes and gives."""
-
-    def now(client: Client) -> None:
-        assert_type(client.recommend(ASKED), Recommendation)
-        assert_type(client.recommend(ASKED).choice, Option)
-        assert_type(client.recommend_batch([]), tuple[BatchItem, ...])
-        assert_type(client.place(PlacementRequest(jobs=(), gpus=1)), Placement)
-        assert_type(client.launch(LaunchRequest.of("a", "b")), Launch)
-        assert_type(client.wait("x"), Launch)
-        assert_type(client.ready(), bool)
-        client.recommend("a")  # pyright: ignore[reportArgumentType]
-        client.recommend(ASKED, colour="blue")  # pyright: ignore[reportCallIssue]
-
-    assert callable(now)
 
 
 # What it loads.
