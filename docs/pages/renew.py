@@ -22,7 +22,6 @@ HEIGHTS = {
     "jobs-light": 900,
     "job-light": 1500,
     "pair-light": 2400,
-    "pair-dark": 1500,
     "pair-phone": 1900,
     "models-light": 500,
     "model-light": 1900,
