@@ -117,7 +117,7 @@ def idle_power_w(sides: Sequence[Side]) -> float:
 
 def demanded_power_w(sides: Sequence[Side]) -> Floats:
     """What all jobs would draw together if nothing held them back; shape (n,)."""
-    return _sum(sides, "power_w") - (len(sides) - 1) * idle_power_w(sides)
+    return _demanded_power_w(tuple(sides))
 
 
 def physical_power_w(sides: Sequence[Side]) -> Floats:
@@ -142,7 +142,7 @@ def power_factor(sides: Sequence[Side]) -> Floats:
 
 def prior_kept(sides: Sequence[Side]) -> Floats:
     """What a job keeps of its rate at the share, by supply of bandwidth and power alone; (n,)."""
-    return _supply(sides)["prior_kept"]
+    return _supply(tuple(sides))["prior_kept"]
 
 
 def speed_features(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
@@ -267,7 +267,13 @@ def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
     }
 
 
-def _supply(sides: Sequence[Side]) -> dict[str, Floats]:
+@functools.lru_cache(maxsize=16)  # many features of one question are made from these two
+def _demanded_power_w(sides: tuple[Side, ...]) -> Floats:
+    return _sum(sides, "power_w") - (len(sides) - 1) * idle_power_w(sides)
+
+
+@functools.lru_cache(maxsize=16)
+def _supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
     """What the GPU has for all of them."""
     bandwidth, power = bandwidth_factor(sides), power_factor(sides)
     return {

@@ -26,7 +26,7 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.dataset import select
-from advisor_models.forest import Forest
+from advisor_models.forest import Forest, read_trees
 from advisor_models.heads import HEADS, inputs_of
 from advisor_models.manifest import named, read_manifest, trees_file, write_artefact
 from advisor_models.model_predictor import ModelPredictor
@@ -73,10 +73,10 @@ def measure(trees: int, rows: Rows, jobs: list[Profile]) -> dict[str, list[float
     of_one_gpu = [(a, b) for a in jobs for b in jobs if a.gpu_model == b.gpu_model]
     pairs = itertools.cycle(of_one_gpu)
     asked = features(jobs[0], jobs[1])
-    forests = {name: Forest(name, files[name], asked[name].shape[1]) for name in files}
+    forest = Forest(*(read_trees(name, files[name], asked[name].shape[1]) for name in files))
     parts: dict[str, Callable[[], object]] = {
         "features alone": lambda: features(*next(pairs)),
-        "trees alone": lambda: [forests[name](rows) for name, rows in asked.items()],
+        "trees alone": lambda: forest(*asked.values()),
         "whole prediction": lambda: predictor.predict(next(pairs), SPLITS),
         "whole prediction, two new jobs": lambda: predictor.predict(
             list(map(replace, next(pairs))), SPLITS

@@ -1,4 +1,4 @@
-"""The trees of one head: plain numbers in a file, walked all at once.
+"""The trees of a model: plain numbers in a file for each head, walked all at once.
 
 A file has nothing but nodes, ten bytes each: those of all trees level by level, the roots first.
 The children of the first node that branches stand behind all roots, the left one before the right
@@ -7,6 +7,10 @@ one, those of the next one behind these, and so on. So no file can name a node t
     np.fromfile("speed.trees", [("feature", "<i2"), ("number", "<f8")])
 """
 
+import functools
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -35,8 +39,29 @@ _STRIDE = 6
 _Places: TypeAlias = npt.NDArray[np.intp]
 
 
-class Forest:
-    """Trees whose mean is the answer; safe to share between threads.
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """The trees of one head, checked.
+
+    Attributes:
+        count: How many.
+        columns: Features of a row.
+        left: Place of each node's left child; of a leaf its own.
+        features: Column that a node looks at.
+        thresholds: A row goes right above it; of a leaf infinity, so that a row stays.
+        answers: Of leaves.
+    """
+
+    count: int
+    columns: int
+    left: _Places
+    features: _Places
+    thresholds: Floats
+    answers: Floats
+
+
+def read_trees(name: str, data: bytes, columns: int, retrain: str = RETRAIN) -> Trees:
+    """The trees of a file.
 
     Args:
         name: Of the head.
@@ -47,32 +72,69 @@ class Forest:
     Raises:
         ModelError: the file has no trees for so many columns.
     """
+    fault = None if data and len(data) % NODE.itemsize == 0 else "it is cut off"
+    nodes = np.frombuffer(b"" if fault else data, NODE)
+    if fault := fault or _fault(nodes, columns):
+        raise ModelError(f"{trees_file(name)} has no trees", why=fault, fix=retrain)
+    inner = nodes["feature"] != LEAF
+    return Trees(
+        count=_roots(inner),
+        columns=columns,
+        left=np.where(inner, _left(inner), np.arange(len(nodes))),
+        features=np.where(inner, nodes["feature"], 0).astype(np.intp),
+        thresholds=np.where(inner, nodes["number"], np.inf),
+        answers=nodes["number"].astype(np.float64),
+    )
 
-    def __init__(self, name: str, data: bytes, columns: int, retrain: str = RETRAIN) -> None:
-        fault = None if data and len(data) % NODE.itemsize == 0 else "it is cut off"
-        nodes = np.frombuffer(b"" if fault else data, NODE)
-        if fault := fault or _fault(nodes, columns):
-            raise ModelError(f"{trees_file(name)} has no trees", why=fault, fix=retrain)
-        inner = nodes["feature"] != LEAF
-        places = np.arange(len(nodes))
-        self._trees = _roots(inner)
-        self._columns = columns
-        # A row that has arrived stays: nothing is above infinity.
-        self._left: _Places = np.where(inner, _left(inner), places)
-        self._features = np.where(inner, nodes["feature"], 0).astype(np.intp)
-        self._thresholds: Floats = np.where(inner, nodes["number"], np.inf)
-        self._answers: Floats = nodes["number"].astype(np.float64)
 
-    def __call__(self, rows: Float32s) -> list[float]:
-        """The mean over all trees for each row.
+class Forest:
+    """The trees of some heads, whose means are the answers; safe to share between threads.
+
+    They are walked together: for ten splits NumPy's time is that of its calls, not of the nodes.
+    """
+
+    def __init__(self, *heads: Trees) -> None:
+        begins = list(itertools.accumulate((len(trees.left) for trees in heads[:-1]), initial=0))
+        self._heads = heads
+        self._roots = [begin + np.arange(t.count) for begin, t in zip(begins, heads, strict=True)]
+        lefts = [begin + trees.left for begin, trees in zip(begins, heads, strict=True)]
+        self._left: _Places = np.concatenate(lefts)
+        self._features: _Places = np.concatenate([trees.features for trees in heads])
+        self._thresholds: Floats = np.concatenate([trees.thresholds for trees in heads])
+        self._answers: Floats = np.concatenate([trees.answers for trees in heads])
+        # The same numbers of splits are asked for again and again.
+        self._starts = functools.lru_cache(maxsize=4)(self._at_the_roots)
+
+    def __call__(self, *inputs: Float32s) -> list[list[float]]:
+        """For each head the mean over its trees for each row.
 
         Args:
-            rows: Shape (n, columns).
+            inputs: For each head its rows, shape (n, columns).
         """
-        values = rows.astype(np.float64).ravel()
-        node = np.broadcast_to(np.arange(self._trees), (len(rows), self._trees)).flatten()
-        row = np.repeat(np.arange(len(rows)) * self._columns, self._trees)
-        arrived, on_the_way = node, np.arange(len(node))
+        counts = tuple(map(len, inputs))
+        values = np.concatenate([rows.ravel() for rows in inputs], dtype=np.float64)
+        answers = self._walk(values, *self._starts(counts))
+        means: list[list[float]] = []
+        end = 0
+        for count, trees in zip(counts, self._heads, strict=True):
+            begin, end = end, end + count * trees.count
+            means.append(answers[begin:end].reshape(count, trees.count).mean(axis=1).tolist())
+        return means
+
+    def _at_the_roots(self, counts: Sequence[int]) -> tuple[_Places, _Places]:
+        """Of each row and each root: the node, and where the row's values begin."""
+        nodes: list[_Places] = []
+        starts: list[_Places] = []
+        begin = 0
+        for count, trees, roots in zip(counts, self._heads, self._roots, strict=True):
+            nodes.append(np.tile(roots, count))
+            starts.append(begin + np.repeat(np.arange(count) * trees.columns, trees.count))
+            begin += count * trees.columns
+        return np.concatenate(nodes), np.concatenate(starts)
+
+    def _walk(self, values: Floats, node: _Places, row: _Places) -> Floats:
+        """The answer of each tree that begins at a node, for the row that begins at a value."""
+        arrived, on_the_way = node.copy(), np.arange(len(node))
         while len(on_the_way):
             for _ in range(_STRIDE):
                 above = values.take(row + self._features.take(node)) > self._thresholds.take(node)
@@ -80,7 +142,7 @@ class Forest:
             arrived[on_the_way] = node
             (moving,) = np.nonzero(self._left.take(node) != node)
             node, row, on_the_way = node[moving], row[moving], on_the_way[moving]
-        return self._answers.take(arrived).reshape(len(rows), self._trees).mean(axis=1).tolist()
+        return self._answers.take(arrived)
 
 
 def _fault(nodes: npt.NDArray[np.void], columns: int) -> str | None:

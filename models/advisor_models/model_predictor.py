@@ -11,7 +11,7 @@ from advisor.errors import InputError, ModelError
 from advisor.predict.features import Side, feature_names_of, side
 from advisor.predict.predictions import Prediction, possible_speed, predicted_part
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled
-from advisor_models.forest import Forest
+from advisor_models.forest import Forest, read_trees
 from advisor_models.heads import KNOWN_HEADS, MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.manifest import REPLACE, RETRAIN, Manifest, read_artefact, trees_file
 from advisor_models.served_head import PredictionRequest, ServedHead, Values
@@ -47,10 +47,12 @@ class ModelPredictor:
         self._heads = {
             h.name: ServedHead(known[h.name], self.manifest) for h in self.manifest.heads
         }
-        self._forests = {
-            h.name: Forest(h.name, artefact.files[trees_file(h.name)], len(h.features))
-            for h in self.manifest.heads
-        }
+        self._forest = Forest(
+            *(
+                read_trees(h.name, artefact.files[trees_file(h.name)], len(h.features))
+                for h in self.manifest.heads
+            )
+        )
         # Anyone who places jobs asks for many pairs of few jobs, at the same splits.
         self._side = functools.lru_cache(maxsize=512)(self._new_side)
 
@@ -82,10 +84,11 @@ class ModelPredictor:
         seen, whole = self._known(profiles)
         sides, gpu_model = self._sides(profiles, splits), profiles[0].gpu_model
         asked = PredictionRequest(sides, splits, gpu_model, seen, whole)
-        inputs = {name: head.inputs(asked.sides) for name, head in self._heads.items()}
+        inputs = [head.inputs(sides) for head in self._heads.values()]
+        answers = self._forest(*(given.features for given in inputs))
         return {
-            name: head.values(inputs[name], self._forests[name](inputs[name].features), asked)
-            for name, head in self._heads.items()
+            name: head.values(given, found, asked)
+            for (name, head), given, found in zip(self._heads.items(), inputs, answers, strict=True)
         }
 
     def extrapolation(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[str]:

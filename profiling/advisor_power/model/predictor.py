@@ -11,7 +11,7 @@ from advisor.core.interval import Interval
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputAsked, InputPrediction, MostOf, Product
-from advisor_models.forest import Forest
+from advisor_models.forest import Forest, read_trees
 from advisor_power.model.manifest import RETRAIN, InputManifest, TypeModel, read_input_model
 from advisor_power.model.pace import held_to
 from advisor_power.model.physics import COLUMNS, by_feature_w, columns, feature_matrix, parts
@@ -41,7 +41,10 @@ class InputPredictor:
     def __init__(self, folder: Path) -> None:
         self.manifest, trees = read_input_model(folder)
         self._types = {of.dtype: of for of in self.manifest.types}
-        self._forests = {d: Forest(d, data, len(COLUMNS), RETRAIN) for d, data in trees.items()}
+        self._forests = {
+            dtype: Forest(read_trees(dtype, data, len(COLUMNS), RETRAIN))
+            for dtype, data in trees.items()
+        }
 
     def predict(self, asked: InputAsked) -> InputPrediction:
         """What a product is expected to draw, of its fingerprint.
@@ -100,7 +103,7 @@ class InputPredictor:
         return self._run(replace(product, features=of.usual), of, 1.0, limit_w).power_w
 
     def _log_residual(self, product: Product) -> float:
-        (found,) = self._forests[product.dtype](columns([product]).astype(np.float32))
+        ((found,),) = self._forests[product.dtype](columns([product]).astype(np.float32))
         return found
 
 

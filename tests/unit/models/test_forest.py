@@ -10,7 +10,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.errors import ModelError
 from advisor.predict.features import Float32s
-from advisor_models.forest import LARGEST, LEAF, MOST_LEVELS, NODE, Forest
+from advisor_models.forest import LARGEST, LEAF, MOST_LEVELS, NODE, Forest, read_trees
 from advisor_training.learn.artefact import forest_bytes
 
 COLUMNS = 4
@@ -28,6 +28,11 @@ def fitted(trees: int, least_in_leaf: int, seed: int) -> Any:
     return made.fit(rows, answers)
 
 
+def answers(data: bytes, rows: Float32s) -> list[float]:
+    (found,) = Forest(read_trees("speed", data, rows.shape[1]))(rows)
+    return found
+
+
 def file_of(*nodes: tuple[int, float]) -> bytes:
     return np.array([*nodes], NODE).tobytes()
 
@@ -36,29 +41,41 @@ def file_of(*nodes: tuple[int, float]) -> bytes:
 def test_it_says_what_scikit_learn_says(trees: int, leaf: int, seed: int, count: int) -> None:
     """Of any number of trees, from deep ones to mere leaves, for any number of rows."""
     made, rows = fitted(trees, leaf, seed), made_rows(count, seed + 1)
-    found = Forest("speed", forest_bytes(made), COLUMNS)(rows)
+    found = answers(forest_bytes(made), rows)
     expected: list[float] = made.predict(rows).tolist() if count else []
     assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
 def test_a_row_does_not_depend_on_the_others() -> None:
     """To the last bit."""
-    forest = Forest("speed", forest_bytes(fitted(9, 2, 3)), COLUMNS)
-    rows = made_rows(50, 8)
-    assert [forest(row[None])[0] for row in rows] == forest(rows)
+    data, rows = forest_bytes(fitted(9, 2, 3)), made_rows(50, 8)
+    assert [answers(data, row[None])[0] for row in rows] == answers(data, rows)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9)), min_size=1, max_size=4))
+def test_heads_that_are_walked_together_answer_as_each_alone(heads: list[tuple[int, int]]) -> None:
+    """Heads of other numbers of trees, columns and rows, to the last bit."""
+    files = [forest_bytes(fitted(trees, 2, trees)) for trees, _ in heads]
+    inputs = [
+        np.pad(made_rows(count, count), ((0, 0), (0, k))) for k, (_, count) in enumerate(heads)
+    ]
+    forest = Forest(
+        *(read_trees("speed", f, i.shape[1]) for f, i in zip(files, inputs, strict=True))
+    )
+    assert forest(*inputs) == [answers(f, i) for f, i in zip(files, inputs, strict=True)]
 
 
 def test_on_the_threshold_goes_left() -> None:
-    forest = Forest("speed", file_of((1, 2.5), (LEAF, 10.0), (LEAF, 20.0)), 2)
+    data = file_of((1, 2.5), (LEAF, 10.0), (LEAF, 20.0))
     above = np.nextafter(np.float32(2.5), np.float32(9))
     rows = np.array([[9, 2.4], [9, 2.5], [0, above]], np.float32)
-    assert forest(rows) == [10.0, 10.0, 20.0]
+    assert answers(data, rows) == [10.0, 10.0, 20.0]
 
 
 def test_the_mean_of_all_trees() -> None:
     """Two leaves are two trees."""
-    forest = Forest("speed", file_of((LEAF, 1.0), (LEAF, 4.0)), 1)
-    assert forest(np.zeros((1, 1), np.float32)) == [2.5]
+    data = file_of((LEAF, 1.0), (LEAF, 4.0))
+    assert answers(data, np.zeros((1, 1), np.float32)) == [2.5]
 
 
 LEAVES = ((LEAF, 1.0), (LEAF, 2.0))
@@ -83,7 +100,7 @@ LEAVES = ((LEAF, 1.0), (LEAF, 2.0))
 )
 def test_what_are_no_trees_is_refused(data: bytes, why: str) -> None:
     with pytest.raises(ModelError, match=why) as failed:
-        Forest("speed", data, 2)
+        read_trees("speed", data, 2)
     assert "speed.trees" in str(failed.value)
     assert "advisor train" in str(failed.value)
 
@@ -92,9 +109,9 @@ def test_trees_without_end_are_refused() -> None:
     """A chain is a tree, but one that would only take time."""
     steps = [(0, 1.0), *[(LEAF, 0.0), (0, 1.0)] * MOST_LEVELS, *LEAVES]
     with pytest.raises(ModelError, match="no trees of up to 500 levels"):
-        Forest("speed", file_of(*steps), 1)
+        read_trees("speed", file_of(*steps), 1)
     fewer = [(0, 1.0), *[(LEAF, 0.0), (0, 1.0)] * (MOST_LEVELS - 2), *LEAVES]
-    assert Forest("speed", file_of(*fewer), 1)(np.full((1, 1), 2.0, np.float32)) == [2.0]
+    assert answers(file_of(*fewer), np.full((1, 1), 2.0, np.float32)) == [2.0]
 
 
 NODES = st.tuples(st.integers(-2, 3), st.sampled_from([0.0, 1.0, np.nan, 1e300]))
@@ -104,7 +121,7 @@ NODES = st.tuples(st.integers(-2, 3), st.sampled_from([0.0, 1.0, np.nan, 1e300])
 def test_any_file_is_refused_or_walked(data: bytes) -> None:
     """Whatever the bytes: no index beyond the file, no walk without end."""
     try:
-        forest = Forest("speed", data, 3)
+        found = answers(data, made_rows(20, 1)[:, :3])
     except ModelError:
         return
-    assert all(abs(found) <= LARGEST for found in forest(made_rows(20, 1)[:, :3]))
+    assert all(abs(answer) <= LARGEST for answer in found)

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.errors import ModelError, StoreError
 from advisor.predict.features import Float32s
-from advisor_models.forest import LEAF, NODE, Forest
+from advisor_models.forest import LEAF, NODE, Forest, read_trees
 from advisor_models.manifest import trees_file
 
 LIBRARIES = ("numpy", "scikit-learn")
@@ -61,7 +61,7 @@ def check_same(name: str, data: bytes, regressor: Any, asked: Float32s) -> float
     Raises:
         ModelError: it is above `LARGEST_DIFFERENCE`.
     """
-    found = Forest(name, data, asked.shape[1])(asked)
+    (found,) = Forest(read_trees(name, data, asked.shape[1]))(asked)
     largest = float(np.abs(found - regressor.predict(asked)).max())
     if largest > LARGEST_DIFFERENCE:
         raise ModelError(
