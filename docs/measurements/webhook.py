@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/fakes"))
 
 from kube_api import kube_api
-from kube_serving import KubeServed, eventually, kube_serving
+from kube_serving import KubeServed, kube_serving
+from waiting import eventually
 
 FIXTURES = Path(__file__).resolve().parents[2] / "tests/fixtures/kubernetes"
 ASKED = {

@@ -5,22 +5,17 @@ ADVISOR_POD_UID tells them apart.
 """
 
 import logging
-import os
-import signal
 import sys
-import threading
 from pathlib import Path
-from types import FrameType
 
 from host import UUID
-from kubernetes.client import ApiClient, Configuration
+from kube_api import cluster_at
 
-from advisor.client import Client
 from advisor.runtime.host.processes import environment_of
 from advisor.settings import read_settings
+from advisor_cli.manage.node_agent import client_of, ended_by_signals
 from advisor_kubernetes.agent import agent
 from advisor_kubernetes.agent.node_api import NodeApi
-from advisor_kubernetes.cluster import Cluster
 from advisor_node.metering import looking, overlaps
 
 NODE = "node-1"
@@ -33,12 +28,7 @@ def main() -> None:
     folder, api_url, service_url = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     logging.basicConfig(level=logging.INFO)
     looking.LOOK_S, overlaps.SETTLE_S = 0.2, SETTLE_S
-    stop = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, end)
+    stop = ended_by_signals()
     options = agent.AgentOptions(
         node=NODE,
         host="127.0.0.1",
@@ -48,16 +38,12 @@ def main() -> None:
         pipe_mount=str(folder / "mps" / UUID / "pipe"),
         pod_of=lambda pid: environment_of(pid).get("ADVISOR_POD_UID"),
     )
-    configuration = Configuration()
-    configuration.host = api_url
-    token = os.environ.get("ADVISOR_TOKEN")
-    with Client(service_url, token, timeout_s=5) as service:
-        api = NodeApi(Cluster(ApiClient(configuration)), NODE)
-
-        def tell(port: int) -> None:
-            (folder / "port").write_text(str(port))
-
-        agent.run_agent(options, read_settings(), api, service, stop, tell)
+    settings = read_settings()
+    with client_of(service_url, None, settings) as service:
+        agent.run_agent(
+            options, settings, NodeApi(cluster_at(api_url), NODE), service, stop,
+            lambda port: (folder / "port").write_text(str(port)),
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -9,6 +9,16 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from kube_objects import CHOOSER, Call, KubeApi, Object, RefusedError
+from kubernetes.client import ApiClient, Configuration
+
+from advisor_kubernetes.cluster import Cluster
+
+
+def cluster_at(url: str) -> Cluster:
+    """An API server as our programs see it; who does not answer is asked once."""
+    configuration = Configuration(host=url)
+    configuration.retries = 0
+    return Cluster(ApiClient(configuration))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ do. What the real one refuses of gated pods is refused here, too. `kube_api.py` 
 """
 
 import base64
+import copy
 import json
 import queue
 import ssl
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 
 import jsonpatch
 
@@ -40,6 +41,11 @@ class RefusedError(Exception):
     def __init__(self, status: int, message: str = "") -> None:
         self.status, self.message = status, message
         super().__init__(message)
+
+
+def away(_: Call) -> NoReturn:
+    """Refuses everything, as a server that has failed."""
+    raise RefusedError(503, "away")
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ class KubeApi:
         Raises:
             RefusedError: by the webhook, or there is one of that name.
         """
-        item = json.loads(json.dumps(item))
+        item = copy.deepcopy(item)
         metadata = item.setdefault("metadata", {})
         metadata.setdefault("name", metadata.get("generateName", "") + uuid.uuid4().hex[:5])
         if "/namespaces/" in folder:
@@ -118,9 +124,9 @@ class KubeApi:
             if path in self.objects:
                 raise RefusedError(409, "AlreadyExists")
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            item["metadata"].setdefault("creationTimestamp", now)
-            item["metadata"]["creationTimestamp"] = item["metadata"]["creationTimestamp"] or now
-            item["metadata"].setdefault("uid", str(uuid.uuid4()))
+            made = item["metadata"]
+            made["creationTimestamp"] = made.get("creationTimestamp") or now
+            made.setdefault("uid", str(uuid.uuid4()))
             return self._store(path, item, "ADDED")
 
     def change(self, path: str, body: Any, who: str = CHOOSER) -> Object:
@@ -159,7 +165,7 @@ class KubeApi:
         with self._lock:
             if path not in self.objects:
                 raise RefusedError(404, "NotFound")
-            return json.loads(json.dumps(self.objects[path]))
+            return copy.deepcopy(self.objects[path])
 
     def pod(self, name: str, namespace: str = "default") -> Object:
         """A copy of a pod."""
@@ -175,12 +181,10 @@ class KubeApi:
             self._store(path, pod, "MODIFIED")
         return {"kind": "Status", "status": "Success"}
 
-    def set_status(self, name: str, **status: Any) -> None:
-        """Set fields of a pod's status, as kubelet does."""
-        path = f"/api/v1/namespaces/default/pods/{name}"
+    def set_phase(self, path: str, phase: str) -> None:
+        """Change the phase of a pod, as kubelet does."""
         with self._lock:
-            pod = self.get(path)
-            self._store(path, {**pod, "status": {**pod.get("status", {}), **status}}, "MODIFIED")
+            self._store(path, {**self.get(path), "status": {"phase": phase}}, "MODIFIED")
 
     def events(self) -> list[Object]:
         """All Events that were made."""
@@ -209,7 +213,7 @@ class KubeApi:
     def list(self, path: str, query: Mapping[str, str]) -> Object:
         """A list of objects."""
         with self._lock:
-            found = [json.loads(json.dumps(o)) for p, o in self.objects.items() if _in(p, path)]
+            found = [copy.deepcopy(o) for p, o in self.objects.items() if _in(p, path)]
             items = [item for item in found if _selected(item, query)]
             return {"items": items, "metadata": {"resourceVersion": str(self._version)}}
 
@@ -245,8 +249,8 @@ class KubeApi:
         self._version += 1
         item["metadata"]["resourceVersion"] = str(self._version)
         self.objects[path] = item
-        self._tell(path, {"type": kind, "object": json.loads(json.dumps(item))})
-        return json.loads(json.dumps(item))
+        self._tell(path, {"type": kind, "object": copy.deepcopy(item)})
+        return copy.deepcopy(item)
 
     def _tell(self, path: str, event: Object) -> None:
         self._past.append((self._version, path, event))
@@ -327,6 +331,9 @@ def _in(path: str, watched: str) -> bool:
 
 
 def _selected(item: Object, query: Mapping[str, str]) -> bool:
+    """Of a label, and of a node's name: no others are asked for here."""
+    label, _, value = query.get("labelSelector", "").partition("=")
+    field_, _, node = query.get("fieldSelector", "").partition("=")
+    assert field_ in ("", "spec.nodeName")
     labels: Mapping[str, str] = item["metadata"].get("labels") or {}
-    wanted = (pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if pair)
-    return all(labels.get(key) == value for key, value in wanted)
+    return labels.get(label, "") == value and (not field_ or item["spec"].get("nodeName") == node)

@@ -7,8 +7,7 @@ import re
 import ssl
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from certificates import Made, make_certificate
-from kube_objects import KubeApi, Webhook
+from kube_objects import KubeApi, Object, Webhook, patched
+from waiting import announced, ending
 
-PATIENCE_S = 60.0
+from advisor_kubernetes import names
+from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.cluster import NODES
 
 
 @dataclass(frozen=True)
@@ -68,19 +70,9 @@ class KubeServed:
 
 
 @contextmanager
-def kube_serving(
-    folder: Path, api: KubeApi, service: str, *options: str, tls: Made | None = None
-) -> Generator[KubeServed]:
-    """Run the process until the end of the block.
-
-    Args:
-        folder: For its files.
-        api: The cluster.
-        service: Address of `advisor serve`.
-        *options: More of the command line.
-        tls: Its certificate; None: one is made.
-    """
-    tls = tls or make_certificate(folder)
+def kube_serving(folder: Path, api: KubeApi, service: str, *options: str) -> Generator[KubeServed]:
+    """Run the process until the end of the block, with more options of the command line."""
+    tls = make_certificate(folder)
     log = folder / "kubernetes-serve.log"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "KUBE"))}
     command = [sys.executable, "-m", "advisor_cli", "kubernetes", "serve", "--service", service]
@@ -90,24 +82,10 @@ def kube_serving(
     with (
         log.open("ab") as output,
         subprocess.Popen(command, stdout=output, stderr=output, env=environment) as process,
+        ending(process),
     ):
-        try:
-            yield KubeServed(_address(process, log), tls, log, process)
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def eventually(holds: Callable[[], Any], what: str = "") -> Any:
-    """The first true value."""
-    ends = time.monotonic() + PATIENCE_S
-    while not (found := holds()):
-        assert time.monotonic() < ends, what
-        time.sleep(0.05)
-    return found
+        address = announced(process, log, r"advisor answers the cluster on (\S+)\n")
+        yield KubeServed(address, tls, log, process)
 
 
 def gpus(*uuids: str, model: str = "NVIDIA H200", ready: bool = True) -> str:
@@ -116,23 +94,28 @@ def gpus(*uuids: str, model: str = "NVIDIA H200", ready: bool = True) -> str:
     return json.dumps(rows)
 
 
-def make_node(api: KubeApi, name: str, *uuids: str, **more: Any) -> None:
+def node_of(name: str, *uuids: str, model: str = "NVIDIA H200", **spec: Any) -> Object:
     """A node with GPUs that is ready."""
-    metadata = {
-        "name": name,
-        "labels": {"kubernetes.io/hostname": name, "advisor.dev/mps": "true"},
-        "annotations": {"advisor.dev/gpus": gpus(*uuids, **more)},
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {names.HOSTNAME: f"{name}.example"},
+            "annotations": {names.GPUS: gpus(*uuids, model=model)},
+        },
+        "spec": spec,
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
-    conditions = [{"type": "Ready", "status": "True"}]
-    api.create(
-        "/api/v1/nodes", {"metadata": metadata, "spec": {}, "status": {"conditions": conditions}}
-    )
 
 
-def pod_of(name: str, job: str, *, user: int | None = 1000, **wishes: str) -> dict[str, Any]:
+def make_node(api: KubeApi, name: str, *uuids: str) -> None:
+    """Add such a node to a cluster."""
+    api.create(NODES, node_of(name, *uuids))
+
+
+def pod_of(name: str, job: str, *, user: int | None = 1000, **wishes: str) -> Object:
     """A pod as its author writes it."""
-    keys = {"advisor.dev/job": job} | {
-        f"advisor.dev/{key.replace('_', '-')}": text for key, text in wishes.items()
+    keys = {names.JOB: job} | {
+        f"{names.PREFIX}{key.replace('_', '-')}": text for key, text in wishes.items()
     }
     container = {
         "name": "main",
@@ -148,15 +131,34 @@ def pod_of(name: str, job: str, *, user: int | None = 1000, **wishes: str) -> di
     }
 
 
+def claimed(pod: Object) -> Object:
+    """The pod, with a claim that it shares in place of a GPU."""
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    return pod
+
+
+def admitted(pod: Object) -> Object:
+    """A pod as the webhook leaves it."""
+    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
+    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return patched(pod, review(asked, None)["response"])
+
+
+def placed(uid: str, job: str, share: str, gpu: str = "GPU-1", **spec: Any) -> Object:
+    """A pod of node-1 that the chooser has decided on and the scheduler has bound."""
+    notes = {names.JOB: job, names.SHARE_PERCENT: share, names.GPU_UUID: gpu}
+    labels = {names.MANAGED: "true"}
+    return {
+        "metadata": {
+            "uid": uid, "name": f"{job}-pod", "namespace": "team", "labels": labels,
+            "annotations": notes,
+        },
+        "spec": {"nodeName": "node-1", **spec},
+        "status": {"phase": "Running"},
+    }  # fmt: skip
+
+
 def said(api: KubeApi, name: str) -> Sequence[str]:
     """Messages of the events of a pod."""
     return [e["message"] for e in api.events() if e["involvedObject"]["name"] == name]
-
-
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    ends = time.monotonic() + PATIENCE_S
-    while process.poll() is None and time.monotonic() < ends:
-        if found := re.search(r"advisor answers the cluster on (\S+)\n", log.read_text()):
-            return found[1]
-        time.sleep(0.05)
-    raise AssertionError(f"it did not start: {log.read_text()}")

@@ -1,9 +1,6 @@
 """A real `advisor serve` in a process of its own, with a home of its own."""
 
 import os
-import re
-import subprocess
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +8,7 @@ from pathlib import Path
 
 from forked import Forked, start_forked
 from new_database import make_home
+from waiting import announced, ending
 
 from advisor_data.service.state import open_service_state
 
@@ -53,21 +51,7 @@ def serving(folder: Path, options: Sequence[str] = (), **more: str) -> Generator
     with (
         log.open("wb") as output,
         start_forked(words, environment | more, folder, output, output) as process,
+        ending(process),
     ):
-        try:
-            yield Served(_address(process, log), home, log, process)
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def _address(process: Forked, log: Path) -> str:
-    ends = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < ends:
-        if found := re.search(r"advisor listens on (\S+)\n", log.read_text()):
-            return found[1]
-        time.sleep(0.05)
-    raise AssertionError(f"the service did not start: {log.read_text()}")
+        address = announced(process, log, r"advisor listens on (\S+)\n")
+        yield Served(address, home, log, process)

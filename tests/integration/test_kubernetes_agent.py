@@ -1,35 +1,48 @@
 """The agent of a Kubernetes node: real processes, fake driver libraries, MPS and API server."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from host import FAKES, UUID, FakeHost
 from kube_agent import NODE, SETTLE_S
-from kube_node_api import NodeApiServer, node_api, pod
+from kube_api import kube_api
+from kube_objects import KubeApi, away
+from kube_serving import placed
 from prometheus_client.parser import text_string_to_metric_families
 from serving import Served, serving
+from waiting import ending, eventually
 
 from advisor.client import Client
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
+from advisor_kubernetes.cluster import NODES
 
 # Several processes start one after the other, each in seconds where nobody else computes.
 pytestmark = pytest.mark.timeout(300)
 
 A, B = "11111111-aaaa-4aaa-8aaa-111111111111", "22222222-bbbb-4bbb-8bbb-222222222222"
 
-# Files beside the daemon's pipe: it does not start, it is in a fault, it gives clients less.
-FAULTS = ("refuse", "status", "default")
+PODS = "/api/v1/namespaces/team/pods"
+
+PIPE = f"mps/{UUID}/pipe"
+# The daemon is in a fault, gives clients less, and NVML does not say who computes.
+FAULTS = {
+    f"{PIPE}/status": ("FAULT", "the MPS server is in a fault"),
+    f"{PIPE}/default": ("50", "gives its clients 50 % at most"),
+    "nvml/gpu0/every": ("error 15", ""),
+}
 
 
 @dataclass
@@ -37,24 +50,19 @@ class Node:
     """A node with an agent, and pods that are processes."""
 
     host: FakeHost
-    api: NodeApiServer
+    api: KubeApi
     agent: subprocess.Popen[bytes]
     jobs: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
 
     @property
     def pipe(self) -> Path:
-        return self.host.folder / "mps" / UUID / "pipe"
-
-    @property
-    def every_query(self) -> Path:
-        """Holds the error that every query of NVML ends with, while it is there."""
-        return self.host.folder / "nvml" / "gpu0" / "every"
+        return self.host.folder / PIPE
 
     def run_pod(self, uid: str, job: str, share: str, **variables: str) -> subprocess.Popen[bytes]:
         """Bind a pod; its container starts when its progress file is there."""
-        self.api.put(pod(uid, node=NODE, gpu=UUID, job=job, share=share))
+        self.api.create(PODS, placed(uid, job, share, UUID))
         progress = self.host.folder / "pods" / uid / "progress"
-        until(progress.exists)
+        eventually(progress.exists)
         given = {
             "ADVISOR_POD_UID": uid,
             "ADVISOR_GPU": UUID,
@@ -74,18 +82,21 @@ class Node:
         self.jobs.append(started)
         return started
 
-    def clear(self) -> None:
-        """End all pods, and the faults that a test that failed has left."""
-        for fault in (*(self.pipe / name for name in FAULTS), self.every_query):
-            fault.unlink(missing_ok=True)
+    def end_pods(self) -> None:
+        """All their processes."""
         for job in self.jobs:
             job.kill()
             job.wait()
-        for uid in list(self.api.pods):
-            self.api.delete(uid)
-        self.api.events.clear()
-        until(self.ready)
-        until(lambda: self.metric("advisor_pod_share_percent") is None)
+
+    def clear(self) -> None:
+        """End all pods, and the faults that a test that failed has left."""
+        for fault in (f"{PIPE}/refuse", *FAULTS):
+            (self.host.folder / fault).unlink(missing_ok=True)
+        self.end_pods()
+        for path in [path for path in self.api.objects if "/namespaces/team/" in path]:
+            self.api.delete(path)
+        eventually(self.ready)
+        eventually(lambda: self.metric("advisor_pod_share_percent") is None)
 
     def get(self, path: str) -> httpx.Response:
         port = (self.host.folder / "port").read_text()
@@ -99,32 +110,38 @@ class Node:
                     return sample.value
         return None
 
-    def ready(self) -> bool:
-        """Whether the annotation of the node says that its GPU may be used."""
-        return [gpu["ready"] for gpu in self.api.gpus(NODE)] == [True]
+    def proven(self, job: str, value: float | None = 1) -> None:
+        """Wait until the metric says that the limit of a job is proven, or is not."""
+        eventually(lambda: self.metric("advisor_pod_limit_proven", job) == value)
 
-    def why(self) -> str:
-        return self.api.gpus(NODE)[0]["why"]
+    def gpu(self) -> dict[str, Any]:
+        """What the annotation of the node says of its GPU; nothing before it says anything."""
+        notes = self.api.get(f"{NODES}/{NODE}")["metadata"].get("annotations", {})
+        [gpu] = json.loads(notes.get("advisor.dev/gpus", "[{}]"))
+        return gpu
+
+    def ready(self) -> bool:
+        """Whether it says that the GPU may be used."""
+        return bool(self.gpu().get("ready"))
+
+    def refuses(self, why: str) -> None:
+        """Wait until the GPU may not be used, and the annotation says why."""
+        eventually(lambda: not self.ready() and why in self.gpu()["why"])
 
 
 @contextmanager
 def running(host: FakeHost, service: str, **variables: str) -> Generator[Node]:
-    with node_api() as api:
+    with kube_api() as api, (host.folder / "agent.log").open("wb") as log:
+        api.create(NODES, {"metadata": {"name": NODE}})
         command = [sys.executable, str(FAKES / "kube_agent.py"), str(host.folder), api.url, service]
-        with (host.folder / "agent.log").open("wb") as log:
-            agent = subprocess.Popen(
-                command, env=host.environment(**variables), stdout=log, stderr=log
-            )
+        agent = subprocess.Popen(command, env=host.environment(**variables), stdout=log, stderr=log)
         node = Node(host, api, agent)
         try:
-            until((host.folder / "port").exists)
-            yield node
+            with ending(agent):
+                eventually((host.folder / "port").exists)
+                yield node
         finally:
-            for job in node.jobs:
-                job.kill()
-                job.wait()
-            agent.terminate()
-            agent.wait(30)
+            node.end_pods()
             host.control("quit", node.pipe)
 
 
@@ -142,31 +159,25 @@ def node(fake_libraries: Path, service: Served) -> Iterator[Node]:
             yield running_node
             running_node.agent.terminate()
             assert running_node.agent.wait(60) == 0
-            assert running_node.api.gpus(NODE)[0]["ready"] is False
-            assert "no MPS daemon answers" in str(daemon_says(host, running_node))
-            assert {call.split("?")[0] for call in running_node.api.calls} <= ALLOWED
+            assert not running_node.ready()
+            pid_file = running_node.pipe / "nvidia-cuda-mps-control.pid"
+            assert not pid_file.exists(), "the daemon ends with the agent"
+            asked = {f"{call.method} {call.path}" for call in running_node.api.calls}
+            assert asked <= ALLOWED
 
 
 @pytest.fixture(autouse=True)
-def clean(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No pod is left on the node of several tests."""
+def clean(node: Node) -> Iterator[None]:
+    """A GPU that may be used, and no pod is left on the node of several tests."""
+    eventually(node.ready)
     yield
-    if "node" in request.fixturenames:
-        request.getfixturevalue("node").clear()
+    node.clear()
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(tmp_path_factory.mktemp("serve")) as served:
         yield served
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait, with an end that only a machine that stands still reaches."""
-    deadline = time.monotonic() + 100
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def solo(job: str, share: float, rate: float, power_w: float) -> SoloPoint:
@@ -180,18 +191,16 @@ def solo(job: str, share: float, rate: float, power_w: float) -> SoloPoint:
 def test_two_pods_are_proven_metered_and_reported(node: Node, service: Served) -> None:
     """Their limits are read back, their joules are the GPU's, and the service learns of them."""
     with Client(service.url, service.token("test", "read")) as client:
-        until(node.ready)
-        [gpu] = node.api.gpus(NODE)
+        gpu = node.gpu()
         assert (gpu["uuid"], gpu["model"], gpu["sm_count"]) == (UUID, "Fake H200", 132)
-        assert node.api.nodes[NODE]["labels"] == {"advisor.dev/mps": "true"}
+        assert node.api.get(f"{NODES}/{NODE}")["metadata"]["labels"] == {"advisor.dev/mps": "true"}
         first = node.run_pod(A, "alpha", "30")
         node.run_pod(B, "beta", "70")
         for job, granted in (("alpha", 38), ("beta", 92)):
-            until(lambda job=job: node.metric("advisor_pod_limit_proven", job) == 1)
+            node.proven(job)
             assert node.metric("advisor_pod_granted_sms", job) == granted
-        until(lambda: (node.metric("advisor_pod_relative_speed", "beta") or 0) > 0)
-        began = time.monotonic()
-        until(lambda: time.monotonic() - began > SETTLE_S + 2)
+        eventually(lambda: (node.metric("advisor_pod_relative_speed", "beta") or 0) > 0)
+        time.sleep(SETTLE_S + 2)  # what comes first is in no mean
         parts = [
             node.metric("advisor_pod_energy_joules_total", job) or 0 for job in ("alpha", "beta")
         ]
@@ -199,10 +208,9 @@ def test_two_pods_are_proven_metered_and_reported(node: Node, service: Served) -
         assert 0 < sum(parts) <= whole * (1 + 1e-9)
         assert parts[1] > parts[0]  # more SMs, more speed
         first.kill()
-        node.api.set_phase(A, "Succeeded")
+        node.api.set_phase(f"{PODS}/alpha-pod", "Succeeded")
         # Pods of other tests, of which some are flagged, have run together as well.
-        until(lambda: [seen for seen in client.observations() if not seen.flags])
-        [seen] = [seen for seen in client.observations() if not seen.flags]
+        [seen] = eventually(lambda: [seen for seen in client.observations() if not seen.flags])
     check_observation(seen)
 
 
@@ -229,98 +237,71 @@ def check_observation(seen: Observation) -> None:
     assert seen.work_per_joule is not None
 
 
-def daemon_says(host: FakeHost, node: Node) -> str:
-    done = subprocess.run(
-        ["nvidia-cuda-mps-control"], env=host.environment(CUDA_MPS_PIPE_DIRECTORY=str(node.pipe)),
-        input="get_server_list\n", capture_output=True, text=True, timeout=20, check=False,
-    )  # fmt: skip
-    return "no MPS daemon answers" if "Cannot find MPS" in done.stderr else done.stdout
-
-
 def test_a_pod_that_lifts_its_limit_is_found(node: Node) -> None:
     """By the variables that its process was started with, and by computing outside of MPS."""
-    until(node.ready)
     node.run_pod(A, "alpha", "30", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90")
     node.run_pod(B, "beta", "70", CUDA_MPS_PIPE_DIRECTORY=str(node.host.folder / "elsewhere"))
-    until(lambda: len(node.api.events) == 2)
-    said = {event["involvedObject"]["uid"]: event["message"] for event in node.api.events}
+    eventually(lambda: len(node.api.events()) == 2)
+    said = {event["involvedObject"]["uid"]: event["message"] for event in node.api.events()}
     assert "do not carry the variables of its share of 30 %" in said[A]
     assert "compute on the whole GPU, without MPS" in said[B]
-    assert {event["reason"] for event in node.api.events} == {"LimitNotProven"}
+    assert {event["reason"] for event in node.api.events()} == {"LimitNotProven"}
     for job in ("alpha", "beta"):
-        until(lambda job=job: node.metric("advisor_pod_limit_proven", job) == 0)
+        node.proven(job, 0)
 
 
 def test_a_daemon_that_is_lost_is_started_again_and_pods_are_told(node: Node) -> None:
     """Until it is well the GPU is not ready; what its clients do is not proven any more."""
-    until(node.ready)
     node.run_pod(A, "alpha", "30")
-    until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 1)
+    node.proven("alpha")
     losses = node.metric("advisor_gpu_daemon_losses_total") or 0
     (node.pipe / "refuse").touch()
     os.kill(int((node.pipe / "nvidia-cuda-mps-control.pid").read_text()), signal.SIGKILL)
     # First that it is gone, then why it does not start again.
-    until(lambda: not node.ready() and "permission denied" in node.why())
-    until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 0)
+    node.refuses("permission denied")
+    node.proven("alpha", 0)
     # The event is sent after the metric has changed.
-    until(lambda: any(event["reason"] == "MpsDaemonLost" for event in node.api.events))
-    [event] = [event for event in node.api.events if event["reason"] == "MpsDaemonLost"]
+    [event] = eventually(lambda: [e for e in node.api.events() if e["reason"] == "MpsDaemonLost"])
     assert event["involvedObject"]["uid"] == A
     (node.pipe / "refuse").unlink()
-    until(node.ready)
+    eventually(node.ready)
     assert node.metric("advisor_gpu_daemon_losses_total") == losses + 1
     assert node.metric("advisor_pod_limit_proven", "alpha") == 0
 
 
-def test_a_gpu_is_not_ready_while_its_daemon_is_not_well(node: Node) -> None:
-    """A fault, a percentage below 100, a driver that does not say who computes."""
-    until(node.ready)
-    for file, text, why in (
-        ("status", "FAULT", "the MPS server is in a fault"),
-        ("default", "50", "gives its clients 50 % at most"),
-    ):
-        (node.pipe / file).write_text(text)
-        until(lambda why=why: not node.ready() and why in node.why())
-        (node.pipe / file).unlink()
-        until(node.ready)
-
-
-def test_a_gpu_that_nobody_can_see_is_not_ready(node: Node) -> None:
-    """NVML fails for a while; the daemon is well."""
-    until(node.ready)
-    node.every_query.write_text("error 15")
-    until(lambda: not node.ready())
-    assert node.get("/healthz").status_code == 200
-    node.every_query.unlink()
-    until(node.ready)
+def test_a_gpu_is_not_ready_while_it_is_not_well(node: Node) -> None:
+    """Nor while nobody can see who computes; the agent itself is well."""
+    for file, (text, why) in FAULTS.items():
+        (node.host.folder / file).write_text(text)
+        node.refuses(why)
+        assert node.get("/healthz").status_code == 200
+        (node.host.folder / file).unlink()
+        eventually(node.ready)
 
 
 def test_a_gpu_on_which_others_compute_is_not_ready(node: Node) -> None:
     """Such as a pod to which a device plugin gave it: both would run on all SMs."""
-    until(node.ready)
     node.run_pod(A, "alpha", "30", ADVISOR_POD_UID=B)
-    until(lambda: not node.ready() and "compute on it" in node.why())
+    node.refuses("compute on it")
     assert node.metric("advisor_pod_limit_proven", "alpha") is None
-    node.jobs[-1].kill()
-    node.jobs[-1].wait()
-    until(node.ready)
+    node.end_pods()
+    eventually(node.ready)
 
 
 def test_it_looks_on_while_kubernetes_is_away(node: Node) -> None:
     """Pods run on, and so do their meters; what was missed is found afterwards."""
-    until(node.ready)
-    until(lambda: node.get("/readyz").status_code == 200)
+    eventually(lambda: node.get("/readyz").status_code == 200)
     node.run_pod(A, "alpha", "30")
-    until(lambda: node.metric("advisor_pod_limit_proven", "alpha") == 1)
-    node.api.refuse = 503
+    node.proven("alpha")
+    node.api.refuse, answers = away, node.api.refuse
+    node.api.end_watches()
     (node.pipe / "default").write_text("50")
-    until(lambda: node.metric("advisor_gpu_ready") == 0)
+    eventually(lambda: node.metric("advisor_gpu_ready") == 0)
     assert node.metric("advisor_pod_limit_proven", "alpha") == 1
     assert node.get("/healthz").status_code == 200
     assert node.ready(), "the annotation cannot have been changed"
-    node.api.gone, node.api.refuse = True, None
-    until(lambda: not node.ready())
-    node.api.delete(A)
-    (node.pipe / "default").unlink()
-    until(lambda: node.metric("advisor_pod_limit_proven", "alpha") is None)
+    node.api.delete(f"{PODS}/alpha-pod")
+    node.api.refuse = answers
+    eventually(lambda: not node.ready())
+    node.proven("alpha", None)
     assert node.get("/elsewhere").status_code == 404

@@ -9,21 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import kubernetes.client
 import pytest
 from kube_answers import ANSWER
-from kube_api import kube_api
-from kube_objects import Call, KubeApi, RefusedError, patched
-from kube_serving import eventually, kube_serving, make_node, pod_of, said
+from kube_api import cluster_at, kube_api
+from kube_objects import Call, KubeApi, RefusedError
+from kube_serving import admitted, kube_serving, make_node, pod_of, said
 from scripted_http import Reply, scripted_http
+from waiting import eventually
 
 from advisor.client import Client
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.review import review
 from advisor_kubernetes.chooser import lease
 from advisor_kubernetes.chooser.advice import Advice, Answer, PairQuestion, Together
 from advisor_kubernetes.chooser.pairing import WithoutAdvice
-from advisor_kubernetes.cluster import Cluster
 from advisor_kubernetes.serve.choosing import Choosing
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -57,10 +55,8 @@ def choosing(
     policy: WithoutAdvice = "pass",
 ) -> Generator[Choosing]:
     """A chooser in threads, which asks the service at an address; or knows the advice."""
-    configuration = kubernetes.client.Configuration(host=api.url)
-    cluster = Cluster(kubernetes.client.ApiClient(configuration))
     with Client(service or "http://127.0.0.1:9", timeout_s=0.3) as client:
-        found = Choosing(cluster, client, "advisor", policy)
+        found = Choosing(cluster_at(api.url), client, "advisor", policy)
         if service is None:
             tell(found, advice or Knows())
         with found.running():
@@ -81,10 +77,7 @@ def metric(found: Choosing, name: str) -> float:
 
 def make_pod(api: KubeApi, name: str, job: str = "fft", *, max_wait_s: str = "60") -> None:
     """A pod as the webhook leaves it."""
-    pod = pod_of(name, job, max_wait_s=max_wait_s)
-    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
-    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    api.create_pod(patched(pod, review(asked, None)["response"]))
+    api.create_pod(admitted(pod_of(name, job, max_wait_s=max_wait_s)))
 
 
 def open_(api: KubeApi, *pods: str) -> bool:

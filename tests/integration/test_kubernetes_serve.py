@@ -15,8 +15,9 @@ import pytest
 from certificates import make_certificate
 from kube_api import kube_api
 from kube_objects import CHOOSER, Call, KubeApi, RefusedError, Webhook
-from kube_serving import KubeServed, eventually, kube_serving, make_node, pod_of, said
+from kube_serving import KubeServed, kube_serving, make_node, pod_of, said
 from serving import serving
+from waiting import eventually
 
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.review import review
@@ -35,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KubeApi,
         kube_api() as api,
         kube_serving(folder, api, service.url) as served,
     ):
-        eventually(lambda: served.ask("/readyz").status == 200, "it is never ready")
+        eventually(lambda: served.ask("/readyz").status == 200)
         api.webhook = served.webhook
         yield api, served
 
@@ -187,7 +188,7 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
         api.change("/api/v1/namespaces/default/pods/a", mine, who="me")
     make_node(api, "node-0")
     make_node(api, "node-1", "GPU-1")
-    eventually(lambda: not gates(api, "a") and not gates(api, "b"), served.log.read_text())
+    eventually(lambda: not gates(api, "a") and not gates(api, "b"), served.log.read_text)
     shares = sorted(float(notes(api, name)[names.SHARE_PERCENT]) for name in "ab")
     # What the bundled model says of this pair on an H200, tested elsewhere: some limited split.
     assert 0 < shares[0] <= shares[1] < 100
@@ -201,7 +202,7 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
         scores = served.ask("/prioritize", {**args, "NodeNames": fit}).json
         assert scores == [{"Host": "node-1", "Score": 10}]
         api.bind(f"/api/v1/namespaces/default/pods/{name}", scores[0]["Host"])
-        assert api.pod(name)["spec"]["nodeSelector"] == {names.HOSTNAME: "node-1"}
+        assert api.pod(name)["spec"]["nodeSelector"] == {names.HOSTNAME: "node-1.example"}
 
 
 def test_flood_of_200_pods_is_paired_on_100_gpus(api: KubeApi, served: KubeServed) -> None:

@@ -4,10 +4,9 @@ import math
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kube_node_api import pod
+from kube_serving import placed
 
 from advisor.errors import InputError
 from advisor.progress import Progress as JobProgress
@@ -15,7 +14,7 @@ from advisor_kubernetes.agent.pods import pod_in, read_pod
 from advisor_kubernetes.agent.progress_files import make_file, progress_file
 from advisor_node.metering.progress_files import read_progress
 
-UID, OTHER = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21", "1f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21"
+UID = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21"
 
 
 # Pods
@@ -23,10 +22,7 @@ UID, OTHER = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21", "1f8b1a52-3c0e-4d57-9d3c-5b
 
 def test_a_pod_is_read_as_the_chooser_has_left_it() -> None:
     """With the share exactly as its containers see it."""
-    raw = pod(
-        UID, node="n", gpu="GPU-1", job="gemm", share="38.5", securityContext={"runAsUser": 7}
-    )
-    found = read_pod(raw)
+    found = read_pod(placed(UID, "gemm", "38.5", securityContext={"runAsUser": 7}))
     assert found is not None
     assert (found.share_text, found.share.percent, found.user) == ("38.5", 38.5, 7)
     assert (found.namespace, found.name, found.over) == ("team", "gemm-pod", False)
@@ -43,8 +39,7 @@ def test_a_pod_is_read_as_the_chooser_has_left_it() -> None:
 )
 def test_how_a_pod_ended_is_in_its_phase(phase: str, state: str, over: bool) -> None:
     """One that is deleted while it runs was stopped."""
-    raw = pod(UID, node="n", gpu="GPU-1", job="gemm", share="50")
-    raw["status"]["phase"] = phase
+    raw = placed(UID, "gemm", "50") | {"status": {"phase": phase}}
     found = read_pod(raw)
     assert found is not None
     assert (found.state, found.over) == (state, over)
@@ -53,20 +48,27 @@ def test_how_a_pod_ended_is_in_its_phase(phase: str, state: str, over: bool) -> 
 @pytest.mark.parametrize("name", ["job", "share-percent", "gpu-uuid"])
 def test_a_pod_without_a_gpu_of_ours_is_left_alone(name: str) -> None:
     """One that runs alone without a limit, on a claim, or that only has the label."""
-    raw = pod(UID, node="n", gpu="GPU-1", job="gemm", share="30")
+    raw = placed(UID, "gemm", "30")
     del raw["metadata"]["annotations"][f"advisor.dev/{name}"]
     assert read_pod(raw) is None
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"share": "0"}, {"share": "many"}, {"share": "nan"}, {"job": "../x"}, {"uid": "../.."}],
+    ("uid", "job", "share"),
+    [
+        (UID, "gemm", "0"),
+        (UID, "gemm", "many"),
+        (UID, "gemm", "nan"),
+        (UID, "../x", "30"),
+        ("../..", "gemm", "30"),
+    ],
 )
-def test_annotations_that_nobody_can_have_chosen_are_refused(wrong: dict[str, str]) -> None:
+def test_annotations_that_nobody_can_have_chosen_are_refused(
+    uid: str, job: str, share: str
+) -> None:
     """0 is no limit at all for the driver, and the uid becomes a path."""
-    told: dict[str, Any] = {"uid": UID, "job": "gemm", "share": "30"} | wrong
     with pytest.raises(InputError, match="were not written"):
-        read_pod(pod(told["uid"], node="n", gpu="GPU-1", job=told["job"], share=told["share"]))
+        read_pod(placed(uid, job, share))
 
 
 UNDERSCORED = UID.replace("-", "_")
@@ -121,15 +123,14 @@ def test_a_file_of_a_user_is_closed_to_others(tmp_path: Path) -> None:
 
 def test_nothing_in_a_folder_of_a_pod_is_followed(tmp_path: Path) -> None:
     """A link to a file of the host, a pipe that would block, a folder, nothing."""
-    folder = tmp_path / UID
-    folder.mkdir()
-    assert read_progress(progress_file(tmp_path, UID)) is None
-    place = folder / "progress"
+    place = progress_file(tmp_path, UID)
+    place.parent.mkdir()
+    assert read_progress(place) is None
     place.symlink_to("/etc/passwd")
-    assert read_progress(progress_file(tmp_path, UID)) is None
+    assert read_progress(place) is None
     place.unlink()
     os.mkfifo(place)
-    assert read_progress(progress_file(tmp_path, UID)) is None
+    assert read_progress(place) is None
     place.unlink()
     place.mkdir()
-    assert read_progress(progress_file(tmp_path, UID)) is None
+    assert read_progress(place) is None

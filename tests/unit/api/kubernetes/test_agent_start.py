@@ -1,12 +1,13 @@
 """How an agent of a node begins, or does not: in this process, without a driver."""
 
-import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kube_node_api import NodeApiServer, node_api
-from kubernetes.client import ApiClient, Configuration
+from kube_api import cluster_at, kube_api
+from kube_objects import KubeApi
+from kube_serving import gpus, make_node
 from typer.testing import CliRunner
 
 from advisor.client import Client
@@ -15,14 +16,13 @@ from advisor.errors import BusyError, InputError, SourceError
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings, read_settings
 from advisor_cli import app as command_line
+from advisor_kubernetes import names
 from advisor_kubernetes.agent.agent import AgentOptions, run_agent
 from advisor_kubernetes.agent.node_api import NodeApi
-from advisor_kubernetes.cluster import Cluster
+from advisor_kubernetes.cluster import NODES, Cluster
 from advisor_profiling.telemetry import nvml
 
 GPU = Gpu(uuid="GPU-1", model="H", units_total=132)
-SAID = [{"uuid": "GPU-1", "ready": True}]
-"""What an agent before, or another one, has written."""
 
 
 @pytest.fixture
@@ -30,29 +30,35 @@ def settings(tmp_path: Path) -> Settings:
     return read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_LOCK_DIR": str(tmp_path)})
 
 
-def run(api: NodeApiServer, settings: Settings) -> None:
-    """Begin, on a node of which something was said before."""
-    notes = {"advisor.dev/gpus": json.dumps(SAID)}
-    api.nodes["n"] = {"labels": {}, "annotations": notes}
-    configuration = Configuration(host=api.url)
-    with Client("http://127.0.0.1:9") as service:
+@pytest.fixture
+def api() -> Iterator[KubeApi]:
+    """A node of which an agent before, or another one, has said something."""
+    with kube_api() as server:
+        make_node(server, "n", GPU.uuid)
+        yield server
+
+
+def run(api: KubeApi, settings: Settings) -> str:
+    """Begin, and fail; what is said of the node then."""
+    with Client("http://127.0.0.1:9") as service, pytest.raises((BusyError, SourceError)):
         run_agent(
             AgentOptions(node="n", host="127.0.0.1", port=0), settings,
-            NodeApi(Cluster(ApiClient(configuration)), "n"), service, threading.Event(), print,
+            NodeApi(cluster_at(api.url), "n"), service, threading.Event(), print,
         )  # fmt: skip
+    return api.get(f"{NODES}/n")["metadata"]["annotations"][names.GPUS]
 
 
-def test_only_one_agent_owns_a_node(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_agent_owns_a_node(
+    api: KubeApi, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A second one would end the daemons of the first, and what that says is true."""
     monkeypatch.setattr(nvml, "list_gpus", lambda: [GPU])
-    with node_api() as api:
-        with gpu_lock(settings.lock_dir, GPU.uuid), pytest.raises(BusyError):
-            run(api, settings)
-        assert api.gpus("n") == SAID
+    with gpu_lock(settings.lock_dir, GPU.uuid):
+        assert run(api, settings) == gpus(GPU.uuid)
 
 
 def test_a_node_whose_driver_is_gone_has_no_gpu(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    api: KubeApi, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an agent before has written would send pods there."""
 
@@ -60,10 +66,7 @@ def test_a_node_whose_driver_is_gone_has_no_gpu(
         raise SourceError("nvmlInit failed: driver not loaded (NVML error 9)")
 
     monkeypatch.setattr(nvml, "list_gpus", fail)
-    with node_api() as api:
-        with pytest.raises(SourceError):
-            run(api, settings)
-        assert api.gpus("n") == []
+    assert run(api, settings) == "[]"
 
 
 def test_without_a_cluster_the_command_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

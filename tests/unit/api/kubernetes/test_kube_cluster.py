@@ -4,20 +4,15 @@ import socket
 import sys
 from pathlib import Path
 
-import kubernetes.client
 import pytest
 from certificates import make_certificate
-from kube_api import kube_api
-from kube_objects import Call, RefusedError
+from kube_api import cluster_at, kube_api
+from kube_objects import away
 from typer.testing import CliRunner
 
 from advisor.errors import InputError
 from advisor_cli import app as command_line
-from advisor_kubernetes.cluster import PODS, Cluster, ClusterError, connect, list_of
-
-
-def cluster_at(url: str) -> Cluster:
-    return Cluster(kubernetes.client.ApiClient(kubernetes.client.Configuration(host=url)))
+from advisor_kubernetes.cluster import PODS, ClusterError, connect, list_of
 
 
 def test_without_a_cluster_it_says_where_one_is_looked_for(
@@ -35,21 +30,15 @@ def test_without_a_cluster_it_says_where_one_is_looked_for(
 def test_answers_that_are_none_are_errors_with_a_status() -> None:
     """What the server says is in the message; where nobody answers there is no status."""
     with kube_api() as api:
-
-        def refuse(call: Call) -> None:
-            raise RefusedError(403, "pods is forbidden")
-
-        api.refuse = refuse
-        with pytest.raises(ClusterError, match=r"403\. pods is forbidden") as refused:
+        api.refuse = away
+        with pytest.raises(ClusterError, match=r"503\. away") as refused:
             list_of(cluster_at(api.url), PODS)
-        assert refused.value.status == 403
+        assert refused.value.status == 503
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    configuration = kubernetes.client.Configuration(host=closed)
-    configuration.retries = 0
     with pytest.raises(ClusterError, match="no answer to GET") as absent:
-        Cluster(kubernetes.client.ApiClient(configuration)).get(PODS)
+        cluster_at(closed).get(PODS)
     assert absent.value.status is None
 
 

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kube_objects import merged, patched
-from kube_serving import gpus, pod_of
+from kube_objects import merged
+from kube_serving import admitted, claimed, gpus, node_of, pod_of
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.review import review
 from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, PairQuestion, Together
 from advisor_kubernetes.chooser.pairing import Decision, Pair, Round, Single, Stay, WithoutAdvice
 from advisor_kubernetes.chooser.places import Node, read_node
@@ -26,16 +25,15 @@ APART = Apart("exclusive is better")
 
 def stored(name: str, job: str, *, age_s: float = 1.0, **more: Any) -> dict[str, Any]:
     """A pod that waits, as the API has it."""
-    pod = pod_of(name, job, **more)
-    return admitted(pod, name, age_s)
+    return held(pod_of(name, job, **more), age_s)
 
 
-def admitted(pod: dict[str, Any], name: str, age_s: float = 1.0) -> dict[str, Any]:
-    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
-    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    pod = patched(pod, review(asked, None)["response"])
+def held(pod: dict[str, Any], age_s: float = 1.0) -> dict[str, Any]:
+    """The same of a pod as its author wrote it."""
+    pod = admitted(pod)
     made = datetime.fromtimestamp(NOW_S - age_s, UTC).isoformat()
-    pod["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "7", "creationTimestamp": made}
+    uid = f"uid-{pod['metadata']['name']}"
+    pod["metadata"] |= {"uid": uid, "resourceVersion": "7", "creationTimestamp": made}
     return pod
 
 
@@ -44,20 +42,7 @@ def waiting(name: str, job: str, **more: Any) -> Pod:
 
 
 def node(name: str, *uuids: str, **more: Any) -> Node:
-    return read_node(node_item(name, *uuids, **more))
-
-
-def node_item(name: str, *uuids: str, **spec: Any) -> dict[str, Any]:
-    model = spec.pop("model", "NVIDIA H200")
-    return {
-        "metadata": {
-            "name": name,
-            "labels": {names.HOSTNAME: f"{name}.example"},
-            "annotations": {names.GPUS: gpus(*uuids, model=model)},
-        },
-        "spec": spec,
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }
+    return read_node(node_of(name, *uuids, **more))
 
 
 def saves(**by_jobs: float) -> Mapping[frozenset[str], float]:
@@ -95,25 +80,15 @@ def pairs(decisions: list[Decision]) -> list[set[str]]:
 
 def test_oldest_pod_gets_the_partner_that_saves_most() -> None:
     """Not the first that comes, and nobody twice."""
-    pods = [
-        waiting("new", "c", age_s=1),
-        waiting("old", "a", age_s=9),
-        waiting("mid", "b", age_s=5),
-    ]
+    ages_s = {("new", "c"): 1, ("old", "a"): 9, ("mid", "b"): 5}
+    pods = [waiting(*names_, age_s=age_s) for names_, age_s in ages_s.items()]
     found = decided(pods, [node("n", "GPU-1", "GPU-2")], saves(a_b=0.1, a_c=0.3, b_c=0.5))
     assert pairs(found) == [{"old", "new"}]
     [stay] = [d for d in found if isinstance(d, Stay)]
     assert stay.why == "waits for a partner"
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"user": 1001},
-        {"user": None},
-        {"with": "x"},
-    ],
-)
+@pytest.mark.parametrize("other", [{"user": 1001}, {"user": None}, {"with": "x"}])
 def test_pods_that_must_not_meet_do_not(other: dict[str, Any]) -> None:
     """MPS serves one user, and a pod that names a partner waits for it."""
     pods = [waiting("a", "a"), waiting("b", "b", **other)]
@@ -124,7 +99,7 @@ def test_pods_of_two_namespaces_do_not_meet() -> None:
     """Tenants share nothing."""
     other = pod_of("b", "b")
     other["metadata"]["namespace"] = "tenant"
-    pods = [waiting("a", "a"), read_pod(admitted(other, "b"))]
+    pods = [waiting("a", "a"), read_pod(held(other))]
     assert pairs(decided(pods, [node("n", "GPU-1")], saves(a_b=0.2))) == []
 
 
@@ -134,7 +109,7 @@ def test_users_of_images_meet_only_in_the_same_image() -> None:
     assert pairs(decided(same, [node("n", "GPU-1")], saves(a_b=0.2))) == [{"a", "b"}]
     pod = pod_of("c", "b", user=None)
     pod["spec"]["containers"][0]["image"] = "another"
-    other = [waiting("a", "a", user=None), read_pod(admitted(pod, "c"))]
+    other = [waiting("a", "a", user=None), read_pod(held(pod))]
     assert pairs(decided(other, [node("n", "GPU-1")], saves(a_b=0.2))) == []
 
 
@@ -151,12 +126,11 @@ def test_one_gpu_holds_one_pair() -> None:
     after = [stored(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")]
     for item in after[:2]:
         item.update(merged(item, bodies[f"default/{item['metadata']['name']}"]))
-    again = decided([read_pod(item) for item in after], [node("n", "GPU-1")], saves(a=0.2))
-    assert pairs(again) == []
-    for item in after[:2]:
-        item["status"] = {"phase": "Succeeded"}
-    again = decided([read_pod(item) for item in after], [node("n", "GPU-1")], saves(a=0.2))
-    assert pairs(again) == [{"y", "z"}]
+    for phase, paired in (("Running", []), ("Succeeded", [{"y", "z"}])):
+        for item in after[:2]:
+            item["status"] = {"phase": phase}
+        again = decided([read_pod(item) for item in after], [node("n", "GPU-1")], saves(a=0.2))
+        assert pairs(again) == paired
 
 
 def test_pod_that_waited_long_enough_runs_alone() -> None:
@@ -205,7 +179,13 @@ def test_each_gpu_model_is_asked_for() -> None:
 
 
 TAINT = {"key": "gpu", "value": "mps", "effect": "NoSchedule"}
-IN_ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+IN_ZONE = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+        ]
+    }
+}
 
 
 @pytest.mark.parametrize(
@@ -218,48 +198,39 @@ IN_ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"
         ({"tolerations": [{"key": "gpu", "value": "other"}]}, False),
         ({"tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute"}]}, False),
         ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"zone": "b"}}, False),
-        (
-            {
-                "tolerations": [{"operator": "Exists"}],
-                "affinity": {
-                    "nodeAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": {
-                            "nodeSelectorTerms": [IN_ZONE]
-                        }
-                    }
-                },
-            },
-            False,
-        ),
+        ({"tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": IN_ZONE}}, False),
     ],
 )
 def test_pods_go_only_to_nodes_that_take_them(spec: dict[str, Any], fits: bool) -> None:
     """A pod that is kept on a node which refuses it would wait for ever."""
     pod = pod_of("a", "a", max_wait_s="0")
     pod["spec"] |= spec
-    [found] = decided([read_pod(admitted(pod, "a"))], [node("n", "GPU-1", taints=[TAINT])], {})
+    [found] = decided([read_pod(held(pod))], [node("n", "GPU-1", taints=[TAINT])], {})
     assert isinstance(found, Single if fits else Stay)
 
 
-@pytest.mark.parametrize("change", ["unschedulable", "not ready", "no label", "gpu not ready"])
-def test_node_that_takes_nobody_has_no_gpus(change: str) -> None:
+@pytest.mark.parametrize(
+    ("fields", "metadata"),
+    [
+        ({"spec": {"unschedulable": True}}, {}),
+        ({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, {}),
+        ({}, {"labels": {}}),
+        ({}, {"annotations": {names.GPUS: gpus("GPU-1", ready=False)}}),
+    ],
+)
+def test_node_that_takes_nobody_has_no_gpus(
+    fields: dict[str, Any], metadata: dict[str, Any]
+) -> None:
     """Also one whose agent says that its GPU is not ready."""
-    item = node_item("n", "GPU-1")
-    if change == "unschedulable":
-        item["spec"] = {"unschedulable": True}
-    elif change == "not ready":
-        item["status"]["conditions"][0]["status"] = "Unknown"
-    elif change == "no label":
-        item["metadata"]["labels"] = {}
-    else:
-        item["metadata"]["annotations"][names.GPUS] = gpus("GPU-1", ready=False)
+    item = node_of("n", "GPU-1") | fields
+    item["metadata"] |= metadata
     assert read_node(item).gpus == ()
 
 
 @pytest.mark.parametrize("text", ["{", "5", '[{"uuid": "x"}]', '{"a": 1}'])
 def test_agent_that_writes_nonsense_is_an_error(text: str) -> None:
     """It is said, and the node is left alone."""
-    item = node_item("n")
+    item = node_of("n")
     item["metadata"]["annotations"][names.GPUS] = text
     with pytest.raises(InputError, match=r"advisor\.dev/gpus is not a list of GPUs"):
         read_node(item)
@@ -275,12 +246,11 @@ def given_pair(shares: tuple[str, str] = ("26", "50")) -> tuple[dict[str, Any], 
     return merged(first, writes_of(given)[0].body), second
 
 
-@given(
-    st.tuples(
-        *[st.floats(1, 100).map(lambda share: f"{share:.10g}") for _ in range(2)],
-    )
-)
-@settings(max_examples=25, deadline=None)
+SHARES = st.floats(1, 100).map(lambda share: f"{share:.10g}")
+
+
+@given(st.tuples(SHARES, SHARES))
+@settings(max_examples=25)
 def test_second_pod_can_be_written_from_the_first_alone(shares: tuple[str, str]) -> None:
     """Whatever was killed between the two patches, the second pod gets the other share."""
     first, second = given_pair(shares)
@@ -314,24 +284,28 @@ def test_second_pod_is_not_written_from_what_the_chooser_did_not_write(split: st
 
 
 def test_pod_of_another_namespace_promises_nothing() -> None:
-    """Nobody sends the pod of another tenant to a GPU."""
+    """Nobody keeps the pod of another tenant from a GPU."""
     first, second = given_pair()
     first["metadata"]["namespace"] = "tenant"
-    assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
     found = decided([read_pod(first), read_pod(second)], [node("n", "GPU-1", "GPU-2")], {})
     assert [type(decision) for decision in found] == [Stay]
 
 
-@pytest.mark.parametrize("change", ["recreated", "first ended", "gate is open"])
-def test_nothing_is_unfinished_where_the_pair_is_no_more(change: str) -> None:
-    """A later pod of the same name is another pod."""
+@pytest.mark.parametrize(
+    ("of_first", "of_second"),
+    [
+        ({}, {"metadata": {"uid": "another"}}),
+        ({"status": {"phase": "Failed"}}, {}),
+        ({}, {"spec": {"schedulingGates": []}}),
+        ({"metadata": {"namespace": "tenant"}}, {}),
+    ],
+)
+def test_nothing_is_unfinished_where_the_pair_is_no_more(
+    of_first: dict[str, Any], of_second: dict[str, Any]
+) -> None:
+    """A later pod of the same name is another pod; one of another tenant was never the partner."""
     first, second = given_pair()
-    if change == "recreated":
-        second["metadata"]["uid"] = "another"
-    elif change == "first ended":
-        first["status"] = {"phase": "Failed"}
-    else:
-        second["spec"]["schedulingGates"] = []
+    first, second = merged(first, of_first), merged(second, of_second)
     assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
 
 
@@ -348,12 +322,7 @@ def test_patch_opens_our_gate_and_no_other() -> None:
 
 def test_claim_is_a_place_of_its_own() -> None:
     """Pods of one claim meet; who comes while it is in use waits."""
-    items: list[dict[str, Any]] = []
-    for number, name in enumerate(("a", "b", "c")):
-        pod = pod_of(name, name)
-        pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
-        pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
-        items.append(admitted(pod, name, 9 - number))
+    items = [held(claimed(pod_of(name, name)), 9 - n) for n, name in enumerate("abc")]
     found = decided([read_pod(item) for item in items], [], saves(a_b=0.2, a_c=0.1))
     assert pairs(found) == [{"a", "b"}]
     assert isinstance(found[-1], Stay)

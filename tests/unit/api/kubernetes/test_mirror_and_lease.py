@@ -5,16 +5,16 @@ import threading
 import time
 from collections.abc import Generator
 
-import kubernetes.client
 import pytest
-from kube_api import kube_api
-from kube_objects import Call, KubeApi, RefusedError
-from kube_serving import eventually, make_node
+from kube_api import cluster_at, kube_api
+from kube_objects import Call, KubeApi, away
+from kube_serving import make_node
+from waiting import eventually
 
 from advisor_kubernetes import mirror
 from advisor_kubernetes.chooser import lease
 from advisor_kubernetes.chooser.lease import Lease
-from advisor_kubernetes.cluster import NODES, Cluster, ClusterError
+from advisor_kubernetes.cluster import NODES, ClusterError
 from advisor_kubernetes.mirror import Mirror
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/advisor/leases/advisor-chooser"
@@ -28,17 +28,11 @@ def api() -> Generator[KubeApi]:
         yield server
 
 
-def cluster_of(api: KubeApi) -> Cluster:
-    configuration = kubernetes.client.Configuration(host=api.url)
-    configuration.retries = 0
-    return Cluster(kubernetes.client.ApiClient(configuration))
-
-
 @pytest.fixture
 def nodes(api: KubeApi) -> Generator[tuple[Mirror, threading.Event]]:
     """A mirror of the nodes that has listed them; the event is set at each change."""
     changed, stopping = threading.Event(), threading.Event()
-    kept = Mirror(cluster_of(api), NODES, changed.set)
+    kept = Mirror(cluster_at(api.url), NODES, changed.set)
     thread = threading.Thread(target=kept.run, args=(stopping,), daemon=True)
     thread.start()
     eventually(lambda: kept.synced.is_set() and api.is_watched)
@@ -73,32 +67,30 @@ def test_a_server_that_fails_is_asked_with_pauses(
     kept, _ = nodes
     asked_s: list[float] = []
 
-    def refuse(_call: Call) -> None:
+    def refuse(call: Call) -> None:
         asked_s.append(time.monotonic())
-        raise RefusedError(500, "away")
+        away(call)
 
-    api.refuse = refuse
+    answers, api.refuse = api.refuse, refuse
     api.end_watches()
     eventually(lambda: len(asked_s) > 4)
     api.change(f"{NODES}/n", {"metadata": {"labels": {"by": "another"}}})
-    api.refuse = lambda call: None
+    api.refuse = answers
     eventually(lambda: labels(kept).get("by") == "another")
     # The first failure is that of the watch that ended.
     assert min(b - a for a, b in itertools.pairwise(asked_s[1:])) >= 0.1
 
 
-def held_by(api: KubeApi, holder: str, renewed_at: str) -> None:
-    """Somebody's Lease."""
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed_at}
-    folder = LEASE.rpartition("/")[0]
-    api.create(folder, {"metadata": {"name": "advisor-chooser"}, "spec": spec})
-
-
 def test_clocks_of_hosts_are_not_compared(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Lease that was renewed long ago by its holder's clock is held, until it is seen to rest."""
     monkeypatch.setattr(lease, "RENEW_S", 0.0)
-    held_by(api, "other", "2001-01-01T00:00:00.000000Z")
-    ours = Lease(cluster_of(api), "advisor", "we")
+    spec = {
+        "holderIdentity": "other",
+        "leaseDurationSeconds": 15,
+        "renewTime": "2001-01-01T00:00:00Z",
+    }
+    api.create(LEASE.rpartition("/")[0], {"metadata": {"name": "advisor-chooser"}, "spec": spec})
+    ours = Lease(cluster_at(api.url), "advisor", "we")
     assert not ours.take()
     monkeypatch.setattr(lease, "HELD_S", 0.1)
     eventually(ours.take)
@@ -111,15 +103,12 @@ def test_a_lease_that_cannot_be_renewed_is_lost_and_taken_again(
     """By one's own clock, before another may take it; an API server that is away ends nothing."""
     monkeypatch.setattr(lease, "RENEW_S", 0.0)
     monkeypatch.setattr(lease, "HELD_S", 0.5)
-    ours = Lease(cluster_of(api), "advisor", "we")
+    ours = Lease(cluster_at(api.url), "advisor", "we")
     eventually(ours.take)
 
-    def refuse(_call: Call) -> None:
-        raise RefusedError(500, "away")
-
-    api.refuse = refuse
+    answers, api.refuse = api.refuse, away
     with pytest.raises(ClusterError):
         ours.take()
     eventually(lambda: not ours.is_held)
-    api.refuse = lambda call: None
+    api.refuse = answers
     eventually(ours.take)

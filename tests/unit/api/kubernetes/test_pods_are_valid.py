@@ -1,15 +1,13 @@
 """Pods that the webhook and the chooser have changed are pods to every Kubernetes since 1.28."""
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kube_objects import merged, patched
-from kube_serving import pod_of
+from kube_objects import merged
+from kube_serving import admitted, claimed, pod_of
 
-from advisor_kubernetes.admission.review import review
 from advisor_kubernetes.chooser.pairing import Pair
 from advisor_kubernetes.chooser.places import GpuSlot, Node
 from advisor_kubernetes.chooser.pods import read_pod
@@ -20,13 +18,6 @@ VERSIONS = [
     version for version in validator.utils.all_versions() if int(version.split(".")[1]) >= 28
 ]
 FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"
-
-
-def admitted(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod as the webhook has it."""
-    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
-    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return patched(pod, review(asked, None)["response"])
 
 
 def recorded() -> dict[str, Any]:
@@ -62,18 +53,14 @@ def test_changed_pods_are_valid(version: str) -> None:
 
 def test_pod_with_a_claim_is_valid() -> None:
     """With a shared claim, by the newest schema."""
-    pod = pod_of("a", "fft")
-    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
-    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
-    changed = admitted(pod)
-    assert changed["spec"]["resourceClaims"] == [{"name": "gpu", "resourceClaimName": "shared"}]
+    changed = admitted(claimed(pod_of("a", "fft")))
     assert changed["spec"]["schedulingGates"]
     validator.validate(changed, VERSIONS[-1], strict=True)
 
 
 def test_validation_notices_a_wrong_pod() -> None:
     """What is checked here can fail."""
-    pod = copy.deepcopy(admitted(recorded()))
+    pod = admitted(recorded())
     pod["spec"]["schedulingGates"] = [{"gate": "advisor.dev/split"}]
     with pytest.raises(validator.ValidationError):
         validator.validate(pod, VERSIONS[-1], strict=True)
