@@ -14,6 +14,7 @@ import new_database
 import postgres
 import pytest
 from analysed_once import analysed_once
+from command_line import Advisor, in_this_process
 from forked import forking
 from hypothesis import settings
 from launched import no_leftovers
@@ -86,6 +87,14 @@ def commands() -> Iterator[None]:
     """What most commands import is imported once for all that run to their end."""
     with forking():
         yield
+
+
+@pytest.fixture
+def advisor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Advisor:
+    """The command line in this process, in a folder that has nothing yet."""
+    return in_this_process(capsys, monkeypatch, tmp_path)
 
 
 # telemetry

@@ -7,32 +7,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import Advisor, in_its_own, in_this_process
+from command_line import Advisor, in_its_own
 
 from advisor_profiling.reports.doctor import examine_extras, lacking
-
-
-@pytest.fixture
-def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Advisor:
-    return in_this_process(capsys, monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("profile", "triad", "--gpu", "replay", "--units", "500"), 2, "ask for 132."),
         (("profile", "triad", "--gpu", "replay", "--units", "13"), 2, "ask for 12 or 14."),
-        (("profile", "triad", "--gpu", "replay", "--units", "7"), 2, "ask for 8."),
         (("place", "--jobs", "nofile.txt", "--gpus", "2"), 2, "nofile.txt cannot be read"),
         (("recommend", "gemm", "triad", "--min-speed", "50%"), 2, "write --min-speed 0.5."),
         (("recommend", "gemm", "triad", "--min-speed", "gemm=50%"), 2, "--min-speed gemm=0.5."),
         (("recommend", "gemm", "triad", "--min-speed", "half"), 2, "half has no number"),
         (("place", "gemm:four", "--gpus", "2"), 2, "write gemm:40 for forty of gemm"),
-        (("place", ":4", "--gpus", "2"), 2, ":4 is not a job"),
         (("recommend", "gemm", "triad", "--objective", "energy"), 2, "did you mean energy"),
-        (("recommend", "gemm", "triad", "--objective", "trouput"), 2, "did you mean throughput"),
         (("models", "promote", "./nofolder"), 9, "there is no such folder"),
         (("models", "promote", "."), 9, "there is no manifest.json in it"),
     ],
@@ -88,37 +77,11 @@ def test_replay_of_what_was_not_recorded(advisor: Advisor) -> None:
     assert "pairs were recorded, such as" in json.loads(done.out)["error"]["message"]
 
 
-@pytest.mark.parametrize(("split", "said"), [("12/98", True), ("50/50", False), ("47/54", False)])
-def test_over_subscribed_launch_gets_a_word(advisor: Advisor, split: str, said: bool) -> None:
-    """Not where two whole percentages of exact counts add up to 101."""
-    plan = advisor(
-        "launch", "gemm", "triad", "--split", split, "--allow-unsafe", "--dry-run", "--json"
-    )
-    assert plan.code == 0, plan.err
-    notes = json.loads(plan.out)["notes"]
-    assert any("over-subscribed: 110 %" in note for note in notes) is said
-
-
-def test_workdir_that_does_not_exist(
-    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A dry run sees it, too."""
-    file = "command: 'true'\nworkdir: /nosuch\nprogress: {kind: counter, unit: step}\n"
-    (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs/mine.yaml").write_text(file)
-    monkeypatch.setenv("ADVISOR_JOBS", str(tmp_path / "jobs"))
-    done = advisor("launch", "mine", "mine", "--split", "50/50", "--dry-run")
-    assert done.code == 2
-    assert "the workdir of mine, /nosuch, does not exist" in done.err
-
-
 @pytest.mark.parametrize(
     ("command", "extra", "option"),
     [
-        ("train", "train", "--help"),
         ("evaluate", "train", "--json"),
         ("recommend", "advise", "--help"),
-        ("drift", "advise", "--json"),
     ],
 )
 def test_command_whose_libraries_are_missing(
@@ -141,18 +104,10 @@ def test_doctor_tells_the_extras() -> None:
     assert finding.verdict == "ok"
 
 
-@pytest.mark.parametrize(
-    ("words", "encoding"),
-    [
-        (("recommend", "gemm", "triad", "--all"), "cp1252"),
-        (("profile", "triad", "--gpu", "replay"), "ascii"),
-    ],
-)
-def test_terminal_that_cannot_show_all_characters(
-    tmp_path: Path, words: tuple[str, ...], encoding: str
-) -> None:
+def test_terminal_that_cannot_show_all_characters(tmp_path: Path) -> None:
     """The answer is there without the chart."""
-    done = in_its_own(tmp_path, *words, PYTHONIOENCODING=encoding)
+    words = ("profile", "triad", "--gpu", "replay")
+    done = in_its_own(tmp_path, *words, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert b"the chart is left out" in done.stdout
     assert b"triad" in done.stdout
@@ -175,58 +130,50 @@ def test_reader_that_has_seen_enough(tmp_path: Path) -> None:
     assert done.stderr == b""
 
 
-def test_no_command_is_a_wish_for_help(advisor: Advisor) -> None:
-    """Not a mistake."""
-    done = advisor()
-    assert done.code == 0
-    assert "recommend" in done.out
-
-
-def write_jobs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three jobs: a good one, one with a pattern in double quotes, one of no program."""
+@pytest.fixture
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good job, one with a pattern in double quotes, one of no program, one of odd data."""
     progress = "progress: {kind: counter, unit: step}\n"
-    (folder / "jobs").mkdir()
-    (folder / "jobs/good.yaml").write_text("command: 'true'\n" + progress)
-    (folder / "jobs/quoted.yaml").write_text(
-        'command: a\nprogress: {kind: output, unit: step, pattern: "step (\\d+)"}\n'
-    )
-    (folder / "jobs/lost.yaml").write_text("command: nosuchprogram --fast\n" + progress)
-    monkeypatch.setenv("ADVISOR_JOBS", str(folder / "jobs"))
+    pattern = 'progress: {kind: output, unit: step, pattern: "step (\\d+)"}\n'
+    texts = {
+        "good": f"command: 'true'\n{progress}",
+        "quoted": f"command: a\n{pattern}",
+        "lost": f"command: nosuchprogram --fast\n{progress}",
+        "odd": "command: touch started\ninput: {dtype: bf16, data: 'nonsense(1)'}\n",
+    }
+    (tmp_path / "jobs").mkdir()
+    for name, text in texts.items():
+        (tmp_path / f"jobs/{name}.yaml").write_text(text)
+    monkeypatch.setenv("ADVISOR_JOBS", str(tmp_path / "jobs"))
 
 
-def test_one_faulty_file_hides_no_other_job(
-    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("faulty")
+def test_one_faulty_file_hides_no_other_job(advisor: Advisor) -> None:
     """Its fault is said, with what to write instead."""
-    write_jobs(tmp_path, monkeypatch)
     done = advisor("jobs", "--json")
     assert done.code == 0
-    assert [row["job"] for row in json.loads(done.out)["jobs"]] == ["good", "lost"]
+    assert {"good", "lost"} <= {row["job"] for row in json.loads(done.out)["jobs"]}
     assert r"quoted.yaml:2:55: not YAML" in done.err
     assert r"single quotes: 'step (\d+)'" in done.err
     assert advisor("recommend", "gemm", "nosuch").code == 2
 
 
-def test_program_that_does_not_exist(
-    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("faulty")
+@pytest.mark.parametrize(
+    ("job", "code", "said"),
+    [
+        ("lost", 5, "lost cannot be started: there is no program nosuchprogram"),
+        ("odd", 2, "nonsense"),
+    ],
+)
+def test_a_job_that_cannot_run_is_not_tried_at_every_share(
+    advisor: Advisor, tmp_path: Path, job: str, code: int, said: str
 ) -> None:
-    """It is not tried at every share."""
-    write_jobs(tmp_path, monkeypatch)
-    done = advisor("profile", "lost", "--shares", "50,100")
-    assert done.code == 5
-    assert "lost cannot be started: there is no program nosuchprogram" in done.err
+    """Neither without its program nor with data that cannot be meant."""
+    done = advisor("profile", job, "--shares", "50,100")
+    assert done.code == code
+    assert said in done.err
     assert len(done.err.splitlines()) == 1
-
-
-def test_data_of_a_job_that_cannot_be_meant(
-    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is started for it."""
-    write_jobs(tmp_path, monkeypatch)
-    text = "command: touch started\ninput: {dtype: bf16, data: 'nonsense(1)'}\n"
-    (tmp_path / "jobs" / "odd.yaml").write_text(text)
-    done = advisor("profile", "odd", "--shares", "50,100")
-    assert (done.code, "nonsense" in done.err) == (2, True)
     assert not (tmp_path / "started").exists()
 
 

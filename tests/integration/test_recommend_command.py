@@ -1,41 +1,24 @@
 """`advisor recommend` from outside: with the bundled profiles and the bundled model."""
 
-import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from advisor.core.gpu import units_for_percent
-from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError, NoSplitError
 from advisor_cli.app import app
-from advisor_data import open_store
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.files import write_points
 
 PAIR = ("fft", "resnet50-train-b2")
 
 
-@pytest.fixture(scope="module")
-def solo() -> list[SoloPoint]:
-    """The bundled points of the pair."""
-    return [point for point in bundled_solo_points() if point.job in PAIR]
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user who has stored nothing, and defined one job."""
-    jobs = tmp_path / "jobs"
-    jobs.mkdir()
-    (jobs / "mine.yaml").write_text("command: sleep 1\n")
+    """A user who has stored nothing."""
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ADVISOR_JOBS", str(jobs))
     monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
     return tmp_path / "home"
 
@@ -138,84 +121,24 @@ def test_all_shows_every_candidate_and_a_plot() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_fine_splits_say_the_sms() -> None:
-    """Percentages that grant exactly these counts."""
     answer = as_json(*PAIR, "--fine")
-    splits = [o for o in answer["candidates"] if o["sharing"] == "limited"]
-    shares = [[job["share_percent"] for job in option["jobs"]] for option in splits]
-    counts = [[job["units"] for job in option["jobs"]] for option in splits]
-    assert counts == [[units_for_percent(share, 132) for share in both] for both in shares]
-    assert len(counts) > 9
-    assert all(sum(units) <= 132 for units in counts)
+    assert len([o for o in answer["candidates"] if o["sharing"] == "limited"]) > 9
     assert "of 132 SMs), resnet50-train-b2" in recommend(*PAIR, "--fine").splitlines()[0]
-
-
-def test_stored_profile_goes_before_the_bundled_one(home: Path, solo: Sequence[SoloPoint]) -> None:
-    """Who measured a job here means that measurement."""
-    before = as_json(*PAIR)
-    with open_store(None, home) as store:
-        store.add(
-            dataclasses.replace(p, rate=2 * p.rate, run="here") for p in solo if p.job == "fft"
-        )
-    after = as_json(*PAIR)
-    ratio = rate_of(after) / rate_of(before)
-    assert ratio == pytest.approx(2, rel=0.02)
-    assert before["warnings"][-1].endswith("depends: fft and resnet50-train-b2")
-    assert after["warnings"][-1].endswith("depends: resnet50-train-b2")
-
-
-def rate_of(answer: dict[str, Any]) -> float:
-    """Of the first job, as recommended."""
-    return answer["choice"]["jobs"][0]["rate"]["value"]
-
-
-@pytest.mark.usefixtures("home")
-def test_profiles_of_a_file(tmp_path: Path, solo: Sequence[SoloPoint]) -> None:
-    """They go before the stored and the bundled ones, which are there next to them."""
-    file = tmp_path / "points.jsonl"
-    of_h200 = (p for p in solo if (p.job, p.gpu_model) == ("fft", "NVIDIA H200"))
-    write_points(file, [dataclasses.replace(p, job="mine") for p in of_h200])
-    assert as_json("mine", "mine", "--profiles", str(file))["jobs"][0]["job"] == "mine"
-    beside = as_json("mine", "gemm", "--profiles", str(file))
-    assert beside["warnings"][-1].endswith("depends: gemm")
-    message = error(InputError, "mine", "nosuch", "--profiles", str(file))
-    assert message.startswith("there is no job nosuch")
-
-
-@pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (
-            ("ftf", "gemm"),
-            "there is no job ftf. did you mean fft? Else measure it: advisor profile",
-        ),
-        (("fft", "zzzzzz"), "there is no job zzzzzz. measure it: advisor profile --name zzzzzz"),
-        (("fft", "mine"), "mine has no profile. a profile needs 100 % and one smaller share"),
-    ],
-)
-def test_job_without_a_profile(names: tuple[str, str], message: str) -> None:
-    """The message says how to spell it, or how to measure it."""
-    assert error(InputError, *names).startswith(message)
 
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--min-speed", "much"), "--min-speed much has no number"),
         (("--min-speed", "gemm=0.5"), "--min-speed gemm=0.5 is for a job that is not there"),
-        (("--min-speed", "50"), "a minimum speed of 50 for fft is not possible"),
-        (("--memory", "141"), "no GPU has 141 MiB of memory"),
         (("--memory", "1GiB"), "fft needs 2154 MiB of memory, the card has 1024 MiB"),
         (("--memory", "large"), "'large' is not a memory size"),
-        (("--objective", "speed"), "there is no objective speed"),
-        (
-            ("--gpu-model", "A100"),
-            "no profile on A100: fft, resnet50-train-b2. profiled were",
-        ),
+        (("--gpu-model", "A100"), "no profile on A100: fft, resnet50-train-b2. profiled were"),
+        (("--work", "fft=3h"), "nothing is said of the work of resnet50-train-b2"),
+        (("--work", "3h", "--objective=max-min"), "max-min does not depend on how much work"),
     ],
 )
-def test_options_that_cannot_be_meant(options: tuple[str, str], message: str) -> None:
+def test_options_that_cannot_be_meant(options: tuple[str, ...], message: str) -> None:
     """Nothing is dropped or guessed."""
     assert error(InputError, *PAIR, *options).startswith(message)
 
@@ -233,21 +156,6 @@ def test_work_reaches_the_answer() -> None:
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--work", "3"], "3 is not a time"),
-        (["--work", "fft=3h"], "nothing is said of the work of resnet50-train-b2"),
-        (["--work", "gemm=3h"], "--work gemm=3h is for a job that is not there"),
-        (["--work", "3h", "--objective", "max-min"], "max-min does not depend on how much work"),
-    ],
-)
-def test_work_that_cannot_be_meant(options: list[str], message: str) -> None:
-    """Nothing is guessed."""
-    assert error(InputError, *PAIR, *options).startswith(message)
-
-
-@pytest.mark.usefixtures("home")
 def test_limits_reach_the_answer() -> None:
     """A number alone is for both jobs."""
     for job, option in ((0, "fft=0.4"), (1, "resnet50-train-b2=0.8")):
@@ -262,20 +170,6 @@ def test_limits_reach_the_answer() -> None:
     assert "nearest is " in error(NoSplitError, *PAIR, "--max-power", "100")
 
 
-def test_gpu_model_that_was_not_learned_from(home: Path, solo: Sequence[SoloPoint]) -> None:
-    """It is answered, with a warning that says what the model has seen and what to measure."""
-    with open_store(None, home) as store:
-        store.add(dataclasses.replace(p, gpu_model="NVIDIA A100", run="there") for p in solo)
-    answer = as_json(*PAIR)
-    assert answer["gpu_model"] == "NVIDIA A100"
-    (warning,) = [text for text in answer["warnings"] if "not seen" in text]
-    assert (
-        "has not seen the NVIDIA A100, only NVIDIA H100 80GB HBM3, NVIDIA H200: intervals"
-        in warning
-    )
-    assert "advisor colocate --among fft,resnet50-train-b2" in warning
-
-
 @pytest.mark.usefixtures("home")
 def test_answer_loads_only_what_it_needs() -> None:
     """What makes the command slow to start stays out."""
@@ -287,14 +181,5 @@ def test_answer_loads_only_what_it_needs() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     exit_code, *modules = done.stdout.split()
     assert exit_code == "0"
-    slow = {
-        "sqlalchemy",
-        "sklearn",
-        "pyarrow",
-        "highspy",
-        "matplotlib",
-        "plotext",
-        "requests",
-        "yaml",
-    }
-    assert not slow & set(modules)
+    slow = "sqlalchemy sklearn pyarrow highspy matplotlib plotext requests yaml"
+    assert not set(slow.split()) & set(modules)
