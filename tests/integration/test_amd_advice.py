@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from advised import settings_of
+from command_line import Advisor
 
 from advisor.core.gpu import PERCENTAGE
-from advisor.settings import read_settings
 from advisor.wire.requests import PlacementRequest, QueuedJobs
 from advisor_advice.placing import environments, plan
-from advisor_cli.app import app
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 
@@ -20,10 +19,8 @@ MI300X = "AMD Instinct MI300X"
 
 
 @pytest.fixture
-def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def profiles(tmp_path: Path) -> Path:
     """Points of two bundled jobs under the name of a GPU of which nothing else is known."""
-    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
     file = tmp_path / "solo.jsonl"
     write_points(
         file,
@@ -36,23 +33,16 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def command(*options: str) -> str:
-    """What it prints."""
-    done = CliRunner().invoke(app, options, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 def overlap(a: dict[str, str], b: dict[str, str]) -> int:
     """CUs that both masks have."""
     one, other = (int(found["ROC_GLOBAL_CU_MASK"], 16) for found in (a, b))
     return (one & other).bit_count()
 
 
-def test_recommend_gives_masks(profiles: Path) -> None:
+def test_recommend_gives_masks(advisor: Advisor, profiles: Path) -> None:
     """In each candidate as JSON, and in the lines to copy."""
     options = ("recommend", *PAIR, "--profiles", str(profiles), "--min-speed", "0.1")
-    answer = json.loads(command(*options, "--json"))
+    answer = json.loads(advisor(*options, "--json").out)
     assert answer["gpu_model"] == MI300X
     splits = [o for o in answer["candidates"] if o["sharing"] == "limited"]
     assert splits
@@ -60,7 +50,7 @@ def test_recommend_gives_masks(profiles: Path) -> None:
         a, b = (job["environment"] for job in option["jobs"])
         assert set(a) == set(b) == {"HSA_CU_MASK", "ROC_GLOBAL_CU_MASK"}
         assert overlap(a, b) == 0
-    text = command(*options)
+    text = advisor(*options).out
     assert PERCENTAGE not in text
     assert "MPS" not in text
     assert answer["choice"]["sharing"] == "limited"
@@ -69,26 +59,26 @@ def test_recommend_gives_masks(profiles: Path) -> None:
     assert "ROCR_VISIBLE_DEVICES" in text
 
 
-def test_place_gives_masks(profiles: Path) -> None:
+def test_place_gives_masks(advisor: Advisor, profiles: Path) -> None:
     """In each group that shares a GPU, as JSON and in the table."""
     jobs = [f"{job}:2" for job in PAIR]
     options = ("place", *jobs, "--gpus", "1", "--profiles", str(profiles), "--min-speed", "0.1")
-    found = json.loads(command(*options, "--json"))
+    found = json.loads(advisor(*options, "--json").out)
     shared = [group for group in found["groups"] if len(group["jobs"]) == 2]
     assert shared
     for group in shared:
         assert overlap(*(job["environment"] for job in group["jobs"])) == 0
-    text = command(*options)
+    text = advisor(*options).out
     a, b = (job["environment"] for job in shared[0]["jobs"])
     assert f"{a['HSA_CU_MASK']} and {b['HSA_CU_MASK']}" in text
     assert "MPS percentages" not in text
 
 
-def test_library_gives_the_same_masks(profiles: Path) -> None:
+def test_library_gives_the_same_masks(profiles: Path, tmp_path: Path) -> None:
     """What a program that imports advisor is given."""
     queue = tuple(QueuedJobs(job=name) for name in PAIR)
     asked = PlacementRequest(jobs=queue, gpus=1, min_speed=0.1)
-    planned = plan(asked, read_settings(), profiles)
+    planned = plan(asked, settings_of(tmp_path), profiles)
     (group,) = planned.groups
     assert planned.units_total == 304
     assert group.split is not None

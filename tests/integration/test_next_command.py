@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import synthetic_pairs as made_up
-from command_line import Advisor, in_this_process
+from command_line import Advisor
 from made_up_rows import solo_points
 
+from advisor.core.records import PairPoint, SoloPoint
 from advisor_cli.learn import next as command
 from advisor_cli.learn.measured import CheckedPoints
 from advisor_data import open_store
@@ -17,19 +17,13 @@ from advisor_profiling.campaign.plan_file import load_plan
 JOBS = ("climber", "hog", "middle", "new", "sitter")
 
 
-@pytest.fixture
-def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Advisor:
-    """Without the bundled points, on a host with three measured pairs of four jobs."""
+@pytest.fixture(autouse=True)
+def _measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Three pairs of four jobs, without the bundled points."""
 
-    def alone(*given: Any) -> CheckedPoints:
+    def alone(pairs: list[PairPoint], solos: list[SoloPoint], _: object) -> CheckedPoints:
         return CheckedPoints(
-            pairs=tuple(given[0]),
-            profiled=tuple(given[1]),
-            references=(),
-            left_out=(),
-            sources=(),
+            pairs=tuple(pairs), profiled=tuple(solos), references=(), left_out=(), sources=()
         )
 
     monkeypatch.setattr(command, "with_all_bundled", alone)
@@ -41,7 +35,6 @@ def advisor(
     with open_store(None, tmp_path / "home") as store:
         store.add(solo_points())
         store.add(made_up.pair_points(pairs))
-    return in_this_process(capsys, monkeypatch, tmp_path)
 
 
 def test_table(advisor: Advisor) -> None:
