@@ -1,11 +1,13 @@
 """A campaign of pairs: what runs next to what, what is kept, what happens when a job breaks."""
 
 import itertools
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from breakable_replay import BreakableProcess, BreakableTestbed
 from pair_points import pair_point
 from store_points import point
 from watching import Watching
@@ -18,12 +20,12 @@ from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.blocks import Block
 from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
 from advisor_profiling.campaign.outcome import CampaignOutcome
-from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
+from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import WarmProcess
 from advisor_profiling.window.rules import rules_for
 from advisor_profiling.window.targets import ProcessSpec, Target, pair, solo
 
-SHARES = (30, 50, 70, 100)
+SHARES = (10, 30, 50, 70, 90, 100)
 SOLO = [
     point(job=job, share_percent=float(s), rate=s, power_w=200 + s, idle_power_w=75,
           memory_used_mib=10)
@@ -34,66 +36,11 @@ SPLITS = ((30, 70), (50, 50), (70, 30), (100, 100))
 PAIRS = [
     pair_point(float(a), float(b), job_1=first, job_2=second)
     for first, second in (("gemm", "triad"), ("fft", "gemm"), ("fft", "triad"), ("gemm", "gemm"))
-    for a, b in SPLITS
+    for a, b in (*SPLITS, (90, 10))
 ]
 
-Fault = Callable[["BreakableProcess", str], AdvisorError | None]
 
-
-class BreakableProcess(ReplayProcess):
-    """A process that asks the test at each step whether it breaks; a broken one stays so."""
-
-    ended = False
-    broken: AdvisorError | None = None
-    slots: tuple[int, ...] = ()
-
-    def check(self) -> None:
-        self._ask("check")
-
-    def ready(self) -> bool:
-        self._ask("ready")
-        return True
-
-    def go(self, slot: int = 0) -> None:
-        assert not self.ended
-        self.slots += (slot,)
-        super().go(slot)
-
-    def stop(self) -> None:
-        self.ended = True
-        super().stop()
-
-    def _ask(self, where: str) -> None:
-        testbed = self._testbed
-        assert isinstance(testbed, BreakableTestbed)
-        self.broken = self.broken or testbed.ask(self, where)
-        if self.broken:
-            raise self.broken
-
-
-class BreakableTestbed(ReplayTestbed):
-    """A replay whose processes break as a test says."""
-
-    def __init__(self, fault: Fault = lambda _client, _where: None) -> None:
-        super().__init__(SOLO, PAIRS)
-        self.ask = fault
-        self.processes: list[BreakableProcess] = []
-        self.alive: Callable[[], None] = lambda: None
-
-    def start(self, job: Job, share: Share) -> WarmProcess:
-        process = super().start(job, share)
-        self.processes.append(BreakableProcess(job, share, self, process.granted))
-        return self.processes[-1]
-
-    def check_alive(self) -> None:
-        self.alive()
-
-    def playing(self) -> list[BreakableProcess]:
-        """Processes that run now."""
-        return [c for c in self.processes if c in self._playing]
-
-
-class FaultTestbed(BreakableTestbed):
+class SharedFaultTestbed(BreakableTestbed):
     """A replay whose server is in a fault from when a test says so until all processes ended."""
 
     fault = False
@@ -135,10 +82,13 @@ def good(folder: Path) -> set[tuple[str | float, ...]]:
 
 
 def test_recorded_pairs_come_back(tmp_path: Path) -> None:
-    """Both rates, the power of both and the way of sharing are those of the recorded split."""
-    run(ReplayTestbed(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
+    """Both rates, the power of both and the way of sharing; what they cost is measured."""
+    outcome, _ = run(ReplayTestbed(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
     found = {p.shares_percent: p for p in kept(tmp_path)}
     assert set(found) == set(SPLITS)
+    cost = outcome.cost
+    assert 0 < cost.window_s < cost.measuring_s <= cost.duration_s
+    assert cost.window_s == pytest.approx(sum(p.window_s for p in kept(tmp_path)))
     for (a, b), now in found.items():
         assert (now.parts[0].rate, now.parts[1].rate) == (
             pytest.approx(a, 0.01),
@@ -154,7 +104,7 @@ def test_clients_of_a_block_are_started_once(tmp_path: Path) -> None:
     targets = [t for a, b in (("gemm", "triad"), ("fft", "gemm"), ("fft", "triad"))
                for t in targets_of(a, b)]  # fmt: skip
     alone = [solo(JOBS[job], Share(100)) for job in ("fft", "gemm", "triad")]
-    testbed = BreakableTestbed()
+    testbed = BreakableTestbed(SOLO, PAIRS)
     outcome, told = run(testbed, tmp_path, block(*targets, *alone))
     assert (outcome.cost.starts, len(testbed.processes)) == (12, 12)
     assert len(outcome.points) == 15
@@ -165,7 +115,7 @@ def test_clients_of_a_block_are_started_once(tmp_path: Path) -> None:
 
 def test_clients_that_two_blocks_share_stay(tmp_path: Path) -> None:
     """A start costs more than a wait at the gate."""
-    testbed = BreakableTestbed()
+    testbed = BreakableTestbed(SOLO, PAIRS)
     outcome, _ = run(
         testbed, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm"))
     )
@@ -175,7 +125,7 @@ def test_clients_that_two_blocks_share_stay(tmp_path: Path) -> None:
 
 def test_job_beside_itself_is_two_clients(tmp_path: Path) -> None:
     """At 50/50 the twins are two processes with the same share."""
-    testbed = BreakableTestbed()
+    testbed = BreakableTestbed(SOLO, PAIRS)
     targets = [pair(JOBS["gemm"], Share(a), JOBS["gemm"], Share(b)) for a, b in SPLITS]
     run(testbed, tmp_path, block(*dict.fromkeys(targets)))
     assert good(tmp_path) == {
@@ -184,35 +134,30 @@ def test_job_beside_itself_is_two_clients(tmp_path: Path) -> None:
     assert sorted(c.share.percent for c in testbed.processes) == [30, 50, 50, 70, 100, 100]
 
 
-def test_time_in_windows_is_told(tmp_path: Path) -> None:
-    """What a campaign cost is measured, not assumed."""
-    outcome, _ = run(ReplayTestbed(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
-    cost = outcome.cost
-    assert 0 < cost.window_s < cost.measuring_s <= cost.duration_s
-    assert cost.window_s == pytest.approx(sum(p.window_s for p in kept(tmp_path)))
-
-
-def test_job_that_breaks_in_a_window_is_measured_again_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", ["ready", "check"])
+def test_job_that_breaks_once_is_measured_again_alone(tmp_path: Path, at: str) -> None:
     """One bad moment costs no point: the window is taken again at the end."""
 
     def once(process: BreakableProcess, where: str) -> AdvisorError | None:
         first = process is next(c for c in testbed.processes if c.share.percent == 30)
-        return JobError("ended") if first and where == "check" and testbed.playing() else None
+        now = where == at and (at == "ready" or testbed.playing())
+        return JobError("ended") if first and now else None
 
-    testbed = BreakableTestbed(once)
+    testbed = BreakableTestbed(SOLO, PAIRS, once)
     outcome, told = run(testbed, tmp_path, block(*targets_of("gemm", "triad")))
     assert (len(good(tmp_path)), outcome.failures, told.failures) == (4, (), [])
     assert all(process.ended for process in testbed.processes)
 
 
 def test_failed_window_marks_its_point_and_costs_no_other(tmp_path: Path) -> None:
-    """Gemm at 30 % never works: its split has a marked point, the others are measured."""
+    """It is published: what and why, and the last line of the job's output, without paths."""
 
     def bad(process: BreakableProcess, where: str) -> AdvisorError | None:
+        fix = "its output is in /home/me/output.log; the end of it:\nTraceback\nKeyError: 'x'"
         wrong = process.job_at_share == ("gemm", 30) and where == "ready"
-        return JobError("out of memory") if wrong else None
+        return JobError("gemm ended with exit code 1", fix=fix) if wrong else None
 
-    testbed = BreakableTestbed(bad)
+    testbed = BreakableTestbed(SOLO, PAIRS, bad)
     outcome, told = run(testbed, tmp_path, block(*targets_of("gemm", "triad")))
     assert {key[2:] for key in good(tmp_path)} == {(50, 50), (70, 30), (100, 100)}
     (marked,) = (p for p in kept(tmp_path) if p.error)
@@ -221,7 +166,7 @@ def test_failed_window_marks_its_point_and_costs_no_other(tmp_path: Path) -> Non
         ("failed",),
         None,
     )
-    assert marked.error == "out of memory"
+    assert marked.error == "gemm ended with exit code 1; KeyError: 'x'"
     assert told.failures == list(outcome.failures)
 
 
@@ -240,7 +185,7 @@ def test_shared_fault_is_outlived(tmp_path: Path) -> None:
         seen = testbed.fault and where == "check" and process in running
         return JobError("a process faulted") if seen else None
 
-    testbed = FaultTestbed(faulty)
+    testbed = SharedFaultTestbed(SOLO, PAIRS, faulty)
     targets = [
         *targets_of("fft", "gemm"),
         *targets_of("gemm", "triad"),
@@ -255,7 +200,7 @@ def test_shared_fault_is_outlived(tmp_path: Path) -> None:
 
 def test_dead_daemon_ends_the_campaign_and_keeps_what_was_good(tmp_path: Path) -> None:
     """The window that may have run without its limits is not kept."""
-    testbed, looks = BreakableTestbed(), list[int]()
+    testbed, looks = BreakableTestbed(SOLO, PAIRS), list[int]()
 
     def dies_later() -> None:
         looks.append(1)
@@ -284,7 +229,7 @@ def test_runner_without_gate_is_not_kept_between_blocks(tmp_path: Path) -> None:
     free = Job(name="gemm", command=("x",))
     first = Block((ProcessSpec(free, Share(50)),), (solo(free, Share(50)),))
     second = Block((ProcessSpec(free, Share(50)),), (solo(free, Share(50), repeat=1),))
-    testbed = BreakableTestbed()
+    testbed = BreakableTestbed(SOLO, PAIRS)
     outcome, _ = run(testbed, tmp_path, first, second)
     assert (outcome.cost.starts, len(outcome.points)) == (2, 2)
 
@@ -316,7 +261,7 @@ def test_clients_start_and_windows_open_in_phases_of_their_own(tmp_path: Path) -
         if where == "ready" or (where == "check" and testbed.playing()):
             log.append(where)
 
-    testbed = BreakableTestbed(write)
+    testbed = BreakableTestbed(SOLO, PAIRS, write)
     testbed.phase_lock = RecordingQuiet(log)
     run(testbed, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm")))
     phases = [key for key, _ in itertools.groupby(log)]
@@ -325,7 +270,7 @@ def test_clients_start_and_windows_open_in_phases_of_their_own(tmp_path: Path) -
 
 def test_two_jobs_of_a_pair_get_cores_of_their_own(tmp_path: Path) -> None:
     """The first job runs in the first seat, the second in the second, a job alone in the first."""
-    testbed = BreakableTestbed()
+    testbed = BreakableTestbed(SOLO, PAIRS)
     run(testbed, tmp_path, block(*targets_of("gemm", "triad"), solo(JOBS["triad"], Share(100))))
     slots = {
         name: [c.slots for c in testbed.processes if c.job_at_share[0] == name] for name in JOBS
@@ -343,7 +288,7 @@ def test_window_in_whose_last_moment_a_job_ends_is_not_kept(tmp_path: Path) -> N
         return JobError("ended") if late and testbed.playing() else None
 
     ends_s = float("inf")
-    testbed = BreakableTestbed(ends_late)
+    testbed = BreakableTestbed(SOLO, PAIRS, ends_late)
     run(testbed, tmp_path / "whole", block(target))
     ends_s = 2 * testbed.clock.now_s() - 0.01  # the same again, less its last moment
     again, _ = run(testbed, tmp_path, block(target))
@@ -358,21 +303,29 @@ def test_job_that_never_starts_is_given_up(tmp_path: Path) -> None:
         hanging = where == "ready" and process.job_at_share[0] == "fft"
         return JobError("made no progress within 180 s") if hanging else None
 
-    testbed = BreakableTestbed(hangs)
+    testbed = BreakableTestbed(SOLO, PAIRS, hangs)
     blocks = [block(target) for target in (*targets_of("fft", "gemm"), *targets_of("fft", "triad"))]
     outcome, _ = run(testbed, tmp_path, *blocks)
     assert len(outcome.failures) == 8
     assert sum(process.job_at_share[0] == "fft" for process in testbed.processes) <= 4
 
 
-def test_reason_of_a_failed_point_is_short_and_without_paths(tmp_path: Path) -> None:
-    """It is published: what and why, and the last line of the job's output."""
+@pytest.mark.parametrize("where", ["ready", "check"])
+def test_window_is_tried_again_until_three_failed_in_a_row(tmp_path: Path, where: str) -> None:
+    """A retry that fails is one failure, whether its jobs started or not."""
 
-    def bad(process: BreakableProcess, where: str) -> AdvisorError | None:
-        fix = "its output is in /home/me/output.log; the end of it:\nTraceback\nKeyError: 'x'"
-        wrong = process.job_at_share == ("gemm", 30) and where == "ready"
-        return JobError("gemm ended with exit code 1", fix=fix) if wrong else None
+    def breaks(process: BreakableProcess, asked: str) -> AdvisorError | None:
+        limited = process.job_at_share[0] == "gemm" and process.share.percent < 100
+        now = asked == where and (where == "ready" or process in testbed.playing())
+        return JobError("it broke") if limited and now else None
 
-    run(BreakableTestbed(bad), tmp_path, block(*targets_of("gemm", "triad")))
-    (marked,) = (p for p in kept(tmp_path) if p.error)
-    assert marked.error == "gemm ended with exit code 1; KeyError: 'x'"
+    testbed = BreakableTestbed(SOLO, PAIRS, breaks)
+    targets: list[Target] = []
+    for number, share in enumerate((30, 50, 70, 90)):
+        targets.append(pair(JOBS["gemm"], Share(share), JOBS["triad"], Share(100 - share)))
+        targets.append(pair(JOBS["gemm"], Share(100), JOBS["triad"], Share(100), number))
+    outcome, _ = run(testbed, tmp_path, block(*targets))
+    assert len(outcome.failures) == len(outcome.points) == 4
+    limited = [p for p in testbed.processes if p.job.name == "gemm" and p.share.percent < 100]
+    tries = Counter(p.share.percent for p in limited if where == "ready" or p.slots)
+    assert sorted(tries.values()) == [1, 2, 2, 2]

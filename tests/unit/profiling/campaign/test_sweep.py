@@ -1,11 +1,12 @@
 """The solo sweep: order, resume, failures, and what is kept when something breaks."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from breakable_replay import BreakableTestbed, Fault
 from hypothesis import given
 from hypothesis import strategies as st
 from store_points import point
@@ -15,12 +16,9 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.observations import Record
 from advisor.core.records import SoloPoint
-from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
-from advisor.runtime.backends.backend import Granted
+from advisor.errors import AdvisorError, JobError, LimitNotProvenError, StoreError
 from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.sweep import SweepResult, new_run, plan, sweep, unfinished_run
-from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
-from advisor_profiling.testbed.testbed import WarmProcess
 from advisor_profiling.window.rules import rules_for
 from advisor_profiling.window.targets import solo
 
@@ -28,63 +26,6 @@ POINTS = [point(share_percent=s, rate=s, power_w=100 + s, idle_power_w=70) for s
 SHARES = [Share(share) for share in (20, 50, 100)]
 UNGATED = Job(name="gemm", command=("x",))
 GATED = Job(name="gemm", command=("x",), progress=ProgressSettings(gate=True), memory_mib=100)
-
-
-class FaultyProcess(ReplayProcess):
-    """A process that breaks where a test says; it remembers whether it was ended."""
-
-    def __init__(
-        self, job: Job, share: Share, testbed: "FaultyTestbed", faults: dict[str, AdvisorError]
-    ) -> None:
-        super().__init__(job, share, testbed, Granted(66, mps=True))
-        self._faults, self.stopped, self._record = faults, 0, testbed
-
-    def ready(self) -> bool:
-        return self._break("ready") or super().ready()
-
-    def check_limit(self) -> None:
-        self._break("check_limit")
-
-    def check(self) -> None:
-        self._break("check")
-
-    def go(self, slot: int = 0) -> None:
-        record = self._record
-        record.standing.append(len([c for c in record.processes if not c.stopped]))
-        super().go(slot)
-
-    def hold(self) -> None:
-        self._break("hold")
-        super().hold()
-
-    def stop(self) -> None:
-        self.stopped += 1
-        super().stop()
-
-    def _break(self, where: str) -> bool:
-        if where in self._faults:
-            raise self._faults[where]
-        return False
-
-
-class FaultyTestbed(ReplayTestbed):
-    """A replay in which the n-th start at a share has the faults that `faults` gives."""
-
-    def __init__(self, faults: Callable[[float, int], dict[str, AdvisorError]]) -> None:
-        super().__init__(POINTS)
-        self.gpu = dataclasses.replace(self.gpu, memory_mib=1000)
-        self._faults = faults
-        self.processes: list[FaultyProcess] = []
-        self.standing: list[int] = []
-        self.alive: Callable[[], None] = lambda: None
-
-    def start(self, job: Job, share: Share) -> WarmProcess:
-        before = sum(process.share == share for process in self.processes)
-        self.processes.append(FaultyProcess(job, share, self, self._faults(share.percent, before)))
-        return self.processes[-1]
-
-    def check_alive(self) -> None:
-        self.alive()
 
 
 class FullStore(FileStore):
@@ -96,18 +37,24 @@ class FullStore(FileStore):
         return super().add(points)
 
 
-def fails_at(
-    share: float, times: int, where: str, error: AdvisorError
-) -> Callable[[float, int], dict[str, AdvisorError]]:
-    return lambda s, before: {where: error} if (s, before < times) == (share, True) else {}
+def bench(fault: Fault = lambda _process, _where: None) -> BreakableTestbed:
+    """A GPU of 1000 MiB."""
+    testbed = BreakableTestbed(POINTS, fault=fault)
+    testbed.gpu = dataclasses.replace(testbed.gpu, memory_mib=1000)
+    return testbed
 
 
-def never(_share: float, _before: int) -> dict[str, AdvisorError]:
-    return {}
+def fails_at(share: float, at: str, error: AdvisorError) -> Fault:
+    """The job breaks at one share and step."""
+    return lambda process, where: error if (process.share.percent, where) == (share, at) else None
 
 
 def run(
-    testbed: FaultyTestbed, folder: Path, *, job: Job = UNGATED, store: type[FileStore] = FileStore
+    testbed: BreakableTestbed,
+    folder: Path,
+    *,
+    job: Job = UNGATED,
+    store: type[FileStore] = FileStore,
 ) -> tuple[SweepResult, Watching]:
     reporter = Watching()
     with store(folder) as opened:
@@ -123,7 +70,7 @@ def kept(folder: Path) -> list[float]:
 
 def test_reporter_is_told_each_step(tmp_path: Path) -> None:
     """A person sees what happens, how much is done, and how long it still takes."""
-    result, told = run(FaultyTestbed(never), tmp_path)
+    result, told = run(bench(), tmp_path)
     assert (told.phases[0], told.phases[-1]) == (
         "measuring idle power",
         "measuring idle power again",
@@ -141,32 +88,21 @@ def test_reporter_is_told_each_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["ready", "check"])
-def test_failure_is_tried_once_more(tmp_path: Path, where: str) -> None:
-    """A job that failed next to others may succeed alone; nobody is alarmed before."""
-    testbed = FaultyTestbed(fails_at(50, 1, where, JobError("out of memory")))
-    result, told = run(testbed, tmp_path)
-    assert sorted(kept(tmp_path)) == [20, 50, 100]
-    assert kept(tmp_path)[-1] == 50
-    assert (result.failures, told.failures) == ((), [])
-    assert all(process.stopped for process in testbed.processes)
-
-
-@pytest.mark.parametrize("where", ["ready", "check"])
 def test_failure_that_stays_costs_its_share_only(tmp_path: Path, where: str) -> None:
     """The others are measured, and the failed one is told once, with its reason."""
-    testbed = FaultyTestbed(fails_at(50, 9, where, JobError("bad checkpoint")))
+    testbed = bench(fails_at(50, where, JobError("bad checkpoint")))
     result, told = run(testbed, tmp_path)
     assert sorted(kept(tmp_path)) == [20, 100]
     assert [(f.target, f.error) for f in result.failures] == [
         (solo(UNGATED, Share(50)), "bad checkpoint.")
     ]
     assert told.failures == list(result.failures)
-    assert all(process.stopped for process in testbed.processes)
+    assert all(process.ended for process in testbed.processes)
 
 
 def test_job_that_cannot_be_held_is_ended_and_its_point_stays(tmp_path: Path) -> None:
     """It must not run on next to the next one."""
-    testbed = FaultyTestbed(fails_at(20, 9, "hold", JobError("did not stop at its gate")))
+    testbed = bench(fails_at(20, "hold", JobError("did not stop at its gate")))
     result, _ = run(testbed, tmp_path, job=GATED)
     assert (sorted(kept(tmp_path)), result.failures) == ([20, 50, 100], ())
     after = testbed.standing.index(2) if 2 in testbed.standing else 3
@@ -176,54 +112,28 @@ def test_job_that_cannot_be_held_is_ended_and_its_point_stays(tmp_path: Path) ->
 
 def test_limit_that_is_not_in_force_stops_the_sweep(tmp_path: Path) -> None:
     """No other share is believed either, and no job is left."""
-    testbed = FaultyTestbed(
-        fails_at(50, 9, "check_limit", LimitNotProvenError("not under its share"))
-    )
+    testbed = bench(fails_at(50, "check_limit", LimitNotProvenError("not under its share")))
     with pytest.raises(LimitNotProvenError):
         run(testbed, tmp_path)
     assert 50 not in kept(tmp_path)
-    assert all(process.stopped for process in testbed.processes)
-
-
-def test_dead_daemon_costs_the_open_window(tmp_path: Path) -> None:
-    """A window that may have run without its limit is not kept."""
-    testbed, looks = FaultyTestbed(never), list[int]()
-
-    def dies_later() -> None:
-        looks.append(1)
-        if len(looks) == 2:
-            raise PartitionError("no MPS daemon answers")
-
-    testbed.alive = dies_later
-    with pytest.raises(PartitionError):
-        run(testbed, tmp_path)
-    assert len(kept(tmp_path)) == 1
-    assert all(process.stopped for process in testbed.processes)
+    assert all(process.ended for process in testbed.processes)
 
 
 def test_full_disk_ends_the_sweep_with_its_jobs(tmp_path: Path) -> None:
     """Measuring what cannot be kept is a waste; points before stay."""
-    testbed = FaultyTestbed(never)
+    testbed = bench()
     with pytest.raises(StoreError):
         run(testbed, tmp_path, store=FullStore)
     assert len(kept(tmp_path)) == 1
-    assert all(process.stopped for process in testbed.processes)
+    assert all(process.ended for process in testbed.processes)
 
 
 def test_nothing_to_do_takes_no_time(tmp_path: Path) -> None:
     """A finished profile starts nothing, not even the idle measurement."""
-    testbed = FaultyTestbed(never)
+    testbed = bench()
     with FileStore(tmp_path) as store:
         result = sweep([], "r9", testbed, store, Watching(), rules_for(1))
     assert (result.points, result.failures, testbed.clock.now_s()) == ((), (), 0)
-
-
-def test_gated_jobs_stand_ready_together(tmp_path: Path) -> None:
-    """All that fit are started before the first window; one job runs at a time all the same."""
-    testbed = FaultyTestbed(never)
-    _, told = run(testbed, tmp_path, job=GATED)
-    assert sum(phase.startswith("starting") for phase in told.phases) == 1
-    assert testbed.standing == [3, 3, 3]
 
 
 @pytest.mark.parametrize(
@@ -240,14 +150,14 @@ def test_group_fits_into_memory(
     tmp_path: Path, change: dict[str, Any], expected: list[int]
 ) -> None:
     """Jobs without a gate, or of unknown size, are started one at a time."""
-    testbed = FaultyTestbed(never)
+    testbed = bench()
     run(testbed, tmp_path, job=dataclasses.replace(GATED, **change))
     assert sorted(testbed.standing, reverse=True) == expected
 
 
 def test_job_that_always_fails_is_given_up(tmp_path: Path) -> None:
     """A broken job does not cost a start for every share, twice."""
-    testbed = FaultyTestbed(lambda _share, _before: {"check": JobError("bad checkpoint")})
+    testbed = bench(lambda _, where: JobError("bad checkpoint") if where == "check" else None)
     result, told = run(testbed, tmp_path)
     assert len(testbed.processes) == 3
     assert len(result.failures) == len(told.failures) == 3

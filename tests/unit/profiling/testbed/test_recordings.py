@@ -41,10 +41,22 @@ def runs(pairs: list[PairPoint]) -> set[str]:
     return {found.run for found in preferred(pairs).values()}
 
 
-def test_run_that_has_all_splits_is_preferred_to_a_newer_one() -> None:
-    """Splits of one pair are compared with each other, so they come from one run."""
-    whole, newer = campaign("whole", 1, *SPLITS), campaign("newer", 9, *SPLITS[:2])
-    assert runs(newer + whole) == runs(whole + newer) == {"whole"}
+WHOLE = campaign("whole", 1, *SPLITS)
+
+
+@pytest.mark.parametrize(
+    ("other", "shown"),
+    [
+        (campaign("newer", 9, *SPLITS[:2]), "whole"),
+        ([p for _ in range(3) for p in campaign("again", 9, *SPLITS[:2])], "whole"),
+        (campaign("new", 2, *SPLITS), "new"),
+    ],
+)
+def test_run_that_has_most_splits_is_preferred_then_the_newest(
+    other: list[PairPoint], shown: str
+) -> None:
+    """Splits of one pair are compared with each other; two measured thrice are two splits."""
+    assert runs(other + WHOLE) == runs(WHOLE + other) == {shown}
 
 
 def test_card_that_has_all_splits_is_preferred() -> None:
@@ -52,12 +64,6 @@ def test_card_that_has_all_splits_is_preferred() -> None:
     begun = campaign("night", 9, *SPLITS[:3], gpu_uuid="GPU-2")
     whole = campaign("night", 1, *SPLITS)
     assert {p.gpu_uuid for p in preferred(begun + whole).values()} == {"GPU-1"}
-
-
-def test_newest_of_equally_complete_runs_is_preferred() -> None:
-    """What was measured again replaces what was there."""
-    old, new = campaign("old", 1, *SPLITS), campaign("new", 2, *SPLITS)
-    assert runs(old + new) == runs(new + old) == {"new"}
 
 
 def test_runs_side_by_side_are_not_mixed() -> None:
@@ -68,33 +74,22 @@ def test_runs_side_by_side_are_not_mixed() -> None:
 
 
 def test_failed_windows_make_no_run_more_complete() -> None:
-    """A run that tried all splits and failed at most of them has few."""
+    """A run that tried all splits and failed at most of them has few; those have no rates."""
     failed = campaign("tried", 9, *SPLITS[:3], rate_1=None, rate_2=None, flags=("failed",))
     tried = failed + campaign("tried", 8, SPLITS[3])
     good = campaign("good", 1, *SPLITS[1:])
     found = preferred(tried + good)
     assert set(found) == set(SPLITS[1:])
     assert {p.run for p in found.values()} == {"good"}
-
-
-def test_repeats_make_no_run_more_complete() -> None:
-    """Two splits measured thrice are two splits."""
-    again = [p for _ in range(3) for p in campaign("again", 9, *SPLITS[:2])]
-    assert runs(again + campaign("whole", 1, *SPLITS)) == {"whole"}
+    assert preferred(failed) == {}
 
 
 def test_split_that_only_a_small_run_has_is_found() -> None:
     """The preferred run comes first; it hides nothing."""
     fine = campaign("fine", 2, (31.0, 69.0))
-    found = preferred(campaign("whole", 1, *SPLITS) + fine)
+    found = preferred(WHOLE + fine)
     assert found[31.0, 69.0].run == "fine"
     assert len(found) == 5
-
-
-def test_failed_points_are_never_found() -> None:
-    """They have no rates."""
-    failed = campaign("r1", 1, SPLITS[0], rate_1=None, rate_2=None, flags=("failed",))
-    assert preferred(failed) == {}
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,10 @@ from store_points import point
 from watching import Watching
 
 from advisor.core.gpu import Share
-from advisor.core.records import Counters, SoloPoint
+from advisor.core.records import Counters, PairPoint, SoloPoint
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU
 from advisor.errors import InputError, JobError
 from advisor_data.store.file_store import FileStore
-from advisor_profiling.campaign.blocks import Block
-from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
 from advisor_profiling.campaign.sweep import SweepResult, sweep, unfinished_run
 from advisor_profiling.testbed.recordings import JobAtShare
 from advisor_profiling.testbed.replay import ReplayTestbed
@@ -158,22 +156,6 @@ def test_newest_of_several_recordings_is_replayed(tmp_path: Path) -> None:
     assert now.rate == pytest.approx(9, rel=0.01)
 
 
-def test_share_that_was_not_recorded_is_refused(tmp_path: Path) -> None:
-    """Nothing is interpolated; the shares that there are come in their order."""
-    points = [recorded(100.0), recorded(20.0), recorded(70.0, job="other")]
-    with pytest.raises(InputError, match=r"no recorded point of gemm at 70 %.*: 20 %, 100 %"):
-        replay(points, tmp_path, 70)
-    assert not list(tmp_path.rglob("*.jsonl"))
-
-
-def test_job_that_was_not_recorded_is_refused() -> None:
-    """The recorded jobs are named."""
-    testbed = ReplayTestbed([recorded(20.0), recorded(20.0, job="other")])
-    job = dataclasses.replace(testbed.jobs()["gemm"], name="mine")
-    with pytest.raises(InputError, match=r"no recorded point of mine at 20 %.*: gemm, other"):
-        testbed.start(job, Share(20))
-
-
 def test_without_points_there_is_no_bench() -> None:
     """An empty file is told, not replayed as an empty GPU."""
     with pytest.raises(InputError, match="no recorded points"):
@@ -245,8 +227,12 @@ def test_job_goes_on_alone_when_its_partner_stops() -> None:
 
 
 def test_split_without_a_record_is_refused_by_its_name() -> None:
-    """It is no starved job, and the processes can go on with the next window."""
+    """Also before, and the processes can go on with the next window: it is no starved job."""
     testbed = ReplayTestbed(ALONE, TOGETHER)
+    assert not testbed.refuses(target_of(testbed, THIRTY_SEVENTY))
+    assert not testbed.refuses(target_of(testbed, THIRTY_SEVENTY[::-1]))
+    refused = target_of(testbed, (("gemm", 70.0), ("triad", 70.0)))
+    assert testbed.refuses(refused) == "not recorded"
     first, second = (testbed.start(testbed.jobs()[job], Share(70)) for job in ("gemm", "triad"))
     first.go(0)
     with pytest.raises(JobError, match="recorded window of gemm at 70 % with triad at 70 %"):
@@ -257,18 +243,12 @@ def test_split_without_a_record_is_refused_by_its_name() -> None:
     assert show(testbed, THIRTY_SEVENTY) == [(pytest.approx((30, 700)), 500)]
 
 
-def test_split_without_a_record_is_known_before() -> None:
-    """A window of jobs and shares that never ran together cannot be replayed."""
-    testbed = ReplayTestbed(ALONE, TOGETHER)
-    assert not testbed.refuses(target_of(testbed, THIRTY_SEVENTY))
-    assert not testbed.refuses(target_of(testbed, THIRTY_SEVENTY[::-1]))
-    refused = target_of(testbed, (("gemm", 70.0), ("triad", 70.0)))
-    assert testbed.refuses(refused) == "not recorded"
-
-
-def test_without_noise_the_exact_means_come_back() -> None:
-    """However often a window is replayed, and whatever its standard errors."""
-    shown = show(ReplayTestbed(ALONE, TOGETHER), THIRTY_SEVENTY, times=3)
+@pytest.mark.parametrize(("pairs", "noise"), [(TOGETHER, None), ([pair_point()], "seed")])
+def test_without_noise_or_recorded_errors_the_exact_means_come_back(
+    pairs: list[PairPoint], noise: str | None
+) -> None:
+    """However often a window is replayed: no standard error is made up."""
+    shown = show(ReplayTestbed(ALONE, pairs, noise=noise), THIRTY_SEVENTY, times=3)
     assert shown == [(pytest.approx((30, 700), rel=1e-9), 500.0)] * 3
 
 
@@ -303,13 +283,6 @@ def test_job_alone_has_noise_too() -> None:
     assert statistics.stdev(rates[0] for rates, _ in shown) == pytest.approx(2, rel=0.15)
 
 
-def test_reading_without_an_error_has_no_noise() -> None:
-    """Where no standard error was recorded none is made up."""
-    exact = pair_point(30.0, 70.0)
-    shown = show(ReplayTestbed(ALONE, [exact], noise="seed"), THIRTY_SEVENTY, times=3)
-    assert shown == [(pytest.approx((30, 700), rel=1e-9), 500.0)] * 3
-
-
 def test_each_of_several_repeats_is_replayed_with_noise() -> None:
     """Measured again a window differs by more than its own standard error."""
     again = [
@@ -326,25 +299,6 @@ def test_missing_power_stays_missing_with_noise() -> None:
     unknown = pair_point(30.0, 70.0, power_w=None, power_stderr_w=5.0)
     ((_, power_w),) = show(ReplayTestbed(ALONE, [unknown], noise="seed"), THIRTY_SEVENTY)
     assert power_w is None
-
-
-def test_noise_goes_through_the_whole_path(tmp_path: Path) -> None:
-    """What is stored of a noisy replay is what its windows showed; the seed decides it."""
-    found: list[list[float | None]] = []
-    for number, seed in enumerate(("a", "a", "b")):
-        testbed = ReplayTestbed(ALONE, TOGETHER, noise=seed)
-        jobs = testbed.jobs()
-        target = pair(jobs["gemm"], Share(30), jobs["triad"], Share(70))
-        with FileStore(tmp_path / str(number)) as store:
-            conditions = conditions_on(testbed, "r9", rules_for(0.5))
-            blocks = [Block(target.specs, (target,))]
-            measure_blocks(blocks, conditions, testbed, store, Watching())
-            (stored,) = store.pair_points()
-        found.append([stored.parts[0].rate, stored.parts[1].rate, stored.power_w])
-        assert stored.flags == ("counters-missing",)
-    one, same, other = found
-    assert one == same != other
-    assert one == [pytest.approx(v, rel=0.2) for v in (30, 700, 500)]
 
 
 def test_without_mps_only_time_sliced_pairs_are_replayed() -> None:
