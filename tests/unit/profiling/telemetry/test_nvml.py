@@ -13,7 +13,7 @@ from fake_nvml import FakeNvml, error
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
 _PROLOGUE = """
-import dataclasses, json, os, pathlib, sys, time
+import dataclasses, functools, json, os, pathlib, sys, time
 from advisor.errors import AdvisorError
 from advisor.core.telemetry import COUNTERS
 from advisor_profiling.telemetry.nvml import NvmlSource, list_gpus
@@ -52,12 +52,15 @@ def ask(nvml: FakeNvml) -> Ask:
     return run
 
 
-def test_gpus_are_described_as_the_driver_does(nvml: FakeNvml, ask: Ask) -> None:
-    """Every GPU is listed with its own UUID, memory, limit, mode and driver."""
+def test_gpus_are_described_and_found_as_the_driver_does(nvml: FakeNvml, ask: Ask) -> None:
+    """Every GPU has its own UUID, memory, limit, mode and driver; both names find it."""
     nvml.write(gpu_count=2, driver="580.1")
     nvml.write(gpu=1, name="Other", memory_total_mib=1000, power_limit_mw=300_000, mig=1)
     nvml.write(gpu=1, compute_mode=3)
-    first, second = ask("show(list_gpus())")
+    nvml.write(gpu=1, power_mw=123_000)
+    named = f"[one(NvmlSource(name), 'power.gpu') for name in ('1', {UUID[:-1] + '1'!r})]"
+    (first, second), powers = ask(f"show([list_gpus(), {named}])")
+    assert powers == [123.0, 123.0]
     assert (first["uuid"], first["index"], first["compute_mode"]) == (UUID, 0, "default")
     assert second == {
         "uuid": UUID[:-1] + "1",
@@ -71,14 +74,6 @@ def test_gpus_are_described_as_the_driver_does(nvml: FakeNvml, ask: Ask) -> None
         "compute_mode": "exclusive-process",
         "mig": True,
     }
-
-
-@pytest.mark.parametrize("name", ["1", f"{UUID[:-1]}1"])
-def test_source_is_found_by_index_and_uuid(nvml: FakeNvml, ask: Ask, name: str) -> None:
-    """A source watches the GPU that was named, not the first one."""
-    nvml.write(gpu_count=2)
-    nvml.write(gpu=1, power_mw=123_000)
-    assert ask(f"s = NvmlSource({name!r}); show([s.gpu.index, one(s, 'power.gpu')])") == [1, 123.0]
 
 
 def test_readings_have_our_units(nvml: FakeNvml, ask: Ask) -> None:
@@ -102,13 +97,11 @@ def test_readings_have_our_units(nvml: FakeNvml, ask: Ask) -> None:
 def test_only_reasons_that_slow_the_gpu_are_named(nvml: FakeNvml, ask: Ask) -> None:
     """Idle (0x1) and a set clock (0x2) are not throttling; power caps and heat are."""
     nvml.write(gpu=0, throttle=0x1 | 0x2 | 0x4 | 0x40)
-    assert ask("show(NvmlSource(0).throttle_reasons())") == ["sw-power-cap", "hw-thermal"]
-
-
-def test_throttling_is_read_under_its_older_name(nvml: FakeNvml, ask: Ask) -> None:
-    """A driver before 535 answers only to the older call."""
+    reasons = "show(NvmlSource(0).throttle_reasons())"
+    assert ask(reasons) == ["sw-power-cap", "hw-thermal"]
+    # A driver before 535 answers only to the older call.
     nvml.write(gpu=0, throttle=error(13), throttle_old=0x8)
-    assert ask("show(NvmlSource(0).throttle_reasons())") == ["hw-slowdown"]
+    assert ask(reasons) == ["hw-slowdown"]
 
 
 def test_average_power_only_without_the_instant_field(nvml: FakeNvml, ask: Ask) -> None:
@@ -120,14 +113,10 @@ def test_average_power_only_without_the_instant_field(nvml: FakeNvml, ask: Ask) 
         "nvml-power-usage",
         80.0,
     ]
-
-
-def test_kind_of_power_is_decided_once(ask: Ask) -> None:
-    """An instant field that vanishes gives None, never silently the average."""
-    script = (
-        "s = NvmlSource(0); put('power_instant', 'error 3'); show([s.name, one(s, 'power.gpu')])"
-    )
-    assert ask(script) == ["nvml", None]
+    # What is read is decided once: a field that vanishes is never silently the average.
+    nvml.write(gpu=0, power_instant=90_000)
+    gone = "s = NvmlSource(0); put('power_instant', 'error 3'); show([s.name, one(s, 'power.gpu')])"
+    assert ask(gone) == ["nvml", None]
 
 
 def test_unsupported_readings_are_none(nvml: FakeNvml, ask: Ask) -> None:
@@ -144,8 +133,8 @@ def test_unsupported_readings_are_none(nvml: FakeNvml, ask: Ask) -> None:
     assert set(found.values()) == {None}
 
 
-def test_every_counter_is_its_own_metric(ask: Ask) -> None:
-    """Each channel has the metric of its number; NVLink's receive is 60, its send 61."""
+def test_every_counter_is_its_own_metric(nvml: FakeNvml, ask: Ask) -> None:
+    """NVLink's receive is 60, its send 61; a refused or undefined one takes no other with it."""
     assert ask("show(NvmlSource(0).read(COUNTERS))") == {
         "counter.sm_active": 12,
         "counter.sm_occupancy": 13,
@@ -161,10 +150,6 @@ def test_every_counter_is_its_own_metric(ask: Ask) -> None:
         "counter.nvlink_rx": 1060,
         "counter.nvlink_tx": 1061,
     }
-
-
-def test_counters_that_the_driver_refuses_are_none(nvml: FakeNvml, ask: Ask) -> None:
-    """One refused or undefined metric is None and the others stay."""
     nvml.write(gpu=0, gpm_2=error(3), gpm_60=error(2), gpm_10="nan")
     counters = ask("show(NvmlSource(0).read(COUNTERS))")
     missing = {name for name, value in counters.items() if value is None}
@@ -184,6 +169,8 @@ def test_power_of_the_memory_is_a_channel_where_the_card_has_it(nvml: FakeNvml, 
     found, readings = ask(MEMORY_POWER)
     assert found == [["mean", 1.0, "W"]]
     assert readings == {"power.memory": 49.992, "power.gpu": 80.0}
+    lost = "put('power_memory_average_mw', 'error 3'); show(s.read(['power.memory', 'power.gpu']))"
+    assert ask(f"s = NvmlSource(0); {lost}") == {"power.memory": None, "power.gpu": 80.0}
     nvml.write(gpu=0, power_memory_instant_mw=51_000)
     assert ask(MEMORY_POWER) == [
         [["instant", None, "W"]],
@@ -191,18 +178,11 @@ def test_power_of_the_memory_is_a_channel_where_the_card_has_it(nvml: FakeNvml, 
     ]
 
 
-@pytest.mark.parametrize("answer", [error(3), error(2), error(13), 0])
+@pytest.mark.parametrize("answer", [error(3), 0])
 def test_no_power_of_the_memory_is_never_0(nvml: FakeNvml, ask: Ask, answer: int | str) -> None:
-    """Not supported, an unknown scope, an old driver, and a scope without a sensor."""
+    """Refused, and a scope without a sensor."""
     nvml.write(gpu=0, power_memory_average_mw=answer, power_memory_instant_mw=answer)
     assert ask(MEMORY_POWER) == [[], {"power.memory": None, "power.gpu": 80.0}]
-
-
-def test_power_of_the_memory_that_is_lost_is_none(nvml: FakeNvml, ask: Ask) -> None:
-    """A sensor that stops answering takes nothing else with it."""
-    nvml.write(gpu=0, power_memory_average_mw=49_992)
-    gone = "put('power_memory_average_mw', 'error 3'); show(s.read(['power.memory', 'power.gpu']))"
-    assert ask(f"s = NvmlSource(0); {gone}") == {"power.memory": None, "power.gpu": 80.0}
 
 
 COUNTING = """
@@ -221,13 +201,14 @@ def calls(look):
 
 
 def test_a_look_costs_no_more_calls_than_there_are_sensors(nvml: FakeNvml, ask: Ask) -> None:
-    """One for the power, also with the memory's next to it; four for the state, one for reasons."""
+    """One for the power and the memory's; a sample and a question for any number of counters."""
     nvml.write(gpu=0, power_memory_average_mw=49_992)
     state = "['clock.sm', 'clock.memory', 'temperature.gpu', 'power.limit']"
     looks = ["s.read(['power.gpu'])", "s.read(['power.gpu', 'power.memory'])",
-             "s.read(['energy.gpu'])", f"s.read({state})", "s.throttle_reasons()"]  # fmt: skip
+             "s.read(['energy.gpu'])", f"s.read({state})", "s.throttle_reasons()",
+             "s.read(['counter.sm_active'])", "s.read(COUNTERS)"]  # fmt: skip
     shown = ", ".join(f"calls(lambda: {look})" for look in looks)
-    power, both, energy, rest, reasons = ask(f"{COUNTING}\nshow([{shown}])")
+    power, both, energy, rest, reasons, one, every = ask(f"{COUNTING}\nshow([{shown}])")
     assert power == both == ["nvmlDeviceGetFieldValues"]
     assert energy == ["nvmlDeviceGetTotalEnergyConsumption"]
     assert sorted(rest) == [
@@ -237,18 +218,11 @@ def test_a_look_costs_no_more_calls_than_there_are_sensors(nvml: FakeNvml, ask: 
         "nvmlDeviceGetTemperature",
     ]
     assert reasons == ["nvmlDeviceGetCurrentClocksEventReasons"]
+    assert one == ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"]
+    assert every == ["nvmlDeviceGetUtilizationRates", *one]
 
 
-def test_counters_are_one_sample_and_one_question(ask: Ask) -> None:
-    """However many of them are asked for."""
-    expected = ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"]
-    few = "calls(lambda: s.read(['counter.sm_active']))"
-    every = "calls(lambda: s.read(COUNTERS))"
-    found = ask(f"{COUNTING}\nshow([{few}, {every}])")
-    assert found == [expected, ["nvmlDeviceGetUtilizationRates", *expected]]
-
-
-@pytest.mark.parametrize("support", [0, error(3), error(13)])
+@pytest.mark.parametrize("support", [0, error(3)])
 def test_gpu_without_gpm_has_no_counters(nvml: FakeNvml, ask: Ask, support: int | str) -> None:
     """Before Hopper, or with an old driver, only the busy time of memory is there."""
     nvml.write(gpu=0, gpm_support=support)
@@ -289,10 +263,11 @@ show([round(b - a, 3) for a, b in zip(seen, seen[1:]) if b != a])
 
 
 def test_memory_of_processes_counts_each_once(nvml: FakeNvml, ask: Ask) -> None:
-    """A process in both lists counts once and others do not count."""
-    nvml.write(gpu=0, compute_processes="10 500\n11 300", mps_processes="11 300\n12 64")
-    script = "s = NvmlSource(0); show([s.processes_memory_mib(p) for p in ([10, 11], [12], [99])])"
-    assert ask(script) == [800.0, 64.0, None]
+    """Also one in both lists; one without a figure makes the sum unknown, not smaller."""
+    nvml.write(gpu=0, compute_processes="10 500\n11 300\n13 n/a", mps_processes="11 300\n12 64")
+    asked = "([10, 11], [12], [99], [10, 13])"
+    script = f"s = NvmlSource(0); show([s.processes_memory_mib(p) for p in {asked}])"
+    assert ask(script) == [800.0, 64.0, None, None]
 
 
 def test_process_without_memory_has_no_context(nvml: FakeNvml, ask: Ask) -> None:
@@ -301,12 +276,6 @@ def test_process_without_memory_has_no_context(nvml: FakeNvml, ask: Ask) -> None
     read = "nvml.context_pids(NvmlSource(0).gpu.uuid)"
     script = f"from advisor_profiling.telemetry import nvml; show({read})"
     assert ask(script) == [10, 11]
-
-
-def test_memory_that_the_driver_hides_is_none(nvml: FakeNvml, ask: Ask) -> None:
-    """One process without a figure makes the sum unknown, not smaller."""
-    nvml.write(gpu=0, compute_processes="10 500\n11 n/a")
-    assert ask("show(NvmlSource(0).processes_memory_mib([10, 11]))") is None
 
 
 @pytest.mark.parametrize(
@@ -323,16 +292,20 @@ def test_driver_that_does_not_start_says_what_to_do(
     assert says in answer["text"]
 
 
-@pytest.mark.parametrize(
-    "reading",
-    ["read(['power.gpu'])", "read(['energy.gpu'])", "read(['clock.sm'])", "throttle_reasons()",
-     "read(COUNTERS)"],
-)  # fmt: skip
-def test_lost_gpu_is_an_error_in_every_reading(ask: Ask, reading: str) -> None:
+def test_lost_gpu_is_an_error_in_every_reading(ask: Ask) -> None:
     """A GPU that falls off the bus is an error with advice, never a missing value."""
-    answer = ask(f"s = NvmlSource(0); put('every', 'error 15'); show(s.{reading})")
-    assert answer["error"] == "source"
-    assert "dmesg" in answer["text"]
+    script = """
+s, looks = NvmlSource(0), []
+put("every", "error 15")
+names = ["power.gpu"], ["energy.gpu"], ["clock.sm"], COUNTERS
+for look in (*(functools.partial(s.read, some) for some in names), s.throttle_reasons):
+    try:
+        looks.append(look())
+    except AdvisorError as error:
+        looks.append([error.code, "dmesg" in str(error)])
+show(looks)
+"""
+    assert ask(script) == [["source", True]] * 5
 
 
 @pytest.mark.parametrize("name", ["7", "GPU-nobody"])
