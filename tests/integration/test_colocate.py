@@ -69,20 +69,32 @@ def windows(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
 
 
 def test_pairs_run_together_at_their_splits(jobs: FakeHost) -> None:
-    """Each job keeps its own rate and units, and the power is that of both."""
-    answer = colocate(jobs, "--pairs", "one+two,one+one", "--splits", "30/70,50/50,uncapped")
-    rows = {(r["job_2"], r["share_1_percent"]): r for r in map(flat, answer["points"])}
-    assert windows(answer["points"]) == Counter(
-        [(*pair, mode, a, b) for pair in (("one", "one"), ("one", "two"))
-         for mode, a, b in (("mps", 30, 70), ("mps", 50, 50), ("uncapped", 100, 100))]
+    """Each job keeps its own rate and units, and the power is that of both.
+
+    Counts of SMs that sum to the card are granted exactly, and 70/70 is not refused. Programs that
+    read the JSON find what they found before.
+    """
+    splits = "30/70,50/50,60+72 units,70/70,uncapped,time-sliced"
+    answer = colocate(jobs, "--pairs", "one+two,one+one", "--splits", splits, "--gpu", "0,")
+    assert set(answer) == {
+        "run", "gpu_model", "replay", "windows", "to_measure", "measured", "estimated_s", "cost",
+        "skipped", "failures", "points",
+    }  # fmt: skip
+    assert set(answer["cost"]) == {
+        "duration_s", "measuring_s", "window_s", "starting_s", "waiting_s", "starts"
+    }  # fmt: skip
+    found = [*map(flat, answer["points"])]
+    assert Counter((r["job_2"], r["mode"], r["units_1"], r["units_2"]) for r in found) == Counter(
+        [(job, mode, a, b) for job in ("one", "two") for mode, a, b in (
+            ("mps", 38, 92), ("mps", 60, 72), ("mps", 66, 66), ("mps", 92, 92),
+            ("time-sliced", 132, 132), ("uncapped", 132, 132))]
     )  # fmt: skip
+    rows = {(r["job_2"], r["share_1_percent"]): r for r in found if r["mode"] != "time-sliced"}
     uneven = rows["two", 30]
-    assert (uneven["units_1"], uneven["units_2"]) == (38, 92)
     assert uneven["rate_2"] > 1.5 * uneven["rate_1"]
     assert uneven["power_w"] == pytest.approx(80 + 40 + 400, rel=0.05)
     assert rows["two", 100]["power_w"] == pytest.approx(80 + 40 + 800, rel=0.05)
     assert answer["replay"] is False
-    assert answer["cost"]["starts"] == 6 + 3
     assert 0 < answer["cost"]["window_s"] < answer["cost"]["duration_s"]
     assert 0 < answer["cost"]["starting_s"] < answer["cost"]["duration_s"]
 
@@ -106,20 +118,6 @@ def test_person_gets_a_table_and_the_cost(jobs: FakeHost) -> None:
     assert {(r["job"], r["share_percent"], r["run"]) for r in alone} == {
         ("one", 100, "night"), ("two", 100, "night")
     }  # fmt: skip
-
-
-def test_keys_of_the_answer(jobs: FakeHost) -> None:
-    """Programs that read the JSON find what they found before."""
-    answer = colocate(jobs, write_plan(jobs), "--dry-run", "--gpu", "0,")
-    assert set(answer) == {
-        "run", "gpu_model", "replay", "windows", "to_measure", "measured", "estimated_s", "cost",
-        "skipped", "failures", "points",
-    }  # fmt: skip
-    assert set(answer["cost"]) == {
-        "duration_s", "measuring_s", "window_s", "starting_s", "waiting_s", "starts"
-    }  # fmt: skip
-    assert (answer["windows"], answer["to_measure"], answer["measured"]) == (5, 5, 0)
-    assert answer["points"] == []
 
 
 def test_kill_9_in_mid_campaign_then_resume(jobs: FakeHost) -> None:
@@ -181,22 +179,6 @@ def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None
     assert rows["one"]["rate_1"] > 0
     assert rows["escape"]["rate_1"] is None
     assert "do not carry the variables of its share of 30 %" in rows["escape"]["error"]
-
-
-def test_every_way_of_sharing_in_one_campaign(jobs: FakeHost) -> None:
-    """Each at the SMs it is due; the same job at the whole GPU, with MPS and without, keeps apart.
-
-    Counts of SMs that sum to the card are granted exactly, and 70/70 is not refused.
-    """
-    splits = "50/50,60+72 units,70/70,uncapped,time-sliced"
-    answer = colocate(jobs, "--pairs", "one+two", "--splits", splits)
-    assert sorted((r["mode"], r["units_1"], r["units_2"]) for r in map(flat, answer["points"])) == [
-        ("mps", 60, 72),
-        ("mps", 66, 66),
-        ("mps", 92, 92),
-        ("time-sliced", 132, 132),
-        ("uncapped", 132, 132),
-    ]
 
 
 def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
