@@ -9,6 +9,7 @@ import synthetic_pairs as made_up
 
 from advisor.core.records import SoloPoint
 from advisor_training.dataset.rows import Rows
+from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import Fitted, Predicted, as_predicted
 from advisor_training.train import TrainingSet, make_training_set
 
@@ -17,6 +18,20 @@ def solo_points() -> list[SoloPoint]:
     """Each made-up job alone, with the power of the idle GPU."""
     idle_w = made_up.IDLE_W
     return [dataclasses.replace(p, idle_power_w=idle_w) for p in made_up.solo_points()]
+
+
+def full_solo_points() -> list[SoloPoint]:
+    """The same with every counter that is a feature, and the power limit."""
+    counters = dict.fromkeys(
+        (
+            "sm_clock_mhz", "job_cpu_percent", "sm_occupancy_percent", "fp32_active_percent",
+            "fp64_active_percent", "tensor_active_percent", "integer_active_percent",
+            "pcie_tx_mib_per_s", "pcie_rx_mib_per_s",
+        ),
+        10.0,
+    )  # fmt: skip
+    known = {**counters, "power_limit_w": made_up.POWER_LIMIT_W}
+    return [dataclasses.replace(point, **known) for point in solo_points()]
 
 
 @functools.cache
@@ -29,6 +44,13 @@ def measured(rows: Rows, speed: float = 1.0, power: float = 1.0) -> Predicted:
     """A prediction that is so many times what was measured."""
     speeds = np.column_stack([rows.speed_a, rows.speed_b])
     return as_predicted(speed * speeds, power * rows.power_w)
+
+
+def as_measured(rows: Rows, speed: float = 1.0, power: float = 1.0) -> HeldOut:
+    """Predictions of all rows, each job left out once, that are so many times what was measured."""
+    row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
+    left_out = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
+    return HeldOut(left_out, row, measured(rows.take(row), speed, power))
 
 
 def spy(seen: list[tuple[Rows, Rows]]) -> Callable[[Rows], Fitted]:

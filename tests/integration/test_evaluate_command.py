@@ -1,36 +1,23 @@
 """`advisor evaluate` from outside: files, tables, JSON, the check, errors."""
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 import synthetic_pairs as made_up
 from command_line import Advisor, in_this_process
+from made_up_rows import full_solo_points
 
-from advisor.core.records import SoloPoint
 from advisor_data.files.files import write_points
 
-COUNTERS = (
-    "sm_clock_mhz", "job_cpu_percent", "sm_occupancy_percent", "fp32_active_percent",
-    "fp64_active_percent", "tensor_active_percent", "integer_active_percent",
-    "pcie_tx_mib_per_s", "pcie_rx_mib_per_s",
-)  # fmt: skip
-
 EVALUATE = ("evaluate", "--pairs", "pairs.parquet", "--solo", "solo.csv")
-
-
-def solo_points() -> list[SoloPoint]:
-    """Made-up jobs alone with all that is a feature."""
-    known = {**dict.fromkeys(COUNTERS, 10.0), "idle_power_w": 80.0, "power_limit_w": 700.0}
-    return [dataclasses.replace(point, **known) for point in made_up.solo_points()]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with made-up points."""
     write_points(tmp_path / "pairs.parquet", made_up.pair_points())
-    write_points(tmp_path / "solo.csv", solo_points())
+    write_points(tmp_path / "solo.csv", full_solo_points())
     return tmp_path
 
 

@@ -16,7 +16,6 @@ from advisor.core.split import EQUAL, NINE, UNCAPPED, Split, without_limits
 from advisor.predict.serving import Serving
 from advisor.settings import MIN_SPEED
 from advisor_training.dataset.data import Data, make_data
-from advisor_training.dataset.pairs import Measurement
 from advisor_training.evaluation.choices import (
     QUESTIONS,
     RULES,
@@ -34,7 +33,6 @@ EFFICIENCY = OBJECTIVES[DEFAULT_OBJECTIVE]
 NINE_ONLY = Question(EFFICIENCY)
 EVERY = Question(EFFICIENCY, "every way")
 APART = without_limits("exclusive")
-JOBS = (("climber", "sitter"), ("climber", "middle"))
 
 
 def data_of(*pairs: tuple[Any, Any], leave: Sequence[float] = ()) -> Data:
@@ -48,7 +46,6 @@ def data_of(*pairs: tuple[Any, Any], leave: Sequence[float] = ()) -> Data:
 
 
 DATA = data_of((made_up.CLIMBER, made_up.SITTER), (made_up.CLIMBER, made_up.MIDDLE))
-NUMBER = {m.jobs: n for n, m in enumerate(DATA.measurements)}
 
 
 def with_results(results: Mapping[Split, tuple[float, float, float]], data: Data = DATA) -> Data:
@@ -70,6 +67,18 @@ def with_results(results: Mapping[Split, tuple[float, float, float]], data: Data
         splits={**first.splits, "nine": nine, "uncapped": free},
     )
     return dataclasses.replace(data, measurements=(changed, *data.measurements[1:]))
+
+
+def with_first(**changes: Any) -> Data:
+    """The same, with other fields of the first measurement."""
+    first, *others = DATA.measurements
+    return dataclasses.replace(DATA, measurements=(dataclasses.replace(first, **changes), *others))
+
+
+def without_ways(*ways: str) -> Data:
+    """Of the first measurement."""
+    nothing: dict[str, dict[Split, SplitResult]] = {way: {} for way in ways}
+    return with_first(splits={**DATA.measurements[0].splits, **nothing})
 
 
 def expects(
@@ -178,14 +187,8 @@ def test_measurements_with_too_few_splits_are_no_oracle() -> None:
     assert choose(few, expects({}, data=few), NINE_ONLY, 0.0) == []
     assert choose(few, expects({}, data=few), EVERY, 0.0) == []
     full = expects({}, 1)
-    mixed = dataclasses.replace(
-        DATA, measurements=(_observed(DATA.measurements[0]), DATA.measurements[1])
-    )
+    mixed = with_first(observed=True)
     assert [c.number for c in choose(mixed, joined(expects({}), full), NINE_ONLY, 0.0)] == [1]
-
-
-def _observed(measurement: Measurement) -> Measurement:
-    return dataclasses.replace(measurement, observed=True)
 
 
 def test_each_thing_left_out_and_measurement_is_one_choice() -> None:
@@ -208,12 +211,7 @@ def test_where_nothing_is_worth_anything_there_is_no_choice() -> None:
 
 def test_a_way_that_was_not_measured_has_no_score() -> None:
     """And a baseline that was not is not compared with."""
-    first = DATA.measurements[0]
-    nothing: Mapping[Split, SplitResult] = {}
-    splits = {**first.splits, "uncapped": nothing, "time-sliced": nothing}
-    gone = dataclasses.replace(
-        DATA, measurements=(dataclasses.replace(first, splits=splits), *DATA.measurements[1:])
-    )
+    gone = without_ways("uncapped", "time-sliced")
     assert choose(gone, expects({UNCAPPED: (1, 1, 100)}), EVERY, 0.0) == []
     at_equal = only(choose(gone, expects({EQUAL: (1, 1, 300)}), NINE_ONLY, 0.0))
     assert at_equal.over.keys() == {"equal", "exclusive"}
@@ -265,22 +263,13 @@ def test_expected_speeds_keep_the_minimum_speed() -> None:
     assert only(choose(slow, expects(ways), without, 0.0)).missed is None
 
 
-def test_at_the_minimum_speed_is_enough() -> None:
-    """Expected or measured."""
+def test_where_nothing_keeps_the_minimum_speed() -> None:
+    """One after the other misses none; of the nine alone the best of all is taken."""
     kept = Question(EFFICIENCY, "every way", 0.4, sure=False)
     found = only(choose(DATA, expects({SEVENTY: (0.4, 0.9, 300.0)}), kept, 0.0))
-    assert found.chosen == "70/30"
-
-
-def test_one_after_the_other_misses_no_minimum_speed() -> None:
-    """It is taken where no way of sharing keeps it."""
-    kept = Question(EFFICIENCY, "every way", 0.4, sure=False)
+    assert found.chosen == "70/30", "at it is enough"
     found = only(choose(DATA, expects({}), kept, 0.0))
     assert (found.chosen, found.missed) == ("exclusive", None)
-
-
-def test_where_nothing_keeps_the_minimum_speed_the_best_of_all_is_taken() -> None:
-    """Of the nine alone."""
     kept = Question(EFFICIENCY, "nine", 0.9, sure=False)
     data = with_results({THIRTY: (0.5, 0.5, 300.0), SEVENTY: (0.5, 0.8, 300.0)})
     found = only(choose(data, expects({THIRTY: (0.6, 0.6, 300.0)}), kept, 0.0))
@@ -351,16 +340,19 @@ def test_rules_need_no_model() -> None:
         assert [c.chosen for c in found] == [name, name]
         assert keys_of(found) == keys
     assert choose_by_rule(data, keys, "equal", NINE_ONLY)[0].fraction == 1.0
-    assert RULES["larger-rate"](DATA, DATA.measurements[NUMBER[JOBS[0]]]) == "10/90"
+
+
+def test_the_larger_rate_gets_most() -> None:
+    """Beside itself a job gets half."""
+    data = data_of((made_up.HOG, made_up.SLOW), (made_up.HOG, made_up.HOG),
+                   (made_up.CLIMBER, made_up.SITTER))  # fmt: skip
+    taken = {m.jobs: RULES["larger-rate"](data, m) for m in data.measurements}
+    assert taken == {
+        ("climber", "sitter"): "10/90", ("hog", "slow"): "90/10", ("hog", "hog"): "50/50"
+    }  # fmt: skip
 
 
 def test_a_rule_that_takes_what_was_not_measured_is_left_out() -> None:
     """Of that measurement alone."""
-    first = DATA.measurements[0]
-    nothing: Mapping[Split, SplitResult] = {}
-    splits = {**first.splits, "uncapped": nothing}
-    gone = dataclasses.replace(
-        DATA, measurements=(dataclasses.replace(first, splits=splits), *DATA.measurements[1:])
-    )
-    found = choose_by_rule(gone, [("x", 0), ("x", 1)], "uncapped", NINE_ONLY)
+    found = choose_by_rule(without_ways("uncapped"), [("x", 0), ("x", 1)], "uncapped", NINE_ONLY)
     assert keys_of(found) == [("x", 1)]

@@ -5,7 +5,8 @@ from runpy import run_path
 from typing import Any
 
 import pytest
-from test_evaluate import full_solo_points, made_up
+import synthetic_pairs as made_up
+from made_up_rows import full_solo_points
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor_training.dataset.data import make_data

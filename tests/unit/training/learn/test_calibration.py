@@ -3,7 +3,7 @@
 import dataclasses
 
 import numpy as np
-from made_up_rows import measured, solo_points, spy, training_set
+from made_up_rows import as_measured, solo_points, spy, training_set
 from synthetic_pairs import GPU_MODEL
 
 from advisor.predict.profiles import make_profiles
@@ -18,19 +18,12 @@ from advisor_training.learn.calibration import (
     without_counters,
 )
 from advisor_training.learn.head_learners import HEAD_LEARNERS
-from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import LEARNERS, Predicted
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD
 from advisor_training.learn.residuals import efficiency_residuals
 
 SET = training_set()
 ROWS = SET.rows
-
-
-def as_measured(rows: Rows, power: float = 1.0) -> HeldOut:
-    row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
-    names = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
-    return HeldOut(names, row, measured(rows.take(row), power=power))
 
 
 def test_a_card_that_draws_more_for_everything_saves_the_same() -> None:

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_rows import measured, training_set
+from made_up_rows import as_measured, training_set
 
 from advisor.errors import InputError
 from advisor_models.intervals import UNCAPPED, on_gpu_model
-from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
     bounds_of,
     held,
@@ -22,7 +21,7 @@ from advisor_training.learn.conformal import (
     widening,
 )
 from advisor_training.learn.head_learners import HEAD_LEARNERS, POWER_LEARNER, SPEED_LEARNER
-from advisor_training.learn.held_out import HeldOut, leave_one_job_out
+from advisor_training.learn.held_out import leave_one_job_out
 from advisor_training.learn.learners import LEARNERS
 from advisor_training.learn.residuals import Residuals, residuals_of, share_names
 
@@ -35,13 +34,6 @@ def residuals(by_job: dict[str, list[float]], stratum: str = "50") -> Residuals:
     values = np.array([value for values in by_job.values() for value in values])
     n = len(values)
     return Residuals(values, np.array(jobs), np.full(n, "other"), np.full(n, stratum))
-
-
-def as_measured(rows: Rows, factor: float = 1.0) -> HeldOut:
-    """Predictions of all rows, each job left out once, that are so many times what was measured."""
-    row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
-    left_out = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
-    return HeldOut(left_out, row, measured(rows.take(row), factor, factor))
 
 
 def test_bounds_by_hand() -> None:
@@ -184,7 +176,7 @@ def test_coverage_needs_rows_without_the_tested_job() -> None:
 
 def test_residuals_of_rows() -> None:
     """The logarithm of measured over predicted, by the job's own share, with both jobs named."""
-    found = residuals_of(ROWS, as_measured(ROWS, factor=0.5), SPEED_LEARNER)
+    found = residuals_of(ROWS, as_measured(ROWS, 0.5, 0.5), SPEED_LEARNER)
     np.testing.assert_allclose(found.values, math.log(2))
     n = len(found) // 2
     assert set(found.stratum.tolist()) == {*map(str, range(10, 100, 10)), "uncapped"}
@@ -197,7 +189,7 @@ def test_residuals_of_rows() -> None:
     assert ("hog", "hog") in jobs
     assert ("hog", "slow") in jobs
     assert ("slow", "hog") in jobs
-    power = residuals_of(ROWS, as_measured(ROWS, factor=2), POWER_LEARNER)
+    power = residuals_of(ROWS, as_measured(ROWS, 2, 2), POWER_LEARNER)
     np.testing.assert_allclose(power.values, -math.log(2))
     assert set(power.stratum.tolist()) <= {"split", "at the power limit", "uncapped"}
 
@@ -252,10 +244,10 @@ def test_errors_of_servers_are_of_what_they_could_do() -> None:
         all_served_a=np.full(len(ROWS), 0.98),
         all_served_b=np.full(len(ROWS), 0.98),
     )
-    held_out = as_measured(rows, factor=1.6)
+    held_out = as_measured(rows, 1.6, 1.6)
     found = residuals_of(rows, held_out, SPEED_LEARNER)
     assert len(found) == len(held_out)
     np.testing.assert_allclose(found.values, -np.log(1.6))
     # Served, though it was not expected: it could do that at least.
-    half = as_measured(rows, factor=0.5)
+    half = as_measured(rows, 0.5, 0.5)
     assert len(residuals_of(rows, half, SPEED_LEARNER)) == 2 * len(held_out)
