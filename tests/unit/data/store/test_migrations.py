@@ -37,20 +37,27 @@ def test_migrations_make_the_tables_of_the_code(url: str, tmp_path: Path) -> Non
     engine.dispose()
 
 
-def test_a_database_from_before_the_first_release_is_refused(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [("0012", r"data export FILE.*data import FILE"), ("9999", "upgrade advisor")],
+    ids=["before the first release", "newer"],
+)
+def test_a_database_of_another_version_is_refused(
+    url: str, tmp_path: Path, version: str, remedy: str
+) -> None:
     """Nothing in it is changed, and the message says how its points come over."""
     migrate(url, tmp_path)
     with open_store(url, tmp_path) as store:
         store.add([point()])
     engine = create_engine(url)
     with engine.begin() as connection:
-        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0012'"))
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{version}'"))
     for use in (lambda: open_store(url, tmp_path), lambda: migrate(url, tmp_path)):
-        with pytest.raises(StoreError, match=r"data export FILE.*data import FILE"):
+        with pytest.raises(StoreError, match=remedy):
             use()
     with engine.begin() as connection:
         assert connection.scalar(text("SELECT count(*) FROM solo_points")) == 1
-        assert connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == "0012"
+        assert connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == version
     engine.dispose()
 
 

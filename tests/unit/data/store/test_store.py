@@ -19,7 +19,7 @@ from store_points import (
     point,
 )
 
-from advisor.core.observations import Observation
+from advisor.core.observations import Observation, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
 from advisor_data import Database, Store, open_database, open_store
@@ -84,37 +84,24 @@ def test_both_kinds_are_added_together_and_kept_apart(store: Store) -> None:
 
 
 @settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(measured=any_point)
-def test_any_point_comes_back_as_it_was(store: Store, measured: SoloPoint) -> None:
-    """Every column survives, whatever its value."""
-    measured = replace(measured, run=f"{measured.run} {next(_fresh)}")
-    store.add([measured])
-    assert store.solo_points(run=measured.run) == [measured]
-
-
-@settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(measured=any_pair_point)
-def test_any_pair_point_comes_back_as_it_was(store: Store, measured: PairPoint) -> None:
-    """Every column of a pair survives: missing rates, flags, the text of an error."""
-    measured = replace(measured, run=f"{measured.run} {next(_fresh)}")
-    store.add([measured])
-    assert store.pair_points(jobs=measured.jobs, run=measured.run) == [measured]
-
-
-@settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(seen=any_observation)
-def test_any_observation_comes_back_as_it_was(store: Store, seen: Observation) -> None:
-    """Every column of what a launched pair did survives, missing predictions among them."""
-    seen = replace(seen, launch_id=f"{seen.launch_id} {next(_fresh)}")
-    assert store.add([seen]) == 1
-    assert store.add([seen]) == 0
-    assert seen in store.observations(jobs=seen.jobs)
+@given(measured=any_point | any_pair_point | any_observation)
+def test_any_record_comes_back_as_it_was(store: Store, measured: Record) -> None:
+    """Every column survives, whatever its value: missing rates, flags, the text of an error."""
+    if isinstance(measured, Observation):
+        measured = replace(measured, launch_id=f"{measured.launch_id} {next(_fresh)}")
+    else:
+        measured = replace(measured, run=f"{measured.run} {next(_fresh)}")
+    assert store.add([measured]) == 1
+    assert store.add([measured]) == 0
+    match measured:
+        case SoloPoint():
+            assert store.solo_points(run=measured.run) == [measured]
+        case PairPoint():
+            assert store.pair_points(jobs=measured.jobs, run=measured.run) == [measured]
+        case _:
+            assert measured in store.observations(jobs=measured.jobs)
 
 
 def test_observations_are_found_by_jobs_and_model(store: Store) -> None:
@@ -228,18 +215,13 @@ def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
     assert store.pair_points(jobs=("sort", "triad")) == []
 
 
-def test_pairs_come_in_the_order_of_time(store: Store) -> None:
-    """Whatever the order in which they were added."""
-    store.add([pair_point(3), pair_point(1, run="r2"), pair_point(2)])
-    assert [p.parts[0].rate for p in store.pair_points()] == [101.0, 102.0, 103.0]
-
-
 def test_points_come_in_the_order_of_time(store: Store) -> None:
-    """The moment counts, not how it is written."""
+    """The moment counts, not how it is written, nor in which order they were added."""
     starts = ["2026-01-31T09:00:00Z", "2026-01-31T09:00:00.5+00:00", "2026-01-31T10:00:00+00:00"]
-    points = [point(run=f"r{9 - n}", started_at=start) for n, start in enumerate(starts)]
-    store.add(reversed(points))
-    assert store.solo_points() == points
+    for make, read in ((point, store.solo_points), (pair_point, store.pair_points)):
+        points = [make(run=f"r{9 - n}", started_at=start) for n, start in enumerate(starts)]
+        store.add(reversed(points))
+        assert read() == points
 
 
 def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:

@@ -3,8 +3,6 @@
 import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from store_points import observation, pair_point, point
 
 from advisor.errors import StoreError
 from advisor.formats.rows import to_row
-from advisor_data.files.files import read_points
 from advisor_data.store import point_file
 from advisor_data.store.file_store import FileStore
 
@@ -124,24 +121,6 @@ def test_a_full_disk_takes_all_points_or_none(
     assert file.read_bytes() == b"".join(LINES)
 
 
-def test_a_file_that_may_not_grow_keeps_what_it_has(store: FileStore, file: Path) -> None:
-    """The same with a limit of the kernel, which cuts the write itself."""
-    store.add([point(0)])
-    limit = len(LINES[0]) * 5 // 2
-    script = (
-        "import resource, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path\n"
-        "from store_points import point\n"
-        "from advisor_data.store.file_store import FileStore\n"
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
-        "FileStore(Path(sys.argv[2])).add(point(number) for number in range(3))\n"
-    )
-    command = [sys.executable, "-c", script, str(FAKES), str(store.folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "could not take the points. File too large" in done.stderr
-    assert file.read_bytes() == LINES[0]
-
-
 def test_points_that_did_not_reach_the_disk_are_not_claimed(
     store: FileStore, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,72 +176,20 @@ def test_each_line_is_parsed_once(store: FileStore, parsed: list[bytes]) -> None
     assert len(parsed) == len(set(parsed)) <= 600
 
 
-def test_writers_see_the_points_of_others(store: FileStore) -> None:
-    """Four writers of one file add each point once."""
-    writers = [FileStore(store.folder) for _ in range(4)]
-    for number in range(100):
-        assert writers[number % 4].add([pair_point(number)]) == 1
-    assert [writer.add([pair_point(number) for number in range(100)]) for writer in writers] == [
-        0
-    ] * 4
-    assert store.pair_points() == [pair_point(number) for number in range(100)]
-
-
-@pytest.mark.parametrize("data", [LINES[1] + LINES[2], LINES[1], LINES[1][:-20], b""])
+@pytest.mark.parametrize("data", [LINES[1] + LINES[2], LINES[1], LINES[1][:-20], b"", None])
 def test_a_file_that_another_program_changed_is_read_again(
-    store: FileStore, file: Path, data: bytes
+    store: FileStore, file: Path, data: bytes | None
 ) -> None:
-    """Nothing is taken for stored that is not in the file any more, and nothing is kept twice."""
+    """Or took away: nothing is taken for stored that is not there, and nothing is kept twice."""
     store.add([point(0)])
-    file.write_bytes(data)
+    if data is None:
+        file.unlink()
+    else:
+        file.write_bytes(data)
     kept = store.solo_points()
     assert point(0) not in kept
     assert store.add([point(number) for number in range(3)]) == 3 - len(kept)
     assert store.solo_points() == [point(number) for number in range(3)]
-
-
-def test_files_that_were_taken_away_are_begun_again(store: FileStore, file: Path) -> None:
-    """Brought into a database and removed: what was added before is new again."""
-    store.add([point(0)])
-    assert read_points(file) == [point(0)]
-    file.unlink()
-    assert store.solo_points() == []
-    assert store.add([point(0)]) == 1
-    assert file.read_bytes() == LINES[0]
-
-
-def test_what_a_crash_of_another_writer_left_is_replaced(store: FileStore, file: Path) -> None:
-    """Also behind lines that this writer knows already."""
-    store.add([point(0)])
-    with file.open("ab") as other:
-        other.write(LINES[1][:-20])
-    assert store.add([point(2)]) == 1
-    assert file.read_bytes() == LINES[0] + LINES[2]
-
-
-def test_a_whole_line_without_its_end_is_kept_behind_known_lines(
-    store: FileStore, file: Path
-) -> None:
-    """It is counted once, and gets its end with the next point of whichever writer."""
-    store.add([point(0)])
-    with file.open("ab") as other:
-        other.write(LINES[1].rstrip())
-    assert store.add([point(1)]) == 0
-    assert FileStore(store.folder).add([point(2)]) == 1
-    assert file.read_bytes() == b"".join(LINES)
-    assert store.add([point(number) for number in range(3)]) == 0
-    assert store.add([point(3)]) == 1
-    assert store.solo_points() == [point(number) for number in range(4)]
-
-
-def test_damage_behind_known_lines_is_named_by_its_line(store: FileStore, file: Path) -> None:
-    """Lines are counted from the start of the file, and the next call finds the damage again."""
-    store.add([point(0), point(1), point(3)])
-    with file.open("ab") as other:
-        other.write(b"{}\n" + LINES[2])
-    for _ in range(2):
-        with pytest.raises(StoreError, match="damaged in line 4"):
-            store.add([point(2)])
 
 
 def test_observations_of_a_month_share_a_file(store: FileStore) -> None:

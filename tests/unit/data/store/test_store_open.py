@@ -47,38 +47,38 @@ def test_an_address_of_files_names_the_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_a_database_without_sqlalchemy_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("missing", "url", "extra"),
+    [
+        ("alembic", "sqlite:///{}/x.db", "data"),
+        ("psycopg", "postgresql://u@127.0.0.1/x", "postgres"),
+    ],
+)
+def test_what_is_not_installed_is_said_with_the_pip_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, url: str, extra: str
 ) -> None:
-    """The message has the pip command."""
-    monkeypatch.setitem(sys.modules, "alembic", None)
-    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[data\]'"):
-        open_store(f"sqlite:///{tmp_path}/x.db", tmp_path)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(InputError, match=rf"pip install 'sm-advisor\[{extra}\]'"):
+        open_store(url.format(tmp_path), tmp_path)
 
 
-@pytest.mark.parametrize("url", ["here.db", "postgresql://u:secret@host:port/x", "://secret"])
-def test_what_is_no_address_is_refused_without_its_password(url: str, tmp_path: Path) -> None:
-    """The message shows how to write an address and keeps secrets."""
-    with pytest.raises(InputError, match="sqlite:///FILE") as caught:
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        *((url, "sqlite:///FILE") for url in (
+            "here.db", "postgresql://u:secret@host:port/x", "://secret"
+        )),
+        ("mysql://u:secret@host/x", "mysql"),
+        ("postgresql+asyncpg://u:secret@h/x", "asyncpg"),
+    ],
+)  # fmt: skip
+def test_what_is_no_address_is_refused_without_its_password(
+    url: str, said: str, tmp_path: Path
+) -> None:
+    """The message shows how to write an address of SQLite or PostgreSQL, and keeps secrets."""
+    with pytest.raises(InputError, match=said) as caught:
         open_store(url, tmp_path)
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["mysql://u:secret@host/x", "postgresql+asyncpg://u:secret@h/x"])
-def test_another_database_is_refused(url: str, tmp_path: Path) -> None:
-    """Points are kept in SQLite or PostgreSQL only."""
-    with pytest.raises(InputError, match=r"mysql|asyncpg") as caught:
-        open_store(url, tmp_path)
-    assert "secret" not in str(caught.value)
-
-
-def test_postgresql_without_its_driver_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message has the pip command."""
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[postgres\]'"):
-        open_store("postgresql://u@127.0.0.1/x", tmp_path)
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
@@ -97,12 +97,6 @@ def test_a_home_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
         open_store(None, tmp_path / "file" / "home")
 
 
-def test_files_need_no_migration(tmp_path: Path) -> None:
-    """`migrate` of a folder does nothing and makes nothing."""
-    migrate(f"files:{tmp_path}/points", Path())
-    assert not (tmp_path / "points").exists()
-
-
 def test_importing_the_package_loads_nothing_heavy() -> None:
     """A GPU node that only profiles does not pay for SQL and tables, not even when installed."""
     script = (
@@ -116,8 +110,10 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == ""
 
 
-def test_migrating_a_folder_of_files_hides_no_point(tmp_path: Path) -> None:
-    """Where points live in files, a migration makes no empty database in front of them."""
+def test_migrating_a_folder_of_files_makes_nothing(tmp_path: Path) -> None:
+    """Above all no empty database in front of the points."""
+    migrate(f"files:{tmp_path}/points", Path())
+    assert not (tmp_path / "points").exists()
     (tmp_path / "points").mkdir()
     migrate(None, tmp_path)
     assert not (tmp_path / "advisor.db").exists()

@@ -226,6 +226,8 @@ def test_no_list_reads_the_whole_table(tmp_path: Path) -> None:
                 store.observation_page(None, span)
         store.profile_names("a", 10)
         store.profile_rows("a", "b")
+        store.pair_points(jobs=("sort", "gemm"))
+        store.pair_points(run="r1")
         with open_service_state(_url("sqlite", tmp_path), tmp_path) as state:
             state.launches(host="here", active_only=True)
     read = [one for one in said if one[0].startswith("SELECT") and "advisor_schema" not in one[0]]

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, event
+from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from store_points import point
 
 from advisor.errors import StoreError
 from advisor_data import migrate, open_store
-from advisor_data.store.tables import VERSION_TABLE, metadata
 
 
 @pytest.fixture
@@ -33,16 +30,6 @@ def small_disk() -> Iterator[None]:
     event.listen(Engine, "connect", limit)
     yield
     event.remove(Engine, "connect", limit)
-
-
-def test_migrations_make_the_tables_of_the_code(file: Path) -> None:
-    """A column added to the record without a migration is found here."""
-    migrate(f"sqlite:///{file}", Path())
-    engine = create_engine(f"sqlite:///{file}")
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-        assert compare_metadata(context, metadata) == []
-    engine.dispose()
 
 
 def test_migrating_twice_changes_nothing(file: Path) -> None:
@@ -65,34 +52,6 @@ def test_a_migration_that_fails_leaves_the_old_database(file: Path) -> None:
         assert found == [("pair_points",)]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "index"),
-    [({"jobs": ("sort", "gemm")}, "jobs_started_at_us"), ({"run": "r1"}, "run")],
-    ids=["jobs", "run"],
-)
-def test_pairs_are_found_by_an_index(file: Path, wanted: dict[str, Any], index: str) -> None:
-    """One pair or run among thousands of points is found without reading the others."""
-    asked: list[tuple[str, Any]] = []
-
-    def note(_connection: object, _cursor: object, statement: str, values: Any, *_: object) -> None:
-        asked.append((statement, values))
-
-    with open_store(f"sqlite:///{file}", file) as store:
-        event.listen(Engine, "before_cursor_execute", note)
-        try:
-            store.pair_points(**wanted)
-        finally:
-            event.remove(Engine, "before_cursor_execute", note)
-    plans: list[list[str]] = []
-    with closing(sqlite3.connect(file)) as other:
-        for statement, values in asked:
-            plan = other.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
-            plans.append([row[3].split(" (")[0] for row in plan])
-    points, parts = plans
-    assert points == [f"SEARCH pair_points USING INDEX ix_pair_points_{index}"]
-    assert all("USING" in step for step in parts if step.startswith(("SEARCH", "SCAN"))), parts
-
-
 def test_another_programs_tables_are_left_alone(file: Path) -> None:
     """A file with its own Alembic version and tables gets ours next to them."""
     with closing(sqlite3.connect(file)) as other, other:
@@ -102,17 +61,6 @@ def test_another_programs_tables_are_left_alone(file: Path) -> None:
         assert store.add([point()]) == 1
     with closing(sqlite3.connect(file)) as other:
         assert other.execute("SELECT * FROM alembic_version").fetchall() == [("theirs",)]
-
-
-def test_a_newer_schema_is_refused(file: Path) -> None:
-    """An old advisor neither reads nor changes what a newer one has written."""
-    open_store(f"sqlite:///{file}", file).close()
-    with closing(sqlite3.connect(file)) as newer, newer:
-        newer.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
-    with pytest.raises(StoreError, match="upgrade advisor"):
-        open_store(f"sqlite:///{file}", file)
-    with pytest.raises(StoreError, match="upgrade advisor"):
-        migrate(f"sqlite:///{file}", Path())
 
 
 def test_readers_do_not_stop_writers(file: Path) -> None:
