@@ -56,46 +56,38 @@ def edited(folder: Path, edit: Edit) -> Path:
 
 
 def test_written_is_read(model: Path) -> None:
-    """A manifest comes back as it was written, and with it the bytes that were hashed."""
+    """A manifest as it was written, and the bytes that were hashed; what it does not name is not.
+
+    Nothing is left beside them.
+    """
     files = {**small_model.trees(), SPEED_TREES: b"trees"}
+    (model / "notes.txt").write_text("mine")
     assert read_manifest(model) == small_model.make_manifest(files)
     assert read_artefact(model).files == files
     assert not list(model.glob(".*"))
 
 
-def test_unnamed_files_are_not_read(model: Path) -> None:
-    """What the manifest does not name is not part of the model."""
-    (model / "notes.txt").write_text("mine")
-    assert set(read_artefact(model).files) == {SPEED_TREES, POWER_TREES}
-
-
-def test_every_named_file_is_checked(tmp_path: Path) -> None:
-    """A changed file is refused even where serving does not use it."""
+@pytest.mark.parametrize("name", [SPEED_TREES, "notes.json"])
+@pytest.mark.parametrize("damage", [b"tree", b"treeS", b"", b"trees ", None])
+def test_every_named_file_is_checked(tmp_path: Path, name: str, damage: bytes | None) -> None:
+    """Also one that serving does not use; one bit or one byte less is enough."""
     folder = small_model.save_model(tmp_path / "m")
-    files = {**small_model.trees(), "notes.json": b"good"}
+    files = {**small_model.trees(), name: b"trees"}
+    for file, data in files.items():
+        (folder / file).write_bytes(data)
     write_manifest(folder, small_model.make_manifest(files))
-    with pytest.raises(ModelError, match=r"notes\.json cannot be read\. No such file"):
-        read_manifest(folder)
-    (folder / "notes.json").write_bytes(b"good")
     assert read_artefact(folder).files == files
-    (folder / "notes.json").write_bytes(b"bad")
-    with pytest.raises(ModelError, match=r"notes\.json is not the file that was written"):
+    if damage is None:
+        (folder / name).unlink()
+        why = f"{name} cannot be read. No such file"
+    else:
+        (folder / name).write_bytes(damage)
+        why = f"{name} is not the file that was written. its SHA-256 differs"
+    with pytest.raises(ModelError, match=why):
         read_manifest(folder)
 
 
-@pytest.mark.parametrize("damage", [b"tree", b"treeS", b"", b"trees "])
-def test_changed_trees_are_refused(model: Path, damage: bytes) -> None:
-    """One bit or one byte less is enough."""
-    (model / SPEED_TREES).write_bytes(damage)
-    with pytest.raises(ModelError, match="SHA-256 differs"):
-        read_manifest(model)
-
-
-def test_missing_parts(model: Path, tmp_path: Path) -> None:
-    """A folder without trees, or without manifest, says which file is missing."""
-    (model / SPEED_TREES).unlink()
-    with pytest.raises(ModelError, match=r"speed\.trees cannot be read"):
-        read_manifest(model)
+def test_a_folder_without_a_manifest_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"manifest\.json cannot be read"):
         read_manifest(tmp_path)
 
@@ -190,18 +182,17 @@ def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
         read_manifest(model)
 
 
-def test_newer_schema_says_what_to_do(model: Path) -> None:
-    """A newer manifest has fields that this version cannot know; it is not called damaged."""
-    edited(model, lambda m: m.update(schema=5, more={"deep": []}))
-    with pytest.raises(ModelError, match=r"has schema 5\. .*install a newer sm-advisor"):
-        read_manifest(model)
-
-
-@pytest.mark.parametrize("schema", [2, 3])
-def test_an_older_schema_says_what_to_do(model: Path, schema: int) -> None:
-    """Its trees were a graph for another library, which is not here any more."""
-    edited(model, lambda m: m.update(schema=schema, files={"model.onnx": "0" * 64}))
-    with pytest.raises(ModelError, match=r"advisor train; or .*: advisor models promote bundled"):
+@pytest.mark.parametrize(
+    ("schema", "remedy"),
+    [
+        (5, r"has schema 5\. .*install a newer sm-advisor"),
+        *((old, r"advisor train; or .*: advisor models promote bundled") for old in (2, 3)),
+    ],
+)
+def test_another_schema_says_what_to_do(model: Path, schema: int, remedy: str) -> None:
+    """It has other fields, and is not called damaged."""
+    edited(model, lambda m: m.update(schema=schema, more={"deep": []}))
+    with pytest.raises(ModelError, match=remedy):
         read_manifest(model)
 
 
@@ -261,24 +252,16 @@ def test_bounds_at_a_share(share: float, low: float, high: float) -> None:
     assert at_share(SPEED, share) == LogBounds(low, high)
 
 
-def test_bounds_of_a_pair() -> None:
-    """Those of the power limit only where the card is at it, and where they are known."""
-    limited = {**POWER, LIMITED: LogBounds(-0.01, 0.01)}
-    assert of_pair(limited, uncapped=False, at_limit=True, gpu_model="A") == LogBounds(-0.01, 0.01)
-    assert of_pair(limited, uncapped=False, at_limit=False, gpu_model="A") == POWER[SPLIT]
-    assert of_pair(limited, uncapped=True, at_limit=True, gpu_model="A") == POWER[UNCAPPED]
-    assert of_pair(POWER, uncapped=False, at_limit=True, gpu_model="A") == POWER[SPLIT]
-
-
 @pytest.mark.parametrize("name", [SPLIT, LIMITED, UNCAPPED])
 def test_a_gpu_model_has_its_own_bounds_where_it_has_some(name: str) -> None:
-    """The others keep those of all together, and a model that has none has them, too."""
+    """The others keep those of all together; without those of the limit splits' hold there, too."""
+    assert of_pair(POWER, uncapped=False, at_limit=True, gpu_model="A") == POWER[SPLIT]
     own = LogBounds(-0.3, 0.02)
     strata = {**POWER, LIMITED: LogBounds(-0.01, 0.01)}
     with_own = {**strata, on_gpu_model(name, "GPU on air"): own}
     assert without_gpu_model(on_gpu_model(name, "GPU on air")) == without_gpu_model(name) == name
     for of in (SPLIT, LIMITED, UNCAPPED):
-        way = {"uncapped": of == UNCAPPED, "at_limit": of == LIMITED}
+        way = {"uncapped": of == UNCAPPED, "at_limit": of != SPLIT}
         there = of_pair(with_own, **way, gpu_model="GPU on air")
         assert there == (own if of == name else strata[of])
         assert of_pair(with_own, **way, gpu_model="Another GPU") == strata[of]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -84,12 +85,6 @@ def test_bounds_by_share_and_way(predictor: ModelPredictor) -> None:
     assert bounds(split.power_w) == pytest.approx((-0.1, 0.05))
     assert bounds(uncapped.parts[0].speed) == pytest.approx((-1.0, possible(uncapped, 0, 0.5)))
     assert bounds(uncapped.power_w) == pytest.approx((-0.2, 0.3))
-
-
-def test_share_between_two_takes_the_wider(predictor: ModelPredictor) -> None:
-    """35 % has the bounds of 40 %, which are wider than those of 30 % here."""
-    (found,) = predictor.predict([A, B], [Split((35.0, 65.0))])
-    assert bounds(found.parts[0].speed) == pytest.approx((-0.4, 0.2))
 
 
 def test_no_bound_says_faster_than_alone(predictor: ModelPredictor) -> None:
@@ -236,16 +231,20 @@ def with_watts(profile: Profile, factor: float) -> Profile:
     )
 
 
-def test_jobs_of_two_gpu_models_are_no_pair(predictor: ModelPredictor) -> None:
-    """Profiles of two cards cannot share one."""
-    with pytest.raises(InputError, match="jobs share one GPU"):
-        predictor.predict([A, dataclasses.replace(B, gpu_model="Other")], SPLITS)
-
-
-def test_share_outside_the_profile(predictor: ModelPredictor) -> None:
-    """A share below the measured ones is not guessed."""
-    with pytest.raises(InputError, match="a was not measured at 5"):
-        predictor.predict([A, B], [Split((5.0, 95.0))])
+@pytest.mark.parametrize(
+    ("jobs", "shares", "why"),
+    [
+        ((A, dataclasses.replace(B, gpu_model="Other")), (50.0, 50.0), "jobs share one GPU"),
+        ((A, B), (5.0, 95.0), "a was not measured at 5"),
+        ((A, B, A), (20.0, 30.0, 50.0), "no advice for 3 jobs"),
+    ],
+)
+def test_what_it_knows_nothing_of_is_refused(
+    predictor: ModelPredictor, jobs: Sequence[Profile], shares: Sequence[float], why: str
+) -> None:
+    """No two cards, no share below the measured ones, and pairs only."""
+    with pytest.raises(InputError, match=why):
+        predictor.predict(jobs, [Split(tuple(shares))])
 
 
 @pytest.mark.parametrize(
@@ -390,9 +389,3 @@ def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: ModelPredi
         factor = (1.5, 1.25) if first is blind else (1.0, 1.0)
         assert wider_than(found.parts[0].speed, plain.parts[0].speed) == pytest.approx(factor[0])
         assert wider_than(found.power_w, plain.power_w) == pytest.approx(factor[1])
-
-
-def test_only_pairs_are_predicted(predictor: ModelPredictor) -> None:
-    """The model has learned from two jobs side by side; of three it says nothing."""
-    with pytest.raises(InputError, match="no advice for 3 jobs"):
-        predictor.predict([A, B, A], [Split((20.0, 30.0, 50.0))])

@@ -76,21 +76,15 @@ def test_added_is_a_copy(registry: Registry, tmp_path: Path) -> None:
     assert {path.name for path in copy.iterdir()} == {MANIFEST, SPEED_TREES, POWER_TREES}
 
 
-def test_damaged_is_not_added(registry: Registry, tmp_path: Path) -> None:
-    """A model is checked before it comes in."""
-    source = save_model(tmp_path / "v1", version="v1")
-    (source / SPEED_TREES).write_bytes(b"other")
-    with pytest.raises(ModelError, match="SHA-256"):
-        registry.add(source)
-    assert registry.versions() == []
-
-
 @pytest.mark.parametrize(
     ("trap", "why"),
-    [("fifo", "not a regular file"), ("sparse", "larger than"), ("link", "is a link")],
-)
+    [
+        ("fifo", "not a regular file"), ("sparse", "larger than"), ("link", "is a link"),
+        ("other", "SHA-256|is not a model manifest"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("name", [SPEED_TREES, MANIFEST])
-def test_what_is_no_plain_file_is_not_added(
+def test_what_is_not_whole_or_no_plain_file_is_not_added(
     registry: Registry, tmp_path: Path, name: str, trap: str, why: str
 ) -> None:
     """Nothing hangs, nothing fills the memory, and nothing of elsewhere is taken in."""
@@ -103,9 +97,11 @@ def test_what_is_no_plain_file_is_not_added(
         case "sparse":
             with file.open("wb") as sparse:
                 sparse.truncate(30 << 30)
-        case _:
+        case "link":
             (tmp_path / "elsewhere").write_bytes(content)
             file.symlink_to(tmp_path / "elsewhere")
+        case _:
+            file.write_bytes(b"other")
     with pytest.raises(ModelError, match=why):
         registry.add(tmp_path / "v1")
     assert registry.versions() == []
@@ -153,22 +149,14 @@ def test_promote_and_roll_back(added: Registry) -> None:
         added.rollback()
 
 
-def test_rollback_after_rollback_and_promotion(added: Registry) -> None:
-    """What was taken back is not gone back to."""
+def test_what_was_taken_back_is_not_gone_back_to(added: Registry) -> None:
+    """The package's model can be gone back to in one step, and from there back again."""
     added.promote("v1")
     added.promote("v2")
     added.rollback()
-    added.promote("v3")
-    assert added.rollback().version == "v1"
-
-
-def test_bundled_can_be_promoted(added: Registry) -> None:
-    """Back to the package's model in one step, and from there back again."""
-    added.promote("v1")
-    added.promote("v2")
     assert added.promote(None).version == "bundled-1"
     assert added.open_champion().manifest.version == "bundled-1"
-    assert added.rollback().version == "v2"
+    assert added.rollback().version == "v1"
 
 
 def test_history(added: Registry, tmp_path: Path) -> None:
@@ -196,15 +184,6 @@ def test_unknown_versions(added: Registry, version: str) -> None:
     assert added.history() == []
 
 
-def test_damaged_is_not_promoted(added: Registry) -> None:
-    """A version that was damaged on disk does not become the champion."""
-    added.promote("v1")
-    (added.folder("v2") / SPEED_TREES).write_bytes(b"other")
-    with pytest.raises(ModelError, match="SHA-256"):
-        added.promote("v2")
-    assert added.champion() == "v1"
-
-
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -213,33 +192,29 @@ def test_damaged_is_not_promoted(added: Registry) -> None:
             "trained on other features",
         ),
         ({"speed": b"no trees"}, "it is cut off"),
+        (None, "SHA-256"),
     ],
 )
 def test_what_cannot_be_opened_is_not_used(
-    added: Registry, changes: dict[str, Any], why: str
+    added: Registry, changes: dict[str, Any] | None, why: str
 ) -> None:
-    """A whole version that this installation cannot predict with is not promoted or gone back to.
+    """A version that this installation cannot predict with is not promoted or gone back to.
 
-    It came in with another advisor: its files have the hashes of its manifest.
+    It came in with another advisor: its files have the hashes of its manifest. Or it was damaged
+    since; a champion that is damaged is told.
     """
     added.promote("v1")
     added.promote("v2")
     for version in ("v1", "v3"):
-        save_model(added.folder(version), version=version, **changes)
+        if changes is None:
+            (added.folder(version) / SPEED_TREES).write_bytes(b"other")
+        else:
+            save_model(added.folder(version), version=version, **changes)
     with pytest.raises(ModelError, match=why):
         added.promote("v3")
     with pytest.raises(ModelError, match=why):
         added.rollback()
     assert [change.version for change in added.history()] == ["v1", "v2"]
-
-
-def test_damaged_is_not_gone_back_to(added: Registry) -> None:
-    """A rollback to a damaged version leaves the champion; a champion that is damaged is told."""
-    added.promote("v1")
-    added.promote("v2")
-    (added.folder("v1") / SPEED_TREES).write_bytes(b"other")
-    with pytest.raises(ModelError, match="SHA-256"):
-        added.rollback()
     assert added.open_champion().manifest.version == "v2"
     (added.folder("v2") / SPEED_TREES).unlink()
     with pytest.raises(ModelError, match="cannot be read"):

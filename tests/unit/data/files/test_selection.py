@@ -33,10 +33,6 @@ def test_flagged_points_can_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("selection", "summary"),
     [
-        (
-            Selection(tuple(map(pair_point, range(1788))), {"failed": 5, "counter-mismatch": 7}),
-            "12 of 1800 points left out: 7 counter-mismatch, 5 failed",
-        ),
         (Selection((pair_point(),), {}), "0 of 1 points left out"),
         (
             Selection((), {"failed": 1, "cpu-steal": 1}),
