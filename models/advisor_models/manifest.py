@@ -48,12 +48,10 @@ class Manifest:
     """All that is known of a model.
 
     Attributes:
-        schema: Of the manifest itself.
         created_at: ISO 8601, UTC.
         gpu_models: GPU models whose pairs it has seen.
         fill: Value of a profile column for profiles that lack it.
         coverage: Part of the measured values that the intervals are to hold.
-        heads: What it predicts.
         efficiency: Bounds of `energy-efficiency` at splits; None where they are not known. Power in
             watts differs from card to card, which energy for the same work hardly does: cards that
             draw more draw more for each job alone, too. So it has bounds of its own errors, not
@@ -61,8 +59,6 @@ class Manifest:
         other_gpu: How much wider the intervals are for a GPU model that it has not seen.
         no_counters: By head, how much wider they are for profiles without counters; None: not
             known.
-        figures: Of its evaluation, by name.
-        libraries: Versions that made it, by name.
         files: SHA-256 of each file next to the manifest, by name.
     """
 
@@ -84,21 +80,13 @@ class Manifest:
     files: Mapping[str, str]
 
     def head(self, name: str) -> TrainedHead:
-        """The head of that name.
-
-        Raises:
-            KeyError: the model has none.
-        """
+        """The head of that name, which it has."""
         return {head.name: head for head in self.heads}[name]
 
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """A folder whose files all are what its manifest says.
-
-    Attributes:
-        files: Content of each file by name, the bytes that were hashed.
-    """
+    """A folder whose files, content by name, all are what its manifest says."""
 
     manifest: Manifest
     files: Mapping[str, bytes]
@@ -110,7 +98,7 @@ def read_artefact(folder: Path) -> Artefact:
     Raises:
         ModelError: the manifest or a file is missing, damaged, unnamed or of a newer schema.
     """
-    manifest = _manifest(folder / MANIFEST)
+    manifest = _parsed(folder / MANIFEST, whole_file(folder / MANIFEST))
     return Artefact(manifest, {n: checked_file(folder / n, h) for n, h in manifest.files.items()})
 
 
@@ -168,11 +156,9 @@ def hashes(contents: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def write_artefact(folder: Path, artefact: Artefact) -> None:
-    """Write a model; the manifest comes last, so that files half written are no model.
+    """Write a model into a folder that is there; other files in it stay.
 
-    Args:
-        folder: It must be there; other files in it stay.
-        artefact: The model.
+    The manifest comes last, so that files half written are no model.
 
     Raises:
         ModelError: the manifest could not be read back.
@@ -225,15 +211,10 @@ def figure_word(head: str) -> str:
 
 
 def checked_file(path: Path, expected: str, retrain: str = RETRAIN) -> bytes:
-    """The content of a file of a model.
-
-    Args:
-        path: Of the file.
-        expected: Its SHA-256.
-        retrain: What else to do where it is not that.
+    """The content of a file of a model, whose SHA-256 must be the expected one.
 
     Raises:
-        ModelError: it cannot be read, or has another hash.
+        ModelError: it cannot be read, or has another hash; `retrain` is what else to do.
     """
     data = whole_file(path, retrain)
     if sha256(data) != expected:
@@ -257,32 +238,24 @@ def whole_file(path: Path, retrain: str = RETRAIN) -> bytes:
         return read_whole(path, MOST_BYTES)
 
 
-def _manifest(path: Path) -> Manifest:
-    return _parsed(path, whole_file(path))
-
-
 def _parsed(path: Path, text: bytes) -> Manifest:
     with ModelError.instead_of(
         ValueError, f"{path} is not a model manifest", fix=f"copy it again, or {RETRAIN}"
     ):
-        manifest = _of_schema(_schema(text), text)
-        _check(manifest)
+        manifest = _of_schema(text)
+        if wrong := next((fault for fault, is_so in _faults(manifest).items() if is_so), None):
+            raise ValueError(wrong)
     check_version(manifest.version)
     return manifest
 
 
-def _schema(text: bytes) -> int | None:
-    """The schema that a text claims; None where it claims none: `parse` says what is wrong."""
+def _of_schema(text: bytes) -> Manifest:
+    """Other schemas have other fields, so the schema is looked at before anything else."""
     try:
         schema = json.loads(text)["schema"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return schema if type(schema) is int else None
-
-
-def _of_schema(schema: int | None, text: bytes) -> Manifest:
-    """Other schemas have other fields, so the schema is looked at before anything else."""
-    if schema is not None and schema != SCHEMA:
+        schema = None  # `parse` says what is wrong
+    if type(schema) is int and schema != SCHEMA:
         raise ModelError(
             f"the model's manifest has schema {schema}",
             why=f"this version reads {SCHEMA}",
@@ -291,20 +264,11 @@ def _of_schema(schema: int | None, text: bytes) -> Manifest:
     return parse(Manifest, text)
 
 
-def _check(manifest: Manifest) -> None:
-    """What types do not say.
-
-    Raises:
-        ValueError: it does not hold.
-    """
-    for name, wrong in _faults(manifest).items():
-        if wrong:
-            raise ValueError(name)
-
-
 def _faults(m: Manifest) -> dict[str, bool]:
+    """What types do not say, and whether it is wrong."""
     names = [head.name for head in m.heads]
     widenings = [w for w in (m.other_gpu.widening, m.no_counters) if w is not None]
+    elsewhere, blind = m.other_gpu.widening.values(), (m.no_counters or {}).values()
     efficiency = m.efficiency or LogBounds(0.0, 0.0)
     return {
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
@@ -316,16 +280,12 @@ def _faults(m: Manifest) -> dict[str, bool]:
         "intervals are widened of other heads than there are": any(
             set(widening) != set(names) for widening in widenings
         ),
-        "the intervals of another GPU model are narrower": _narrower(m.other_gpu.widening),
-        "the intervals of profiles without counters are narrower": _narrower(m.no_counters or {}),
+        "the intervals of another GPU model are narrower": min(elsewhere, default=1) < 1,
+        "the intervals of profiles without counters are narrower": min(blind, default=1) < 1,
         **{f"{trees_file(n)} has no hash": trees_file(n) not in m.files for n in names},
         "a file has a path for a name": any(not _is_name(name) for name in m.files),
         "a hash is not a SHA-256 hash": any(not _SHA256.fullmatch(h) for h in m.files.values()),
     }
-
-
-def _narrower(widening: Mapping[str, float]) -> bool:
-    return any(factor < 1 for factor in widening.values())
 
 
 def _is_name(name: str) -> bool:

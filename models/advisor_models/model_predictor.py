@@ -26,10 +26,6 @@ class ModelPredictor:
     usually is (`Manifest.fill`), and the bounds are wider (`Manifest.no_counters`), as they are for
     a GPU model that the model has not seen (`Manifest.other_gpu`).
 
-    Args:
-        folder: The model's folder.
-        heads: What this version can predict; a model may have fewer of them.
-
     Attributes:
         manifest: What is known of the model.
 
@@ -38,10 +34,10 @@ class ModelPredictor:
             version's.
     """
 
-    def __init__(self, folder: Path, heads: Sequence[Head] = KNOWN_HEADS) -> None:
+    def __init__(self, folder: Path) -> None:
         artefact = read_artefact(folder)
         self.manifest: Manifest = artefact.manifest
-        known = {head.name: head for head in heads}
+        known = {head.name: head for head in KNOWN_HEADS}
         _check_heads(self.manifest, known)
         _check_fill(self.manifest)
         self._heads = {
@@ -165,9 +161,7 @@ def _check_heads(manifest: Manifest, known: dict[str, Head]) -> None:
 
 def _other(manifest: Manifest, why: str) -> ModelError:
     return ModelError(
-        f"the model {manifest.version} was trained on other features",
-        why=why,
-        fix=REPLACE,
+        f"the model {manifest.version} was trained on other features", why=why, fix=REPLACE
     )
 
 

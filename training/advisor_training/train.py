@@ -16,7 +16,7 @@ from advisor.decide.recommend import TIE
 from advisor.errors import InputError
 from advisor.formats.rows import to_row
 from advisor.predict.profiles import COLUMNS, IDLE, Profile, filled
-from advisor_models.heads import KNOWN_HEADS, Head
+from advisor_models.heads import KNOWN_HEADS
 from advisor_models.made_from import DatasetFacts
 from advisor_models.manifest import figure_word
 from advisor_models.other_gpu import OtherGpu
@@ -97,7 +97,6 @@ def make_training_set(
     profiled: Sequence[SoloPoint],
     references: Sequence[SoloPoint] = (),
     left_out: Sequence[LeftOut] = (),
-    heads: Sequence[Head] = KNOWN_HEADS,
 ) -> TrainingSet:
     """Rows of points, in whatever order they come.
 
@@ -106,7 +105,6 @@ def make_training_set(
         profiled: Jobs alone at all shares.
         references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
         left_out: What was left out before.
-        heads: What may be learned.
 
     Raises:
         InputError: no measured pair has profiles of both its jobs, or no profile has the idle
@@ -117,11 +115,11 @@ def make_training_set(
     fill = _usual([data.profiles[key] for key in sorted(used)])
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]
-    rows = make_rows(data.pairs, profiles, heads)
+    rows = make_rows(data.pairs, profiles, KNOWN_HEADS)
     blind = {key: filled(without_counters(data.profiles[key]), fill) for key in used}
     return TrainingSet(
         rows=rows,
-        blind=make_rows(data.pairs, blind, heads),
+        blind=make_rows(data.pairs, blind, KNOWN_HEADS),
         fill=fill,
         facts=DatasetFacts(
             sha256=dataset_sha256(every),

@@ -12,7 +12,15 @@ import pytest
 import small_model
 from hypothesis import given
 from hypothesis import strategies as st
-from small_model import SPEED_TREES, SPLITS, changed_head, make_profile, save_model, without
+from small_model import (
+    POWER_TREES,
+    SPEED_TREES,
+    SPLITS,
+    changed_head,
+    make_profile,
+    save_model,
+    without,
+)
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
@@ -33,6 +41,7 @@ from advisor.validity.slow_alone import FASTEST
 from advisor_models import manifest
 from advisor_models.forest import NODE
 from advisor_models.intervals import LIMITED, SPLIT, LogBounds, on_gpu_model
+from advisor_models.manifest import Artefact, write_artefact
 from advisor_models.model_predictor import ModelPredictor
 
 A, B = make_profile("a", 1), make_profile("b", 2)
@@ -269,6 +278,22 @@ def test_other_features_are_refused(tmp_path: Path, changes: dict[str, Any], why
     with pytest.raises(ModelError, match=why) as failed:
         ModelPredictor(save_model(tmp_path / "m", **changes))
     assert "advisor train" in str(failed.value)
+
+
+def test_a_head_that_this_version_does_not_know_is_refused(tmp_path: Path) -> None:
+    """It has trees for it, and nobody here knows what to give them."""
+    files = {**small_model.trees(), "throughput.trees": small_model.trees()[POWER_TREES]}
+    manifest = small_model.make_manifest(files)
+    other = dataclasses.replace(manifest.head("power"), name="throughput")
+    widening = {**manifest.other_gpu.widening, "throughput": 2.0}
+    manifest = dataclasses.replace(
+        manifest,
+        heads=(*manifest.heads, other),
+        other_gpu=dataclasses.replace(manifest.other_gpu, widening=widening),
+    )
+    write_artefact(tmp_path, Artefact(manifest, files))
+    with pytest.raises(ModelError, match=r"predicts throughput\. .*install a newer sm-advisor"):
+        ModelPredictor(tmp_path)
 
 
 def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from small_model import POWER_TREES, SPEED_TREES, SPLITS, changed_head, make_pro
 
 from advisor.errors import ModelError
 from advisor_models.manifest import MANIFEST, read_manifest
-from advisor_models.registry import BUNDLED, Registry
+from advisor_models.registry import Registry
 
 FAKES = Path(small_model.__file__).parent
 
@@ -52,8 +52,6 @@ def test_without_any_model_it_says_how_to_make_one(tmp_path: Path) -> None:
 
 def test_the_package_has_a_model() -> None:
     """The bundled model is whole, made for this version's features, and answers."""
-    if not BUNDLED.is_dir():
-        pytest.skip("no model is bundled yet")
     predictor = Registry(Path("/nonexistent")).open_champion()
     gpu_model = predictor.manifest.gpu_models[0]
     a, b = (make_profile(name, seed, gpu_model=gpu_model) for name, seed in (("a", 1), ("b", 2)))
