@@ -3,16 +3,20 @@
 import json
 import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked
 from host import FAKES, UUID, FakeHost
 
 from advisor.runtime.jobs.launcher import leftovers
 
 PYTHON = ("--python", str(FAKES / "fake_library_check.py"))
 FEW = "8,40,66,92,132"
+TWELVE = ("--counts", ",".join(map(str, range(8, 32, 2))))
 KEYS = {
     "gpu_model", "gpu_uuid", "units_total", "driver", "libraries", "checked", "wrong",
     "operations", "checked_at", "seconds", "safe", "unsafe", "not_known", "skipped",
@@ -40,6 +44,17 @@ def started(host: FakeHost) -> list[int]:
     """Counts at which a process of the last check was started."""
     last = max((host.folder / "home/logs").glob("check-*"))
     return sorted(int(f.name.split("-")[0]) for f in last.iterdir() if f.is_dir())
+
+
+@contextmanager
+def after_counts(host: FakeHost, done: int, **more: str) -> Generator[Forked]:
+    """A check of twelve counts, when so many of them are done."""
+    with host.start_advisor("check", *PYTHON, *TWELVE, FAKE_CHECK_S="0.5", **more) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith(f"{done}/12"):
+                break
+        yield process
 
 
 def test_the_one_count_that_is_wrong_is_found(host: FakeHost) -> None:
@@ -76,19 +91,14 @@ def test_what_a_person_reads(host: FakeHost) -> None:
 
 def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
     """Finished counts are kept, none is computed twice, and nothing runs on."""
-    command = ("check", *PYTHON, "--counts", "8,10,12,14,16,18,20,22,24,26,28,30")
-    with host.start_advisor(*command, FAKE_CHECK_S="0.5", FAKE_WRONG_AT="10") as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith("2/12"):
-                break
+    with after_counts(host, 2, FAKE_WRONG_AT="10") as process:
         process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
+        _, rest = process.communicate()
     assert process.returncode == 130, rest
     assert host.control("get_default_active_thread_percentage") == ""
     kept = stored(host)["checked"]
     assert 3 <= len(kept) < 13
-    answer = check(host, *command[3:], FAKE_WRONG_AT="10")
+    answer = check(host, *TWELVE, FAKE_WRONG_AT="10")
     assert answer["unsafe"] == [10]
     assert len(answer["checked"]) == 13
     assert set(started(host)) == {132} | set(answer["checked"]) - set(kept)
@@ -112,6 +122,9 @@ def test_a_process_that_crashes_is_not_called_safe(host: FakeHost) -> None:
     }
     assert started(host) == [8, 92, 92, 132]
     assert check(host, "--counts", "8,92")["safe"] == [8, 92, 132]
+    # An earlier result does not outlive a crash.
+    answer = check(host, "--counts", "92", "--fresh", code=5, FAKE_CRASH_AT="92")
+    assert answer["checked"] == stored(host)["checked"] == [8, 132]
 
 
 def test_a_neighbours_crash_costs_no_count(host: FakeHost) -> None:
@@ -119,13 +132,6 @@ def test_a_neighbours_crash_costs_no_count(host: FakeHost) -> None:
     answer = check(host, "--counts", "8,92", FAKE_CRASH_AT="92", FAKE_ONCE="92")
     assert answer["safe"] == [8, 92, 132]
     assert answer["not_known"] == {}
-
-
-def test_an_earlier_result_does_not_outlive_a_crash(host: FakeHost) -> None:
-    """With `--fresh`, a count that cannot be computed is not known any more."""
-    check(host, "--counts", "8,92")
-    answer = check(host, "--counts", "92", "--fresh", code=5, FAKE_CRASH_AT="92")
-    assert answer["checked"] == stored(host)["checked"] == [8, 132]
 
 
 def test_a_process_that_sees_other_sms_proves_nothing(host: FakeHost) -> None:
@@ -137,14 +143,9 @@ def test_a_process_that_sees_other_sms_proves_nothing(host: FakeHost) -> None:
 
 def test_lost_daemon_ends_everything(host: FakeHost) -> None:
     """Without its daemon a process would run on the whole GPU: nothing more is started."""
-    command = ("check", *PYTHON, "--counts", "8,10,12,14,16,18,20,22,24,26,28,30")
-    with host.start_advisor(*command, FAKE_CHECK_S="0.5") as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith("1/12"):
-                break
+    with after_counts(host, 1) as process:
         host.control("quit")
-        rest = process.stderr.read()
+        _, rest = process.communicate()
     assert process.returncode == 4, rest
     assert "no MPS daemon answers" in rest
     assert leftovers(UUID, host.folder / "run") == []
@@ -197,7 +198,6 @@ def test_another_library_asks_for_another_check(host: FakeHost, tmp_path: Path) 
     ("options", "words"),
     [
         (("--counts", "13"), "ask for 12 or 14"),
-        (("--counts", "many"), "--counts many is not a list of whole numbers"),
         (("--python", "/nonexistent"), "/nonexistent cannot say which libraries it has"),
         (("--python", "python3"), "advisor check --python /path/to/python"),
         (("--gpu", "7"), "no single GPU is called 7"),

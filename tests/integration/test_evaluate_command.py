@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import synthetic_pairs as made_up
-from command_line import Advisor, in_this_process
+from command_line import Advisor
 from made_up_rows import full_solo_points
 
 from advisor_data.files.files import write_points
@@ -13,24 +13,15 @@ from advisor_data.files.files import write_points
 EVALUATE = ("evaluate", "--pairs", "pairs.parquet", "--solo", "solo.csv")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with made-up points."""
+@pytest.fixture(autouse=True)
+def _points(tmp_path: Path) -> None:
+    """Files of made-up points."""
     write_points(tmp_path / "pairs.parquet", made_up.pair_points())
     write_points(tmp_path / "solo.csv", full_solo_points())
-    return tmp_path
-
-
-@pytest.fixture
-def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> Advisor:
-    """In this process: libraries are loaded once."""
-    return in_this_process(capsys, monkeypatch, folder)
 
 
 def test_page_image_values_and_tables(
-    folder: Path, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One command writes all files, says how far it is, and prints the figures."""
     monkeypatch.setenv("COLUMNS", "120")
@@ -42,10 +33,10 @@ def test_page_image_values_and_tables(
     written = done.out.splitlines()[-1]
     names = ("evaluation.html", "evaluation.json", "evaluation-check.json")
     assert written == f"written: {', '.join(f'report/{name}' for name in names)}"
-    assert json.loads((folder / "report/evaluation.json").read_text())["basis"]["pairs"] == 15
+    assert json.loads((tmp_path / "report/evaluation.json").read_text())["basis"]["pairs"] == 15
 
 
-def test_the_check_fails_on_other_figures(folder: Path, advisor: Advisor) -> None:
+def test_the_check_fails_on_other_figures(tmp_path: Path, advisor: Advisor) -> None:
     """Made-up jobs are not the bundled ones: the command names figures, values and bounds."""
     done = advisor(*EVALUATE, "--check", "--json", "--out", "here")
     assert done.code == 9
@@ -54,7 +45,7 @@ def test_the_check_fails_on_other_figures(folder: Path, advisor: Advisor) -> Non
     assert "error of extra-trees, power is" in error["message"]
     assert "% is wanted (bundled:" in error["message"]
     assert "Traceback" not in done.err
-    assert (folder / "here/evaluation.html").exists()
+    assert (tmp_path / "here/evaluation.html").exists()
 
 
 def test_a_folder_that_cannot_be_written_costs_no_time(advisor: Advisor) -> None:

@@ -3,48 +3,48 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import Advisor
 
-from advisor.errors import InputError
-from advisor_cli.app import app
 from advisor_data.service.state import open_service_state
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path))
-    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
-    return tmp_path
+def tokens(advisor: Advisor) -> Callable[..., str]:
+    """Runs `advisor tokens` with these words; what it says on stdout, or on stderr if it fails."""
+
+    def call(*words: str) -> str:
+        done = advisor("tokens", *words)
+        return done.err if done.code else done.out
+
+    return call
 
 
-def tokens(*arguments: str) -> str:
-    """What a command says on stdout."""
-    done = CliRunner().invoke(app, ["tokens", *arguments])
-    if done.exception:
-        raise done.exception
-    return done.stdout
-
-
-def test_a_secret_is_printed_once_alone_on_stdout(home: Path) -> None:
+def test_a_secret_is_printed_once_alone_on_stdout(
+    tokens: Callable[..., str], tmp_path: Path
+) -> None:
     """`SECRET=$(advisor tokens create ..)` works, and no other command shows it again."""
     secret = tokens("create", "ci", "--scope", "launch", "--scope", "read").strip()
-    with open_service_state(None, home) as state:
-        token = state.find_tokens([secret]).get(secret)
-    assert token is not None
-    assert (token.name, token.scopes, token.expires_at) == ("ci", ("read", "launch"), None)
     shown = tokens("list") + tokens("list", "--json")
     assert "ci" in shown
-    assert secret not in shown
     assert secret.removeprefix("adv_") not in shown
+    with open_service_state(None, tmp_path / "home") as state:
+        token, log = state.find_tokens([secret])[secret], state.audit_log()
+    assert (token.name, token.scopes, token.expires_at) == ("ci", ("read", "launch"), None)
+    (entry,) = log
+    assert (entry.action, entry.subject, entry.outcome) == ("token.create", "ci", "ok")
+    assert entry.who.startswith("user id ")
+    assert secret not in str(log)
 
 
-def test_json_has_the_keys_that_programs_read(home: Path) -> None:
+def test_json_has_the_keys_that_programs_read(tokens: Callable[..., str], tmp_path: Path) -> None:
     """The same keys in both commands; only `create` has the secret."""
+    assert json.loads(tokens("list", "--json")) == []
+    assert "advisor tokens create" in tokens("list")
     made = json.loads(tokens("create", "ci", "--scope", "read", "--days", "90", "--json"))
     secret = made.pop("secret")
     assert list(made) == ["name", "scopes", "created_at", "expires_at", "revoked_at", "state"]
@@ -54,45 +54,21 @@ def test_json_has_the_keys_that_programs_read(home: Path) -> None:
     assert json.loads(tokens("revoke", "ci", "--json")) == {"revoked": "ci"}
     (listed,) = json.loads(tokens("list", "--json"))
     assert listed["state"] == "revoked"
-    with open_service_state(None, home) as state:
+    with open_service_state(None, tmp_path / "home") as state:
         assert state.find_tokens([secret]).get(secret) is None
+        assert state.audit_log()[0].action == "token.revoke"
 
 
-@pytest.mark.usefixtures("home")
-def test_mistakes_have_their_remedy() -> None:
+def test_mistakes_have_their_remedy(tokens: Callable[..., str]) -> None:
     """A name that is taken, a scope that is none, a token that is not there."""
     tokens("create", "ci", "--scope", "read")
-    with pytest.raises(InputError, match="advisor tokens revoke ci"):
-        tokens("create", "ci", "--scope", "read")
-    with pytest.raises(InputError, match="read, write, launch, admin"):
-        tokens("create", "other", "--scope", "everything")
-    with pytest.raises(InputError, match="advisor tokens list"):
-        tokens("revoke", "nobody")
-
-
-@pytest.mark.usefixtures("home")
-def test_an_empty_list_says_how_to_begin() -> None:
-    """The first token is one command away."""
-    assert "advisor tokens create" in tokens("list")
-    assert json.loads(tokens("list", "--json")) == []
-
-
-def test_making_and_revoking_is_audited(home: Path) -> None:
-    """Who looks for the origin of a token finds the moment and the user."""
-    secret = tokens("create", "ci", "--scope", "read").strip()
-    tokens("revoke", "ci")
-    with open_service_state(None, home) as state:
-        log = state.audit_log()
-    assert [(e.action, e.subject, e.outcome) for e in log] == [
-        ("token.revoke", "ci", "ok"),
-        ("token.create", "ci", "ok"),
-    ]
-    assert all(e.who.startswith("user id ") for e in log)
-    assert secret not in str(log)
+    assert "advisor tokens revoke ci" in tokens("create", "ci", "--scope", "read")
+    assert "read, write, launch, admin" in tokens("create", "other", "--scope", "everything")
+    assert "advisor tokens list" in tokens("revoke", "nobody")
 
 
 def test_a_node_without_sqlalchemy_says_what_to_install(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    tokens: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message has the pip command, and importing the module loads nothing of it."""
     modules = "sys, advisor_cli.manage.tokens, advisor_cli.manage.data"
@@ -100,6 +76,5 @@ def test_a_node_without_sqlalchemy_says_what_to_install(
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[data\]'"):
-        tokens("list")
-    assert list(home.iterdir()) == []
+    assert "pip install 'sm-advisor[data]'" in tokens("list")
+    assert list(tmp_path.iterdir()) == []
