@@ -65,9 +65,7 @@ def model_row(item: Listed) -> ModelRow:
 def model_list(registry: Registry, limit: int | None = None) -> ModelList:
     """All models, the champion first, then the newest, and what became of them.
 
-    Args:
-        registry: Of the host.
-        limit: Most models, and most changes; None: all of them.
+    At most so many models and changes as `limit` says; None: all of them.
 
     Raises:
         ModelError: the history cannot be read.

@@ -44,11 +44,9 @@ _OURS = re.compile(r"versions|history\.jsonl|retrain|lock")
 
 
 class Registry:
-    """The models of a host.
+    """The models of a host, in a folder that is made when the first one is added.
 
-    Args:
-        folder: Where they are kept; made when the first one is added.
-        bundled: The model used without a promotion; else the one that comes with the package.
+    Without a promotion `bundled` is used, else the one that comes with the package.
     """
 
     def __init__(self, folder: Path, bundled: Path | None = None) -> None:
@@ -161,9 +159,7 @@ class Registry:
     def promote(self, version: str | None, at: datetime | None = None) -> Manifest:
         """Use a version, or with None the bundled model; nothing is recorded where it is in use.
 
-        Args:
-            version: The new champion.
-            at: The time for the history, in UTC; None: now.
+        The history has the moment in UTC; None: now.
 
         Raises:
             ModelError: there is no such version, it cannot be used, or most of what was measured
@@ -198,10 +194,7 @@ class Registry:
         return manifest
 
     def remove(self, version: str) -> bool:
-        """Delete a version; the champion and what a rollback goes to stay.
-
-        Returns:
-            Whether it went.
+        """Delete a version, but the champion and what a rollback goes to; whether it went.
 
         Raises:
             ModelError: there is no such version.

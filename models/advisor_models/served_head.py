@@ -52,12 +52,7 @@ class PredictionRequest:
 
 
 class ServedHead:
-    """One head between the sides of a pair and its values.
-
-    Args:
-        head: What this version knows of it.
-        manifest: Of the model.
-    """
+    """One head between the sides of a pair and its values."""
 
     def __init__(self, head: Head, manifest: Manifest) -> None:
         self.head = head
@@ -72,13 +67,7 @@ class ServedHead:
         return inputs_of(self.head, sides)
 
     def values(self, inputs: HeadInputs, logs: Sequence[float], asked: PredictionRequest) -> Values:
-        """What the trees' answers mean.
-
-        Args:
-            inputs: What the trees were given.
-            logs: What they answered, one for each row of the features.
-            asked: What it was asked for.
-        """
+        """What the trees' answers mean: one log for each row of the features."""
         n, factors = len(asked.splits), self._factors[asked.seen, asked.whole]
         limit = self.head.limit_of(asked.sides) if self.head.limit_of else math.inf
         near, most = NEAR_LIMIT * limit, OVER_LIMIT * limit

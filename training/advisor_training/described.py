@@ -26,13 +26,9 @@ def make_artefact(
     created_at: datetime,
     more: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Artefact:
-    """A model as files, under the name that is its own.
+    """A model as files, with `more` that belong to it, under the name that is its own.
 
-    Args:
-        made_from: What it was trained on.
-        trained: The model.
-        created_at: In UTC.
-        more: Other files that belong to it, by name.
+    It was created at a moment in UTC.
 
     Raises:
         ModelError: its trees are not what scikit-learn says.

@@ -98,13 +98,7 @@ def make_training_set(
     references: Sequence[SoloPoint] = (),
     left_out: Sequence[LeftOut] = (),
 ) -> TrainingSet:
-    """Rows of points, in whatever order they come.
-
-    Args:
-        points: Pairs at splits; those to be left out for their flags are left out already.
-        profiled: Jobs alone at all shares.
-        references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
-        left_out: What was left out before.
+    """Rows of points, in whatever order they come; arguments as of `make_data`.
 
     Raises:
         InputError: no measured pair has profiles of both its jobs, or no profile has the idle
@@ -141,11 +135,8 @@ def fit_model(
 ) -> Trained:
     """Fit the model, and know its errors; the same rows give the same trees.
 
-    Args:
-        rows: Of three jobs at least.
-        progress: Called after each fit.
-        blind: The same rows for profiles without counters; None: what these cost is not known.
-        learners: Of the heads; None: of all that can be learned from the rows.
+    `blind` are the same rows for profiles without counters; None: what these cost is not known.
+    Heads are learned by `learners`; None: all that can be learned from the rows.
 
     Raises:
         InputError: too few jobs, or no pair at enough of the nine splits.

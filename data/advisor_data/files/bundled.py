@@ -14,10 +14,7 @@ GPU_MODEL = "NVIDIA H200"
 
 
 def bundled_solo_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
-    """Solo points measured on real GPUs.
-
-    Args:
-        jobs: Only points of these jobs, which takes a fraction of the time; None: of all.
+    """Solo points measured on real GPUs: all, or of some jobs, which takes a fraction of the time.
 
     Raises:
         StoreError: the installation lacks the file, or it is damaged.

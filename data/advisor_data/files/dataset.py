@@ -26,14 +26,9 @@ class Selection:
 
 
 def select(points: Iterable[PairPoint], *, flagged: bool = False) -> Selection:
-    """The points that passed every cross-check.
+    """The points that passed every cross-check, or all with `flagged`.
 
-    Args:
-        points: Points of any runs.
-        flagged: Keep all points, doubtful ones too.
-
-    Returns:
-        The points without a flag of `DOUBTFUL`; a point with several is counted under the first.
+    One with several flags of `DOUBTFUL` is counted under the first.
     """
     kept: list[PairPoint] = []
     left_out: Counter[str] = Counter()

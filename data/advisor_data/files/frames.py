@@ -27,12 +27,10 @@ _BUNDLED = {
 def load_dataset(which: str | Path = "pairs") -> "pd.DataFrame":
     """Measured points, one a row, with the flat columns of docs/schema.md.
 
-    What belongs to one of several jobs has its number: `job_1`, `share_1_percent`, `rate_1`. Flags
-    are joined by ";"; a reading that was not available is missing (NaN or None).
-
-    Args:
-        which: `pairs`, `solo` or `references`: those that come with the package. Or a file of
-            points: .parquet, .csv or .jsonl.
+    They are those that come with the package, `pairs`, `solo` or `references`, or those of a
+    .parquet, .csv or .jsonl file. What belongs to one of several jobs has its number: `job_1`,
+    `share_1_percent`, `rate_1`. Flags are joined by ";"; a reading that was not available is
+    missing (NaN or None).
 
     Raises:
         InputError: pandas is not installed, or the file cannot be read.

@@ -16,11 +16,7 @@ _Key = tuple[str, str]
 
 
 def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) -> None:
-    """Refuse points that would be wrong without a word.
-
-    Args:
-        points: What is to be taken in.
-        stored: What is there already of the same jobs.
+    """Refuse points that would be wrong without a word, next to those stored of the same jobs.
 
     Raises:
         InputError: a share that is a fraction, or a second unit of the rates of one job.
@@ -44,9 +40,7 @@ def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) ->
 def import_notes(points: Iterable[Record], stored: Iterable[SoloPoint]) -> list[str]:
     """What the person who imported solo points should know of the profiles that they make.
 
-    Args:
-        points: What was taken in.
-        stored: All solo points of these jobs, with those.
+    `stored` are all solo points of these jobs, with those.
     """
     groups: dict[_Key, list[SoloPoint]] = {}
     for point in stored:

@@ -31,16 +31,9 @@ _PATIENCE_S = 30.0
 def back_up(url: str | None, home: Path, file: Path) -> int:
     """Copy the database into one file, as it is at one moment; others go on reading and writing.
 
-    What stood at `file` is replaced when the copy is whole, checked and on disk, not before. The
-    schema is copied as it is, so this can come before an upgrade.
-
-    Args:
-        url: As for `advisor_data.open_store`.
-        home: As for `advisor_data.open_store`.
-        file: The copy; only its owner may read it.
-
-    Returns:
-        Size of the copy, bytes.
+    What stood at `file` is replaced when the copy is whole, checked and on disk, not before; only
+    its owner may read it. The schema is copied as it is, so this can come before an upgrade. The
+    database is that of `advisor_data.open_store`; the answer is the size of the copy, bytes.
 
     Raises:
         InputError: the store is not an SQLite file, not there, or `file` itself.
@@ -68,13 +61,8 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
     """Make the database what a copy says; it is the old or the new one, never something between.
 
     Servers that use it go on with the new content, and notice it. A copy of an older schema is
-    raised on the way.
-
-    Args:
-        url: As for `advisor_data.open_store`.
-        home: As for `advisor_data.open_store`.
-        file: From `back_up`; it is only read.
-        overwrite: Also where there is a database already: all that is in it goes.
+    raised on the way; `file`, from `back_up`, is only read. Where there is a database already, all
+    that is in it goes, if `overwrite` says so. It is that of `advisor_data.open_store`.
 
     Raises:
         InputError: the store is not an SQLite file; there is a database already; `file` is no copy.
@@ -99,14 +87,9 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
 
 
 def check_database(url: str | None, home: Path) -> bool:
-    """Look at every page of the database, as far as SQLite can tell a good one from a bad one.
+    """Look at every page of a database, as far as SQLite can tell a good one from a bad one.
 
-    Args:
-        url: As for `advisor_data.open_store`.
-        home: As for `advisor_data.open_store`.
-
-    Returns:
-        Whether there was an SQLite file to look at; a server has checks of its own.
+    False where there was no SQLite file to look at; a server has checks of its own.
 
     Raises:
         StoreError: it is damaged, or cannot be read.

@@ -38,10 +38,7 @@ class ServiceState:
     ) -> tuple[Token, str]:
         """A new token, and its secret, which nothing else ever tells.
 
-        Args:
-            name: Of whom or what it is for; stands in logs.
-            scopes: What it may do, one at least: each a `Scope`.
-            expires_at: A moment in UTC, ISO 8601; None: never.
+        The name stands in logs; the end is a moment in UTC, ISO 8601, or never.
 
         Raises:
             InputError: a living token has that name, or an argument is not as it should be.
@@ -74,8 +71,7 @@ class ServiceState:
     def add_launch(self, row: LaunchRow) -> LaunchRow:
         """Keep a new launch, which holds its GPU from now on until its state is over.
 
-        Returns:
-            The row; or the earlier one with the same `asked_by` and `idempotency_key`.
+        The answer is it, or the earlier one with the same `asked_by` and `idempotency_key`.
 
         Raises:
             BusyError: another launch holds that GPU of that host.
@@ -86,15 +82,9 @@ class ServiceState:
             return launch_table.insert(connection, row)
 
     def update_launch(self, launch_id: str, state: str, status: str) -> bool:
-        """Keep where a launch stands.
+        """Keep where a launch stands; False: it is over, and stays as it is.
 
-        Args:
-            launch_id: Which.
-            state: One of advisor.launch.records.status.State.
-            status: The whole status, JSON text.
-
-        Returns:
-            Whether it was kept. A launch that is over stays as it is.
+        `state` is one of advisor.launch.records.status.State, `status` the whole status, JSON text.
         """
         with store_errors(self._engine.url), self._engine.begin() as connection:
             return launch_table.update(connection, launch_id, state, status)
@@ -123,14 +113,10 @@ class ServiceState:
         limit: int = 100,
         before: str | None = None,
     ) -> list[LaunchRow]:
-        """Launches by id, the last first.
+        """Launches by id, the last first, those before an id: the last of the page before.
 
-        Args:
-            host: Only those of this host.
-            home: Only those of this home, on whatever host, and those of `host` that have none.
-            active_only: Only those that are not over.
-            limit: So many at most.
-            before: Only ids before this one: the last of the page before.
+        Of a home they are on whatever host, with those of `host` that have none; `active_only` are
+        those that are not over.
         """
         with store_errors(self._engine.url), self._engine.connect() as connection:
             return launch_table.read(connection, host, home, active_only, limit, before)
@@ -141,24 +127,14 @@ class ServiceState:
             audit_table.insert(connection, entry)
 
     def audit_log(self, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
-        """Entries of the audit log, the newest first.
-
-        Args:
-            limit: So many at most.
-            before: Only numbers below this one: the last of the page before.
-        """
+        """Entries, the newest first, below a number: the last of the page before."""
         with store_errors(self._engine.url), self._engine.connect() as connection:
             return audit_table.read(connection, limit, before)
 
     def prune_audit_log(self, before: str, who: str) -> int:
-        """Remove the entries of the audit log before a moment, and note in it that they went.
+        """Remove entries of the audit log, and note in it that they went, and by whom; how many.
 
-        Args:
-            before: ISO 8601, UTC.
-            who: Who removes them.
-
-        Returns:
-            How many went.
+        They are those before a moment, ISO 8601, UTC.
         """
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count = audit_table.delete_before(connection, before)
@@ -192,11 +168,7 @@ class ServiceState:
 
 
 def open_service_state(url: str | None, home: Path) -> ServiceState:
-    """The state in the database of the points.
-
-    Args:
-        url: As for `advisor_data.open_store`.
-        home: As for `advisor_data.open_store`.
+    """The state in the database of the points, found as `advisor_data.open_store` finds it.
 
     Raises:
         InputError: the points are in files, or the URL is none.

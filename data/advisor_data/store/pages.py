@@ -94,11 +94,9 @@ def page_of(records: Iterable[P], span: Span) -> Page[P]:
 
 
 def cut(found: list[P], span: Span) -> Page[P]:
-    """The first records of a list, with all of the last one's moment.
+    """The first records of a list, the newest first, with all of the last one's moment.
 
-    Args:
-        found: The newest first: all there are, or more than the page can have.
-        span: Says how many.
+    The list has all there are, or more than the page can have.
     """
     taken = found[: span.limit]
     if taken:

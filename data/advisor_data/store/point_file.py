@@ -18,16 +18,10 @@ _PARSED_LINES = 10_000
 
 
 def append_new(path: Path, points: Sequence[P]) -> int:
-    """Append the points that are not in the file yet; several processes may do so at once.
+    """Append the points that are not in the file yet, and count them; several processes may do so.
 
-    They are on disk when this returns. A last line that a crash cut off is taken away.
-
-    Args:
-        path: The file; it is made where there is none.
-        points: Of one kind, as all in the file.
-
-    Returns:
-        How many were new.
+    They are of one kind, as all in the file, which is made where there is none, and on disk when
+    this returns. A last line that a crash cut off is taken away.
 
     Raises:
         StoreError: the file is damaged, or could not take the points: then it took none.

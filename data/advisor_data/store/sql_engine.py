@@ -83,10 +83,7 @@ def open_engine(url: str) -> Engine:
 
 
 def migrate(url: str) -> bool:
-    """Bring the schema of a database to the one of this version.
-
-    Returns:
-        Whether anything had to be done.
+    """Bring the schema of a database to that of this version; whether anything had to be done.
 
     Raises:
         InputError: the URL is none, or of another database.
@@ -138,11 +135,7 @@ def count_change(connection: Connection) -> None:
 
 
 def refuse_other(state: SchemaState, where: str) -> None:
-    """See to it that the schema is the one of this version.
-
-    Args:
-        state: Of the schema.
-        where: Address of the database, or path of its file.
+    """See to it that the schema of a database, named by its address or file, is of this version.
 
     Raises:
         StoreError: it is not.

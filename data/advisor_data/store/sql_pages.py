@@ -53,14 +53,7 @@ def observed(job: str | None) -> Listing:
 
 
 def read_page(connection: Connection, kind: type[P], listing: Listing, span: Span) -> Page[P]:
-    """A page of a list.
-
-    Args:
-        connection: To the database.
-        kind: Of the records.
-        listing: Of that kind.
-        span: Which rows.
-    """
+    """A page of a list of records of a kind."""
     moment = listing.moment
     inside = [*listing.conditions, *_within(kind, moment, span)]
     last_us = _at(connection, moment, inside, span.limit)

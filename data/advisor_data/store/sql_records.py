@@ -37,13 +37,7 @@ def delete_record(connection: Connection, record: Record) -> int:
 
 
 def read_records(connection: Connection, kind: type[P], wanted: Select[Any]) -> list[P]:
-    """The records of some rows, in their order.
-
-    Args:
-        connection: To the database.
-        kind: Of the records.
-        wanted: Chooses all columns of their table.
-    """
+    """The records of the rows of their table that `wanted` chooses with all columns, in order."""
     rows = connection.execute(wanted).mappings().all()
     if kind not in parts_tables:
         return [from_sql(kind, row) for row in rows]

@@ -23,8 +23,7 @@ class Store(Protocol):
     def add(self, points: Iterable[Record]) -> int:
         """Keep points, of one kind or mixed; they are on disk when this returns.
 
-        Returns:
-            How many were new; a point whose `point_id` is already there changes nothing.
+        The answer is how many were new; one whose `point_id` is already there changes nothing.
 
         Raises:
             InputError: a point that could not be read back, such as a negative rate.
@@ -67,19 +66,13 @@ class Store(Protocol):
         ...
 
     def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
-        """Names of jobs with solo points, in order.
-
-        Args:
-            after: Only those behind this one.
-            limit: So many at most.
-        """
+        """Names of jobs with solo points, in order: those behind one, so many at most."""
         ...
 
     def profile_rows(self, first: str, last: str) -> list[ProfileRow]:
         """What lists say of the jobs whose names lie between two, these as well.
 
-        Returns:
-            One row for each job on each GPU model, in their order.
+        One row for each job on each GPU model, in their order.
         """
         ...
 
@@ -94,15 +87,9 @@ class Database(Store, Protocol):
     """A store whose points can be replaced and deleted as well."""
 
     def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
-        """Put these points in the place of all solo points of a job.
+        """Put these points in the place of all solo points of a job, on one GPU model or on all.
 
-        Args:
-            job: Whose profile it is.
-            gpu_model: Only points of this model go; None: those of all models.
-            points: The new ones.
-
-        Returns:
-            How many points are kept now.
+        The answer is how many are kept now.
 
         Raises:
             InputError: no points, or one of another job or GPU model.
@@ -111,10 +98,7 @@ class Database(Store, Protocol):
         ...
 
     def delete_profile(self, job: str, gpu_model: str | None = None) -> int:
-        """Forget all solo points of a job, of one GPU model or of all.
-
-        Returns:
-            How many went.
+        """Forget all solo points of a job, of one GPU model or of all; how many went.
 
         Raises:
             StoreError: they could not be removed.
@@ -122,10 +106,7 @@ class Database(Store, Protocol):
         ...
 
     def delete(self, points: Iterable[Record]) -> int:
-        """Forget these points, of one kind or mixed.
-
-        Returns:
-            How many went; those that are not there do not count.
+        """Forget those of these points that are there, of one kind or mixed; how many went.
 
         Raises:
             StoreError: they could not be removed.
@@ -134,13 +115,10 @@ class Database(Store, Protocol):
 
 
 def open_store(url: str | None, home: Path) -> Store:
-    """The store at `url`.
+    """The store at an SQLAlchemy URL of SQLite or PostgreSQL, or `files:DIR` of JSON lines.
 
-    Args:
-        url: An SQLAlchemy URL of SQLite or PostgreSQL, or `files:DIR` for a folder of JSON lines.
-            None: `advisor.db` in `home`; without SQLAlchemy, or where a node without it already
-            began the folder `points` in `home`, that folder.
-        home: Folder for what has no address of its own; made when needed.
+    None: `advisor.db` in `home`, which is made when needed; without SQLAlchemy, or where a node
+    without it already began the folder `points` there, that folder.
 
     Raises:
         InputError: the URL is none.
@@ -172,24 +150,14 @@ def open_database(url: str | None, home: Path) -> Database:
 
 
 def is_begun(url: str | None, home: Path) -> bool:
-    """Whether there may be points; opening a store makes one where there is none.
-
-    Args:
-        url: As for `open_store`.
-        home: As for `open_store`.
-    """
+    """Whether there may be points; opening a store makes one where there is none."""
     return url is not None or home.exists()
 
 
 def migrate(url: str | None, home: Path) -> bool:
-    """Bring the schema of a database to the one of this version; nothing to do for files.
+    """Bring the schema of a database to that of this version; nothing to do for files.
 
-    Returns:
-        Whether anything had to be done.
-
-    Args:
-        url: As for `open_store`.
-        home: As for `open_store`.
+    Whether anything had to be done.
 
     Raises:
         InputError: the URL is none.

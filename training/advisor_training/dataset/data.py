@@ -60,13 +60,10 @@ def make_data(
     references: Sequence[SoloPoint] = (),
     left_out: Sequence[LeftOut] = (),
 ) -> Data:
-    """Pairs, rows and profiles of points.
+    """Pairs, rows and profiles of points, which have been chosen by their flags already.
 
-    Args:
-        points: Pairs at splits; those to be left out for their flags are left out already.
-        profiled: Jobs alone at all shares.
-        references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
-        left_out: What was left out before, for the report.
+    `profiled` are jobs alone at all shares; `references` on the whole GPU in the runs of the pairs,
+    if those are others. `left_out` is what was left out before, for the report.
 
     Raises:
         InputError: no pair was measured well enough, or none has profiles of both its jobs.
@@ -88,13 +85,7 @@ def data_of(
     solos: Sequence[SoloPoint],
     left_out: Sequence[LeftOut],
 ) -> Data:
-    """Pairs that are made already, with their profiles.
-
-    Args:
-        found: The pairs.
-        profiles: By (job, GPU model).
-        solos: All jobs alone.
-        left_out: What is not among the pairs, and why.
+    """Pairs that are made already, with their profiles by (job, GPU model).
 
     Raises:
         InputError: none of them has profiles of both its jobs.

@@ -11,12 +11,7 @@ from advisor_training.dataset.observed import Teaching, teach
 
 
 def taught_here(seen: Sequence[Observation], alone: Sequence[SoloPoint], home: Path) -> Teaching:
-    """What launches teach at this site.
-
-    Args:
-        seen: The launches.
-        alone: The jobs alone, as `teach` has them.
-        home: Where this host keeps its checks of counts.
+    """What launches teach at the site that keeps its checks of counts in `home`.
 
     Raises:
         StoreError: a check of counts cannot be read.
@@ -30,13 +25,7 @@ def profiles_that_lack(
     alone: Iterable[SoloPoint],
     others: Iterable[SoloPoint],
 ) -> list[SoloPoint]:
-    """Other points of the pairs' jobs that make no profile of their own.
-
-    Args:
-        pairs: Jobs together.
-        alone: What profiles are made of.
-        others: Where the lacking ones may be, such as the bundled points.
-    """
+    """Those of other points, of the pairs' jobs, that make no profile of their own."""
     wanted = {(job, point.gpu_model) for point in pairs for job in point.jobs}
     lacking = wanted - make_profiles(alone).keys()
     return [point for point in others if (point.job, point.gpu_model) in lacking]

@@ -48,11 +48,8 @@ def teach(
 ) -> Teaching:
     """What launches teach; the same one given twice teaches once.
 
-    Args:
-        observations: Of any launches.
-        solo_points: The jobs alone: what a job reported at a count goes before the checks, and a
-            job that is not the one that was profiled teaches nothing.
-        checks: What was found of the counts of each GPU model.
+    What a job reported alone at a count goes before the checks of its GPU model, and a job that is
+    not the one that was profiled teaches nothing.
     """
     known = _Known(tuple(solo_points), checks or {})
     left_out: Counter[str] = Counter()

@@ -157,11 +157,9 @@ def make_pairs(
 ) -> tuple[list[MeasuredPair], list[LeftOut]]:
     """The pairs by name, and what is left out.
 
-    Args:
-        points: Pairs at splits.
-        solos: The jobs alone; those on the whole GPU are the references.
-        full: Leave out measurements whose best split would be no oracle (`Measurement.is_full`).
-            Each split of the others can be learned from all the same.
+    Jobs alone on the whole GPU are the references. `full` leaves out measurements whose best split
+    would be no oracle (`Measurement.is_full`); each of their splits can be learned from all the
+    same.
     """
     left_out: Counter[str] = Counter()
     references: dict[str, list[SoloPoint]] = {}

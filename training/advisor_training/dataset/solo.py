@@ -72,14 +72,9 @@ def whole_gpu(solos: Iterable[SoloPoint]) -> list[SoloPoint]:
 def solo_reference(
     solos: Iterable[SoloPoint], job_hash: str | None, gpu_model: str, gpu_uuid: str, run: str
 ) -> SoloReference | None:
-    """Median rate and power over the nearest solo points; None where there are none.
+    """Median rate and power over the solo points nearest to a pair; None where there are none.
 
-    Args:
-        solos: Points of the job on the whole GPU.
-        job_hash: The job's definition; points of another definition are no reference.
-        gpu_model: Model of the pair's card.
-        gpu_uuid: The pair's card.
-        run: The pair's run.
+    They are of the job on the whole GPU; points of another definition of it are no reference.
     """
     by_source: dict[SoloSource, list[SoloPoint]] = {source: [] for source in SOLO_SOURCES}
     for point in solos:

@@ -37,11 +37,7 @@ H100, 34 and 70 SMs, use 79 % of them."""
 
 
 def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
-    """The kind of each point, in their order.
-
-    Args:
-        points: Of any pairs; those of one pair, card and run are looked at together.
-    """
+    """The kind of each point; those of one pair, card and run are looked at together."""
     groups: dict[tuple[str, ...], set[Split]] = {}
     for point in points:
         splits = groups.setdefault(_group(point), set())

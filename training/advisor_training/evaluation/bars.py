@@ -76,13 +76,7 @@ class GroupFigures:
 def by_job(
     data: Data, held_out: HeldOut, choices: Mapping[str, Sequence[Choice]]
 ) -> tuple[JobFigures, ...]:
-    """One entry for each job that was left out, the one with the busiest SMs first.
-
-    Args:
-        data: The measured pairs.
-        held_out: Predictions, each job left out in turn.
-        choices: What they choose, by objective.
-    """
+    """One entry for each job that was left out, the one with the busiest SMs first."""
     jobs = [_job(data, held_out, key, found) for key, found in bars_by_job(data, choices).items()]
     return tuple(sorted(jobs, key=lambda job: (-job.sm_active_percent, job.job)))
 

@@ -52,12 +52,8 @@ NO_BOUNDS = SpeedBounds({UNCAPPED: LogBounds(0.0, 0.0), "": LogBounds(0.0, 0.0)}
 def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> SpeedBounds:
     """Bounds of the errors of all pairs that have neither of two jobs.
 
-    Args:
-        rows: All rows.
-        held_out: Predictions of them, by what was left out.
-        name: What was left out for the choice that the bounds are for; errors of the same fit are
-            not used.
-        jobs: The two jobs.
+    Errors of the fit without `name`, what was left out for the choice that they are for, are not
+    used.
     """
     a, b = rows.job_a[held_out.row], rows.job_b[held_out.row]
     others = held_out.take((held_out.left_out != name) & ~np.isin(a, jobs) & ~np.isin(b, jobs))

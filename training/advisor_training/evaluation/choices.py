@@ -104,14 +104,8 @@ def choose(
     """What predictions choose, one choice for each thing left out and measurement.
 
     Choices are made from what is known before: predicted relative speeds and power, and the
-    profiles' rates. Measurements in which nothing is worth anything are left out.
-
-    Args:
-        data: The measured pairs.
-        held_out: Predictions of their rows.
-        question: What is chosen by.
-        tie: As for `advisor.decide.recommend.choose`, which chooses.
-        judged_by: What the choice is scored by, where that is another question.
+    profiles' rates; `tie` is that of `advisor.decide.recommend.choose`. They may be scored by
+    another question. Measurements in which nothing is worth anything are left out.
     """
     found = (
         _scored(data, key, _pick(data, key, options, question, tie), judged_by or question)
@@ -131,13 +125,9 @@ def choose_best(
 def choose_by_rule(
     data: Data, keys: Iterable[ChoiceKey], rule: str, question: Question
 ) -> list[Choice]:
-    """What a simple rule chooses, for the same measurements as `choose`, so that both compare.
+    """What a rule of `RULES` chooses of the same measurements as `choose`, so that both compare.
 
-    Args:
-        data: The measured pairs.
-        keys: Left out, and the measurement's number.
-        rule: A name of `RULES`; measurements that lack what it chooses are left out.
-        question: What it is scored by.
+    Measurements that lack what it chooses are left out.
     """
     named = ((key, RULES[rule](data, data.measurements[key[1]])) for key in keys)
     found = (_scored(data, key, name, question) for key, name in named)

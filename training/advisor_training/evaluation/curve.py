@@ -64,13 +64,7 @@ def curve_fits(methods: Sequence[Method]) -> dict[str, int]:
 def curve(
     data: Data, methods: Sequence[Method], tick: Callable[[str], Tick]
 ) -> list[LearningCurvePoint]:
-    """Every method at every amount of data.
-
-    Args:
-        data: The measured pairs.
-        methods: What is compared.
-        tick: Gives what is called after each fit of the method of that name.
-    """
+    """Every method at every amount of data; `tick` gives what is called after each of its fits."""
     return [
         _point(data, method, drawn, part, tick(method.name))
         for method in methods

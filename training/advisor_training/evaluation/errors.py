@@ -54,13 +54,7 @@ class ExpectedAndMeasured:
 
 
 def compare(data: Data, held_out: HeldOut, which: Mask) -> ExpectedAndMeasured:
-    """Expected and measured values of some of the predictions.
-
-    Args:
-        data: The measured pairs.
-        held_out: Predictions of their rows.
-        which: Of the predictions; shape (n predictions,).
-    """
+    """Expected and measured values of some of the predictions; `which` is a mask of these."""
     rows = data.rows.take(held_out.row[which])
     speeds = held_out.speed[which, 0], held_out.speed[which, 1]
     models = rows.gpu_model.tolist()
@@ -79,14 +73,7 @@ def compare(data: Data, held_out: HeldOut, which: Mask) -> ExpectedAndMeasured:
 
 
 def errors_of(data: Data, answers: Answers, which: Mask, sums_only: bool = False) -> Errors:
-    """Errors over some of the tested rows.
-
-    Args:
-        data: The measured pairs.
-        answers: What a learner expects.
-        which: Of the rows of the data; shape (n rows,).
-        sums_only: The learner tells nothing of single jobs.
-    """
+    """Errors over the tested ones of the rows of a mask; with `sums_only` none of single jobs."""
     asked = answers.tested & which[answers.held_out.row]
     found = compare(data, answers.held_out, asked)
     both = [

@@ -61,13 +61,10 @@ OnProgress: TypeAlias = Callable[[str, str], None]
 def run_evaluation(
     data: Data, *, quick: bool, watch: OnProgress, every: Data | None = None
 ) -> Evaluation:
-    """Run the protocols.
+    """Run the protocols, and tell `watch` of every fit.
 
-    Args:
-        data: The measured pairs.
-        quick: The model and physics only, by workload, and what the intervals are made of.
-        watch: Told of every fit.
-        every: The same with disturbed pairs; None: these are not asked for.
+    Quick are the model and physics only, by workload, and what the intervals are made of. `every`
+    is the same data with disturbed pairs; None: these are not asked for.
 
     Raises:
         InputError: too few pairs to leave some out.

@@ -71,12 +71,7 @@ class GpuCurvePoint:
 
 
 def leave_gpus_out(data: Data, tick: Tick) -> Iterator[tuple[GpuFigures, list[GpuCurvePoint]]]:
-    """Each GPU model left out, then with pairs of it added; nothing where there is one only.
-
-    Args:
-        data: The measured pairs.
-        tick: Called after each fit.
-    """
+    """Each GPU model left out, then with pairs of it added; nothing where there is one only."""
     for name in gpu_models(data.rows):
         yield leave_out(data, data.rows.gpu_model == name, name, LEARNERS[OURS], tick)
 

@@ -57,11 +57,7 @@ class OwnEvaluation:
 
 
 def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
-    """Compare what a model predicts of measured pairs with what was measured.
-
-    Args:
-        predictor: The model as it answers.
-        data: Pairs and the profiles that it predicts from.
+    """Compare what a model, as it answers, predicts of measured pairs with what was measured.
 
     Raises:
         InputError: a profile that the model cannot predict from, or no measured split is worth

@@ -104,11 +104,7 @@ def choice_rows(
 ) -> Iterator[ChoiceRow]:
     """What each method and rule chooses, by objective and for each subset of the pairs.
 
-    Args:
-        data: The measured pairs.
-        results: Answers by protocol and method.
-        every: The same with disturbed pairs; None: nothing was asked about them.
-        disturbed: Answers about those.
+    `every` are the pairs with disturbed ones, and `disturbed` the answers about those.
     """
     for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:

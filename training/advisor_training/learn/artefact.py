@@ -19,11 +19,7 @@ LARGEST_DIFFERENCE = 1e-12
 
 
 def trees_files(regressors: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dict[str, bytes]:
-    """The trees of all heads, by the names of their files.
-
-    Args:
-        regressors: By head, as scikit-learn has them.
-        asked: Rows by head, on which a file must say what scikit-learn says.
+    """The trees of all heads by name of their file, which say on rows what scikit-learn says.
 
     Raises:
         ModelError: it does not.

@@ -64,13 +64,9 @@ def calibrate(
     blind: HeldOut | None = None,
     learners: Sequence[HeadLearner] = HEAD_LEARNERS,
 ) -> Calibrated:
-    """Intervals from the errors of what was left out.
+    """Intervals from the errors of what was left out under the `strictest` protocol.
 
-    Args:
-        rows: All rows.
-        held_out: Predictions under the `strictest` protocol.
-        blind: Predictions of the same rows for profiles without counters.
-        learners: Of the heads.
+    `blind` are predictions of the same rows for profiles without counters.
 
     Raises:
         InputError: no pair was measured uncapped, or there are too few jobs.
@@ -93,12 +89,9 @@ def calibrate(
 def with_card_term(found: Strata, card_spread: float) -> Strata:
     """Bounds below the power limit for a profile and a launch on two cards.
 
-    The spread of a difference of two cards, added to the errors as what does not hang on them. At
-    the limit all cards draw the same.
-
-    Args:
-        found: Of a head of the pair.
-        card_spread: Standard deviation between cards of the logarithm; 0 changes nothing.
+    The spread of a difference of two cards (`card_spread`: the standard deviation between cards of
+    the logarithm), added to the errors as what does not hang on them. At the limit all cards draw
+    the same.
     """
     if not card_spread:
         return found
@@ -125,13 +118,7 @@ def without_counters(profile: Profile) -> Profile:
 
 
 def ask_blind(rows: Rows, blind: Rows, learner: Learner) -> HeldOut:
-    """Each job left out, what is expected of its rows when no profile has counters.
-
-    Args:
-        rows: What is learned from.
-        blind: The same rows, of profiles without counters.
-        learner: What is fitted, once for each job.
-    """
+    """Each job left out, what is expected of its rows when no profile has counters."""
     return joined(
         [
             predicted(learner(rows.take(~rows.of(job))), blind, rows.of(job), job)

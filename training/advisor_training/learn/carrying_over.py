@@ -60,16 +60,10 @@ def carry_over(
     progress: OnFold | None = None,
     learners: Sequence[HeadLearner] = HEAD_LEARNERS,
 ) -> Carried:
-    """Leave rows out, and each job as well.
+    """Leave the rows of a mask out, such as all of one GPU model, and each job as well.
 
-    Args:
-        rows: All rows.
-        mask: Those that are left out, such as all of one GPU model; shape (n,).
-        name: What they are.
-        learner: What is fitted: once for each job of the other rows, and once more where the rows
-            left out have jobs of their own.
-        progress: Called after each fit.
-        learners: Of the heads.
+    It takes a fit for each job of the other rows, and one more where the rows left out have jobs of
+    their own; `progress` hears of each.
 
     Raises:
         InputError: nothing is left to learn from.
@@ -121,18 +115,11 @@ class Added:
 def add_pairs(
     rows: Rows, mask: Mask, learner: Learner, progress: OnFold | None = None, draws: int = DRAWS
 ) -> Iterator[Added]:
-    """Learn from the other GPU models and from ever more pairs of one of them.
+    """Learn from the other GPU models and from ever more pairs of the one that a mask has.
 
     Each draw puts the pairs into an order; the first ones are learned from and all others tested,
     so a larger number has the pairs of every smaller one. Numbers that leave nothing to test are
     left out.
-
-    Args:
-        rows: All rows.
-        mask: Rows of the new GPU model; shape (n,).
-        learner: What is fitted, once for each number and draw.
-        progress: Called after each fit.
-        draws: How many.
     """
     pairs = np.unique(rows.pair[mask])
     random = np.random.default_rng(SEED)
@@ -189,12 +176,6 @@ def learn_other_gpu(
 
     Those are left out in turn that have at most half of the pairs: the model learns from more than
     the others, and what learns from little would tell of that, not of another GPU.
-
-    Args:
-        rows: All rows.
-        learner: The model's.
-        progress: Called after each fit.
-        learners: Of the heads.
     """
     names = [name for name in gpu_models(rows) if _is_small(rows, name)]
     assumed = {x.head.name: x.one_gpu_widening for x in learners}

@@ -64,13 +64,7 @@ def leave_one_job_out(
     jobs: Iterable[str] | None = None,
     progress: OnFold | None = None,
 ) -> HeldOut:
-    """For each job, what a learner that never saw the job expects of every row with it.
-
-    Args:
-        rows: All rows.
-        learner: What is fitted, once for each job.
-        jobs: The jobs to leave out; all of them where None.
-        progress: Called after each fit.
+    """For each job, or some, what a learner that never saw it expects of every row with it.
 
     Raises:
         InputError: without a job there are no rows left to learn from, or there is no such job.
@@ -85,13 +79,7 @@ def fold_by(
     learner: Learner,
     progress: OnFold | None = None,
 ) -> HeldOut:
-    """For each group, what a learner that was fitted to the other groups expects of it.
-
-    Args:
-        rows: All rows.
-        groups: The group of each row, such as `rows.pair`; shape (n,).
-        learner: What is fitted, once for each group.
-        progress: Called after each fit.
+    """For each group of rows, what a learner that was fitted to the other groups expects of it.
 
     Raises:
         InputError: there is one group only.
@@ -101,14 +89,7 @@ def fold_by(
 
 
 def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> HeldOut:
-    """What a fitted learner expects of the rows of a mask.
-
-    Args:
-        fitted: The learner.
-        rows: All rows.
-        mask: Those that it did not learn from; shape (n,).
-        name: What was left out.
-    """
+    """What a fitted learner expects of the rows of a mask, which it did not learn from."""
     tested = np.flatnonzero(mask)
     return HeldOut(np.full(len(tested), name), tested, fitted(rows.take(tested)))
 

@@ -69,12 +69,8 @@ class _Models:
 def paper_learner(profiles: SoloProfiles, target: PaperTarget) -> Learner:
     """The paper's method as a learner; it is fitted to the nine splits only.
 
-    What it expects of single jobs means nothing: half of the predicted sum stands for each, so
-    that the sum is the predicted one.
-
-    Args:
-        profiles: By (job, GPU model), of every job in the rows.
-        target: The sum that it predicts.
+    What it expects of single jobs means nothing: half of the predicted sum stands for each, so that
+    the sum is the predicted one. Profiles are by (job, GPU model), of every job in the rows.
     """
 
     def learn(rows: Rows) -> Fitted:

@@ -16,18 +16,9 @@ def fractions(rows: Rows, predicted: HeldOut, objective: Objective, tie: float) 
     """Fraction of the oracle at the split that predictions choose among the nine.
 
     The value measured at the chosen split for each one of the best measured value, both of one
-    measurement. 1 is the best possible.
-
-    Args:
-        rows: All rows.
-        predicted: Predictions of some of them. A measurement that was left out for two jobs
-            counts twice: once for each.
-        objective: What is maximised.
-        tie: As for `advisor.core.objectives.best`.
-
-    Returns:
-        One for each (left out, measurement) in `predicted`, ordered by those; shape (choices,).
-        Measurements in which no split is worth anything are not among them.
+    measurement; `tie` is that of `advisor.core.objectives.best`. There is one for each (left out,
+    measurement), in their order, so a measurement that was left out for two jobs counts twice;
+    those in which no split is worth anything are not among them.
     """
     return np.array(
         [

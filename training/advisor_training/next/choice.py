@@ -49,17 +49,12 @@ def choose_pairs(
     minutes: float,
     learned: Sequence[PairUse] = (),
 ) -> list[OpenPair]:
-    """The pairs to measure, the most telling first.
+    """The pairs to measure within a budget of minutes, the most telling first.
 
     One after the other: the pair that is worth most (`value`), where those that were chosen before
     count as measured, so that a plan asks neither the same job nor the same kind of pair again and
-    again.
-
-    Args:
-        candidates: What could be measured.
-        measured: In how many measured pairs each job is; jobs in none may be missing.
-        minutes: Budget; a pair that takes more than what is left of it is passed over.
-        learned: What the jobs of measured pairs use of the GPU.
+    again. A pair that takes more than what is left is passed over. `measured` says in how many
+    measured pairs each job is, `learned` what the jobs of measured pairs use of the GPU.
     """
     known, left = Counter(measured), sorted(candidates, key=lambda c: c.jobs)
     uses = [candidate.uses for candidate in left]
@@ -78,16 +73,12 @@ def choose_pairs(
 def value(candidate: OpenPair, measured: Mapping[str, int], apart: float = math.inf) -> float:
     """What measuring a pair is worth; only the order of values has a meaning.
 
-    How often the answer is needed, times how little its jobs have been measured, times how unlike
-    all measured pairs it is (`distances`). A job in no measured pair counts 1, in a single one a
-    half; a job next to itself counts once. The distance is that of k-centre
-    selection (T. F. Gonzalez, "Clustering to minimize the maximum intercluster distance", 1985).
-    How unsure a model is of the pair does not count: that chose no better pairs (docs/next.md).
-
-    Args:
-        candidate: The pair.
-        measured: As of `choose_pairs`.
-        apart: Distance to the nearest measured pair; infinite where there is none.
+    How often the answer is needed, times how little its jobs have been measured, times how far
+    `apart` it is from the nearest measured pair (`distances`; infinite where there is none). A job
+    in no measured pair counts 1, in a single one a half; a job next to itself counts once. The
+    distance is that of k-centre selection (T. F. Gonzalez, "Clustering to minimize the maximum
+    intercluster distance", 1985). How unsure a model is of the pair does not count: that chose no
+    better pairs (docs/next.md).
     """
     new = sum(1 / (1 + measured.get(job, 0)) for job in set(candidate.jobs))
     unlike = max(apart, LEAST_DISTANCE) if math.isfinite(apart) else 1.0
@@ -97,8 +88,7 @@ def value(candidate: OpenPair, measured: Mapping[str, int], apart: float = math.
 def use_of(profile: Profile) -> Use:
     """Activity of the units, power over its limit, and the rate at half of the GPU over the whole.
 
-    Args:
-        profile: One that begins above half of the GPU is asked where it begins.
+    A profile that begins above half of the GPU is asked where it begins.
     """
     activity = (float(profile.values[name][-1]) / WHOLE for name in ACTIVITY)
     limit_w = profile.power_limit_w or profile.whole_gpu_power_w
@@ -113,8 +103,7 @@ def use_of(profile: Profile) -> Use:
 def distances(pairs: Sequence[PairUse], other: PairUse) -> Floats:
     """How far each pair is from another one: Euclidean, jobs put together as they fit best.
 
-    Returns:
-        0 for the same use; what is not known counts as alike; shape (pairs,).
+    0 for the same use; what is not known counts as alike; shape (pairs,).
     """
     if not pairs:
         return np.zeros(0)

@@ -51,17 +51,9 @@ def measured_so_far(
     checked: bool,
     drifting: Collection[str] = (),
 ) -> MeasuredSoFar:
-    """What points say.
+    """What is known of one GPU model by all points that a model would be trained on, of any.
 
-    Args:
-        pairs: Everything that a model would be trained on, of any GPU model; so with the next two.
-        profiled: Jobs alone at all shares.
-        references: Jobs alone on the whole GPU in the runs of the pairs, if those are others.
-        observations: What was launched.
-        gpu_model: The one to measure on.
-        jobs: Names of the jobs that can be started here.
-        checked: As of `MeasuredSoFar`.
-        drifting: As of `MeasuredSoFar`.
+    `checked` and `drifting` are as of `MeasuredSoFar`.
 
     Raises:
         InputError: nothing can be learned from the points.

@@ -112,12 +112,7 @@ def train_challenger(
 def compare_with(
     learned: PointSet, challenger: Challenger, on_stage: OnStage
 ) -> tuple[ComparedFigure, ...]:
-    """What the champion's points teach against what the challenger's do, on the same rows.
-
-    Args:
-        learned: Checked points of the champion.
-        challenger: The other one.
-        on_stage: For the progress.
+    """What the champion's checked points teach against what the challenger's do, on the same rows.
 
     Raises:
         InputError: nothing can be learned from the champion's points.

@@ -108,13 +108,9 @@ class Collected:
 def collect(
     store: Store | None, home: Path, *, with_bundled: bool = True, with_launches: bool = True
 ) -> Collected:
-    """All points of a store, those that its launches make, and the bundled ones.
+    """All points of a store, those that its launches make if they teach, and the bundled ones.
 
-    Args:
-        store: Of the site; None: nothing was measured here.
-        home: Where this host keeps its checks of counts.
-        with_bundled: As of `Collected`.
-        with_launches: Whether launches teach.
+    Without a store nothing was measured here. `home` is where this host keeps its checks of counts.
 
     Raises:
         StoreError: the store or a check of counts cannot be read.

@@ -68,13 +68,7 @@ def compare(
     tests: Questions,
     groups: Mapping[str, Mask],
 ) -> tuple[ComparedFigure, ...]:
-    """Both figures of every group that has tests.
-
-    Args:
-        rivals: Champion and challenger, test by test.
-        tests: What they were asked.
-        groups: Masks of tests, by name.
-    """
+    """Both figures of champion and challenger over every group, a mask of tests, that has some."""
     return tuple(
         found
         for group, mask in groups.items()
@@ -84,14 +78,7 @@ def compare(
 
 
 def groups_of(rows: Rows, tests: Questions, newest: Mask, classes: Classes) -> dict[str, Mask]:
-    """All tests, the newest, those of each GPU model, and those of each class of left-out jobs.
-
-    Args:
-        rows: What was tested on.
-        tests: What was asked.
-        newest: Rows that the champion has not learned from; shape (rows,).
-        classes: By (GPU model, job).
-    """
+    """All tests, the newest, those of each GPU model, and those of each class of left-out jobs."""
     row = np.array(tests.row)
     models = rows.gpu_model[row]
     keys = zip(models.tolist(), tests.left_out.tolist(), strict=True)
@@ -148,11 +135,8 @@ def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> Promotion
     """Promote what is worse nowhere.
 
     What a model learns of a job or a pair cannot show in tests that leave the job out, so a
-    challenger need not be better in these: it has learned from newer points.
-
-    Args:
-        compared: All figures of all groups.
-        news: Jobs and GPU models that only the challenger has seen.
+    challenger need not be better in these: it has learned from newer points. `news` are jobs and
+    GPU models that only the challenger has seen.
     """
     if worse := [one for one in compared if one.is_worse]:
         return PromotionDecision(False, f"worse for {listed(map(_words, worse))}")

@@ -23,12 +23,8 @@ def points_file(learned: PointSet) -> bytes:
 def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) -> PointSet:
     """The points of the champion among those that are there.
 
-    A model that `advisor train` made has no list of them: it knows what was measured before it.
-
-    Args:
-        champion: The model in use.
-        collected: What there is.
-        is_bundled: Whether it is the model that came with the package.
+    A model that `advisor train` made has no list of them: it knows what was measured before it. The
+    bundled one knows the bundled points.
 
     Raises:
         ModelError: the list of its points is no list.

@@ -24,21 +24,13 @@ Profiles = Mapping[tuple[str, str], Profile]
 def implausible(new: PointSet, others: PointSet, now: datetime) -> Iterator[Refused]:
     """New points that are malformed, or claim what is impossible, or are there twice.
 
-    Args:
-        new: Not looked at before.
-        others: Known points; a new one that is a copy of one of them is a duplicate.
-        now: The present, with its time zone.
+    Also a copy of a known point is a duplicate.
     """
     yield from _first_of_each(_refused_alone(new, now), _copies(new, others))
 
 
 def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[Refused]:
-    """Points at which a job was much faster than alone at its share.
-
-    Args:
-        pairs: To be looked at.
-        alone: What profiles are made of; a job without a profile cannot be judged.
-    """
+    """Points at which a job was much faster than alone at its share, where it has a profile."""
     profiles = make_profiles(alone)
     for point in pairs:
         for job, share, rate in _rates(point):

@@ -47,15 +47,10 @@ def retrain(
     keep: int = KEPT_VERSIONS,
     on_stage: OnStage = _silent,
 ) -> RetrainReport:
-    """Check what is new, train a challenger, and promote it unless it is worse.
+    """Check what is new at a moment in UTC, train a challenger, and promote it unless it is worse.
 
-    Args:
-        collected: All points that there are.
-        models: The folder of the registry.
-        now: The present, in UTC.
-        registry: Of that folder, where its bundled model is another one than the package's.
-        keep: How many versions of retraining stay.
-        on_stage: Hears of progress.
+    `models` is the folder of the registry, which may be given where its bundled model is another
+    one than the package's; `keep` says how many versions of retraining stay.
 
     Raises:
         BusyError: another run goes on.

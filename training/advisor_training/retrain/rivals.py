@@ -52,13 +52,7 @@ class Questions:
 def answers(
     learned: Rows, asked: Rows, learner: Learner, progress: OnFold | None = None
 ) -> HeldOut:
-    """For each job, what a learner that was fitted to other rows without it says of its rows.
-
-    Args:
-        learned: What is learned from, less each job in turn.
-        asked: What is answered.
-        learner: The same for both rivals.
-        progress: Called after each fit.
+    """For each job asked for, what a learner fitted to rows without it says of its rows.
 
     Raises:
         InputError: without a job there is nothing to learn from.

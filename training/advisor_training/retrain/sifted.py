@@ -35,11 +35,6 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
 
     Known points pass the cross-checks again, too, which newer profiles may sharpen; they are not
     counted as refused.
-
-    Args:
-        collected: All there is.
-        learned: What the champion has learned from.
-        now: The present.
     """
     points, known = collected.candidates, learned.ids
     new = points.where(lambda point: point.point_id not in known)
