@@ -7,7 +7,8 @@ from typing import Any
 
 NAMES = {
     "bfloat16": "BF16", "float16": "F16", "float32": "F32", "float64": "F64",
-    "float8_e4m3fn": "F8_E4M3", "int8": "I8", "uint8": "U8", "int64": "I64",
+    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
+    "int8": "I8", "uint8": "U8", "int64": "I64",
 }  # fmt: skip
 
 

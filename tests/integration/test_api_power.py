@@ -45,7 +45,6 @@ def api(home: Path, bundled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def test_own_and_bundled_are_listed(api: Api, home: Path) -> None:
-    """With every digit, as types that a client has."""
     sensors = read(SensorRecords, write(api.get(SENSORS)))
     assert set(sensors.sensors) == {record(), *bundled_sensors()}
     assert {one.source for one in sensors.sensors} == {"live", "bundled"}
@@ -73,7 +72,6 @@ def test_pages_have_each_one_once(api: Api, path: str, name: str, count: int) ->
 
 
 def test_by_gpu_model_and_moment(api: Api) -> None:
-    """As other lists; what is unknown is refused."""
     fake = api.get(SENSORS, gpu_model="Fake H200")["sensors"]
     assert fake == [to_plain(record())]
     assert api.get(KERNELS, gpu_model="NVIDIA H200") == {"kernels": [], "next": None}
@@ -83,7 +81,6 @@ def test_by_gpu_model_and_moment(api: Api) -> None:
 
 
 def test_damaged_files_are_named(api: Api, home: Path) -> None:
-    """Instead of a list that lacks them, or a moment that is none."""
     (file,) = (home / SENSORS_FOLDER).glob("*.json")
     file.write_text("{}")
     assert error_of(api.ask("GET", SENSORS))[1] == StoreError.code
@@ -105,9 +102,11 @@ def test_client_goes_through_all_pages(scripted: Scripted) -> None:
         {"sensors": [to_plain(first) | {"newer": 1}], "next": "5.0"},
         {"sensors": [to_plain(second)], "next": None},
     ]
-    scripted.will(*(Reply(body=page) for page in pages))
+    scripted.will(*(Reply(body=page) for page in [*pages, {"kernels": [], "next": None}]))
     with Client(scripted.url) as client:
         assert client.sensors(gpu_model="Fake H200") == (first, second)
+        assert client.kernels(gpu_model="Fake H200") == ()
     asked = [seen.path for seen in scripted.seen]
     assert asked[0] == "/v1/power/sensors?gpu_model=Fake+H200"
     assert asked[1].endswith("&cursor=5.0")
+    assert asked[2] == "/v1/power/kernels?gpu_model=Fake+H200"

@@ -41,10 +41,8 @@ from advisor_power.kernels.running.wanted import sensors_of
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.replay import bundled_trace
 
-KERNEL = ("power", "kernel", "gemm", "--m", "400", "--n", "64", "--k", "64", "--gpu", "replay")
-
-
 OTHERS_RECORD = "record of the power sensor: of another card of this model, bundled"
+KERNEL = ("power", "kernel", "gemm", "--m", "400", "--n", "64", "--k", "64", "--gpu", "replay")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +75,6 @@ def advisor(*words: str) -> Result:
 
 
 def test_record_is_what_its_recording_says(folder: Path) -> None:
-    """Everybody can make it again from what comes with it."""
     (found,) = bundled_sensors()
     assert found.source == "bundled"
     assert found.accepted
@@ -100,7 +97,6 @@ def test_same_folders_give_the_same_bytes(built: Path, tmp_path: Path) -> None:
 
 
 def test_newer_measurement_of_a_kernel_replaces_the_older(built: Path, tmp_path: Path) -> None:
-    """Whichever folder it is in."""
     script, into = bundle_script(), shutil.copytree(built, tmp_path / "into")
     (older, _) = map(json.loads, (into / "kernels/kernels.jsonl").read_text().splitlines())
     newer = older | {"measured_at": "2027-01-01T00:00:00Z", "source": "live"}
@@ -114,7 +110,6 @@ def test_newer_measurement_of_a_kernel_replaces_the_older(built: Path, tmp_path:
 
 
 def test_disturbed_recording_is_refused(built: Path, tmp_path: Path) -> None:
-    """And nothing is written."""
     card = MadeUpCard(
         {"instant": INSTANT}, looks=lambda second: (["thermal"] if second == 3 else [], [1])
     )
@@ -124,7 +119,6 @@ def test_disturbed_recording_is_refused(built: Path, tmp_path: Path) -> None:
 
 
 def test_record_of_another_recording_is_refused(built: Path, tmp_path: Path) -> None:
-    """Two measurements were mixed up."""
     folder = shutil.copytree(built.parent / "campaign", tmp_path / "c")
     said = json.loads((folder / "record.json").read_text())
     (folder / "record.json").write_text(json.dumps(said | {"gpu_uuid": "GPU-2"}))
@@ -134,7 +128,6 @@ def test_record_of_another_recording_is_refused(built: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("text", [None, "{}", '{"error": {"code": "job", "message": "no"}}'])
 def test_folder_without_results_is_refused(text: str | None, tmp_path: Path) -> None:
-    """One that is empty, or whose command failed."""
     (tmp_path / "f").mkdir()
     if text is not None:
         (tmp_path / "f/a.json").write_text(text)
@@ -145,7 +138,6 @@ def test_folder_without_results_is_refused(text: str | None, tmp_path: Path) -> 
 def test_large_recording_is_refused(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody would download it."""
     script = bundle_script()
     monkeypatch.setattr(script, "MOST_BYTES", 1024)
     with pytest.raises(InputError, match="KiB when packed"):
@@ -174,8 +166,8 @@ def test_order_of_records(folder: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (bundled,) = bundled_sensors()
     model, driver = bundled.gpu_model, bundled.driver
-    found = record_for("GPU-9", model, driver, known_sensors(home))
-    assert found == bundled
+    gpu = Gpu(uuid="GPU-9", model=model, driver=driver)
+    assert sensors_of(gpu, known_sensors(home)).record == bundled
     assert origin_of(bundled, "GPU-9") == "of another card of this model, bundled"
     assert record_for("GPU-9", model, "590.0", known_sensors(home)) is None
     assert record_for("GPU-9", "NVIDIA H200", driver, known_sensors(home)) is None
@@ -189,22 +181,10 @@ def test_order_of_records(folder: Path, tmp_path: Path) -> None:
     assert origin_of(own, "GPU-9") == "of this card"
 
 
-def test_bundled_record_is_enough_for_kernels(folder: Path, tmp_path: Path) -> None:
-    """A card of the same model that nobody measured."""
-    (bundled,) = bundled_sensors()
-    gpu = Gpu(uuid="GPU-9", model=bundled.gpu_model, driver=bundled.driver)
-    assert sensors_of(gpu, known_sensors(tmp_path / "home")).record == bundled
-
-
 @pytest.mark.parametrize(
     ("uuid", "driver", "gpu", "said"),
     [
-        (
-            "GPU-9",
-            "580.1",
-            "0",
-            "record of the power sensor: of another card of this model, bundled",
-        ),
+        ("GPU-9", "580.1", "0", OTHERS_RECORD),
         ("GPU-1", "580.1", "0", ""),
         ("GPU-9", "590.0", "0", None),
         ("GPU-9", "580.1", "replay", None),
@@ -219,7 +199,6 @@ def test_windows_say_where_the_record_is_of_another_card(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another driver has no record, and a replay no sensor."""
     card = Gpu(uuid=uuid, model=HEADER.gpu_model, driver=driver)
 
     def the_card(_name: str) -> Gpu:
@@ -238,7 +217,6 @@ def test_windows_say_where_the_record_is_of_another_card(
 
 
 def test_measured_kernels_are_kept(tmp_path: Path) -> None:
-    """A file that is damaged says what to do."""
     report = kernel_report(tmp_path)
     assert stored_kernels(tmp_path) == [report]
     assert report.source == "live"
@@ -253,7 +231,6 @@ def test_measured_kernels_are_kept(tmp_path: Path) -> None:
 
 
 def test_sensor_is_replayed(folder: Path) -> None:
-    """The recording is analysed again, and everybody sees that no card was read."""
     done = advisor("power", "sensor", "--gpu", "replay", "--json")
     assert done.exit_code == 0, done.output
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -274,7 +251,6 @@ def test_recording_without_room_to_unpack_says_so(
 
 
 def test_kernel_is_replayed(folder: Path) -> None:
-    """As the command says it of a measurement, but for its source."""
     done = advisor(*KERNEL, "--json")
     assert done.exit_code == 0, done.output
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -293,7 +269,6 @@ def error_of(done: Result) -> AdvisorError:
 
 
 def test_kernel_that_was_not_measured_is_not_made_up(folder: Path) -> None:
-    """The message names those that were."""
     for more in (["--m", "401"], ["--units", "66"], ["--after", "gemv"], ["--rotate"]):
         assert "not among the measured" in str(error_of(advisor(*KERNEL, *more)))
     said = error_of(advisor(*KERNEL, "--gpu-model", "NVIDIA H100"))
@@ -314,14 +289,12 @@ def test_kernel_that_was_not_measured_is_not_made_up(folder: Path) -> None:
     ],
 )
 def test_replay_of_nothing_says_so(words: tuple[str, ...], said: str) -> None:
-    """Until a card has been recorded there is nothing to replay."""
     assert bundled_sensors() == []
     assert bundled_kernels() == []
     assert said in str(error_of(advisor(*words)))
 
 
 def test_damaged_package_says_so(folder: Path) -> None:
-    """A recording that is missing or cut, a record that is none."""
     (recording,) = (folder / "sensors").glob("*.gz")
     whole = recording.read_bytes()
     recording.write_bytes(whole[:100])
@@ -339,7 +312,6 @@ def test_damaged_package_says_so(folder: Path) -> None:
 
 
 def test_model_is_for_a_replay() -> None:
-    """A card has its own."""
     said = str(error_of(advisor("power", "sensor", "--gpu-model", "NVIDIA H200")))
     assert "--gpu-model is for a replay" in said
 

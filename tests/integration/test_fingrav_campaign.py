@@ -53,7 +53,6 @@ def test_one_worker_measures_cells_and_the_same_command_goes_on(host: FakeHost) 
 
 
 def test_cell_that_fails_is_left_out_and_the_next_worker_does_the_rest(host: FakeHost) -> None:
-    """Too little memory for one operation is no reason to stop."""
     know_sensor(host)
     done = campaign(host, TWO, FAKE_FAILS="gemm")
     assert done.returncode == 0, done.stderr

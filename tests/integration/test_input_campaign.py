@@ -66,7 +66,6 @@ def test_campaign_keeps_what_it_measures_and_goes_on(host: FakeHost) -> None:
 
 @pytest.mark.parametrize(("unwritten", "said"), [(5, "confirmed"), (0, "refuted")])
 def test_table_comes_without_a_gpu(host: FakeHost, unwritten: int, said: str) -> None:
-    """Of a card that was measured before; also where its products were wrong."""
     keep = input_lines(host.folder / "home", "GPU-1")
     usual = reference_for((32, 16, 64), "bf16", "product")
     keep.add(result(usual, at_s=0, is_reference=True))

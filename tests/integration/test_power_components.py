@@ -198,7 +198,6 @@ def test_parts_that_nobody_knows_have_a_reason(advisor: Advisor, tmp_path: Path)
 
 
 def test_wherever_parts_are_shown_they_are_said_not_to_be_identified(advisor: Advisor) -> None:
-    """At the command line, on the service's pages, in the report, and beside the table's legend."""
     of_pair = told(advisor, *SHARED, "--splits")
     assert NOT_IDENTIFIED in advisor("power", "components", "triad").out
     assert NOT_IDENTIFIED in advisor("power", "components", *SHARED, "--splits").out
@@ -227,10 +226,10 @@ def api(advisor: Advisor, tmp_path: Path) -> Iterator[Api]:
 
 
 def test_service_says_what_the_command_line_says(advisor: Advisor, api: Api) -> None:
-    """Of a job, of a pair, and of a recommendation."""
-    asked = {"jobs": [{"job": job} for job in SHARED], "components": True}
-    answer = api.post("/v1/recommendations", asked)
-    assert answer == advised(advisor, *SHARED, "--components")
+    for pair in (SHARED, PAIR):
+        asked = {"jobs": [{"job": job} for job in pair], "components": True}
+        answer = api.post("/v1/recommendations", asked)
+        assert answer == advised(advisor, *pair, "--components")
     assert api.get("/v1/profiles/triad/components") == told(advisor, "triad")
     for pair in (PAIR, PAIR[::-1]):
         found = api.get(f"/v1/pairs/{pair[0]}/{pair[1]}/components")
@@ -272,11 +271,3 @@ def test_service_fits_once_for_each_state_of_the_store(
     after = api.get("/v1/profiles/walsh/components")
     assert fits == [fits[0], fits[0] + 1]
     assert after["shares"][-1]["power"]["memory_basis"] == "measured"
-
-
-def test_service_says_why_there_are_no_parts(api: Api) -> None:
-    """The answer is one, without them."""
-    asked = {"jobs": [{"job": job} for job in PAIR], "components": True}
-    answer = api.post("/v1/recommendations", asked)
-    assert answer["components"] is None
-    assert "one after the other" in answer["components_unknown"]

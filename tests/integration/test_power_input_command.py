@@ -69,7 +69,6 @@ def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
 
 
 def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
-    """What is measured is kept, nothing is left behind, and the rest follows."""
     keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
     command = ("power", "input", "zeros", HALF, "ones", *SHAPE, *PYTHON, "--units", "66")
     with host.start_advisor(*command) as process:
@@ -89,7 +88,6 @@ def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
 
 
 def test_case_that_does_not_fit_into_memory_is_named(host: FakeHost) -> None:
-    """The command fails, and says why."""
     found = measured(host, "zeros", code=5, FAKE_REFUSE="bf16")
     assert found["inputs"] == []
     _, zeros = sorted(found["refused"], key=lambda r: r["operands"])
@@ -98,7 +96,6 @@ def test_case_that_does_not_fit_into_memory_is_named(host: FakeHost) -> None:
 
 
 def test_workload_that_dies_leaves_what_was_measured(host: FakeHost) -> None:
-    """The reference and the first case."""
     keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
     command = ("power", "input", "zeros", "ones", *SHAPE, *PYTHON, "--json")
     done = host.advisor(*command, FAKE_CRASH_AT="3")
@@ -126,11 +123,9 @@ def test_overflowing_cast_and_saturation_are_flagged(host: FakeHost) -> None:
         ((), "no operands were given"),
         (("zeros", "--dtype", "fp4"), "--dtype fp4 is not known"),
         (("zeros", "--shape", "64x64"), "is no shape"),
-        (("zeros", "--shape", "0x64x64"), "is no shape"),
         (("zeros", "--preset", "T16"), "--preset T16 is not known"),
         (("norml(0,1)",), "did you mean normal?"),
         (("zeros", "--dtype", "fp8", "--shape", "64x64x60"), "in multiples of 16"),
-        (("zeros", "--dtype", "int8", "--shape", "64x60x64"), "in multiples of 8"),
         (("zeros", "--dtype", "int8", "--shape", "8x64x64"), "from 17 rows on"),
     ],
 )

@@ -5,7 +5,6 @@ import json
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from host import FAKES, UUID, FakeHost
@@ -14,57 +13,17 @@ from made_up_kernel import record
 from typer.testing import CliRunner
 
 from advisor.errors import InputError
+from advisor.formats.wire import read
 from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.launcher import leftovers
 from advisor.validity.checks import CountCheck, keep_check
 from advisor.validity.sensor_record import keep_record
+from advisor.wire.kernel_power import KernelReport
 from advisor_cli.app import app
 
 PYTHON = ("--python", str(FAKES / "fake_kernel_worker.py"))
 COMMAND = ("power", "kernel", "gemm", "--m", "64", *PYTHON, "--runs", "20", "--resolution-ms", "4")
 FAST = replace(FAST_CHANNEL, period_ms=5.0, window_ms=4.0)
-HEAD = {
-    "operation", "gpu_model", "gpu_uuid", "driver", "units", "launches", "captured", "before",
-    "launch_flop", "launch_bytes",
-    "libraries", "window_ms", "delay_ms", "noise_w", "period_ms", "gpu_busy_s", "seconds",
-    "measured_at", "launch_energy_j", "source",
-}  # fmt: skip
-POWER = {
-    "before_w",
-    "execution_ms",
-    "sse_execution",
-    "sse_power_w",
-    "ssp_execution",
-    "ssp_power_w",
-    "sse_energy_j",
-    "ssp_energy_j",
-    "difference",
-    "no_difference",
-    "histogram",
-    "bin_low_ms",
-    "bin_high_ms",
-    "runs",
-    "golden_runs",
-    "dropped",
-    "resolution_ms",
-    "sigma_w",
-    "curve",
-    "no_curve",
-    "settled_power_w",
-    "stretch",
-    "scatter",
-}
-STRETCH = {
-    "power_w",
-    "memory_power_w",
-    "no_memory_power",
-    "execution_ms",
-    "seconds",
-    "tensor_active_percent",
-    "dram_active_percent",
-    "power_capped",
-}
-POINT = {"begin_ms", "end_ms", "power_w", "low_w", "high_w", "raw_w", "readings"}
 
 
 def know_sensor(host: FakeHost) -> None:
@@ -86,7 +45,6 @@ def refused(host: FakeHost, *options: str, code: int, **more: str) -> str:
 
 
 def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
-    """Finished blocks are kept, and the result has its keys."""
     know_sensor(host)
     command = (*COMMAND, "--runs", "80")  # four blocks, to be met in one of them
     with host.start_advisor(*command) as process:
@@ -101,20 +59,19 @@ def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
 
     done = host.advisor(*command, "--json")
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    assert set(answer) == HEAD | POWER
+    answer = read(KernelReport, done.stdout)
     assert lines_kept(host)[: len(before)] == before
     assert len(lines_kept(host)) == 5
-    assert (answer["operation"], answer["before"]) == ("gemm m=64 n=64 k=64 bf16", "idle")
-    assert (answer["runs"], answer["golden_runs"], answer["dropped"]) == (80, 80, {})
-    assert answer["execution_ms"] == pytest.approx(2.0)
-    assert set(answer["stretch"]) == STRETCH
-    assert all(set(point) == POINT for point in answer["curve"])
-    assert set(answer["histogram"]) == {"edges_ms", "counts"}
-    assert 300 < answer["ssp_power_w"]["value"] < 450
+    assert (answer.operation, answer.before) == ("gemm m=64 n=64 k=64 bf16", "idle")
+    assert (answer.runs, answer.golden_runs, answer.dropped) == (80, 80, {})
+    assert answer.execution_ms == pytest.approx(2.0)
+    assert answer.stretch
+    assert answer.ssp_power_w is not None
+    assert 300 < answer.ssp_power_w.value < 450
     # Two launches are one execution.
-    whole, one = answer["ssp_energy_j"]["value"], answer["launch_energy_j"]["value"]
-    assert one == pytest.approx(whole / 2)
+    assert answer.ssp_energy_j is not None
+    assert answer.launch_energy_j is not None
+    assert answer.launch_energy_j.value == pytest.approx(answer.ssp_energy_j.value / 2)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +84,6 @@ def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
 def test_operation_that_fails_is_named_and_leaves_nothing(
     host: FakeHost, fault: str, said: str
 ) -> None:
-    """The cause is in the message, and no process stays."""
     know_sensor(host)
     assert said in refused(host, code=5, FAKE_FAULT=fault)
     assert leftovers(UUID, Path(host.folder / "run")) == []
@@ -142,14 +98,12 @@ def test_without_a_record_it_says_what_to_run(host: FakeHost) -> None:
 
 
 def test_card_without_the_instant_channel_is_refused(host: FakeHost) -> None:
-    """Also where a record says that it had one."""
     know_sensor(host)
     (host.folder / "nvml/gpu0/power_instant").write_text("error 3\n")
     assert "has no instant power reading" in refused(host, code=6)
 
 
 def test_gpu_on_which_somebody_computes_is_refused(host: FakeHost) -> None:
-    """Its power would be of both."""
     know_sensor(host)
     (host.folder / "nvml/gpu0/compute_processes").write_text("1 100\n")
     assert "use GPU" in refused(host, code=8)
@@ -164,14 +118,12 @@ def test_gpu_on_which_somebody_computes_is_refused(host: FakeHost) -> None:
     ],
 )
 def test_contradiction_is_refused(options: tuple[str, ...], said: str) -> None:
-    """Before the GPU is looked for."""
     done = CliRunner().invoke(app, ["power", "kernel", *options])
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)
 
 
 def test_unsafe_count_is_refused(host: FakeHost) -> None:
-    """The power of wrong results is no power of the operation."""
     know_sensor(host)
     keep_check(
         CountCheck(

@@ -68,12 +68,10 @@ def loaded(folder: Path, code: str) -> list[list[str]]:
 
 
 def test_a_service(tmp_path: Path) -> None:
-    """Recommendations, placements and profiles; it is asked at last where power goes."""
     before, after = loaded(tmp_path, SERVES)
     assert before == []
     assert "advisor_power.components.known" in after
 
 
 def test_a_launch(tmp_path: Path) -> None:
-    """At a split that is given, with its forecast, and at the recommended one."""
     assert loaded(tmp_path, LAUNCHES) == [[], []]

@@ -96,7 +96,6 @@ def test_recording_shows_the_load(host: FakeHost, tmp_path: Path) -> None:
 
 
 def test_card_that_is_lost_ends_the_recorders(host: FakeHost, tmp_path: Path) -> None:
-    """What was recorded stays."""
     file = tmp_path / "r.jsonl"
     begin_trace(file, HEADER)
     with recorders(UUID, file, host.environment()) as watching:
@@ -109,7 +108,6 @@ def test_card_that_is_lost_ends_the_recorders(host: FakeHost, tmp_path: Path) ->
 
 
 def test_card_that_is_not_there_cannot_be_recorded(host: FakeHost, tmp_path: Path) -> None:
-    """The reason is that of the driver."""
     file = tmp_path / "r.jsonl"
     begin_trace(file, HEADER)
     with (
@@ -136,7 +134,6 @@ def test_load_that_fails_says_why(
     more: dict[str, str],
     says: str,
 ) -> None:
-    """No interpreter, no memory, a crash, or a stage that never ends."""
     monkeypatch.setattr(recording, "_LATE_S", 1.0)
     with (
         pytest.raises(JobError, match=says),
@@ -166,7 +163,6 @@ def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:
 
 
 def test_gpu_that_others_use_is_not_recorded(host: FakeHost) -> None:
-    """Every reading would be of both."""
     state(host).write(gpu=0, compute_processes="77 500")
     done = host.advisor("power", "sensor", "--python", PYTHON)
     assert done.returncode == 8
@@ -175,7 +171,6 @@ def test_gpu_that_others_use_is_not_recorded(host: FakeHost) -> None:
 
 
 def test_profile_keeps_to_the_sensor_of_its_card(host: FakeHost) -> None:
-    """A window that is too short for the card is refused before anything starts."""
     slow = record(replace(INSTANT, period_ms=200.0), gpu_uuid=UUID)
     keep_record(slow, host.folder / "home")
     host.write_job("steady")

@@ -57,7 +57,6 @@ def whole(bundled: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def test_page_says_first_what_cannot_be_known(whole: Whole) -> None:
-    """Then come kernels, their figures, and each card with its tables."""
     page, _ = whole
     body = page[page.index("<h1>") :]
     assert body.index("how far the power of a board is off") < body.index("<h3>")
@@ -71,7 +70,6 @@ def test_page_says_first_what_cannot_be_known(whole: Whole) -> None:
 
 
 def test_json_for_programs(whole: Whole) -> None:
-    """Records with the errors of ways of reading, kernels, and where the files are."""
     _, answer = whole
     assert set(answer) == {
         "sensors", "kernels", "inputs", "components", "components_unknown", "files",
@@ -139,7 +137,6 @@ def test_kernel_without_curve_says_why(folder: Path) -> None:
 
 
 def test_nothing_to_show_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until something was measured or bundled; of an unknown GPU model, too."""
     monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: tmp_path / "empty")
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path))
     done = report(tmp_path)
@@ -150,7 +147,6 @@ def test_nothing_to_show_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_folder_that_cannot_be_written(folder: Path) -> None:
-    """Says where to write instead."""
     (folder / "page").write_text("a file")
     done = report(folder)
     assert isinstance(done.exception, StoreError)

@@ -115,7 +115,6 @@ def test_text_in_quotes_is_written_in_one_way() -> None:
 
 
 def test_keys_of_kept_results_stay(keys: list[str]) -> None:
-    """Results would else be measured again, and those of before be lost."""
     assert len(keys) > 100
     assert [str(parse_operands(key)) for key in keys] == keys
 

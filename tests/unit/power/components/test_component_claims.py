@@ -93,7 +93,6 @@ def verdicts(script: Any, *sweeps: list[SoloPoint]) -> list[tuple[str, str]]:
 
 
 def test_memory_that_follows_bytes_confirms_every_claim(script: Any) -> None:
-    """And the slopes that made the points are found."""
     found = verdicts(script, points(by_bytes), points(by_bytes, "GPU-2"))
     assert [verdict for _, verdict in found] == ["confirmed"] * 6
     copies, work, rises, classes, cards, left_out = (text for text, _ in found)
@@ -114,7 +113,6 @@ def test_memory_that_follows_work_refutes_them(script: Any) -> None:
 
 
 def test_what_another_card_draws_is_told_beside_it(script: Any) -> None:
-    """A quarter more is a fifth less."""
     there = points(lambda p: 1.25 * by_bytes(p), "GPU-2")
     claim = "the memory's power, the same job on another card"
     found, verdict = rows(script, points(by_bytes), there)[claim]
@@ -124,7 +122,6 @@ def test_what_another_card_draws_is_told_beside_it(script: Any) -> None:
 
 
 def test_each_card_is_judged_by_its_own_weights_too(script: Any) -> None:
-    """Where cards differ, weights of all of them are off on each."""
     there = points(lambda p: 1.25 * by_bytes(p), "GPU-2")
     found = rows(script, points(by_bytes), there)
     claim = "the memory's power, job left out"
@@ -136,7 +133,6 @@ def test_each_card_is_judged_by_its_own_weights_too(script: Any) -> None:
 
 
 def test_a_sensor_that_does_not_repeat_is_told(script: Any) -> None:
-    """Of the same card, job, share and run: nothing can be nearer than that."""
     first = points(by_bytes)
     again = [
         replace(p, repeat=1, memory_power_w=0.9 * by_bytes(p), started_at=p.started_at + "9")
@@ -184,7 +180,6 @@ def test_without_a_reading_nothing_is_said(script: Any, reading: float | None) -
 
 
 def test_too_few_jobs_leave_everything_open(script: Any) -> None:
-    """A GPU model with three jobs has no weights."""
     few = [p for p in points(by_bytes) if p.job in ("job-1", "job-2", "matmul-bf16")]
     assert [verdict for _, verdict in verdicts(script, few)] == ["open"] * 6
 
@@ -192,7 +187,6 @@ def test_too_few_jobs_leave_everything_open(script: Any) -> None:
 def test_files_are_read_beside_the_bundle(
     script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file that is given twice counts once; one that is no points is refused."""
     file = tmp_path / "points.jsonl"
     write_points(file, points(by_bytes))
     mine = [p for p in script.solo_points([file, file]) if p.gpu_model == MODEL]

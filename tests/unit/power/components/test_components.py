@@ -109,7 +109,6 @@ def test_least_squares_keep_the_conditions_of_the_best(matrix: Floats, values: F
 
 
 def test_weights_are_found_again(weights: ComponentWeights) -> None:
-    """What made the points is what is fitted, and no draw says otherwise."""
     assert weights.values == pytest.approx(TRUE_W, rel=1e-6)
     assert weights.draws.shape == (DRAWS, len(TERMS))
     assert np.allclose(weights.draws, TRUE_W, rtol=1e-3)
@@ -117,7 +116,6 @@ def test_weights_are_found_again(weights: ComponentWeights) -> None:
 
 
 def test_no_weight_is_negative() -> None:
-    """Where power falls with a counter, its weight is 0."""
     falling = [
         replace(p, power_w=(p.power_w or 0) + 400 - 4 * (p.integer_active_percent or 0))
         for p in points()
@@ -129,7 +127,6 @@ def test_no_weight_is_negative() -> None:
 
 
 def test_doubtful_points_are_left_out() -> None:
-    """Wrong results draw other power: one point of nonsense changes nothing."""
     wrong = [replace(p, power_w=50.0, flags=("wrong-results",), job="x") for p in points()[:6]]
     unread = [replace(p, power_w=50.0, flags=("results-unread",), job="y") for p in points()[:6]]
     assert fit_components([*points(), *wrong, *unread]).values == pytest.approx(TRUE_W, rel=1e-6)
@@ -145,7 +142,6 @@ def test_too_few_jobs_or_two_gpu_models_are_refused() -> None:
 
 @pytest.mark.parametrize("lacking", [*COLUMNS, "sm_clock_mhz", "temperature_c"])
 def test_a_missing_reading_makes_no_activity(lacking: str) -> None:
-    """None is not 0."""
     whole = points()[0]
     assert activity_of(whole) is not None
     assert activity_of(replace(whole, **{lacking: None})) is None
@@ -156,7 +152,6 @@ def test_a_missing_reading_makes_no_activity(lacking: str) -> None:
 def test_parts_sum_to_the_total(
     activity: Activity, total_w: float, memory_power_w: float | None
 ) -> None:
-    """Whatever was read, the parts are the total, none is negative, and bounds hold the values."""
     found = components(true_weights(), activity, total_w, memory_power_w)
     assert tuple(found.parts_w) == tuple(PARTS)
     assert sum(part.value for part in found.parts_w.values()) == pytest.approx(total_w)

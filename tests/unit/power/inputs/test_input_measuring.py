@@ -57,7 +57,6 @@ def run(
 
 @given(st.integers(1, 40))
 def test_each_case_stands_between_references(count: int) -> None:
-    """No more than so many without one, the first and the last among them."""
     order = with_references([case(f"constant({n})") for n in range(count)])
     marks = [is_reference for _, is_reference in order]
     assert marks[0]
@@ -69,7 +68,6 @@ def test_each_case_stands_between_references(count: int) -> None:
 
 
 def test_each_type_has_its_own_reference() -> None:
-    """Watts of a type are compared with watts of that type."""
     order = with_references([case("zeros"), case("zeros", "fp16")])
     assert [one.dtype for one, _ in order] == ["bf16"] * 3 + ["fp16"] * 3
 
@@ -92,7 +90,6 @@ def test_what_is_kept_is_not_measured_again(tmp_path: Path) -> None:
 
 
 def test_other_conditions_are_measured_again(tmp_path: Path) -> None:
-    """Another number of SMs is another result."""
     run(tmp_path, MadeUpBench(), CASES[:1])
     whole = dataclasses.replace(CONDITIONS, units=132)
     outcome, keep, _ = run(tmp_path, MadeUpBench(conditions=whole), CASES[:1])
@@ -103,7 +100,6 @@ def test_other_conditions_are_measured_again(tmp_path: Path) -> None:
 def test_time_that_is_over_ends_with_a_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was begun is finished, and what is left is counted."""
     now_s = iter(range(1000))
     monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
     outcome, keep, _ = run(tmp_path, MadeUpBench(), CASES, end_s=8)
@@ -118,7 +114,6 @@ def test_refused_case_does_not_end_the_others(tmp_path: Path) -> None:
 
 
 def test_matrix_that_cannot_be_made_is_refused_alone(tmp_path: Path) -> None:
-    """2:4 takes rows of multiples of four."""
     with pytest.raises(InputError, match="needs groups of 4"):
         fill_case(case_of("ones|prune(2:4)", (8, 8, 6), "bf16"), tmp_path / "x")
 
@@ -131,7 +126,6 @@ def test_killed_filling_is_explained() -> None:
 
 
 def test_card_without_power_is_no_result(tmp_path: Path) -> None:
-    """Nothing is written as 0 W."""
     outcome, keep, _ = run(tmp_path, MadeUpBench(without_power=True), CASES[:1])
     assert keep.read() == []
     assert "power was not read" in str(outcome.refused[CASES[0]])
@@ -158,7 +152,6 @@ def test_files_hold_the_bytes_of_the_matrices(tmp_path: Path) -> None:
 
 
 def test_fingerprint_of_before_signs_were_counted_is_none(tmp_path: Path) -> None:
-    """The power that was measured is as good as it was."""
     keep = input_lines(tmp_path, "GPU-1")
     matrix = np.ones((8, 64), np.float32)
     found = replace(result(case(), 321.0), fingerprint=fingerprint(matrix, matrix.T, "fp32"))

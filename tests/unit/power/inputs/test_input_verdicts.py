@@ -41,8 +41,6 @@ def said(pattern: Pattern, *values: float, error: float = 0.001) -> str:
         ("falls", (1, 0.7, 0.985), "open"),  # between 1 and 2 %
         ("falls", (1, 0.7, 0.995), "refuted"),
         ("falls", (1, 0.7, 1.05), "refuted"),
-        ("rises", (1, 1.2), "confirmed"),
-        ("rises", (1, 0.8), "refuted"),
         ("rises", (1,), "open"),
         ("flat", (1, 1.005, 0.995), "confirmed"),
         ("flat", (1, 1.015, 1), "open"),
@@ -60,7 +58,6 @@ def test_verdict_by_pattern(pattern: Pattern, values: tuple[float, ...], verdict
 
 @pytest.mark.parametrize("pattern", ["falls", "rises"])
 def test_large_change_with_a_large_error_stays_open(pattern: Pattern) -> None:
-    """3 % of which 2 % may be noise."""
     assert said(pattern, 1, 1.03, error=0.02) == "open"
     assert said(pattern, 1, 0.97, error=0.02) == "open"
     assert said("flat", 1, 1.03, error=0.02) == "open"
@@ -86,7 +83,6 @@ def test_rise_and_fall_are_mirror_images(value: float, error: float) -> None:
 
 
 def test_error_of_a_level_is_the_larger_of_windows_and_seeds() -> None:
-    """Three seeds that scatter more than their windows say."""
     seeds = [result(with_seed(case(), n), ratio=1 + 0.1 * n) for n in range(3)]
     level = level_of(seeds, "ratio")
     assert level is not None
@@ -133,7 +129,6 @@ def test_level_is_of_results_whose_clock_nothing_held_back() -> None:
 
 
 def test_one_fall_is_compared_with_another() -> None:
-    """T9 against T8: by 2 % and four standard errors."""
     assert more_than(Change(-0.1, 0.001), Change(-0.03, 0.001)) == "confirmed"
     assert more_than(Change(-0.03, 0.001), Change(-0.1, 0.001)) == "refuted"
     assert more_than(Change(-0.1, 0.03), Change(-0.05, 0.03)) == "open"

@@ -56,7 +56,6 @@ def answers(script: Any, player: Player, lines: list[str | None]) -> list[dict[s
 
 
 def test_runs_what_was_loaded_until_the_next_command(script: Any) -> None:
-    """And ends with the commands."""
     player = Player()
     lines = [json.dumps({"load": {"x": 1}}), None, None, json.dumps({"stop": True}), ""]
     assert answers(script, player, lines) == [
@@ -66,7 +65,6 @@ def test_runs_what_was_loaded_until_the_next_command(script: Any) -> None:
 
 
 def test_one_pair_that_fails_is_refused(script: Any) -> None:
-    """The memory it took is freed, and others may come."""
     player = Player(RuntimeError("CUDA out of memory. Tried"))
     _, said = answers(script, player, [json.dumps({"load": {}}), ""])
     assert said["refused"]["memory"]
@@ -74,7 +72,6 @@ def test_one_pair_that_fails_is_refused(script: Any) -> None:
 
 
 def test_device_that_is_lost_ends_the_program(script: Any) -> None:
-    """After an illegal access nothing computes any more."""
     player = Player(RuntimeError("an illegal memory access"), usable=False)
     with pytest.raises(RuntimeError, match="illegal memory access"):
         answers(script, player, [json.dumps({"load": {}})])
@@ -93,14 +90,6 @@ def test_commands_are_asked_for_without_waiting(script: Any) -> None:
     os.close(write)
     assert commands.next(wait=True) == ""
     os.close(read)
-
-
-def test_rows_that_are_checked_go_from_the_first_to_the_last() -> None:
-    outputs = load("input_outputs")
-    assert outputs._rows(1) == [0]
-    assert outputs._rows(3) == [0, 1, 2]
-    found = outputs._rows(4096)
-    assert (len(found), found[0], found[-1]) == (outputs.ROWS, 0, 4095)
 
 
 # where PyTorch is installed
@@ -126,7 +115,6 @@ def loaded(multiplier: Any, script: Any, folder: Path, dtype: str, a: Any, b: An
 def test_products_are_right_and_nan_is_counted(
     multiplier: Any, script: Any, tmp_path: Path, dtype: str
 ) -> None:
-    """Of each type, on the CPU."""
     torch: Any = pytest.importorskip("torch")
     kind = script.torch_type(dtype)
     a, b = ((3 * torch.randn(size, 96)).round().to(kind) for size in (64, 48))

@@ -60,36 +60,22 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> KernelReport:
     return measured(bench, tmp_path_factory.mktemp("home"), Wanted(runs=160))
 
 
-def test_what_ran_before_is_taken_out_of_the_power(tmp_path: Path) -> None:
-    """As read, 250 W after 500 W are far too much; corrected they are what they are."""
-    bench = MadeUpKernel(lambda _: 250.0, lead_w=500.0)
-    power = measured(bench, tmp_path, Wanted(runs=80, before="other", lead_s=0.1))
-    assert power.settled_power_w is not None
-    assert power.settled_power_w.value == pytest.approx(250, rel=0.015)
-    first = [point.raw_w for point in power.curve if point.end_ms <= 50 and point.raw_w is not None]
-    assert sum(first) / len(first) > 300
-
-
 def test_steady_points_are_found(found: KernelReport) -> None:
-    """Times fall until the third execution; power rises to its level at the end."""
-    power = found
-    assert power.sse_execution == 3
-    assert power.ssp_power_w is not None
-    assert power.ssp_power_w.value == pytest.approx(500, rel=0.01)
-    assert power.sse_power_w is not None
-    assert power.sse_power_w.value == pytest.approx(rising(0.0048), rel=0.1)
-    assert power.before_w == pytest.approx(120, abs=1)
+    assert found.sse_execution == 3
+    assert found.ssp_power_w is not None
+    assert found.ssp_power_w.value == pytest.approx(500, rel=0.01)
+    assert found.sse_power_w is not None
+    assert found.sse_power_w.value == pytest.approx(rising(0.0048), rel=0.1)
+    assert found.before_w == pytest.approx(120, abs=1)
 
 
 def test_two_instruments_agree_within_three_percent(found: KernelReport) -> None:
-    """The counter's difference and the curve, for executions above a millisecond."""
-    power = found
-    assert power.difference is not None, power.no_difference
-    assert power.difference.differ is not None
-    assert abs(power.difference.differ) <= 0.03
-    assert power.difference.counter.value == pytest.approx(0.75, rel=0.03)
-    assert power.ssp_energy_j is not None
-    assert power.ssp_energy_j.value == pytest.approx(0.75, rel=0.01)
+    assert found.difference is not None, found.no_difference
+    assert found.difference.differ is not None
+    assert abs(found.difference.differ) <= 0.03
+    assert found.difference.counter.value == pytest.approx(0.75, rel=0.03)
+    assert found.ssp_energy_j is not None
+    assert found.ssp_energy_j.value == pytest.approx(0.75, rel=0.01)
 
 
 def test_curve_is_within_five_percent_of_the_truth(found: KernelReport) -> None:
@@ -104,24 +90,14 @@ def test_curve_is_within_five_percent_of_the_truth(found: KernelReport) -> None:
 
 
 def test_slow_runs_are_dropped_and_counted(found: KernelReport) -> None:
-    """Their times lie outside the bin, which the histogram shows."""
-    power = found
-    assert power.dropped == {"other execution time": 5}
-    assert (power.runs, power.golden_runs) == (160, 155)
-    assert power.bin_low_ms == pytest.approx(1.5)
-    assert sum(power.histogram.counts) == 160
-
-
-def test_scatter_of_readings_is_in_the_json(found: KernelReport) -> None:
-    """With and without each step of the method, under keys that stay."""
-    keys = {"full_w", "unsynchronised_w", "unbinned_w", "few_runs", "few_runs_differ"}
-    scatter = to_plain(found)["scatter"]
-    assert set(scatter) == keys
-    assert None not in scatter.values()
+    assert found.dropped == {"other execution time": 5}
+    assert (found.runs, found.golden_runs) == (160, 155)
+    assert found.bin_low_ms == pytest.approx(1.5)
+    assert sum(found.histogram.counts) == 160
+    assert None not in to_plain(found)["scatter"].values()
 
 
 def test_what_a_person_reads(found: KernelReport) -> None:
-    """Steady points with intervals, both instruments, what was dropped, the resolution."""
     text = "\n".join(report_lines(found))
     for part in (
         "made up on Fake H200, 132 SMs, driver 580.00.00, after idle",
@@ -141,7 +117,6 @@ def test_what_a_person_reads(found: KernelReport) -> None:
 
 @pytest.mark.parametrize("execution_s", [0.0003, 0.02])
 def test_steady_power_repeats_within_one_percent(execution_s: float, tmp_path: Path) -> None:
-    """Of two measurements with other noise and other gaps."""
     values: list[float] = []
     for seed in (1, 2):
         bench = MadeUpKernel(rising, execution_s=execution_s, seed=seed)
@@ -156,6 +131,8 @@ def test_what_was_before_does_not_count_as_power_of_the_operation(tmp_path: Path
     bench = MadeUpKernel(lambda _: 250.0, lead_w=500.0)
     power = measured(bench, tmp_path, Wanted(runs=160, before="gemm", lead_s=0.1))
     assert power.before_w == pytest.approx(500, rel=0.01)
+    assert power.settled_power_w is not None
+    assert power.settled_power_w.value == pytest.approx(250, rel=0.015)
     early = [p for p in power.curve if p.end_ms <= 30]
     raw = [p.raw_w for p in early if p.raw_w is not None]
     assert sum(raw) / len(raw) > 1.2 * 250
@@ -168,7 +145,6 @@ def test_what_was_before_does_not_count_as_power_of_the_operation(tmp_path: Path
 
 
 def test_throttled_runs_are_dropped_and_counted(tmp_path: Path) -> None:
-    """With their reason; what is left makes the curve."""
     dropped = dict.fromkeys(range(60, 75), "clock held back: sw-thermal")
     power = measured(MadeUpKernel(rising, dropped=dropped), tmp_path)
     assert power.dropped == {"clock held back: sw-thermal": 15}
@@ -195,7 +171,6 @@ class Late(MadeUpKernel):
 
 
 def test_too_few_golden_runs_make_no_curve(tmp_path: Path) -> None:
-    """It says so, and says nothing that needs the curve."""
     bench = Late(lambda _: 300.0)
     bench.spared = 12
     power = measured(bench, tmp_path, Wanted(runs=40))
@@ -244,7 +219,6 @@ def test_curve_that_is_not_to_be_believed_is_no_result(
 
 
 def test_nothing_but_throttled_runs_is_an_error(tmp_path: Path) -> None:
-    """It names the reason."""
     with pytest.raises(SourceError, match=r"none of 40 runs can be used.*hw-thermal"):
         measured(Late(rising), tmp_path, Wanted(runs=40))
 
@@ -279,7 +253,6 @@ class NoCounter(MadeUpKernel):
 def test_counter_that_is_stuck_or_was_reset_is_not_used(
     bench: MadeUpKernel, said: str, tmp_path: Path
 ) -> None:
-    """The sensor's own result stays."""
     power = measured(bench, tmp_path)
     assert power.difference is None
     assert said in power.no_difference
@@ -299,14 +272,12 @@ def test_counter_that_is_stuck_or_was_reset_is_not_used(
 def test_counter_is_only_used_where_it_covers_everything(
     energy: EnergyCounter | None, said: str, tmp_path: Path
 ) -> None:
-    """What the record of the sensor says decides."""
     power = measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40), record(energy=energy))
     assert power.difference is None
     assert said in power.no_difference
 
 
 def test_fewer_runs_are_made_where_they_are_enough(tmp_path: Path) -> None:
-    """Instead of a refusal."""
     wanted = Wanted(runs=400, most_s=30, enough=40)
     with pytest.raises(InputError, match="400 runs take"):
         measured(MadeUpKernel(rising), tmp_path, replace(wanted, enough=None))
@@ -315,15 +286,12 @@ def test_fewer_runs_are_made_where_they_are_enough(tmp_path: Path) -> None:
 
 
 def test_sensor_that_does_not_change_is_an_error(tmp_path: Path) -> None:
-    """Instead of a search without end."""
     bench = MadeUpKernel(rising, channel=replace(INSTANT, period_ms=1e9))
     with pytest.raises(SourceError, match="hardly any power reading fell into 60 runs"):
         measured(bench, tmp_path)
 
 
 def test_hot_card_is_named_where_no_run_can_be_used(tmp_path: Path) -> None:
-    """Not the sensor, which answered."""
-
     class Hot(MadeUpKernel):
         def run(self, request: RunRequest) -> Run:
             return replace(super().run(request), dropped="clock held back: hw-thermal")
@@ -335,14 +303,12 @@ def test_hot_card_is_named_where_no_run_can_be_used(tmp_path: Path) -> None:
 
 
 def test_power_that_never_settles_has_no_ssp(tmp_path: Path) -> None:
-    """And no energy in steady power."""
     bench = MadeUpKernel(lambda tau_s: 200 + 300 * tau_s, execution_s=0.02)
     power = measured(bench, tmp_path, Wanted(runs=40, resolution_ms=25))
     assert (power.ssp_execution, power.ssp_power_w, power.ssp_energy_j) == (None, None, None)
 
 
 def test_operation_that_is_too_long_or_a_plan_that_is_is_refused(tmp_path: Path) -> None:
-    """Before it has cost much."""
     with pytest.raises(InputError, match="one execution takes 400 ms"):
         measured(MadeUpKernel(rising, execution_s=0.4), tmp_path)
     with pytest.raises(InputError, match="minutes, and 10 are allowed"):
@@ -350,7 +316,6 @@ def test_operation_that_is_too_long_or_a_plan_that_is_is_refused(tmp_path: Path)
 
 
 def test_sensors_of_a_card_that_nobody_measured() -> None:
-    """Says which command to run; a record without the channel says that."""
     with pytest.raises(InputError, match="run `advisor power sensor` first"):
         sensors_of(GPU, [record(driver="570.1")])
     with pytest.raises(SourceError, match="no instant power reading"):
@@ -412,7 +377,6 @@ def test_runs_under_other_conditions_are_kept_apart(tmp_path: Path) -> None:
 
 
 def test_broken_file_of_runs_says_what_to_do(tmp_path: Path) -> None:
-    """Nothing is taken from it."""
     measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))
     (file,) = (tmp_path / "kernels").glob("*.jsonl.gz")
     file.write_text("{}\n")

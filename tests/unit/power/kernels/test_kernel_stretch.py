@@ -56,7 +56,6 @@ def test_slow_sensors_are_read_once_they_have_settled() -> None:
 def test_sensor_of_the_memory_that_is_absent_zero_too_high_or_stuck(
     memory: tuple[Reading, ...], said: str
 ) -> None:
-    """No power is made up: the reason is said instead."""
     found = powers(stretched(memory=memory))
     assert found.memory_power_w is None
     assert said in found.no_memory_power
@@ -64,7 +63,6 @@ def test_sensor_of_the_memory_that_is_absent_zero_too_high_or_stuck(
 
 
 def test_stretch_that_was_held_back_says_nothing() -> None:
-    """Its reason is the reason for both."""
     found = powers(stretched(dropped="clock held back: hw-thermal"))
     assert (found.power_w, found.memory_power_w) == (None, None)
     assert found.no_memory_power == "clock held back: hw-thermal"
@@ -115,7 +113,6 @@ def test_scatter_shows_what_synchronisation_and_binning_do() -> None:
 
 
 def test_too_few_golden_runs_say_nothing_of_scatter() -> None:
-    """Nor do runs whose launch was not noted say anything of clocks."""
     assert scatter(runs(19), runs(19), SENSOR) is None
     unnoted = [replace(run, launched_s=None) for run in runs(30)]
     found = scatter(unnoted, unnoted, SENSOR)

@@ -4,7 +4,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -51,24 +51,21 @@ class Player:
         return {"asked": [executions, gap_s, lead_s, leads]}
 
 
-def test_workload_answers_each_command_in_a_line(script: Any) -> None:
-    """First what it is; it ends with the commands."""
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ({"executions": 4, "gap_s": 0.1, "lead_s": 0.0}, {"run": {"asked": [4, 0.1, 0.0, 0]}}),
+        ({"prepare": ["gemv", "--m", "64"]}, {"ready": {"operation": "gemv --m 64"}}),
+    ],
+)
+def test_workload_answers_each_command_in_a_line(
+    script: Any, command: dict[str, Any], answer: dict[str, Any]
+) -> None:
+    """First what it is, and again when it is told the next operation."""
     answers = io.StringIO()
-    command = json.dumps({"executions": 4, "gap_s": 0.1, "lead_s": 0.0})
-    script.serve(Player(), [command], answers)
+    script.serve(Player(), [json.dumps(command)], answers)
     said = [json.loads(line) for line in answers.getvalue().splitlines()]
-    assert said == [{"ready": {"operation": "x"}}, {"run": {"asked": [4, 0.1, 0.0, 0]}}]
-
-
-def test_workload_is_told_the_next_operation(script: Any) -> None:
-    """It answers as at the beginning, and the options are those of a command line."""
-    answers = io.StringIO()
-    script.serve(Player(), [json.dumps({"prepare": ["gemv", "--m", "64"]})], answers)
-    said = [json.loads(line) for line in answers.getvalue().splitlines()]
-    assert said == [{"ready": {"operation": "x"}}, {"ready": {"operation": "gemv --m 64"}}]
-    args = script.operation_options(["gemv", "--m", "64", "--after", "gemm --m 8"])
-    assert script.canonical(args) == "gemv m=64 k=4096 bf16"
-    assert script.canonical(args.before) == "gemm m=8 n=4096 k=4096 bf16"
+    assert said == [{"ready": {"operation": "x"}}, answer]
 
 
 @pytest.mark.parametrize(
@@ -84,13 +81,11 @@ def test_workload_is_told_the_next_operation(script: Any) -> None:
 def test_workload_says_what_a_launch_does(
     script: Any, words: list[str], flop: float | None, held: float | None
 ) -> None:
-    """By the definition of the operation; nobody knows it of a function."""
     done = script.work(script.operation_options(words))
     assert done == {"launch_flop": flop, "launch_bytes": held}
 
 
 def test_workload_takes_one_operation_and_one_before_it(script: Any) -> None:
-    """With the same options; the canonical text says all that makes a difference."""
     args = script.options(["gemm", "--m", "8", "--n", "16", "--after", "gemv --k 32", *PIPES])
     names = script.canonical
     assert names(args) == "gemm m=8 n=16 k=4096 bf16"
@@ -110,7 +105,6 @@ def test_workload_refuses_no_operation_and_two(
 
 
 def test_faults_are_told_apart(script: Any) -> None:
-    """Too little memory is one thing, everything else another; only the first line is said."""
     assert script.fault_of(RuntimeError("CUDA out of memory. Tried"))["fault"]["memory"]
     other = script.fault_of(ValueError("bad\nstack"))["fault"]
     assert other == {"memory": False, "message": "ValueError: bad"}
@@ -119,7 +113,6 @@ def test_faults_are_told_apart(script: Any) -> None:
 def test_named_function_is_found_in_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `--call module:function`; what is no function is refused."""
     (tmp_path / "own_kernel.py").write_text("def go(): return 7\nvalue = 3\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
@@ -198,7 +191,6 @@ def start(folder: Path, units: int | None = None) -> LiveKernelBench:
 def test_operation_that_is_never_ready_is_ended(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The watchdog of the start."""
     monkeypatch.setattr(answering, "START_S", 0.05)
     with pytest.raises(JobError, match="was not ready within"):
         start(tmp_path)
@@ -208,7 +200,6 @@ def test_operation_that_is_never_ready_is_ended(
 def test_operation_that_never_ends_is_given_up(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The watchdog of a run."""
     monkeypatch.setattr(live, "SPARE_S", 0.05)
     monkeypatch.setattr(answering, "os", Said())
     running = start(tmp_path)
@@ -221,7 +212,6 @@ def test_operation_that_never_ends_is_given_up(
 def test_operation_that_is_not_under_its_limit_is_ended(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It says itself how many SMs it sees."""
     monkeypatch.setattr(answering, "os", Said())
     with pytest.raises(LimitNotProvenError, match="sees 132 SMs, and should have 66"):
         start(tmp_path, 66)
@@ -229,7 +219,6 @@ def test_operation_that_is_not_under_its_limit_is_ended(
 
 
 def test_interpreter_without_pytorch_is_named() -> None:
-    """With the option that names another one."""
     fault = {"memory": False, "message": "ModuleNotFoundError: No module named 'torch'"}
     said = str(answering.failed(fault, Path("output.log")))
     assert "this interpreter has no PyTorch" in said
@@ -312,8 +301,13 @@ def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
     """The power limit is no fault; what began before a run and holds on counts."""
     file = tmp_path / "power.jsonl"
-    append = begun(file)
+    file.touch()
     seen = PolledReadings(file)
+
+    def append(text: str) -> None:
+        with file.open("a") as held:
+            held.write(text)
+
     append('["reading", "instant", 1.0, 100, null]\n["reading", "instant", 2.0, 200, null]\n["lo')
     seen.read()
     append(
@@ -330,14 +324,3 @@ def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
     assert seen.held_back(3.0, 3.5) == "clock held back: sw-thermal"
     assert seen.held_back(4.5, 5.0) == ""
     seen.close()
-
-
-def begun(file: Path) -> Callable[[str], None]:
-    """An empty file, and what appends to it."""
-    file.touch()
-
-    def append(text: str) -> None:
-        with file.open("a") as held:
-            held.write(text)
-
-    return append

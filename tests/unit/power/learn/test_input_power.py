@@ -217,7 +217,6 @@ def test_points_come_back_from_their_file_in_one_order(tmp_path: Path) -> None:
     ("change", "what"),
     [
         ({"power_w": 90.0}, "power_w is 90 and idle_w 110"),
-        ({"idle_w": 0.0}, "idle_w 0"),
         ({"clock_mhz": 0.0}, "clock_mhz is 0"),
         ({"shape": [0, 1, 1]}, "shape is"),
         ({"features": {}}, "missing or unknown"),

@@ -86,7 +86,6 @@ def test_below_the_limit_power_is_expected_and_at_it_speed(folder: Path) -> None
 
 
 def test_the_feature_that_does_most_is_that_of_the_law(folder: Path) -> None:
-    """Products that switch less: the law gives them 0.5 pJ, more than anything else."""
     fewer = USUAL | {"product_switching": 0.1, "a_weight": 0.3}
     found = InputPredictor(folder).predict(asked(features=fewer))
     assert found.most is not None

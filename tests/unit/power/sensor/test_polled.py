@@ -18,7 +18,6 @@ values = st.lists(st.sampled_from([None, 80.0, 81.0, 500.0]), max_size=40)
 
 @given(read=values)
 def test_changes_are_written_and_nothing_else(read: list[float | None]) -> None:
-    """A reading of none is left out, and what comes after it is compared with the last one."""
     changes = ChangedReadings()
     lines = [line for t, value in enumerate(read) for line in changes.lines("a", t, value, 7)]
     shown = [value for value in read if value is not None]
@@ -37,7 +36,6 @@ def test_recording_is_bounded(most: int, count: int) -> None:
 
 
 def test_channels_do_not_hide_each_other() -> None:
-    """The same value on two channels is a change of both."""
     changes = ChangedReadings()
     assert changes.lines("a", 1.0, 80.0)
     assert changes.lines("b", 1.0, 80.0)
@@ -45,7 +43,6 @@ def test_channels_do_not_hide_each_other() -> None:
 
 
 def test_readings_before_an_error_are_kept(tmp_path: Path) -> None:
-    """A card that falls off the bus leaves what it had read."""
     file = tmp_path / "r.jsonl"
     begin_trace(file, HEADER)
     changes, read = ChangedReadings(), iter([80.0, 500.0])
@@ -62,7 +59,6 @@ def test_readings_before_an_error_are_kept(tmp_path: Path) -> None:
 
 
 def test_recording_is_never_written_over(tmp_path: Path) -> None:
-    """Two commands at once would mix their readings."""
     file = tmp_path / "r.jsonl"
     begin_trace(file, HEADER)
     with pytest.raises(FileExistsError):

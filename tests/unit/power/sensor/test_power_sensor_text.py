@@ -62,7 +62,6 @@ def test_json_has_its_keys(home: Path, recording: Path) -> None:
 
 
 def test_what_a_person_reads(recording: Path) -> None:
-    """The channels, the counter, what is absent and why, and what follows."""
     lines = sensor("--trace", recording).stdout.splitlines()
     assert lines[0].startswith("NVIDIA H100 80GB HBM3, GPU-1, driver 580.1, 19")
     assert lines[2].split()[:2] == ["instant", "66.0"]
@@ -73,13 +72,11 @@ def test_what_a_person_reads(recording: Path) -> None:
 
 
 def test_response_that_is_no_mean_is_said(tmp_path: Path) -> None:
-    """Else its window would be taken for one."""
     said = sensor("--trace", MadeUpCard({"instant": FADING}).write(tmp_path / "r.jsonl")).stdout
     assert re.search(r"instant is no mean: it fades exponentially, .* of 1[123]\.\d ms", said)
 
 
 def test_recording_that_is_not_accepted_has_another_exit_code(tmp_path: Path) -> None:
-    """A script notices."""
     throttled = MadeUpCard({"instant": INSTANT}, looks=lambda _: (["hw-thermal"], [1]))
     done = sensor("--trace", throttled.write(tmp_path / "r.jsonl"))
     assert done.exit_code == 6
@@ -99,17 +96,14 @@ FIRST = HEADER % "advisor-power-trace-2"
     [
         ("", "first line"),
         ("{}\n", "first line"),
-        ("no recording\n", "first line"),
         (HEADER % "something-else", "first line"),
         (FIRST + "[]\n", "line 2"),
-        (FIRST + "nonsense\n", "line 2"),
         (FIRST + '["on", 1, 2]\n', "line 2"),
         (FIRST + '["reading", "instant", "soon", 80, null]\n', "line 2"),
         (FIRST + '["stage", "flat", 1]\n["stop", 1]\n', "line 3"),
     ],
 )
 def test_file_that_is_no_recording_is_refused(tmp_path: Path, text: str, says: str) -> None:
-    """With the place, and what to give instead."""
     file = tmp_path / "r.jsonl"
     file.write_text(text)
     with pytest.raises(InputError, match="is not a recording of power sensors") as refused:
@@ -119,7 +113,6 @@ def test_file_that_is_no_recording_is_refused(tmp_path: Path, text: str, says: s
 
 
 def test_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """In one line."""
     error = sensor("--trace", tmp_path / "none").exception
     assert isinstance(error, InputError)
     assert "cannot be read" in str(error)

@@ -48,7 +48,6 @@ def test_step_and_wave_of_each_channel(found: Found) -> None:
 
 
 def test_wrong_window_shows(found: Found) -> None:
-    """The line is made of the record, not of the readings."""
     trace, known = found
     slow = tuple(replace(c, window_ms=200.0) for c in known.channels if c.name == "instant")
     wrong, _ = predicted_curves(trace, replace(known, channels=slow))
@@ -57,7 +56,6 @@ def test_wrong_window_shows(found: Found) -> None:
 
 
 def test_recording_without_waves_or_channels_has_fewer_curves(found: Found, tmp_path: Path) -> None:
-    """One that was stopped after the bursts, or whose readings are not there."""
     card = MadeUpCard({"instant": INSTANT}, stages=steps_and_bursts(1))
     trace = read_trace(card.write(tmp_path / "r.jsonl"))
     assert [(c.channel, c.load) for c in predicted_curves(trace, found[1])] == [("instant", "step")]

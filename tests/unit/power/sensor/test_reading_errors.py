@@ -54,7 +54,6 @@ def test_simulated_errors_follow_from_window_and_period() -> None:
 
 
 def test_ways_that_a_card_lacks_are_left_out() -> None:
-    """No average, and a counter of which it is open what it covers."""
     energy = EnergyCounter(period_ms=100.0, coverage_spread=0.03, covers_everything=None)
     less = dataclasses.replace(RECORD, channels=(QUICK,), energy=energy)
     assert {error.way for error in simulated(less, 100.0, 500.0, tries=10)} == {"instant", "ours"}
@@ -77,7 +76,6 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.figures
 def test_errors_of_a_recording_are_those_of_its_sensor(recording: Path) -> None:
-    """Read from a recording and simulated from its record, the same errors come out."""
     trace = read_trace(recording)
     record = record_of(trace, "replay")
     real, made = by_way(measured(trace, record)), by_way(simulated(record, 120.0, 500.0))
@@ -90,7 +88,6 @@ def test_errors_of_a_recording_are_those_of_its_sensor(recording: Path) -> None:
 
 
 def test_recording_without_runs_has_no_errors(tmp_path: Path) -> None:
-    """Nothing is made up."""
     trace = read_trace(MadeUpCard({"instant": INSTANT}).write(tmp_path / "r.jsonl"))
     assert measured(trace, record_of(trace, "replay")) == []
 
@@ -98,7 +95,6 @@ def test_recording_without_runs_has_no_errors(tmp_path: Path) -> None:
 def test_script_prints_the_table(
     recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A row for each kernel, a column for each way."""
     monkeypatch.setattr(sys, "argv", ["sensor_errors.py", "--trace", str(recording)])
     runpy.run_path(str(SCRIPTS / "sensor_errors.py"), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()

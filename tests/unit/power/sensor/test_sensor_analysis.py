@@ -35,7 +35,6 @@ def channel_of(record: SensorRecord, name: str) -> PowerChannel:
 
 
 def test_all_channels_of_a_card_are_found(analyse: Analyse) -> None:
-    """A quick sensor, two that average over a second, and a counter that integrates everything."""
     record = analyse(MadeUpCard())
     assert record.reasons == record.absent == ()
     for name, sensor in {"instant": INSTANT, "average": AVERAGE, "memory": MEMORY}.items():
@@ -70,27 +69,29 @@ def test_window_and_delay_come_back(analyse: Analyse, sensor: MadeUpSensor, seed
     assert channel.delay_ms == pytest.approx(1000 * sensor.delay_s, abs=1)
 
 
-def test_delay_that_varies_is_found(analyse: Analyse) -> None:
-    """A driver that shows values of any age, as one does whose card makes them in its own time."""
-    sensor = MadeUpSensor(0.1, 0.026, 0.018, 3.0, spread_s=0.03)
+@pytest.mark.parametrize(
+    ("sensor", "response", "delay_ms", "spread_ms", "settle_s"),
+    [
+        (MadeUpSensor(0.1, 0.026, 0.018, 3.0, spread_s=0.03), "mean", 18, 30, 0.059),
+        (FADING, "exponential", 14, 18, 0.014 + 0.009 + 0.065),
+    ],
+)
+def test_delay_that_varies_and_the_form_of_forgetting_are_found(
+    analyse: Analyse,
+    sensor: MadeUpSensor,
+    response: str,
+    delay_ms: float,
+    spread_ms: float,
+    settle_s: float,
+) -> None:
+    """A driver shows values of any age; the instant reading of an H100 or H200 fades."""
     channel = channel_of(analyse(MadeUpCard(only(sensor))), "instant")
     assert channel.accepted
-    assert channel.response == "mean"
+    assert channel.response == response
     assert channel.window_ms == pytest.approx(26, abs=2)
-    assert channel.delay_ms == pytest.approx(18, abs=2)
-    assert channel.delay_spread_ms == pytest.approx(30, abs=4)
-    assert channel.settle_s == pytest.approx(0.059, abs=0.004)
-
-
-def test_exponential_response_is_told_from_a_mean(analyse: Analyse) -> None:
-    """As the instant reading of an H100 or H200 forgets: each form is found where it is."""
-    channel = channel_of(analyse(MadeUpCard(only(FADING))), "instant")
-    assert channel.accepted
-    assert channel.response == "exponential"
-    assert channel.window_ms == pytest.approx(26, abs=2)
-    assert channel.delay_ms == pytest.approx(14, abs=2)
-    assert channel.delay_spread_ms == pytest.approx(18, abs=4)
-    assert channel.settle_s == pytest.approx(0.014 + 0.009 + 0.065, abs=0.006)
+    assert channel.delay_ms == pytest.approx(delay_ms, abs=2)
+    assert channel.delay_spread_ms == pytest.approx(spread_ms, abs=4)
+    assert channel.settle_s == pytest.approx(settle_s, abs=0.006)
 
 
 def test_delay_that_may_be_anything_is_refused(analyse: Analyse) -> None:
@@ -102,7 +103,6 @@ def test_delay_that_may_be_anything_is_refused(analyse: Analyse) -> None:
 
 
 def test_counter_that_adds_up_what_a_sensor_sees_is_found(analyse: Analyse) -> None:
-    """Its energy of the same wave depends on the phase at which the sensor looks."""
     record = analyse(MadeUpCard(only(INSTANT), counter="samples"))
     assert record.energy is not None
     assert record.energy.coverage_spread > 0.05
@@ -118,24 +118,22 @@ def test_channels_that_are_not_there_are_named(analyse: Analyse) -> None:
     assert "memory: the card does not have it, or it reads 0" in record.reasons
 
 
-def test_stuck_channel_is_absent(analyse: Analyse) -> None:
-    """A reading that does not follow the load is none."""
-    stuck = MadeUpSensor(0.1, 1.0, 0.02, 0.0, (75.0, 75.0, 75.0, 75.0))
-    record = analyse(MadeUpCard({"instant": INSTANT, "memory": stuck}))
-    assert "memory" in record.absent
-    assert "memory: it always reads 75 W, whatever runs" in record.reasons
-
-
-def test_channel_that_changes_too_rarely_is_absent(analyse: Analyse) -> None:
-    """A dozen readings show no window."""
-    slow = MadeUpSensor(4.0, 1.0, 0.02, 1.0)
-    record = analyse(MadeUpCard({"instant": INSTANT, "average": slow}))
-    assert "average" in record.absent
-    assert any("too rarely to be fitted" in reason for reason in record.reasons)
+@pytest.mark.parametrize(
+    ("name", "sensor", "says"),
+    [
+        ("memory", MadeUpSensor(0.1, 1.0, 0.02, 0.0, (75.0,) * 4), "it always reads 75 W"),
+        ("average", MadeUpSensor(4.0, 1.0, 0.02, 1.0), "too rarely to be fitted"),
+    ],
+)
+def test_channel_that_is_stuck_or_changes_too_rarely_is_absent(
+    analyse: Analyse, name: str, sensor: MadeUpSensor, says: str
+) -> None:
+    record = analyse(MadeUpCard({"instant": INSTANT, name: sensor}))
+    assert name in record.absent
+    assert any(reason.startswith(f"{name}: ") and says in reason for reason in record.reasons)
 
 
 def test_period_that_changes_in_mid_run_is_refused(analyse: Analyse) -> None:
-    """As a driver that reads quicker under load would."""
     record = analyse(MadeUpCard(only(INSTANT), later_period_s=0.1))
     assert not channel_of(record, "instant").accepted
     assert any("its period changed from 66.0 to 100.0 ms" in reason for reason in record.reasons)
@@ -159,7 +157,6 @@ def with_a_neighbour(second: int) -> tuple[list[str], list[int]]:
 def test_disturbed_recording_is_refused(
     analyse: Analyse, looks: Callable[[int], tuple[list[str], list[int]]], says: str
 ) -> None:
-    """A throttled card or a neighbour makes every channel unaccepted, with the reason."""
     record = analyse(MadeUpCard(only(INSTANT), looks=looks))
     assert not record.accepted
     assert says in record.reasons[0]
@@ -168,7 +165,6 @@ def test_disturbed_recording_is_refused(
 
 
 def test_recording_that_nobody_watched_is_refused(tmp_path: Path) -> None:
-    """Without looks at the card nobody knows whether it was throttled."""
     file = MadeUpCard(only(INSTANT)).write(tmp_path / "r.jsonl")
     trace = read_trace(file)
     for looks in ((), trace.looks[:50]):
@@ -187,7 +183,6 @@ def test_process_that_only_passes_is_no_neighbour(analyse: Analyse) -> None:
 
 
 def test_recording_that_was_stopped_is_not_accepted(analyse: Analyse) -> None:
-    """After Ctrl-C in the waves, what was found is shown and not used."""
     record = analyse(MadeUpCard(only(INSTANT), ends_at_s=80))
     assert record.reasons[0] == "the recording was stopped before its end"
     assert not record.accepted
@@ -196,13 +191,11 @@ def test_recording_that_was_stopped_is_not_accepted(analyse: Analyse) -> None:
 
 @pytest.mark.parametrize("ends_at_s", [2, 6, 8.1])
 def test_recording_that_ends_too_early_says_so(analyse: Analyse, ends_at_s: float) -> None:
-    """Without bursts there is nothing to fit."""
     with pytest.raises(InputError, match="ends before its bursts"):
         analyse(MadeUpCard(only(INSTANT), ends_at_s=ends_at_s))
 
 
 def test_recording_without_waves_is_not_accepted(analyse: Analyse) -> None:
-    """A window that nothing was predicted with is no result."""
     record = analyse(MadeUpCard(only(INSTANT), stages=steps_and_bursts(1)))
     assert not record.accepted
     assert "instant: no square waves were recorded to check it with" in record.reasons

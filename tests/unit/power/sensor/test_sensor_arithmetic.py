@@ -45,7 +45,6 @@ def test_period_is_found_although_changes_are_missed(
 
 @given(period_s=st.floats(0.01, 0.2), factor=st.floats(1.06, 2), seed=seeds)
 def test_change_of_the_period_shows(period_s: float, factor: float, seed: int) -> None:
-    """Two halves whose periods differ by more than 5 % are told apart."""
     times_s = np.arange(100.0) * period_s + np.random.default_rng(seed).uniform(0, period_s / 50)
     first, second = period_of(times_s), period_of(times_s * factor)
     assert first is not None
@@ -63,7 +62,6 @@ def test_changes_at_random_have_no_period() -> None:
 
 @pytest.mark.parametrize("changes", [0, 1, 30])
 def test_too_few_changes_have_no_period(changes: int) -> None:
-    """Nothing is said from a handful of readings."""
     assert period_of(np.arange(float(changes))) is None
 
 
@@ -75,7 +73,6 @@ def test_too_few_changes_have_no_period(changes: int) -> None:
 def test_parts_of_a_window_are_those_of_a_fine_sum(
     lengths: list[float], window_s: float, seed: int
 ) -> None:
-    """What each level takes up of a window agrees with counting moments, and adds up to 1."""
     edges = [*itertools.accumulate(lengths, initial=0.0)]
     edges[-1] += 5
     edges[0] -= 5

@@ -1,6 +1,5 @@
 """Operands from files: the numbers of the file, tied to its content by a hash."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors_files import write_safetensors
 
 from advisor.errors import InputError
 from advisor_power.operands.bits import STORAGE
@@ -17,8 +17,8 @@ from advisor_power.operands.from_file import pinned
 from advisor_power.operands.grammar import OperandPair, parse_operands
 
 NAMES = {
-    "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
-    "F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2, "I8": np.int8,
+    "fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16,
+    "fp8": ml_dtypes.float8_e4m3fn, "int8": np.int8,
 }  # fmt: skip
 
 
@@ -28,30 +28,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def saved(folder: Path, name: str, numbers: Any, tensor: str = "w") -> None:
-    types = {np.dtype(kind): known for known, kind in NAMES.items()}
-    entry = {
-        "dtype": types[numbers.dtype], "shape": numbers.shape, "data_offsets": [0, numbers.nbytes]
-    }  # fmt: skip
-    header = json.dumps({tensor: entry}).encode()
-    content = len(header).to_bytes(8, "little") + header + numbers.tobytes()
-    (folder / name).write_bytes(content)
-
-
 def pair_of(text: str) -> OperandPair:
     return pinned(parse_operands(text))
 
 
-@given(st.sampled_from(["F32", "F16", "BF16", "F8_E4M3", "I8"]), st.integers(0, 99))
+@given(st.sampled_from(sorted(NAMES)), st.integers(0, 99))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_finite_numbers_of_the_same_type_are_filled_bit_by_bit(
-    folder: Path, name: str, seed: int
+    folder: Path, dtype: str, seed: int
 ) -> None:
-    kind: Any = NAMES[name]
+    kind: Any = NAMES[dtype]
     random = np.random.default_rng(seed)
     numbers = np.clip(random.standard_normal((6, 8)) * 100, -120, 120).astype(kind)
-    saved(folder, "w.safetensors", numbers)
-    dtype = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "F8_E4M3": "fp8", "I8": "int8"}[name]
+    write_safetensors(folder / "w.safetensors", {"w": numbers})
     a, b = fill_pair(pair_of('file("w.safetensors")'), (6, 6, 8), dtype)
     bits = STORAGE[dtype][1]
     assert np.array_equal(a.matrix.view(bits), numbers.view(bits))
@@ -61,7 +50,7 @@ def test_finite_numbers_of_the_same_type_are_filled_bit_by_bit(
 def test_a_weight_of_a_linear_layer_is_b_as_it_lies(folder: Path) -> None:
     """PyTorch keeps (out, in): with align=true B is its transpose, without it the matrix."""
     weight = np.arange(12, dtype=np.float32).reshape(3, 4)
-    saved(folder, "w.safetensors", weight)
+    write_safetensors(folder / "w.safetensors", {"w": weight})
     _, b = fill_pair(pair_of('a=ones; b=file("w.safetensors")'), (2, 3, 4), "bf16")
     assert np.array_equal(b.matrix.astype(np.float32), weight.T)
     _, b = fill_pair(pair_of('a=ones; b=file("w.safetensors"); align=false'), (2, 4, 3), "bf16")
@@ -81,7 +70,7 @@ def test_other_types_are_rounded_and_what_does_not_fit_is_counted(folder: Path) 
     assert [one.non_finite for one in found] == [2, 2, 0]
     assert found[2].saturated == 3
     e5m2 = np.array([[1.25, -3.5]], dtype=ml_dtypes.float8_e5m2)
-    saved(folder, "e.safetensors", e5m2)
+    write_safetensors(folder / "e.safetensors", {"w": e5m2})
     a, _ = fill_pair(pair_of('file("e.safetensors",tensor="w")'), (1, 1, 2), "fp8")
     assert a.matrix.astype(np.float32).tolist() == [[1.25, -3.5]]
 
