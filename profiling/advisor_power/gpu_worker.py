@@ -46,12 +46,8 @@ class GpuWorker(Generic[ReadyT]):
     """A worker that is ready.
 
     Attributes:
-        job: Is asked, and answers.
-        ready: What it said of itself first.
         gpu: Where it runs, with its number of SMs.
-        source: Sensors of the GPU.
         newcomers: Lists processes that have come to the GPU since the worker was ready.
-        folder: Of this run, with the worker's output.
     """
 
     job: AnsweringJob
@@ -73,13 +69,7 @@ def open_worker(
 ) -> Generator[GpuWorker[ReadyT]]:
     """A worker on a GPU; all that was started for it ends at the end.
 
-    Args:
-        settings: Of the user.
-        place: Where it runs.
-        name: Of the measurement, for its folder of logs.
-        script: File name of the workload.
-        options: Of the workload.
-        ready: What it says when it is ready.
+    The name is that of the measurement, for its folder of logs; the script is a workload.
 
     Raises:
         BusyError: somebody else computes on the GPU.

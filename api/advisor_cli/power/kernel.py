@@ -116,12 +116,8 @@ class Operation:
 
     Attributes:
         name: Of one of ours; empty where `call` is given.
-        m: Rows, or elements of an array.
-        n: Columns.
-        k: Length of the sums.
         size: Of a collective, such as 64KiB.
         call: Function that runs another operation, as module:function.
-        rotate: Whether it takes turns with inputs.
         after: Operation just before each measured burst; empty: none.
     """
 

@@ -99,19 +99,15 @@ COLUMNS = (
 def activity_of(point: SoloPoint | PairPoint) -> Activity | None:
     """The activity of a window; None where a reading is missing."""
     found: dict[str, float | None] = {name: getattr(point, name) for name in COLUMNS}
-    counters = {name: value for name, value in found.items() if _is_known(value)}
+    counters = {n: float(v) for n, v in found.items() if v is not None and math.isfinite(v)}
     if len(counters) < len(COLUMNS) or not point.sm_clock_mhz or point.temperature_c is None:
         return None
     return Activity(
-        counters={name: float(value or 0) for name, value in counters.items()},
+        counters=counters,
         units_part=_units_part(point),
         clock_mhz=point.sm_clock_mhz,
         temperature_c=point.temperature_c,
     )
-
-
-def _is_known(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
 
 
 def _units_part(point: Measured) -> float:

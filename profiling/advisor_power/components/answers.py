@@ -74,12 +74,13 @@ def components_by_split(
         **{p.split: _predicted(known, windows, p) for p in predicted if _is_at_once(p)},
         **dict(_measured(known, windows, _trusted(known, points))),
     }
+    in_order = sorted(splits, key=lambda split: (not split.is_limited, split))
     return ComponentsOfPair(
         jobs=tuple(profile.job for profile in known.profiles),
         gpu_model=known.gpu_model,
         power_limit_w=known.power_limit_w,
         weights=known.fitted_to,
-        splits=tuple(splits[split] for split in sorted(splits, key=_in_order)),
+        splits=tuple(splits[split] for split in in_order),
     )
 
 
@@ -123,10 +124,6 @@ def _is_together(point: PairPoint) -> bool:
     right = DOUBTFUL.isdisjoint(point.flags) and (point.power_w or 0) > 0
     # In turns of the driver the jobs are not on the GPU at once.
     return right and point.mode != "time-sliced"
-
-
-def _in_order(split: Split) -> tuple[bool, Split]:
-    return not split.is_limited, split
 
 
 def _predicted(

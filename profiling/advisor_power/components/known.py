@@ -80,13 +80,7 @@ class KnownPower:
 def known_power(
     profiles: Sequence[Profile], points: Iterable[SoloPoint], weights: ComponentWeights
 ) -> KnownPower:
-    """What is known of the power of jobs.
-
-    Args:
-        profiles: Of the jobs, on one GPU model.
-        points: Those of the jobs among others, doubtful ones too.
-        weights: Of the GPU model.
-    """
+    """What is known of the power of jobs on one GPU model; points may be of other jobs."""
     names = {profile.job for profile in profiles}
     mine = each_once((p for p in points if p.job in names), profiles[0].gpu_model)
     return KnownPower(tuple(profiles), tuple(mine), weights)

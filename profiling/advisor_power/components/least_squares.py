@@ -14,15 +14,7 @@ _ENOUGH = 1e-9
 
 
 def non_negative_least_squares(matrix: Floats, values: Floats) -> Floats:
-    """The x of no negative number with the least |matrix x - values|.
-
-    Args:
-        matrix: Shape (rows, columns).
-        values: Shape (rows,).
-
-    Returns:
-        Shape (columns,).
-    """
+    """The x (columns,) of no negative number with the least |matrix x - values|."""
     # Columns of one size: what counts as nothing is then the same of each coefficient.
     sizes = np.abs(matrix).max(axis=0)
     sizes[sizes == 0] = 1.0

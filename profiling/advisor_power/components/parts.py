@@ -32,7 +32,6 @@ class Components:
         parts_w: Every part of `PARTS`.
         memory: How the memory's is known.
         others: How all others' are known; never measured.
-        expected_w: What the weights expect, before they are scaled to the total.
         unlike: What is outside of all that the weights were fitted to.
     """
 
@@ -40,7 +39,6 @@ class Components:
     parts_w: Mapping[Part, Interval]
     memory: Basis
     others: Basis
-    expected_w: float
     unlike: tuple[str, ...] = ()
 
     def share(self, part: Part) -> float:
@@ -76,7 +74,7 @@ def components(
     else:
         parts = _intervals(_beside(found, memory_power_w, total_w))
         memory = "measured"
-    return Components(total_w, parts, memory, others, float(by_part[0].sum()), unlike)
+    return Components(total_w, parts, memory, others, unlike)
 
 
 def _beside(watts: Floats, memory_w: float, total_w: float) -> Floats:

@@ -40,7 +40,6 @@ class ComponentWeights:
         draws: The same, each fitted to jobs drawn again; shape (draws, terms).
         terms: Of the points that it was fitted to; shape (points, terms).
         counters: Largest reading of each counter among them, percent.
-        jobs: Names of the jobs.
     """
 
     gpu_model: str

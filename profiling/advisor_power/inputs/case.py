@@ -28,7 +28,6 @@ class InputCase:
 
     Attributes:
         operands: Canonical text of both matrices.
-        shape: m, n, k.
         dtype: One of `operands.words.DTYPES`.
     """
 

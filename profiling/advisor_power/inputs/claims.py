@@ -30,7 +30,6 @@ class Claim:
 
     Attributes:
         name: T and the number of the takeaway, or N and ours.
-        says: In a few words.
         paper: What the paper's data show.
         pattern: How power moves from the first level to the last.
         cases: By level, with seed 0.

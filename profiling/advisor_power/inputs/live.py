@@ -39,7 +39,6 @@ class InputReady:
 
     Attributes:
         units: SMs that it sees; None where it has no GPU.
-        libraries: Versions by name.
     """
 
     units: int | None
@@ -48,11 +47,7 @@ class InputReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveInputBench:
-    """One worker on one GPU.
-
-    Attributes:
-        rules: Of windows, by what is known of the card's sensor.
-    """
+    """One worker on one GPU."""
 
     worker: GpuWorker[InputReady]
     rules: WindowRules
@@ -119,7 +114,6 @@ class InputRun:
     """What `measuring.measure_cases` takes.
 
     Attributes:
-        name: Of the session.
         knows_sensor: Whether there is a record of the card's sensor; else waits are long ones.
     """
 
@@ -135,11 +129,6 @@ def open_inputs(
     settings: Settings, place: WorkerPlace, window_s: float = WINDOW_S
 ) -> Generator[InputRun]:
     """A GPU with a worker; what was started for it ends at the end.
-
-    Args:
-        settings: Of the user.
-        place: Where.
-        window_s: Longest window.
 
     Raises:
         InputError: as `open_worker`, or the card's sensor is too slow for the window.

@@ -15,12 +15,15 @@ from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.keeping import newest_of
 from advisor_power.inputs.matrices import Filling, Matrices, filled
 from advisor_power.inputs.reference import reference_for
-from advisor_power.inputs.result import InputConditions, InputPower
+from advisor_power.inputs.result import InputPower
 from advisor_power.kernels.estimates import around
 from advisor_profiling.window.estimate import MeanEstimate
 
 REFERENCE_EVERY = 8
 """Cases between two references."""
+
+_T_95 = 2.26
+"""Student's t, of the ten batches that an error is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +31,7 @@ class Step:
     """How far it is.
 
     Attributes:
-        case: The last one.
         done: Cases and references of this run.
-        eta_s: What is left.
     """
 
     case: InputCase
@@ -61,7 +62,6 @@ class Outcome:
     """What became of the cases of a run.
 
     Attributes:
-        refused: Why a case could not be measured.
         left: Cases that time did not suffice for.
     """
 
@@ -86,20 +86,49 @@ class _Run:
                 measured = self.bench.measure(case, matrices)
             finally:
                 matrices.remove()
-            result = result_of(
-                case,
-                matrices,
-                measured,
-                self.bench.conditions,
-                session=self.session,
-                is_reference=is_reference,
-                idle_w=self.idle_w,
-            )
+            result = self._result(case, matrices, measured, is_reference=is_reference)
         except (InputError, RefusedError) as error:
             self.outcome.refused[case] = error
             return
         self.keep.add(result)
         self.outcome.measured.append(result)
+
+    def _result(
+        self, case: InputCase, matrices: Matrices, measured: MeasuredCase, *, is_reference: bool
+    ) -> InputPower:
+        """A window as a result; refused where power was not read, or nothing was computed."""
+        window = measured.window
+        (rate,) = window.rates
+        if rate is None:
+            raise RefusedError(
+                f"{case} made no progress in its window of {window.window_s:.0f} s",
+                fix="take a smaller --shape",
+            )
+        if window.power is None or window.power.mean <= 0:
+            raise RefusedError(f"{case}: power was not read", fix="look at `advisor doctor`")
+        return InputPower(
+            case=case,
+            conditions=self.bench.conditions,
+            session=self.session,
+            is_reference=is_reference,
+            measured_at=window.started_at,
+            power_w=_estimate(window.power),
+            rate=_estimate(rate),
+            counter_power_w=window.counter_power_w,
+            memory_power_w=window.memory_power_w,
+            idle_w=self.idle_w,
+            sm_clock_mhz=window.sm_clock_mhz,
+            temperature_c=window.temperature_c,
+            power_limit_w=window.power_limit_w,
+            throttle_reasons=window.throttle_reasons,
+            settled=window.settled,
+            settle_s=window.settle_s,
+            window_s=window.window_s,
+            a=matrices.a,
+            b=matrices.b,
+            fingerprint=matrices.fingerprint,
+            outputs=measured.outputs,
+        )
 
 
 def measure_cases(
@@ -165,59 +194,6 @@ def _close(run: _Run, filling: Filling, last: InputCase) -> None:
 
 def _reference(case: InputCase) -> InputCase:
     return reference_for(case.shape, case.dtype, case.work)
-
-
-_T_95 = 2.26
-"""Student's t, of the ten batches that an error is made of."""
-
-
-def result_of(
-    case: InputCase,
-    matrices: Matrices,
-    measured: MeasuredCase,
-    conditions: InputConditions,
-    *,
-    session: str,
-    is_reference: bool,
-    idle_w: float | None,
-) -> InputPower:
-    """A window as a result.
-
-    Raises:
-        RefusedError: the sensor did not read power, or nothing was computed.
-    """
-    window = measured.window
-    (rate,) = window.rates
-    if rate is None:
-        raise RefusedError(
-            f"{case} made no progress in its window of {window.window_s:.0f} s",
-            fix="take a smaller --shape",
-        )
-    if window.power is None or window.power.mean <= 0:
-        raise RefusedError(f"{case}: power was not read", fix="look at `advisor doctor`")
-    return InputPower(
-        case=case,
-        conditions=conditions,
-        session=session,
-        is_reference=is_reference,
-        measured_at=window.started_at,
-        power_w=_estimate(window.power),
-        rate=_estimate(rate),
-        counter_power_w=window.counter_power_w,
-        memory_power_w=window.memory_power_w,
-        idle_w=idle_w,
-        sm_clock_mhz=window.sm_clock_mhz,
-        temperature_c=window.temperature_c,
-        power_limit_w=window.power_limit_w,
-        throttle_reasons=window.throttle_reasons,
-        settled=window.settled,
-        settle_s=window.settle_s,
-        window_s=window.window_s,
-        a=matrices.a,
-        b=matrices.b,
-        fingerprint=matrices.fingerprint,
-        outputs=measured.outputs,
-    )
 
 
 def _estimate(found: MeanEstimate) -> Estimate:

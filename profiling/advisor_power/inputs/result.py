@@ -17,9 +17,6 @@ class OutputCheck:
 
     Attributes:
         elements: Of the output, all of which were looked at.
-        type: Of the output.
-        nan: Elements that are NaN.
-        infinite: Elements that are infinite.
         saturated: Elements at an end of the range of their type.
         unwritten: Elements that no launch wrote.
         rows: Computed again in float64 on the CPU.
@@ -56,7 +53,6 @@ class OperandState:
     """What filling a matrix did.
 
     Attributes:
-        non_finite: Elements that are NaN or infinite.
         saturated: Values beyond the range of int8, which became its ends.
     """
 
@@ -66,11 +62,7 @@ class OperandState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputConditions:
-    """Where a case was measured: results of other conditions are not put together.
-
-    Attributes:
-        units: SMs.
-    """
+    """Where a case was measured: results of other conditions are not put together."""
 
     gpu_model: str
     gpu_uuid: str
@@ -85,7 +77,6 @@ class InputPower:
 
     Attributes:
         session: Cases of one process, with the references between them.
-        is_reference: Whether it is the case to which others are compared.
         measured_at: Begin of the window, ISO 8601, UTC.
         rate: Launches per second.
         counter_power_w: By the energy counter, from tick to tick.

@@ -36,7 +36,6 @@ class MeasuredSweep:
     """A claim and the levels that were measured of it.
 
     Attributes:
-        quantity: What is compared.
         left_out: Levels with outputs that are not finite.
     """
 
@@ -72,9 +71,7 @@ def asked_of(claim: Claim, dtype: str) -> bool:
 def measured_sweeps(own: Sequence[InputPower], dtype: str) -> Iterator[MeasuredSweep]:
     """Those of which anything was measured, of one type.
 
-    Args:
-        own: Results of one card under one set of conditions, with ratios to references.
-        dtype: The type.
+    Results are of one card under one set of conditions, with ratios to references.
     """
     for claim in CLAIMS:
         if asked_of(claim, dtype):
@@ -105,8 +102,7 @@ def measured_sweep(claim: Claim, own: Sequence[InputPower], dtype: str) -> Measu
 def input_reports(results: Iterable[InputPower]) -> Iterator[InputReport]:
     """For each card, number of SMs and type, under the conditions that were met last.
 
-    Args:
-        results: With ratios to references, of any card.
+    Results have ratios to references.
     """
     key = attrgetter("conditions.gpu_model", "conditions.gpu_uuid", "case.dtype")
     for _, group in groupby(sorted(results, key=key), key=key):

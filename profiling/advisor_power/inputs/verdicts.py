@@ -45,7 +45,6 @@ class Change:
     Attributes:
         value: From the first level to the last; of a peak what it is above the higher end; of what
             should be flat the largest, with its sign.
-        error: Its standard error.
         clock: Of the clock from one level to the other; 0 where it was not read.
     """
 

@@ -12,7 +12,6 @@ from advisor.wire.kernel_power import CurveBin, Difference, Estimate, KernelPowe
 from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
 from advisor_power.kernels.energy import energy_by_difference
 from advisor_power.kernels.estimates import around, mean_of
-from advisor_power.kernels.executions import duration_s, durations_ms, longest, start_s
 from advisor_power.kernels.golden import (
     LEAST_GOLDEN,
     Golden,
@@ -24,7 +23,7 @@ from advisor_power.kernels.plan import sigma_power_w
 from advisor_power.kernels.scatter import scatter
 from advisor_power.kernels.steady import steady_execution
 from advisor_power.kernels.stitch import end_powers, naive_curve, sensor_of, stitch
-from advisor_power.kernels.trace import Run, TraceBlock
+from advisor_power.kernels.trace import Run, TraceBlock, duration_s, durations_ms, longest, start_s
 
 LOOKED_AT_S = 0.05
 """After what ran before has left the sensor."""
@@ -107,7 +106,6 @@ class _Typical:
     Attributes:
         sse: First execution after which times fall no further, counted from 1.
         times_ms: Of an execution from there on, of every usable run.
-        golden: Which of these are golden.
         runs: The golden ones.
         execution_s: Their median.
     """

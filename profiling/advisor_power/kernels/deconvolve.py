@@ -106,13 +106,7 @@ def bin_edges(length_s: float, execution_s: float, resolution_s: float) -> Float
 
 
 def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
-    """The power in each bin.
-
-    Args:
-        stitched: Readings of golden runs.
-        sensor: Window and noise.
-        edges_s: Of the bins, from 0 on, shape (bins + 1,).
-    """
+    """The power in each bin, by readings of golden runs; edges begin with 0, shape (bins + 1,)."""
     bins = len(edges_s) - 1
     parts_s = np.interp(np.arange(bins * _PARTS + 1) / _PARTS, np.arange(bins + 1), edges_s)
     inside = stitched.tau_s <= edges_s[-1] - sensor.late_s

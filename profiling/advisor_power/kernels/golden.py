@@ -23,22 +23,18 @@ class Guidance:
 
     Attributes:
         up_to_ms: Longest execution of the range.
-        runs: How many to make.
-        reading_every_ms: One reading for each so much time of the execution.
         margin: Within which golden runs agree, as a part.
     """
 
     up_to_ms: float
     runs: int
-    reading_every_ms: float
     margin: float
 
 
 TABLE_I = (
-    Guidance(0.05, 400, 0.005, 0.05),
-    Guidance(0.2, 200, 0.010, 0.05),
-    Guidance(1.0, 200, 0.010, 0.02),
-    Guidance(math.inf, 200, 0.010, 0.02),
+    Guidance(0.05, 400, 0.05),
+    Guidance(0.2, 200, 0.05),
+    Guidance(math.inf, 200, 0.02),
 )
 
 
@@ -48,8 +44,6 @@ class Golden:
 
     Attributes:
         runs: Their positions, in order.
-        low_ms: Shortest time in the bin.
-        high_ms: Longest time in the bin.
         dropped: Runs outside of it.
     """
 
@@ -72,9 +66,7 @@ def guidance(execution_ms: float) -> Guidance:
 def golden(times_ms: Sequence[float], margin: float) -> Golden:
     """The runs of the bin with most members within the margin; of equal bins the fastest.
 
-    Args:
-        times_ms: Execution time of each run.
-        margin: The longest time of a bin is at most this part above its shortest.
+    The longest time of a bin is at most this part above its shortest.
     """
     if not times_ms:
         return Golden((), 0.0, 0.0, 0)

@@ -20,8 +20,6 @@ class KernelPlan:
     """How many runs are made, and what they cost and give.
 
     Attributes:
-        runs: Of the curve.
-        readings_per_bin: Expected.
         sigma_w: Standard error of the power of one bin within the first window of a run, W.
         sigma_end_w: The same at the end of a run.
         gpu_busy_s: Executions alone.
@@ -29,7 +27,6 @@ class KernelPlan:
     """
 
     runs: int
-    readings_per_bin: float
     sigma_w: float
     sigma_end_w: float
     gpu_busy_s: float
@@ -63,22 +60,13 @@ def mean_gap_s(channel: PowerChannel) -> float:
 def make_plan(
     channel: PowerChannel, *, bin_ms: float, run_s: float, runs: int, lead_s: float = 0.0
 ) -> KernelPlan:
-    """What so many runs give and cost.
-
-    Args:
-        channel: The sensor's.
-        bin_ms: Resolution of the curve.
-        run_s: Length of a run.
-        runs: How many.
-        lead_s: Of another operation before each run.
-    """
+    """What so many runs give and cost, with `lead_s` of another operation before each."""
     readings = runs * bin_ms / channel.period_ms
     sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
     windows = max(1.0, run_s * 1000 / channel.window_ms)
     busy = runs * (run_s + lead_s)
     return KernelPlan(
         runs=runs,
-        readings_per_bin=readings,
         sigma_w=sigma,
         sigma_end_w=sigma * math.sqrt(windows),
         gpu_busy_s=busy,

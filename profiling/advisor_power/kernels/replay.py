@@ -24,7 +24,6 @@ class RecordedKernel:
 
     Attributes:
         operation: As reports name it.
-        before: What ran before each run.
         units: SMs; None: as many as there are.
         gpu_model: None: the first that there is.
     """

@@ -23,10 +23,7 @@ _COMPARED = 50
 def scatter(usable: Sequence[Run], golden: Sequence[Run], sensor: Sensor) -> Scatter | None:
     """What each step of the method does to readings; None where there is too little to say so.
 
-    Args:
-        usable: All runs that are not dropped.
-        golden: Those of them whose execution time is that of most, in their order.
-        sensor: Its delay is part of the synchronisation.
+    Usable runs are not dropped; golden are those of them whose execution time is that of most.
     """
     readings = _readings(golden, sensor.delay_s)
     if len(golden) < LEAST_GOLDEN or len(readings) < _LEAST_READINGS:

@@ -48,13 +48,7 @@ def shortest_run(execution_s: float, window_s: float) -> int:
     return max(LEAST_EXECUTIONS, math.ceil(LEAST_WINDOWS * window_s / execution_s))
 
 
-def search_ssp(
-    power_w: Callable[[int], float],
-    start: int,
-    least: int,
-    most: int,
-    within: float = STEADY_WITHIN,
-) -> SspSearch:
+def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: int) -> SspSearch:
     """Double the length of runs until two neighbours agree, or halve it for as long as they do.
 
     Args:
@@ -62,7 +56,6 @@ def search_ssp(
         start: Executions of the first runs.
         least: Executions of the shortest runs that the sensor can tell anything about.
         most: Executions of the longest runs that may be tried.
-        within: Part within which two neighbouring lengths agree.
     """
     tried: dict[int, float] = {}
 
@@ -70,7 +63,7 @@ def search_ssp(
         for length in (short, long):
             if length not in tried:
                 tried[length] = power_w(length)
-        return abs(tried[short] - tried[long]) <= within * abs(tried[long])
+        return abs(tried[short] - tried[long]) <= STEADY_WITHIN * abs(tried[long])
 
     length = start
     while not agree(length, 2 * length):

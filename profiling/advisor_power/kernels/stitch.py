@@ -98,12 +98,7 @@ def end_powers(runs: Sequence[Run], sensor: Sensor) -> list[float]:
 
 
 def naive_curve(runs: Sequence[Run], edges_s: Floats) -> list[float | None]:
-    """Mean of what was read while the run was that old, as if readings were of the moment.
-
-    Args:
-        runs: Golden ones.
-        edges_s: Of the bins, shape (bins + 1,).
-    """
+    """Mean of what was read while the run was that old, as if readings were of the moment."""
     readings = [
         (tau_s, reading.power_w)
         for run in runs

@@ -1,12 +1,10 @@
 """What slow sensors say of an operation that runs without a gap: the memory's power, counters."""
 
-from collections.abc import Sequence
-
 from advisor.validity.sensor_record import SensorRecord
 from advisor.validity.sensor_timing import AVERAGE_SETTLE_S
 from advisor.wire.kernel_power import Estimate, StretchPower
 from advisor_power.kernels.estimates import mean_of, minus
-from advisor_power.kernels.trace import Reading, Stretch
+from advisor_power.kernels.trace import Stretch
 from advisor_profiling.window.memory_power import FEWEST_READINGS
 
 STRETCH_S = 2.0
@@ -14,12 +12,7 @@ STRETCH_S = 2.0
 
 
 def stretch_power(stretch: Stretch, record: SensorRecord) -> StretchPower:
-    """Power of the whole GPU and of its memory over the same part of a stretch.
-
-    Args:
-        stretch: As it was read.
-        record: Of the card's sensors; it says how long the memory's needs to settle.
-    """
+    """Power of the whole GPU and of its memory, once the sensor of that has settled."""
     begin_s = stretch.begin_s + memory_settle_s(record)
     power = [r.power_w for r in stretch.readings if begin_s <= r.at_s <= stretch.end_s]
     power_w = mean_of(power) if power and not stretch.dropped else None
@@ -53,15 +46,11 @@ def _memory_w(stretch: Stretch, begin_s: float, power_w: Estimate | None) -> Est
     if not stretch.memory:
         return "this card does not read the power of its memory"
     inside = [r.power_w for r in stretch.memory if begin_s <= r.at_s <= stretch.end_s]
-    if not all(0 < watts < power_w.value for watts in _values(stretch.memory)):
+    if not all(0 < r.power_w < power_w.value for r in stretch.memory):
         return "the power of the memory reads 0, or more than that of the whole GPU"
     if len(inside) < FEWEST_READINGS:
         return f"the power of the memory changed only {len(inside)} times: it is stuck"
     return Estimate(sum(inside) / len(inside), min(inside), max(inside))
-
-
-def _values(readings: Sequence[Reading]) -> list[float]:
-    return [reading.power_w for reading in readings]
 
 
 def core_power_w(stretch: StretchPower) -> Estimate | None:

@@ -3,6 +3,8 @@
 All times are of the host's monotonic clock, s.
 """
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.core.records import Counters
@@ -33,7 +35,6 @@ class Run:
 
     Attributes:
         starts_s: Of each execution.
-        ends_s: Of each execution.
         lead_s: How long that which was before it had lasted.
         readings: From the beginning of the lead until the last execution can be seen.
         sync_error_s: How far off the times of executions can be.
@@ -67,7 +68,6 @@ class TraceBlock:
 
     Attributes:
         began: None where there is no counter, or it did not move.
-        ended: As `began`.
     """
 
     runs: tuple[Run, ...]
@@ -85,8 +85,6 @@ class Stretch:
     """The operation without a gap for some seconds, which shows it to sensors that are slow.
 
     Attributes:
-        begin_s: Of the first execution.
-        end_s: Of the last one.
         execution_s: Median.
         readings: Of the instant channel, meanwhile.
         memory: Of the power of the memory, meanwhile; empty where the card does not read it.
@@ -103,3 +101,29 @@ class Stretch:
     counters: Counters
     power_capped: bool
     dropped: str = ""
+
+
+def start_s(runs: Sequence[Run], executions: int) -> float:
+    """When so many executions are over, median of the runs that have as many."""
+    over_s = (
+        (*run.starts_s, run.ends_s[-1])[executions] - run.starts_s[0]
+        for run in runs
+        if run.executions >= executions
+    )
+    return statistics.median(over_s)
+
+
+def duration_s(runs: Sequence[Run], execution: int) -> float:
+    """Of one execution, counted from 1, median."""
+    return statistics.median(durations_ms(run)[execution - 1] for run in runs) / 1000
+
+
+def durations_ms(run: Run) -> list[float]:
+    """Of each execution of a run."""
+    return [(end - start) * 1000 for start, end in zip(run.starts_s, run.ends_s, strict=True)]
+
+
+def longest(runs: Sequence[Run]) -> list[Run]:
+    """The runs that have as many executions as any."""
+    most = max(run.executions for run in runs)
+    return [run for run in runs if run.executions == most]

@@ -38,7 +38,6 @@ class RelativeErrors:
     Attributes:
         mean: Over all points.
         p90: That nine of ten points do not exceed.
-        points: How many.
         low: Of 95 % of the means, were other patterns of data measured, the least.
         high: The most.
     """

@@ -70,8 +70,6 @@ class InputFacts:
         held_back: Points at which power limit or heat held back the clock.
         patterns: Patterns of operands that were left out in their turn.
         cards: UUIDs of the GPUs.
-        drivers: Their versions.
-        torch: Versions of PyTorch.
         left_out: Points that were not used, by reason.
     """
 
@@ -91,7 +89,6 @@ class InputManifest:
 
     Attributes:
         created_at: ISO 8601, UTC.
-        features: Of the fingerprint.
         physics: Parts of the power, one for each weight.
         columns: What the trees take.
         known: Cards, and how fast shapes were computed.

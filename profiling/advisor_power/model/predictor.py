@@ -29,10 +29,7 @@ class _Run:
 
 
 class InputPredictor:
-    """A model of power by data; safe for several threads.
-
-    Args:
-        folder: With a manifest and trees.
+    """A model of power by data in a folder; safe for several threads.
 
     Raises:
         ModelError: it is not whole, or of another version.

@@ -23,7 +23,6 @@ class Filled:
 
     Attributes:
         matrix: In the numpy type of its type; `tf32` as float32.
-        non_finite: Elements that are NaN or infinite.
         saturated: Values that were beyond the range of int8, and became its ends.
     """
 

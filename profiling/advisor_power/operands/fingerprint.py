@@ -7,13 +7,18 @@ add a negative product all of its bits are inverted. All are means over a sample
 bits that there are, so that they compare between types.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.errors import InputError
+from advisor.wire.input_power import InputFingerprint
 from advisor_power.operands.bits import STORAGE, Matrix
+from advisor_power.operands.fill import fill_pair
+from advisor_power.operands.grammar import OperandPair
+from advisor_power.operands.words import DTYPES
 
 STRETCH = 512
 """Neighbouring elements of a line, along the contraction."""
@@ -108,16 +113,12 @@ def fingerprint(a: Matrix, b: Matrix, dtype: str, *, seed: int = 0) -> Fingerpri
 
 
 @np.errstate(invalid="ignore")
-def operand_print(matrix: Matrix, dtype: str, *, seed: int = 0) -> OperandPrint:
+def operand_print(matrix: Matrix, dtype: str) -> OperandPrint:
     """One matrix alone; its rows are along the contraction, as in weights of (outputs, inputs).
 
-    Args:
-        matrix: In the numpy type of `dtype`; may be mapped from a file, of which only the sample is
-            read.
-        dtype: A key of `bits.STORAGE`.
-        seed: Of the sample.
+    It may be mapped from a file, of which only the sample is read.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     return _operand(*_sample(matrix, _starts(matrix.shape[1], random), dtype, random), dtype)
 
 
@@ -155,19 +156,28 @@ def _sample(
     return bits[chosen[:, None], places].view(number), bits[beside[:, None], places].view(number)
 
 
+def product_fingerprint(
+    pair: OperandPair, shape: tuple[int, int, int], dtype: str
+) -> InputFingerprint:
+    """What the matrices of a product of `shape` (m, n, k) hold, by operands that are pinned.
+
+    Raises:
+        InputError: products do not compute in this type, or as `fill.fill_pair`.
+    """
+    if dtype not in DTYPES:
+        raise InputError(
+            f"products do not compute in {dtype}", fix=f"there are {', '.join(DTYPES)}"
+        )
+    a, b = fill_pair(pair, shape, dtype)
+    features = features_of(fingerprint(a.matrix, b.matrix, dtype))
+    return InputFingerprint(dtype=dtype, operands=str(pair), features=features)
+
+
 def features_of(found: Fingerprint) -> dict[str, float]:
     """A fingerprint as a model takes it: numbers of operands with their letter."""
-    sides = {
-        f"{side}_{name}": getattr(operand, name)
-        for side, operand in (("a", found.a), ("b", found.b))
-        for name in ("weight", "along", "across", "signs", "zeros", "distinct")
-    }
-    names = (
-        *("product_weight", "product_switching", "product_signs"),
-        *("zero_products", "sum_switching", "sum_non_finite"),
-    )
-    products = {name: getattr(found, name) for name in names}
-    return sides | products
+    whole = asdict(found)
+    sides = {side: whole.pop(side) for side in ("a", "b")}
+    return {f"{side}_{name}": n for side, of in sides.items() for name, n in of.items()} | whole
 
 
 def _operand(lines: Matrix, beside: Matrix, dtype: str) -> OperandPrint:

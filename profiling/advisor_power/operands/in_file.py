@@ -19,7 +19,6 @@ class MatrixPrint:
         tensor: Its name; empty in an npy file.
         dtype: As the project calls it.
         shape: Rows, which are along the contraction, and columns.
-        found: Its fingerprint.
     """
 
     tensor: str
@@ -52,7 +51,6 @@ class Chosen:
     """What of a file is looked at.
 
     Attributes:
-        file: The file.
         matrices: Tensors that have a fingerprint.
         left_out: The others.
     """
@@ -87,7 +85,6 @@ def chosen_in(path: Path, names: Sequence[str] = ()) -> Chosen:
 
 
 def _no_print(tensor: Tensor) -> str:
-    known = tensor.dtype in STORAGE
-    return (
-        "" if known else f"no fingerprint is made of {tensor.dtype}: cast it, for instance to fp32"
-    )
+    if tensor.dtype in STORAGE:
+        return ""
+    return f"no fingerprint is made of {tensor.dtype}: cast it, for instance to fp32"

@@ -44,9 +44,9 @@ def input_fingerprint(data: InputData) -> InputFingerprint | None:
             "the data of a job cannot be looked at without numpy",
             fix="pip install 'sm-advisor[advise]', or leave input.data out of the job",
         )
+    from advisor_power.operands.fingerprint import product_fingerprint
     from advisor_power.operands.from_file import pinned
     from advisor_power.operands.grammar import parse_operands
-    from advisor_power.operands.of_product import product_fingerprint
 
     operands = pinned(parse_operands(data.data))
     return product_fingerprint(operands, (SIDE, SIDE, SIDE), data.dtype)

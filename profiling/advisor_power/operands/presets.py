@@ -25,14 +25,11 @@ class Sweep:
     """One experiment of the paper.
 
     Attributes:
-        takeaway: Its number.
-        varied: What changes from level to level.
         levels: By type; of bits up to all that the type has.
         text: The operands at a level, with `{x}` for it and `{sd}` for the usual deviation.
     """
 
     takeaway: int
-    varied: str
     levels: Callable[[str], Sequence[Level]]
     text: str
 
@@ -63,21 +60,21 @@ def _counts(_: str) -> Sequence[Level]:
 
 
 SWEEPS: tuple[Sweep, ...] = (
-    Sweep(1, "standard deviation", _spreads, "normal(0,{x})"),
-    Sweep(2, "mean", _means, "normal({x},1)"),
-    Sweep(3, "number of different values", _counts, "unique({x},0,{sd})"),
-    Sweep(4, "random bits flipped", _bits, "unique(1,0,{sd})|flip({x})"),
-    Sweep(5, "lowest bits random", _bits, "unique(1,0,{sd})|randomize(low,{x})"),
-    Sweep(6, "highest bits random", _bits, "unique(1,0,{sd})|randomize(high,{x})"),
-    Sweep(7, "nothing: one type beside another", lambda _: (0.0,), "normal(0,{sd})"),
-    Sweep(8, "part sorted into rows", _parts, "normal(0,{sd})|sort(rows,{x}); align=false"),
-    Sweep(9, "part sorted into rows, aligned", _parts, "normal(0,{sd})|sort(rows,{x})"),
-    Sweep(10, "part sorted into columns", _parts, "normal(0,{sd})|sort(columns,{x})"),
-    Sweep(11, "part sorted within rows", _parts, "normal(0,{sd})|sort(within-rows,{x})"),
-    Sweep(12, "part of zeros", _parts, "normal(0,{sd})|sparse({x})"),
-    Sweep(13, "part of zeros after sorting", _parts, "normal(0,{sd})|sort(rows,1)|sparse({x})"),
-    Sweep(14, "lowest bits cleared", _bits, "normal(0,{sd})|clear(low,{x})"),
-    Sweep(15, "highest bits cleared", _bits, "normal(0,{sd})|clear(high,{x})"),
+    Sweep(1, _spreads, "normal(0,{x})"),
+    Sweep(2, _means, "normal({x},1)"),
+    Sweep(3, _counts, "unique({x},0,{sd})"),
+    Sweep(4, _bits, "unique(1,0,{sd})|flip({x})"),
+    Sweep(5, _bits, "unique(1,0,{sd})|randomize(low,{x})"),
+    Sweep(6, _bits, "unique(1,0,{sd})|randomize(high,{x})"),
+    Sweep(7, lambda _: (0.0,), "normal(0,{sd})"),
+    Sweep(8, _parts, "normal(0,{sd})|sort(rows,{x}); align=false"),
+    Sweep(9, _parts, "normal(0,{sd})|sort(rows,{x})"),
+    Sweep(10, _parts, "normal(0,{sd})|sort(columns,{x})"),
+    Sweep(11, _parts, "normal(0,{sd})|sort(within-rows,{x})"),
+    Sweep(12, _parts, "normal(0,{sd})|sparse({x})"),
+    Sweep(13, _parts, "normal(0,{sd})|sort(rows,1)|sparse({x})"),
+    Sweep(14, _bits, "normal(0,{sd})|clear(low,{x})"),
+    Sweep(15, _bits, "normal(0,{sd})|clear(high,{x})"),
 )
 """By takeaway."""
 

@@ -41,10 +41,6 @@ def _sort(_: np.random.Generator, values: Floats, order: str, fraction: float) -
     return np.take_along_axis(lines, taken, axis=1).reshape(values.shape)
 
 
-def _sparse(random: np.random.Generator, values: Floats, fraction: float) -> Floats:
-    return _replaced(random, values, fraction, 0.0)
-
-
 def _spoil(random: np.random.Generator, values: Floats, to: str, fraction: float) -> Floats:
     return _replaced(random, values, fraction, float(to))
 
@@ -94,7 +90,7 @@ SOURCES: dict[str, Callable[..., Floats]] = {
 
 ARRANGED: dict[str, Callable[..., Floats]] = {
     "sort": _sort,
-    "sparse": _sparse,
+    "sparse": functools.partial(_replaced, value=0.0),
     "spoil": _spoil,
     "prune": _prune,
     "scale": _scale,

@@ -16,11 +16,6 @@ _OTHERS = ("W", "of reference", "pJ", "flags", "data")
 _HASH = re.compile(r"(sha256=\"[0-9a-f]{8})[0-9a-f]{56}(?=\")")
 """Of the content of a file: eight digits tell files of one table apart."""
 
-_OF: Mapping[Quantity, str] = {
-    "ratio": "power",
-    "watts": "power",
-    "energy": "energy",
-}
 _AXES: Mapping[Quantity, str] = {
     "ratio": "power over the reference",
     "watts": "W",
@@ -104,7 +99,7 @@ def _row(sweep: InputSweep) -> tuple[str, ...]:
         sweep.says,
         sweep.verdict,
         within(sweep.change, "{:+.1%}"),
-        _OF[sweep.quantity],
+        "energy" if sweep.quantity == "energy" else "power",
         sweep.paper,
         clocks,
         f"{len(sweep.levels)}{left_out}",

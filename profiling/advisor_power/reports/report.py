@@ -58,8 +58,6 @@ class Shown:
     """What the report shows; something of it at least.
 
     Attributes:
-        sensors: Cards.
-        kernels: Measured operations.
         inputs: What was measured of the data of operations.
         parts: What the power of jobs and pairs goes to.
         unknown: Why it is not known of others.

@@ -20,10 +20,6 @@ _LONGEST_START_S = 3.0
 def record_of(trace: Trace, source: str) -> SensorRecord:
     """What a recording says of the card; nothing is accepted of one that was disturbed.
 
-    Args:
-        trace: A recording, whole or not.
-        source: live or replay.
-
     Raises:
         InputError: it ends before the bursts do, so that there is nothing to fit.
     """

@@ -4,7 +4,7 @@ import select
 import subprocess
 import tempfile
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -22,14 +22,7 @@ _COMPLAINT_S = 2.0
 
 
 class Poller:
-    """A process that appends what it polls to a file, until it is closed.
-
-    Args:
-        gpu_uuid: The card.
-        file: Must be there.
-        role: What is polled.
-        environment: Of the process.
-    """
+    """A process that appends what it polls to a file that is there, until it is closed."""
 
     def __init__(
         self, gpu_uuid: str, file: Path, role: Role, environment: Mapping[str, str]
@@ -100,12 +93,10 @@ def recorders(
     Raises:
         SourceError: one does not start.
     """
-    roles: tuple[Role, ...] = ("power", "state")
-    with ExitStack() as ending:
-        found = tuple(
-            ending.enter_context(closing(Poller(gpu_uuid, file, role, environment)))
-            for role in roles
-        )
-        for poller in found:
+    with (
+        closing(Poller(gpu_uuid, file, "power", environment)) as power,
+        closing(Poller(gpu_uuid, file, "state", environment)) as state,
+    ):
+        for poller in (power, state):
             poller.wait_ready()
-        yield found
+        yield power, state

@@ -22,12 +22,7 @@ _POINTS = 400
 
 
 def predicted_curves(trace: Trace, record: SensorRecord) -> list[SensorCurve]:
-    """A step and a square wave for each channel of a record, where they were recorded.
-
-    Args:
-        trace: The recording.
-        record: Of the same card.
-    """
+    """A step and a square wave for each channel of a record, where they were recorded."""
     return [
         curve
         for channel in record.channels

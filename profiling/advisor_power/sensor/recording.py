@@ -44,8 +44,6 @@ class SensorRecording:
     Attributes:
         load: The workload `power_load.py`, on a card on which nobody else computes.
         file: Must not be there.
-        seed: Of the random gaps and phases.
-        report: Given a line of progress.
         more: Stages after those of the record.
     """
 

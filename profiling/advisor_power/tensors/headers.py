@@ -49,10 +49,6 @@ _LENGTH_BYTES = 8
 def npy_in(file: str, data: memoryview) -> tuple[Tensor]:
     """The array of an npy file.
 
-    Args:
-        file: Its name, for messages.
-        data: All of its bytes.
-
     Raises:
         InputError: the header is no header, the array is pickled, or the file has another length.
     """
@@ -121,10 +117,6 @@ def safetensors_in(file: str, data: memoryview) -> tuple[Tensor, ...]:
 
     The library says of a broken file that it is broken, not where, and its numpy flavour has no
     bfloat16 of its own.
-
-    Args:
-        file: Its name, for messages.
-        data: All of its bytes.
 
     Raises:
         InputError: the header is no header, or its tensors do not fill the file; says where.

@@ -38,7 +38,6 @@ class TensorFile:
     mapped page that is gone. Replacing the file by another one of the same name is fine.
 
     Attributes:
-        path: As it was named.
         tensors: In the order of their bytes.
     """
 

@@ -20,7 +20,6 @@ class FileType:
 
     Attributes:
         dtype: As the project calls it.
-        bits: Of one number.
         number: The numpy type; None: no matrix product computes with such numbers.
     """
 

@@ -9,7 +9,7 @@ from advisor.errors import InputError
 from advisor.wire.input_power import FEATURES, InputAsked, InputPredictions
 from advisor_power.inputs.case import case_of
 from advisor_power.model.predictor import InputPredictor
-from advisor_power.operands.of_product import product_fingerprint
+from advisor_power.operands.fingerprint import product_fingerprint
 
 
 def with_features(asked: InputAsked) -> InputAsked:

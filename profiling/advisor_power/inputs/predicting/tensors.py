@@ -78,12 +78,6 @@ def weights_asked(numbers: Any, dtype: str, units: int | None, gpu_model: str | 
 
     The random numbers have a deviation of 1, of int8 32.
 
-    Args:
-        numbers: In the numpy type of `dtype`; may be mapped from a file.
-        dtype: A type that products compute in.
-        units: SMs; None: the most that were measured.
-        gpu_model: None: the one that was measured.
-
     Raises:
         InputError: products do not compute in that type.
     """

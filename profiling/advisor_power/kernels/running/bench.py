@@ -16,7 +16,6 @@ class KernelReady:
         launches: Of the operation in one execution, as many as make it long enough to be timed.
         captured: Whether an execution is one CUDA graph; else each launch is one by itself.
         units: SMs that it sees; None where it has no GPU.
-        libraries: Versions by name.
         launch_flop: Floating point operations of one launch, by its definition; None where the
             operation is not one of ours.
         launch_bytes: That its operands hold, the result included, each once; None as above.

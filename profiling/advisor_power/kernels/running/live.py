@@ -16,11 +16,10 @@ from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel
 from advisor_power.gpu_worker import GpuWorker, WorkerPlace, open_worker
-from advisor_power.kernels.executions import durations_ms
 from advisor_power.kernels.running.bench import KernelReady, RunRequest
 from advisor_power.kernels.running.polled import PolledReadings
 from advisor_power.kernels.timesync import PingPong, fit_clock
-from advisor_power.kernels.trace import Run, Stretch, Tick
+from advisor_power.kernels.trace import Run, Stretch, Tick, durations_ms
 from advisor_power.sensor.poller import Poller
 from advisor_profiling.testbed.live import check_alone, find_gpu, list_gpus
 
@@ -58,8 +57,7 @@ class LiveKernelBench:
     def prepare(self, operation: Sequence[str]) -> KernelReady:
         """From now on run another operation; what PyTorch needs to start is not needed again.
 
-        Args:
-            operation: Its options, as on the command line of the workload.
+        Its options are those of the command line of the workload.
 
         Raises:
             JobError: it failed, was not ready in time, or needs more memory than there is.
@@ -153,12 +151,7 @@ def open_kernel_bench(
 ) -> Generator[LiveKernelBench]:
     """An operation on a GPU that is ours alone; all that was started ends at the end.
 
-    Args:
-        settings: Of the user.
-        channel: The instant one.
-        place: Where.
-        operation: Options of the workload.
-        second_gpu: Have another GPU of the host for it, as collectives need.
+    The operation is options of the workload. Collectives need a second GPU of the host.
 
     Raises:
         JobError: as `open_worker`, or the operation needs more memory than there is.

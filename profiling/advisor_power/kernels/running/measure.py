@@ -39,8 +39,6 @@ class KernelStep:
     """How far a measurement is.
 
     Attributes:
-        what: What is being done.
-        done: Runs.
         total: Runs; None where that is being found out.
         eta_s: What is left; None where that is being found out.
     """
@@ -60,7 +58,6 @@ class Runner:
 
     Attributes:
         lead_s: Of the operation before each run; 0: nothing is before.
-        random: For the gaps.
     """
 
     bench: KernelBench
@@ -122,13 +119,7 @@ def run_blocks(
 ) -> list[TraceBlock]:
     """Long and short runs in turn, so that both meet the same card; goes on after what is kept.
 
-    Args:
-        runner: What runs.
-        executions: Of a long run, and of a short one.
-        blocks: How many in all.
-        kept: From before an interruption.
-        keep: Called with each block when it is complete.
-        report: Called after each run.
+    Executions are of a long run and of a short one; blocks are those in all.
     """
     done, begun, total = list(kept), time.monotonic(), blocks * BLOCK_RUNS
     before = len(done) * BLOCK_RUNS

@@ -50,17 +50,9 @@ def measure_operation(
     planned: Callable[[KernelPlan], object],
     seed: int = 0,
 ) -> KernelReport:
-    """Measure an operation.
+    """Measure an operation; its runs are kept in the home.
 
-    Args:
-        bench: Runs it.
-        gpu: Where.
-        sensors: Of the GPU.
-        wanted: What is asked for.
-        home: Runs are kept there.
-        report: Called after each run.
-        planned: Called with the plan before the blocks.
-        seed: Of the random gaps.
+    `report` is called after each run, `planned` with the plan before the blocks.
 
     Raises:
         InputError: what is wanted cannot be had, or takes too long.

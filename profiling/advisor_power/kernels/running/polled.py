@@ -10,11 +10,7 @@ from advisor_power.sensor.trace import MEMORY
 
 
 class PolledReadings:
-    """Lines of a poller, as far as they are read.
-
-    Args:
-        file: What the poller appends to.
-    """
+    """Lines of a poller, as far as they are read."""
 
     def __init__(self, file: Path) -> None:
         self._file = file.open()

@@ -25,9 +25,6 @@ class KernelConditions:
     """Under what runs were made: those under others are not put together with them.
 
     Attributes:
-        units: SMs that the operation had.
-        launches: Of the operation in one execution.
-        before: What ran before each run.
         sensor_measured_at: When the record of the sensor was made.
     """
 
