@@ -153,7 +153,7 @@ print(sample("abcdefgh", 20, "seed", {}))
     assert " with " in answers.pop()
 
 
-@pytest.mark.parametrize("seed", ["", "a", "b"])
+@pytest.mark.parametrize("seed", ["", "a"])
 def test_four_jobs_are_one_block(seed: str) -> None:
     """All 84 windows of four jobs, with themselves as well, are measured with 48 processes."""
     (block,) = cut(windows(jobs("abcd").values()), CLIENTS, 143_771, seed, alone=False)
@@ -161,7 +161,7 @@ def test_four_jobs_are_one_block(seed: str) -> None:
     assert len(block.targets) == 84
 
 
-@pytest.mark.parametrize("seed", ["", "a", "b", "c", "d", "e"])
+@pytest.mark.parametrize("seed", ["", "a", "b"])
 def test_starts_come_near_the_fewest(seed: str) -> None:
     """Eight jobs in all pairs: 240 starts are the fewest, at most an eighth more are made.
 
@@ -218,30 +218,25 @@ def test_each_block_has_its_references() -> None:
         alone = {target for target in block.targets if len(target.specs) == 1}
         names = {name for names in block.pairs for name in names}
         assert alone == {solo(members[name], FULL, number) for name in names}
-
-
-def test_no_references_without_clients_for_them() -> None:
-    """Splits without 100 % start no process for a reference."""
-    blocks = cut(windows(jobs("ab").values(), NINE), CLIENTS, None, "seed")
+    # Splits without 100 % start no process for a reference.
+    blocks = cut(windows(members.values(), NINE), CLIENTS, None, "seed")
     assert all(len(target.specs) == 2 for block in blocks for target in block.targets)
 
 
 def test_time_sliced_jobs_share_one_client_each() -> None:
-    """Without limits a job needs one process, and a second one next to itself."""
-    blocks = cut(windows(jobs("abc").values(), [TIME_SLICED]), CLIENTS, None, "seed")
-    assert [(len(block.specs), len(block.targets)) for block in blocks] == [(6, 6 + 3)]
-
-
-def test_repeats_share_their_clients() -> None:
-    """A second window of a split starts nothing."""
-    once = windows(jobs("ab").values())
-    twice = once + [replace(target, repeat=1) for target in once]
-    (first,), (second,) = cut(once, CLIENTS, None, "seed"), cut(twice, CLIENTS, None, "seed")
-    assert len(second.specs) == len(first.specs)
+    """Without limits a job needs one process, a second one next to itself, none for a repeat."""
+    once = windows(jobs("abc").values(), [TIME_SLICED])
+    for repeats in (1, 2):
+        plan = [replace(target, repeat=n) for target in once for n in range(repeats)]
+        blocks = cut(plan, CLIENTS, None, "seed")
+        assert [(len(b.specs), len(b.targets)) for b in blocks] == [(6, 6 * repeats + 3)]
 
 
 def test_windows_come_in_a_random_order() -> None:
-    """Neither splits nor pairs come sorted, each pair has its own order, and each seed another."""
+    """Neither splits nor pairs come sorted, each pair has its own order, and each seed another.
+
+    Those of a pair follow one another: where the GPU is taken away one is cut in two, not all.
+    """
     plan = windows(jobs("abcd").values())
     (block,), (other,) = cut(plan, CLIENTS, None, "one"), cut(plan, CLIENTS, None, "two")
     assert block.targets != other.targets
@@ -252,11 +247,6 @@ def test_windows_come_in_a_random_order() -> None:
     assert met != sorted(met)
     orders = {tuple(t.specs[0].share for t in block.targets if t.jobs == jobs_) for jobs_ in met}
     assert len(orders) == 6 + 4 + 1
-
-
-def test_windows_of_a_pair_follow_one_another() -> None:
-    """Where the GPU is taken away in mid-block, one pair is cut in two, not all of them."""
-    (block,) = cut(windows(jobs("abcd").values()), CLIENTS, None, "one")
     changes = sum(a.jobs != b.jobs for a, b in itertools.pairwise(block.targets))
     assert changes == 10 + 4 - 1
 

@@ -32,26 +32,19 @@ def even_kinds(names: Iterable[str]) -> dict[str, BoundBy]:
     return {name: THREE[number % 3] for number, name in enumerate(names)}
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("gemm", "compute"),
-        ("llm-prefill", "compute"),
-        ("triad", "memory"),
-        ("transpose", "memory"),
-        ("mobilenet-infer-b2", "launch"),
-        ("wav2vec2-infer-b2", "launch"),
-    ],
-)
-def test_kinds_of_measured_jobs(name: str, kind: BoundBy) -> None:
-    """The kinds of jobs that were measured are the ones that their names promise."""
-    assert kinds_of(bundled_solo_points())[name] == kind
-
-
 def test_every_measured_job_has_a_kind() -> None:
-    """No bundled job is left out, and each kind has several."""
+    """No bundled job is left out, each kind has several, and names promise the right one."""
     points = bundled_solo_points()
     kinds = kinds_of(points)
+    promised: dict[str, BoundBy] = {
+        "gemm": "compute",
+        "llm-prefill": "compute",
+        "triad": "memory",
+        "transpose": "memory",
+        "mobilenet-infer-b2": "launch",
+        "wav2vec2-infer-b2": "launch",
+    }
+    assert promised.items() <= kinds.items()
     assert kinds.keys() == {point.job for point in points}
     assert min(Counter(kinds.values()).values()) >= 5
 
@@ -86,6 +79,7 @@ def test_kind_is_that_of_the_newest_point_at_the_largest_share() -> None:
 def test_kind_by_counters(fields: dict[str, Any], kind: BoundBy | None) -> None:
     """Both thresholds are at half; without a counter there is no kind, not a guess."""
     assert kind_of([solo_point("a", **fields)]) == kind
+    assert kinds_of([solo_point("a", **fields)]) == ({"a": kind} if kind else {})
 
 
 @given(compute=st.floats(0, 100), memory=st.floats(0, 100), busy=st.floats(0, 100))
@@ -108,12 +102,6 @@ def test_kinds_agree_with_the_classes_of_the_report(
     assert kind_of([point]) == kinds[found.code]
 
 
-def test_no_points_no_kind() -> None:
-    """A job that was never measured has no kind."""
-    assert kind_of([]) is None
-    assert kinds_of([solo_point("a")]) == {}
-
-
 @given(names=names_of, part=st.floats(0, 1.2), seed=seeds, selves=st.booleans())
 def test_sample_is_balanced(names: list[str], part: float, seed: str, selves: bool) -> None:
     """A sample has the right size, no pair twice, and all jobs occur about equally often."""
@@ -128,7 +116,7 @@ def test_sample_is_balanced(names: list[str], part: float, seed: str, selves: bo
 
 
 @pytest.mark.parametrize("selves", [True, False])
-@pytest.mark.parametrize("count", range(6, 25))
+@pytest.mark.parametrize("count", [6, 7, 12, 24])
 def test_each_job_of_a_sample_meets_every_kind(count: int, selves: bool) -> None:
     """With six pairs for each job, every job meets jobs of all three kinds."""
     names = [f"j{number:02}" for number in range(count)]
@@ -144,6 +132,8 @@ def test_sample_is_the_same_for_a_seed(names: list[str], count: int, seed: str) 
     kinds = even_kinds(names)
     again = sample([*names[::-1], *names], count, seed, kinds)
     assert sample(names, count, seed, kinds) == again
+    # Jobs that were never profiled take part, too.
+    assert sample(names, 200, seed, {}) == all_pairs(names)
 
 
 def test_sample_differs_by_seed() -> None:
@@ -158,17 +148,6 @@ def test_selves_have_their_part_of_a_sample() -> None:
     names = [f"j{number:02}" for number in range(12)]
     drawn = sample(names, 39, "seed", even_kinds(names))
     assert sum(a == b for a, b in drawn) == 6
-
-
-def test_jobs_without_a_kind_are_paired_too() -> None:
-    """A job that was never profiled takes part."""
-    names = ["a", "b", "c", "d"]
-    assert sorted(sample(names, 10, "seed", {})) == all_pairs(names)
-
-
-def test_nothing_of_nothing() -> None:
-    """No jobs give no pairs."""
-    assert sample([], 5, "seed", {}) == []
 
 
 def unmet(names: Iterable[str], kinds: dict[str, BoundBy], pairs: Iterable[PairNames]) -> list[str]:
