@@ -7,7 +7,7 @@ from rich.console import Console
 from simple_pairs import SOLOS, nine, pair, solo
 
 from advisor.core.flags import DOUBTFUL, FLAGS
-from advisor.core.records import SoloPoint
+from advisor.core.records import PairPoint, SoloPoint
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.reports.campaign import (
     COLUMNS,
@@ -52,7 +52,10 @@ def test_savings_stand_beside_those_at_equal_shares_and_without_limits() -> None
 
 
 def test_speeds_are_relative_to_the_rates_alone() -> None:
-    """A job that counts large numbers has no larger say."""
+    """A job that counts large numbers has no larger say.
+
+    Those are means of good windows on the whole GPU; others would move every speed of their job.
+    """
     solos = [solo("a", rate=1000.0), solo("b", rate=2.0)]
     points = [
         pair(30, 70, rate_1=300.0, rate_2=1.8),
@@ -61,20 +64,15 @@ def test_speeds_are_relative_to_the_rates_alone() -> None:
     (found,) = summarise(points, solos)
     assert found.best == points[0]
     assert found.speeds == pytest.approx((0.3, 0.9))
-
-
-def test_rate_alone_is_the_mean_of_the_whole_gpu_windows() -> None:
-    """One window for each block; windows at smaller shares say nothing about it."""
-    solos = [solo("a", rate=0.9), solo("a", rate=1.1), solo("a", rate=9.0, share_percent=50.0)]
-    (found,) = summarise([pair(50, 50)], [*solos, solo("b", rate=0.5)])
+    alone = [
+        *(solo("a", rate=rate) for rate in (0.9, 1.1)),
+        solo("a", rate=9.0, share_percent=50.0),
+        solo("a", rate=9.0, flags=("not-settled",)),
+        solo("b", rate=0.5),
+        solo("b", flags=("throttled",), rate=0.5),
+    ]
+    (found,) = summarise([pair(50, 50)], alone)
     assert found.speeds == pytest.approx((0.5, 1.0))
-
-
-def test_doubtful_window_alone_is_no_reference() -> None:
-    """A reference that failed a cross-check would move every speed of its job."""
-    solos = [*SOLOS, solo("a", rate=9.0, flags=("not-settled",)), solo("b", flags=("throttled",))]
-    (found,) = summarise([pair(50, 50)], solos)
-    assert found.speeds == pytest.approx((0.5, 0.5))
 
 
 def test_gain_of_an_equal_best_split_is_none_at_all() -> None:
@@ -85,14 +83,6 @@ def test_gain_of_an_equal_best_split_is_none_at_all() -> None:
     assert found.saved == found.equal_saved == pytest.approx(1 / 3)
 
 
-def test_what_was_not_measured_has_no_gain() -> None:
-    """Without 50/50 and without an uncapped window there is nothing to compare with."""
-    (found,) = summarise([pair(30, 70)], SOLOS)
-    assert found.best is not None
-    assert (found.equal_saved, found.uncapped_saved) == (None, None)
-    assert printed([found])[1][-2:] == ["-", "-"]
-
-
 def test_repeats_of_the_equal_split_are_averaged() -> None:
     """One lucky window at 50/50 does not decide the gain."""
     equal = [pair(50, 50, rate_1=rate, rate_2=rate) for rate in (0.4, 0.6)]
@@ -100,21 +90,15 @@ def test_repeats_of_the_equal_split_are_averaged() -> None:
     assert found.equal_saved == pytest.approx(0)
 
 
-@pytest.mark.parametrize("mode", ["uncapped", "time-sliced"])
-def test_only_windows_under_limits_can_be_the_best_split(mode: str) -> None:
-    """No limit, and no MPS, are what a split is compared with."""
-    free = pair(100, 100, mode=mode, rate_1=0.9, rate_2=0.9)
-    (found,) = summarise([*nine(), free], SOLOS)
+@pytest.mark.parametrize(("free_mode", "limit"), [("uncapped", "mps"), ("time-sliced", "cu_mask")])
+def test_only_windows_under_limits_can_be_the_best_split(free_mode: str, limit: str) -> None:
+    """No limit, and no MPS, are what a split is compared with; on AMD one is two masks."""
+    free = pair(100, 100, mode=free_mode, rate_1=0.9, rate_2=0.9)
+    (found,) = summarise([*nine(mode=limit), free], SOLOS)
     assert found.best is not None
-    assert found.best.mode == "mps"
+    assert found.best.mode == limit
     assert found.windows == 10
     assert summarise([free], SOLOS) == [PairResult(("a", "b"), 1)]
-
-
-def test_cu_masks_are_limits() -> None:
-    """On AMD a split is two masks."""
-    (found,) = summarise(nine({30: 1.5}, mode="cu_mask"), SOLOS)
-    assert found.saved == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("flag", sorted(DOUBTFUL))
@@ -182,10 +166,7 @@ def test_line_of_the_table() -> None:
     assert " ".join(head) == " ".join(COLUMNS)
     assert line == ["a", "+", "b", "10", "30/70", "0.75", "0.75", "100",
                     "33.3", "%", "0.0", "%", "20.0", "%"]  # fmt: skip
-
-
-def test_loss_is_shown_as_a_loss() -> None:
-    """Sharing that costs more than one after the other stands there with its sign."""
+    # Sharing that costs more than one after the other stands there with its sign.
     dear = pair(100, 100, mode="uncapped", power_w=150.0)
     assert printed(summarise([*nine(), dear], SOLOS))[1][-2:] == ["-50.0", "%"]
 
@@ -198,10 +179,7 @@ def test_cost_of_a_campaign() -> None:
         "80 % of the time measuring (50 % in windows, the rest settling), 10 % starting, "
         "1 % waiting for other GPUs"
     )
-
-
-def test_cost_with_nothing_measured() -> None:
-    """No point is not a point of no cost: nothing is divided by zero."""
+    # No point is not a point of no cost: nothing is divided by zero.
     assert cost_text(Cost(), 0) == "nothing was measured"
     spent = Cost(duration_s=60.0, starts=3)
     assert cost_text(spent, 0) == "no pair was measured in 1.0 GPU-minutes"
@@ -224,11 +202,13 @@ def test_lucky_window_is_not_the_best() -> None:
     assert found.windows == 4
 
 
-def test_gains_are_on_the_same_card() -> None:
+@pytest.mark.parametrize("others", [[], [pair(50, 50, gpu_uuid="GPU-2")]])
+def test_what_was_not_measured_on_the_card_has_no_gain(others: list[PairPoint]) -> None:
     """Another card's 50/50 is no reference."""
-    other = pair(50, 50, gpu_uuid="GPU-2")
-    (found,) = summarise([pair(30, 70, rate_1=0.9, rate_2=0.9), other], SOLOS)
-    assert found.equal_saved is None
+    (found,) = summarise([pair(30, 70, rate_1=0.9, rate_2=0.9), *others], SOLOS)
+    assert found.best is not None
+    assert (found.equal_saved, found.uncapped_saved) == (None, None)
+    assert printed([found])[1][-2:] == ["-", "-"]
 
 
 @pytest.mark.parametrize("units", [{}, {"units_1": 92, "units_2": 92}])

@@ -70,11 +70,8 @@ def window(source: ScriptedSource, rules: WindowRules) -> Window:
 def test_a_window_carries_it_where_the_card_has_it() -> None:
     found = window(WithMemory(VirtualClock(), lambda _: 300.0), WindowRules(least_s=3.0))
     assert found.memory_power_w == pytest.approx(30, abs=0.01)
-    without = window(ScriptedSource(VirtualClock(), lambda _: 300.0), WindowRules())
-    assert without.memory_power_w is None
-
-
-def test_a_short_window_carries_none() -> None:
-    """A mean over a second in a window of a second is of what was before."""
+    # A mean over a second in a window of a second is of what was before.
     short = WindowRules(least_s=1.0, most_s=1.0)
     assert window(WithMemory(VirtualClock(), lambda _: 300.0), short).memory_power_w is None
+    without = window(ScriptedSource(VirtualClock(), lambda _: 300.0), WindowRules())
+    assert without.memory_power_w is None

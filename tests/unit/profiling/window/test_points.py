@@ -90,11 +90,6 @@ def with_rate(rate: MeanEstimate) -> WindowResult:
     return dataclasses.replace(TAKEN, parts=(dataclasses.replace(PART, rate=rate),))
 
 
-def test_good_window_has_no_flag() -> None:
-    """Flags are for what went wrong only."""
-    assert flags_of(TAKEN, CONDITIONS) == ()
-
-
 @pytest.mark.parametrize(
     ("result", "flag"),
     [
@@ -115,6 +110,7 @@ def test_good_window_has_no_flag() -> None:
 )
 def test_each_fault_has_its_flag(result: WindowResult, flag: str) -> None:
     """Every flag of the table is raised by its fault, and by nothing else."""
+    assert flags_of(TAKEN, CONDITIONS) == ()
     assert flags_of(result, CONDITIONS) == (flag,)
     assert flag in FLAGS
 
@@ -157,19 +153,10 @@ def test_pair_point_keeps_its_two_jobs_apart() -> None:
     """Each job has its own share, units, rate and memory; the power is of both."""
     point = to_point(PAIR, CONDITIONS)
     assert isinstance(point, PairPoint)
-    assert (
-        point.parts[0].job,
-        point.shares_percent[0],
-        point.parts[0].units,
-        point.parts[0].rate,
-    ) == ("other", 30, 38, 7)
-    assert (
-        point.parts[1].job,
-        point.shares_percent[1],
-        point.parts[1].units,
-        point.parts[1].rate,
-    ) == ("x", 70, 92, 100)
-    assert (point.parts[0].job_hash, point.parts[1].job_hash) == (OTHER.job_hash, JOB.job_hash)
+    assert [(p.job, p.share_percent, p.units, p.rate, p.job_hash) for p in point.parts] == [
+        ("other", 30, 38, 7, OTHER.job_hash),
+        ("x", 70, 92, 100, JOB.job_hash),
+    ]
     assert (point.power_w, point.repeat, point.flags, point.mode) == (300, 2, (), "mps")
     row = to_row(point)
     assert [(part["job"], part["share_percent"]) for part in row["jobs"]] == [
@@ -188,18 +175,12 @@ def test_a_server_has_its_demand_and_its_latencies() -> None:
     training = dataclasses.replace(PAIR.parts[0], latency=Latency())
     target = pair(server, Share(70), OTHER, Share(30))
     both = dataclasses.replace(PAIR, target=target, parts=(training, PAIR.parts[1]))
-    point = to_point(both, CONDITIONS)
-    assert isinstance(point, PairPoint)
-    assert (point.parts[0].job, point.parts[0].offered_rate, point.parts[1].offered_rate) == (
-        "other",
-        None,
-        120,
-    )
-    assert (point.parts[0].latency_p50_ms, point.parts[0].latency_p99_ms) == (None, None)
-    assert (point.parts[1].latency_p50_ms, point.parts[1].latency_p99_ms) == (4, 9)
-    first, second = to_row(point)["jobs"]
-    assert (first["offered_rate"], second["offered_rate"]) == (None, 120)
-    assert (first["latency_p99_ms"], second["latency_p99_ms"]) == (None, 9)
+    names = ("job", "offered_rate", "latency_p50_ms", "latency_p99_ms")
+    parts = to_row(to_point(both, CONDITIONS))["jobs"]
+    assert [tuple(part[name] for name in names) for part in parts] == [
+        ("other", None, None, None),
+        ("x", 120, 4, 9),
+    ]
 
 
 @pytest.mark.parametrize(
