@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,25 +55,18 @@ def test_host_with_everything(host: FakeHost) -> None:
     assert found["mps"]["found"].endswith("version 13000")
 
 
-def test_power_of_the_memory_is_named_where_the_card_has_it(host: FakeHost) -> None:
-    """As on H100: the average of a second."""
-    (host.folder / "nvml" / "gpu0").mkdir(parents=True, exist_ok=True)
-    (host.folder / "nvml" / "gpu0" / "power_memory_average_mw").write_text("49992")
-    done = host.advisor("doctor", "--json", ADVISOR_DCGM_URL=NOWHERE)
-    found = {row["check"]: row["found"] for row in json.loads(done.stdout)}
-    assert "power.memory (mean, W)" in found["gpu 0 telemetry"]
-
-
 def test_broken_host(host: FakeHost) -> None:
     """Everything is listed at once, each with its fix, and the exit code is 1."""
     state = host.folder / "nvml" / "gpu0"
     (state / "mig").write_text("1")
     (state / "gpm_support").write_text("0")
     (state / "energy_mj").write_text(error(3))
+    (state / "power_memory_average_mw").write_text("49992")  # as on H100
     gone = str(host.folder / "gone")
     done = host.advisor("doctor", CUDA_MPS_PIPE_DIRECTORY=gone, ADVISOR_DCGM_URL=NOWHERE)
     assert done.returncode == 1
     lines = {" ".join(line.split()[:4]): line for line in done.stdout.splitlines()}
+    assert "power.memory (mean, W)" in done.stdout
     assert f"no MPS daemon answers in {gone}" in lines["mps daemon missing no"]
     assert "turn MIG off" in lines["gpu 0 mode warning"]
     assert "--source dcgm" in lines["gpu 0 counters warning"]
@@ -92,37 +86,34 @@ def test_host_without_a_driver(host: FakeHost) -> None:
     assert {"cores", "store", "mps"} <= {row["check"] for row in rest}
 
 
-def test_missing_control_program(tmp_path: Path) -> None:
-    """Without MPS no share can be enforced; the package to install is named."""
-    findings = look({"PATH": str(tmp_path)}, GPU)
-    assert "mps" in missing(findings)
-    assert "nvidia-cuda-mps" in findings["mps"].found
-
-
-def test_gpu_that_cuda_cannot_use(host: FakeHost) -> None:
-    """NVML may list a GPU that no job could open."""
-    findings = look(host.environment(FAKE_CUDA_ERROR="100"), GPU)
-    assert "gpu 0 SMs" in missing(findings)
-    assert "error 100" in findings["gpu 0 SMs"].found
-
-
-def test_prohibited_mode(host: FakeHost) -> None:
-    """The compute mode that lets nobody in is told with the command that changes it."""
-    prohibited = Gpu(uuid=UUID, model="Fake H200", compute_mode="prohibited", mig=False)
-    findings = look(host.environment(), prohibited)
-    assert "gpu 0 mode" in missing(findings)
-    assert "nvidia-smi -c DEFAULT" in findings["gpu 0 mode"].fix
+@pytest.mark.parametrize(
+    ("gpu", "more", "check", "words"),
+    [
+        (GPU, {"PATH": "/none"}, "mps", "nvidia-cuda-mps"),
+        # NVML may list a GPU that no job could open.
+        (GPU, {"FAKE_CUDA_ERROR": "100"}, "gpu 0 SMs", "error 100"),
+        (
+            replace(GPU, compute_mode="prohibited"),
+            {},
+            "gpu 0 mode",
+            "nvidia-smi -c DEFAULT",
+        ),
+    ],
+)
+def test_what_a_gpu_lacks_is_missing(
+    host: FakeHost, gpu: Gpu, more: dict[str, str], check: str, words: str
+) -> None:
+    """With the package or the command that mends it."""
+    findings = look(host.environment(**more), gpu)
+    assert check in missing(findings)
+    assert words in findings[check].found + findings[check].fix
 
 
 def test_amd_host_needs_no_mps(tmp_path: Path) -> None:
-    """A host is not called broken for lack of what only NVIDIA's GPUs need."""
+    """It is not called broken for lack of what only NVIDIA's need; a driver is not yet a GPU."""
     findings = look({"PATH": str(tmp_path)}, Gpu(uuid="x", model="MI300X", vendor="amd"))
     assert missing(findings) == set()
     assert "mps" not in findings
-
-
-def test_driver_without_a_gpu(tmp_path: Path) -> None:
-    """A driver that answers is not yet a GPU."""
     assert "gpu" in missing(look({"PATH": str(tmp_path)}))
 
 

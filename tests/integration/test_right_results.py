@@ -54,14 +54,6 @@ def test_a_share_is_judged_by_what_an_earlier_sweep_reported_on_the_whole_gpu(
     assert {units: row["results"] for units, row in points.items()} == {66: "differ", 34: "right"}
 
 
-def test_nothing_is_said_of_a_job_that_reports_nothing(host: FakeHost) -> None:
-    """No value is no result."""
-    host.write_job("silent")
-    points = profile(host, "silent", "--shares", "50,100")
-    assert {row["results"] for row in points.values()} == {None}
-    assert not any("results" in flag for row in points.values() for flag in row["flags"])
-
-
 def test_a_pattern_in_the_output_reports_as_well(host: FakeHost) -> None:
     """A job that cannot be changed prints its loss; NaN in one line is enough."""
     script = (
@@ -145,8 +137,11 @@ def test_a_job_is_checked_at_every_count_and_keeps_away_from_where_it_is_wrong(
 
 
 def test_a_job_that_reports_nothing_cannot_be_checked(host: FakeHost) -> None:
-    """It says what to do."""
+    """It says what to do; of its points nothing is said: no value is no result."""
     host.write_job("silent")
+    points = profile(host, "silent", "--shares", "50,100")
+    assert {row["results"] for row in points.values()} == {None}
+    assert not any("results" in flag for row in points.values() for flag in row["flags"])
     done = host.advisor("check", "--job", "silent", "--counts", "66")
     assert done.returncode == 2
     assert "silent reported nothing that can be compared" in done.stderr

@@ -64,11 +64,12 @@ def write(shard: Shard, text: str) -> None:
         log.write(text)
 
 
-def test_answers_come_back_in_order(shards: list[Shard]) -> None:
-    """However late each is."""
+@pytest.mark.parametrize("gone", [{}, {"shard-1": "", "shard-2": ""}])
+def test_answers_come_back_in_order(shards: list[Shard], gone: dict[str, str]) -> None:
+    """However late each is, also after its end: a network file system shows files late."""
     first, second = shards
     engine = ScriptedEngine(
-        [lambda: None, lambda: answer(second), lambda: answer(first, Answer(5, {}))]
+        [lambda: None, lambda: answer(second), lambda: answer(first, Answer(5, {}))], gone
     )
     assert hand_out(shards, engine, print) == [Answer(5, {}), GOOD]
     assert not engine.stopped
@@ -97,14 +98,6 @@ def test_a_shard_that_was_given_up_says_why(
         f"it gave no answer: the node died (see {one.folder})",
         f"it gave no answer: out of memory (see {two.folder})",
     ]
-
-
-def test_an_answer_may_come_after_the_end(shards: list[Shard]) -> None:
-    """A network file system shows files late."""
-    one, two = shards
-    looks = [lambda: None, lambda: answer(one), lambda: answer(two)]
-    engine = ScriptedEngine(looks, {one.name: "", two.name: ""})
-    assert hand_out(shards, engine, print) == [GOOD, GOOD]
 
 
 def test_whole_lines_are_passed_on_as_they_come(shards: list[Shard]) -> None:

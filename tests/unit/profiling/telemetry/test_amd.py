@@ -63,7 +63,7 @@ def ask(rocm: Path) -> Ask:
 
 
 def test_readings_have_our_units(ask: Ask) -> None:
-    """Energy is ticks times microjoules; clocks, heat, memory and limit are as on the card."""
+    """Energy is ticks times microjoules. Graphics activity is not passed off as SM activity."""
     script = "s = AmdSource('uuid-1'); names = [c.name for c in s.channels]"
     found, reasons = ask(f"{script}; show([s.read(names), s.throttle_reasons()])")
     assert found == {
@@ -77,25 +77,16 @@ def test_readings_have_our_units(ask: Ask) -> None:
         "counter.memory_busy": 37,
     }
     assert reasons is None
-
-
-def test_power_is_the_field_that_the_generation_has(ask: Ask) -> None:
-    """MI200 has only the average, MI300 only the current power; "N/A" is never a number."""
-    assert ask("show(AmdSource('uuid-1').read(['power.gpu'])['power.gpu'])", MI200) == 310
-    assert ask("show(AmdSource('uuid-1').read(['power.gpu'])['power.gpu'])", MI300) == 420
-
-
-def test_partition_without_sensors_has_no_power(ask: Ask) -> None:
-    """Zero watts or joules from a partition without sensors is None."""
-    script = "s = AmdSource('uuid-1'); show(s.read(['power.gpu', 'energy.gpu']))"
-    assert ask(script, OTHER_PARTITION) == {"power.gpu": None, "energy.gpu": None}
-
-
-def test_only_the_counter_that_means_the_same_is_given(ask: Ask) -> None:
-    """Memory activity is given; graphics activity is not passed off as SM activity."""
     script = "s = AmdSource('uuid-1'); s.start_window(); show(s.read(COUNTERS))"
     counters = ask("from advisor.core.telemetry import COUNTERS; " + script)
     assert {k: v for k, v in counters.items() if v is not None} == {"counter.memory_busy": 37}
+
+
+def test_power_is_the_field_that_the_generation_has(ask: Ask) -> None:
+    """MI200 has only the average; 0 of a partition without sensors, and "N/A", are no reading."""
+    script = "s = AmdSource('uuid-1'); show(s.read(['power.gpu', 'energy.gpu']))"
+    assert ask(script, MI200)["power.gpu"] == 310
+    assert ask(script, OTHER_PARTITION) == {"power.gpu": None, "energy.gpu": None}
 
 
 def test_violations_become_throttle_reasons(ask: Ask) -> None:
@@ -126,13 +117,6 @@ show([before, s.processes_memory_mib([1, 2]), s.processes_memory_mib([9])])
     assert ask(script) == [None, 15, None]
 
 
-def test_refused_reading_is_an_error_with_advice(ask: Ask) -> None:
-    """A GPU that this user may not read is an error that names the groups to join."""
-    answer = ask("show(list_gpus())")
-    assert answer["error"] == "source"
-    assert "render" in answer["text"]
-
-
 def test_gpus_are_described(ask: Ask) -> None:
     """Each GPU has its UUID, vendor and memory; what the driver does not say is None."""
     script = """
@@ -149,14 +133,19 @@ show(list_gpus())
     assert (second["driver"], second["units_total"]) == (None, None)
 
 
-def test_unknown_gpu_is_refused(ask: Ask) -> None:
-    """The message names the GPUs that are there."""
-    assert "uuid-1, uuid-2" in ask("show(AmdSource('uuid-7').gpu)")["text"]
-
-
-def test_missing_driver_says_so(ask: Ask) -> None:
-    """AMD SMI without its kernel driver is an error that names it."""
-    assert "modprobe amdgpu" in ask("show(list_gpus())", "34 0 0")["text"]
+@pytest.mark.parametrize(
+    ("lines", "kind", "says"),
+    [
+        ("show(list_gpus())", MI300, "render"),
+        ("show(AmdSource('uuid-7').gpu)", MI300, "uuid-1, uuid-2"),
+        ("show(list_gpus())", "34 0 0", "modprobe amdgpu"),
+    ],
+)
+def test_what_cannot_be_read_says_what_to_do(ask: Ask, lines: str, kind: str, says: str) -> None:
+    """A group to join, the GPUs that are there, the driver that is missing."""
+    answer = ask(lines, kind)
+    assert answer["error"] == "source"
+    assert says in answer["text"]
 
 
 def test_missing_library_is_our_error_and_prints_nothing() -> None:
