@@ -119,7 +119,10 @@ def test_the_idle_power_of_the_model_stands_in() -> None:
 def test_what_is_known_of_the_card_is_taken_in() -> None:
     """Power as the card draws it, bounds as wide as the drift, and both are told."""
     conditions = Conditions(
-        gpu_uuid="GPU-2", factor=FACTOR, drifts=(DRIFT,), outdated={CARD: "checked long ago"}
+        gpu_uuid="GPU-2",
+        factor=FACTOR,
+        drifts=(DRIFT,),
+        outdated={CARD: "checked long ago", "Other": "older"},
     )
     usual = answer_by(model(), profiles(), ANY, CHECKED)
     given = answer_by(model(), profiles(), ANY, CHECKED, conditions)
