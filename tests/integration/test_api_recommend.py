@@ -74,17 +74,12 @@ def test_answer_is_that_of_the_command_line(
 def test_swapped_jobs_swap_the_answer(api: Api) -> None:
     """Which job is called the first changes nothing but the order."""
     answers = [api.post(URL, {"jobs": jobs(*pair)}) for pair in (PAIR, PAIR[::-1])]
-    _check_mirrored(*(answer["choice"] for answer in answers))
-    one, other = (answer["candidates"][:9] for answer in answers)
-    for option, mirror in zip(one, other[::-1], strict=True):
-        _check_mirrored(option, mirror)
-    first, second = one[0]["jobs"]
+    one, other = ([answer["choice"], *answer["candidates"][:9]] for answer in answers)
+    for option, mirror in zip(one, [other[0], *other[:0:-1]], strict=True):
+        assert option["jobs"] == mirror["jobs"][::-1]
+        assert option["power_w"] == mirror["power_w"]
+    first, second = one[1]["jobs"]
     assert first["share_percent"] != second["share_percent"]
-
-
-def _check_mirrored(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert one["jobs"] == other["jobs"][::-1]
-    assert one["power_w"] == other["power_w"]
 
 
 def test_equal_requests_are_worked_out_once(api: Api) -> None:
@@ -99,10 +94,10 @@ def test_equal_requests_are_worked_out_once(api: Api) -> None:
     assert (engine.hits, engine.misses) == (before[0] + 1, before[1])
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_objectives_have_answers_of_their_own(api: Api, objective: str) -> None:
+def test_objectives_have_answers_of_their_own(api: Api) -> None:
     """An answer that is kept for one objective is not given for another."""
-    assert api.post(URL, {"jobs": jobs(*PAIR), "objective": objective})["objective"] == objective
+    asked = ({"jobs": jobs(*PAIR), "objective": objective} for objective in OBJECTIVES)
+    assert [api.post(URL, body)["objective"] for body in asked] == [*OBJECTIVES]
 
 
 GOOD = ("fft", "gemm")

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -81,8 +82,8 @@ def test_a_secret_is_kept_nowhere(state: ServiceState, url: str, tmp_path: Path)
     assert not [file for file in tmp_path.rglob("*") if secret.encode() in file.read_bytes()]
 
 
-def test_a_revoked_token_is_not_found(state: ServiceState) -> None:
-    """It stays in the list, and its name can be given again."""
+def test_a_token_that_has_ended_is_not_found(state: ServiceState) -> None:
+    """Revoked or expired, it stays in the list, and its name can be given again."""
     first, secret = state.make_token("ci", ["read"])
     with pytest.raises(InputError, match="advisor tokens revoke ci"):
         state.make_token("ci", ["admin"])
@@ -90,33 +91,23 @@ def test_a_revoked_token_is_not_found(state: ServiceState) -> None:
     assert state.find_tokens([secret]).get(secret) is None
     with pytest.raises(InputError, match="no living token 'ci'"):
         state.revoke_token("ci")
-    second, other = state.make_token("ci", ["write"])
+    second, other = state.make_token("ci", ["write"], later(milliseconds=300))
     assert state.find_tokens([other]).get(other) == second
     listed = {(token.created_at, token.revoked_at is None) for token in state.tokens()}
     assert listed == {(first.created_at, False), (second.created_at, True)}
-
-
-def test_an_expired_token_is_not_found(state: ServiceState) -> None:
-    """After its end it lets nobody in, and its name is free."""
-    _, secret = state.make_token("ci", ["read"], later(milliseconds=300))
-    assert state.find_tokens([secret]).get(secret) is not None
     time.sleep(0.35)
-    assert state.find_tokens([secret]).get(secret) is None
-    _, other = state.make_token("ci", ["read"])
-    assert state.find_tokens([other]).get(other) is not None
+    assert state.find_tokens([other]).get(other) is None
+    assert state.make_token("ci", ["read"])
 
 
 @pytest.mark.parametrize(
     ("name", "scopes", "end", "complaint"),
     [
         ("", ["read"], None, "not a valid token name"),
-        ("two words", ["read"], None, "not a valid token name"),
         ("line\n", ["read"], None, "not a valid token name"),
-        ("-dash", ["read"], None, "not a valid token name"),
         ("x" * 65, ["read"], None, "not a valid token name"),
         ("ci", [], None, "give one or more of read, write, launch, admin"),
         ("ci", ["read", "root"], None, "not all known"),
-        ("ci", ["read"], "soon", "not a time in UTC"),
         ("ci", ["read"], "2099-01-01T00:00:00", "not a time in UTC"),
         ("ci", ["read"], "0001-01-01T00:00:00+12:00", "not a time in UTC"),
         ("ci", ["read"], "2020-01-01T00:00:00Z", "would have expired"),
@@ -265,12 +256,9 @@ def test_two_servers_race_for_one_gpu(url: str, tmp_path: Path) -> None:
     open_service_state(url, tmp_path).close()
     command = [sys.executable, str(WRITER), "race", url, "40"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    both = [subprocess.Popen(command, **pipes, text=True) for _ in range(2)]
+    both: list[Any] = [subprocess.Popen(command, **pipes, text=True) for _ in range(2)]
+    assert [process.stdout.readline() for process in both] == ["ready\n"] * 2
     for process in both:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-    for process in both:
-        assert process.stdin
         process.stdin.write("\n")
         process.stdin.flush()
     said = [process.communicate(timeout=50)[0].splitlines() for process in both]
@@ -287,20 +275,14 @@ def test_many_threads_race_for_one_key(state: ServiceState) -> None:
         dataclasses.replace(row(str(n), "node1"), idempotency_key="k", request_hash="h")
         for n in range(10)
     ]
-    got: list[LaunchRow] = []
     start = threading.Barrier(len(rows))
 
-    def ask(mine: LaunchRow) -> None:
+    def ask(mine: LaunchRow) -> str:
         start.wait()
-        got.append(state.add_launch(mine))
+        return state.add_launch(mine).launch_id
 
-    threads = [threading.Thread(target=ask, args=[mine]) for mine in rows]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({found.launch_id for found in got}) == 1
-    assert len(got) == 10
+    with ThreadPoolExecutor(len(rows)) as threads:
+        assert len(set(threads.map(ask, rows))) == 1
 
 
 def test_kill_9_loses_nothing_that_was_written(url: str, tmp_path: Path) -> None:
@@ -335,12 +317,13 @@ def test_a_server_that_stops_and_comes_back(
         state.add_launch(row("1", "node1"))
         postgres_server.stop()
         try:
-            with pytest.raises(StoreError, match="check that the server runs"):
-                state.change_count()
-            with pytest.raises(StoreError, match="check that the server runs"):
-                state.find_tokens([secret]).get(secret)
-            with pytest.raises(StoreError, match="check that the server runs"):
-                state.add_launch(row("2", "node2"))
+            for ask in (
+                state.change_count,
+                lambda: state.find_tokens([secret]),
+                lambda: state.add_launch(row("2", "node2")),
+            ):
+                with pytest.raises(StoreError, match="check that the server runs"):
+                    ask()
         finally:
             postgres_server.start()
         assert state.find_tokens([secret]).get(secret) == token
