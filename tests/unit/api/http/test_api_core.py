@@ -47,30 +47,31 @@ def test_a_fault_of_the_database_tells_nothing_about_it() -> None:
     assert "/var" not in fault_of(PermissionError(13, "denied", "/var/x")).message
 
 
-def test_what_nobody_foresaw_is_internal() -> None:
-    """Any other exception is a 500 whose text stays in the log."""
-    fault = fault_of(ZeroDivisionError("secret detail"))
-    assert (fault.status, fault.code) == (500, "internal")
-    assert "secret" not in fault.message
-
-
 def test_faults_of_a_body_are_named_and_few() -> None:
     """What is wrong and where, for the first few; no body comes back as a message."""
-    faults = [
-        {
-            "type": "missing",
-            "loc": ("body", "points", number, "x" * 500),
-            "msg": "Field required",
-            "input": "y" * 500,
-        }
-        for number in range(900)
-    ]
+    loc, more = ("body", "points"), {"msg": "Field required", "input": "y" * 500}
+    faults = [{"type": "any", "loc": (*loc, number, "x" * 500), **more} for number in range(900)]
     fault = fault_of(RequestValidationError(faults))
     assert (fault.status, fault.code) == (422, "bad-input")
     assert "body.points.3.x" in fault.message
     assert "and 895 more" in fault.message
     assert len(fault.message) < 1000
     assert "yyy" not in fault.message
+
+
+def test_names_of_the_library_are_not_repeated() -> None:
+    """One sentence for a value that may be a number or a mapping of numbers."""
+    of_each = {
+        "constrained-float": "Input should be less than or equal to 1",
+        "dict[constrained-str,constrained-float]": "Input should be a valid dictionary",
+    }
+    faults = [
+        {"type": "any", "loc": ("body", "min_speed", name), "msg": said}
+        for name, said in of_each.items()
+    ]
+    assert fault_of(RequestValidationError(faults)).message == (
+        "body.min_speed: it should be less than or equal to 1, or it should be a JSON object."
+    )
 
 
 @given(st.text(st.characters(codec=None)))
@@ -117,12 +118,6 @@ def test_after_the_time_it_says_a_caller_may_ask_again(per_s: float) -> None:
 @pytest.mark.parametrize(
     ("host", "status"),
     [
-        ("localhost", 0),
-        ("LocalHost:8765", 0),
-        ("127.0.0.1:1", 0),
-        ("[::1]:8765", 0),
-        ("gpu.example", 0),
-        ("10.1.2.3:8765", 0),
         ("evil.example", 421),
         ("localhost.evil.example", 421),
         ("10.1.2.4", 421),
@@ -137,13 +132,12 @@ def test_after_the_time_it_says_a_caller_may_ask_again(per_s: float) -> None:
 def test_only_our_own_names_are_hosts(host: str, status: int) -> None:
     """A page whose name leads to us cannot speak to us: its name is in the header."""
     hosts = Hosts(ServeOptions(allowed_hosts=("gpu.example",)))
-    for _ in range(2):  # what was found good is remembered
-        if status:
-            with pytest.raises(HTTPException) as refused:
-                hosts.check(host.encode(), "10.1.2.3")
-            assert refused.value.status_code == status
-        else:
-            hosts.check(host.encode(), "10.1.2.3")
+    ours = (b"LocalHost:8765", b"127.0.0.1:1", b"[::1]:8765", b"gpu.example", b"10.1.2.3:8765")
+    for name in ours * 2:  # what was found good is remembered
+        hosts.check(name, "10.1.2.3")
+    with pytest.raises(HTTPException) as refused:
+        hosts.check(host.encode(), "10.1.2.3")
+    assert refused.value.status_code == status
 
 
 def test_reading_needs_a_token_where_others_can_connect() -> None:
@@ -203,20 +197,9 @@ def test_what_json_does_not_know_is_refused(value: bytes) -> None:
 def test_a_large_body_is_read_in_no_time() -> None:
     """No body of the largest size holds the server up, whatever it is made of."""
     pieces = (
-        b"[]",
-        b"{}",
-        b"[",
-        b'"',
-        b'"\\"",',
-        b'\\"',
-        b"NaN",
-        b"\\u00e9",
-        b"1",
-        b"1" * 399 + b",",
-        b'{"job":"a"},',
-        b'{"job":1},',
-        b"{},",
-    )
+        b"[]", b"[", b'"', b'"\\"",', b'\\"', b"NaN", b"\\u00e9", b"1" * 399 + b",",
+        b'{"job":"a"},', b'{"job":1},', b"{},",
+    )  # fmt: skip
     for piece in pieces:
         body = piece * (2**20 // len(piece))
         for whole in (body, b'{"jobs":[' + body, b'{"jobs":[' + body[:-1] + b"]}", body + b"\\"):
@@ -377,13 +360,10 @@ def test_readiness_names_the_part_and_nothing_else() -> None:
     async def fail() -> None:
         raise StoreError("the database postgresql://user@db.internal is gone")
 
-    async def ask() -> None:
-        with pytest.raises(NotReadyError) as refused:
-            await ServiceReadiness(database=fail, model=_fine).check()
-        assert "database (store)" in str(refused.value)
-        assert "internal" not in str(refused.value)
-
-    asyncio.run(ask())
+    with pytest.raises(NotReadyError) as refused:
+        asyncio.run(ServiceReadiness(database=fail, model=_fine).check())
+    assert "database (store)" in str(refused.value)
+    assert "internal" not in str(refused.value)
 
 
 # audit
