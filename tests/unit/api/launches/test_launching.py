@@ -3,19 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
-import httpx
 import pytest
-from flat_records import from_flat
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from store_points import observation
 
-from advisor.client import Client, UnreachableError
-from advisor.client.exchange import Ask
 from advisor.core.gpu import Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
-from advisor.core.observations import Observation
 from advisor.core.split import NINE
 from advisor.errors import InputError, StoreError, UnsafeFileError
 from advisor.formats.wire import adapter, read, to_plain, write
@@ -56,26 +54,21 @@ PAIR = LaunchPair(
     forecast=FORECAST,
 )
 SPEC = LaunchSpec(launch_id="20260131-120000-abcdef", gpu="GPU-1", pairs=(PAIR,))
-SEEN = from_flat(
-    Observation,
+SEEN = observation(
     launch_id=SPEC.launch_id,
     job_1="abe",
     job_2="zed",
-    gpu_model=GPU.model,
-    gpu_uuid=GPU.uuid,
     share_1_percent=70,
     share_2_percent=30,
     rate_1=51.0,
     rate_2=200.0,
     power_w=401.0,
-    overlap_s=60,
     work_per_joule=0.001,
     predicted_rate_1=50,
     predicted_rate_2=100,
     predicted_power_w=400,
     predicted_work_per_joule=0.0025,
     state="stopped",
-    started_at="2026-01-31T12:00:00Z",
 )
 
 
@@ -221,27 +214,25 @@ def test_what_is_shown_is_what_openapi_describes() -> None:
 
 
 def sample(launch_metrics: LaunchMetrics, name: str, **labels: str) -> float | None:
-    for family in launch_metrics.collect():
-        for one in family.samples:
-            if one.name == name and one.labels == labels:
-                return one.value
-    return None
+    registry = CollectorRegistry()
+    registry.register(launch_metrics)
+    return registry.get_sample_value(f"advisor_{name}", labels)
+
+
+def forecasts(launch_metrics: LaunchMetrics, which: str) -> list[float | None]:
+    """Forecasts that were judged or missed: of rates, of the power, and of work per joule."""
+    quantities = ("rate", "power", "work_per_joule")
+    return [sample(launch_metrics, f"forecasts_{which}_total", quantity=q) for q in quantities]
 
 
 def test_forecasts_are_held_against_what_the_pair_did() -> None:
     """Each rate with its own forecast, though the jobs stand in the other order."""
     launch_metrics = LaunchMetrics()
-    assert sample(launch_metrics, "advisor_forecasts_judged_total", quantity="rate") is None
+    assert forecasts(launch_metrics, "judged") == [None, None, None]
     launch_metrics.score(SEEN, SPEC)
     launch_metrics.mark_complete()
-    judged = {
-        q: sample(launch_metrics, "advisor_forecasts_judged_total", quantity=q) for q in _QUANTITIES
-    }
-    missed = {
-        q: sample(launch_metrics, "advisor_forecasts_missed_total", quantity=q) for q in _QUANTITIES
-    }
-    assert judged == {"rate": 2, "power": 1, "work_per_joule": 1}
-    assert missed == {"rate": 1, "power": 0, "work_per_joule": 1}
+    assert forecasts(launch_metrics, "judged") == [2, 1, 1]
+    assert forecasts(launch_metrics, "missed") == [1, 0, 1]
 
 
 def test_what_had_no_forecast_or_no_time_is_not_judged() -> None:
@@ -250,27 +241,22 @@ def test_what_had_no_forecast_or_no_time_is_not_judged() -> None:
     launch_metrics.mark_complete()
     launch_metrics.score(replace(SEEN, overlap_s=2), SPEC)
     launch_metrics.score(SEEN, replace(SPEC, pairs=(replace(PAIR, forecast=None),)))
-    assert all(
-        sample(launch_metrics, "advisor_forecasts_judged_total", quantity=q) == 0
-        for q in _QUANTITIES
-    )
+    assert forecasts(launch_metrics, "judged") == [0, 0, 0]
 
 
 def test_only_what_runs_has_work_per_joule() -> None:
     """A launch that is over leaves its state, and no rate that stands still."""
     launch_metrics = LaunchMetrics()
-    status = replace(
-        first_status(SPEC, "t", GPU), state="running", work_per_joule=0.002, gpu_uuid="GPU-1"
-    )
+    status = replace(first_status(SPEC, "t", GPU), state="running", work_per_joule=0.002)
     launch_metrics.set_status(status)
-    assert sample(launch_metrics, "advisor_observed_work_per_joule", gpu="GPU-1") == 0.002
-    assert sample(launch_metrics, "advisor_predicted_work_per_joule", gpu="GPU-1") == 0.0025
+    assert sample(launch_metrics, "observed_work_per_joule", gpu="GPU-1") == 0.002
+    assert sample(launch_metrics, "predicted_work_per_joule", gpu="GPU-1") == 0.0025
     launch_metrics.mark_complete()
-    assert sample(launch_metrics, "advisor_launches", state="running") == 1
+    assert sample(launch_metrics, "launches", state="running") == 1
     launch_metrics.set_status(replace(status, state="finished"))
-    assert sample(launch_metrics, "advisor_observed_work_per_joule", gpu="GPU-1") is None
-    assert sample(launch_metrics, "advisor_launches", state="running") == 0
-    assert sample(launch_metrics, "advisor_launches", state="finished") == 1
+    assert sample(launch_metrics, "observed_work_per_joule", gpu="GPU-1") is None
+    assert sample(launch_metrics, "launches", state="running") == 0
+    assert sample(launch_metrics, "launches", state="finished") == 1
 
 
 def test_energy_saved_of_what_runs_is_shown() -> None:
@@ -279,11 +265,11 @@ def test_energy_saved_of_what_runs_is_shown() -> None:
     status = replace(first_status(SPEC, "t", GPU), state="running", forecast=forecast)
     launch_metrics = LaunchMetrics()
     launch_metrics.set_status(replace(status, energy_saved=-0.02))
-    assert sample(launch_metrics, "advisor_observed_energy_saved", gpu="GPU-1") == -0.02
-    assert sample(launch_metrics, "advisor_predicted_energy_saved", gpu="GPU-1") == 0.1
+    assert sample(launch_metrics, "observed_energy_saved", gpu="GPU-1") == -0.02
+    assert sample(launch_metrics, "predicted_energy_saved", gpu="GPU-1") == 0.1
     launch_metrics.set_status(replace(status, forecast=FORECAST))
-    assert sample(launch_metrics, "advisor_observed_energy_saved", gpu="GPU-1") is None
-    assert sample(launch_metrics, "advisor_predicted_energy_saved", gpu="GPU-1") is None
+    assert sample(launch_metrics, "observed_energy_saved", gpu="GPU-1") is None
+    assert sample(launch_metrics, "predicted_energy_saved", gpu="GPU-1") is None
 
 
 def test_observations_are_brought_in_once(tmp_path: Path) -> None:
@@ -299,34 +285,24 @@ def test_observations_are_brought_in_once(tmp_path: Path) -> None:
             observations.bring_in(folder)
         assert store.observations() == [SEEN]
     launch_metrics.mark_complete()
-    assert sample(launch_metrics, "advisor_forecasts_judged_total", quantity="power") == 1
+    assert forecasts(launch_metrics, "judged") == [2, 1, 1]
 
 
 def test_observations_wait_for_the_database(tmp_path: Path) -> None:
     """What could not be stored is stored later, and is counted once all the same."""
-
-    class Away:
-        def __init__(self) -> None:
-            self.kept: list[Observation] = []
-            self.away = True
-
-        def add(self, points: Any) -> int:
-            if self.away:
-                raise StoreError("away")
-            self.kept.extend(points)
-            return 1
-
-    folder, launch_metrics, store = create_folder(tmp_path, SPEC), LaunchMetrics(), Away()
+    store = Mock()
+    store.add.side_effect = [StoreError("away"), StoreError("away"), 1]
+    folder, launch_metrics = create_folder(tmp_path, SPEC), LaunchMetrics()
     append_observation(folder.path, SEEN)
-    observations = ObservationImporter(store, launch_metrics)  # pyright: ignore[reportArgumentType]
+    observations = ObservationImporter(store, launch_metrics)
     for _ in range(2):
         with pytest.raises(StoreError):
             observations.bring_in(folder)
-    store.away = False
-    observations.bring_in(folder)
-    assert store.kept == [SEEN]
+    for _ in range(2):
+        observations.bring_in(folder)
+    assert [call.args for call in store.add.call_args_list] == [([SEEN],)] * 3
     launch_metrics.mark_complete()
-    assert sample(launch_metrics, "advisor_forecasts_judged_total", quantity="power") == 1
+    assert forecasts(launch_metrics, "judged") == [2, 1, 1]
 
 
 # steps
@@ -356,35 +332,3 @@ def test_a_folder_that_could_not_be_made_is_made_later(tmp_path: Path) -> None:
     assert create_folder(blocked, SPEC) == folder
     assert list_folders(blocked) == [folder]
     assert folder.read_spec() == SPEC
-
-
-_QUANTITIES = ("rate", "power", "work_per_joule")
-
-
-def test_allowing_unsafe_counts_is_asked_for_and_handed_on() -> None:
-    """Off unless the body says so; the client sends it where it is given."""
-    assert not request(split="70/30").allow_unsafe
-    asked = request(split="70/30", allow_unsafe=True)
-    for ask in asks_of(asked):
-        assert read(LaunchRequest, write(ask.body)).allow_unsafe
-
-
-class Asking(Client):
-    """A client that keeps what it would ask, and gets no answer."""
-
-    def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:9")
-        self.asks: list[Ask] = []
-
-    def _answered(self, ask: Ask) -> httpx.Response:
-        self.asks.append(ask)
-        raise UnreachableError("this client asks nobody")
-
-
-def asks_of(asked: LaunchRequest) -> list[Ask]:
-    """What a client asks to plan a launch, and to start it."""
-    with Asking() as client:
-        for call in (client.plan_launch, client.launch):
-            with pytest.raises(UnreachableError):
-                call(asked)
-        return client.asks
