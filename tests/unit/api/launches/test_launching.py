@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -23,7 +22,6 @@ from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, Launc
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.supervisor.observe import append_observation
 from advisor.wire.launch_request import LaunchRequest, check_launch
-from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import request_hash
@@ -102,13 +100,6 @@ def test_no_other_split_is(text: str) -> None:
     assert split in ("uncapped", "time-sliced") or all(
         0 < float(p) <= 100 for p in split.split("/")
     )
-
-
-def test_the_memory_of_the_card_bounds_what_was_asked() -> None:
-    """A request may ask for less, never for more than there is."""
-    for asked, taken in ((None, 1000), (500, 500), (5000, 1000)):
-        wanted = ResolvedLaunch(request=request(memory_mib=asked), card=GPU)
-        assert wanted.memory_mib == taken
 
 
 def test_least_speeds_are_of_jobs_that_are_launched() -> None:
@@ -288,19 +279,25 @@ def test_observations_are_brought_in_once(tmp_path: Path) -> None:
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
 
 
-def test_observations_wait_for_the_database(tmp_path: Path) -> None:
+def test_observations_wait_for_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What could not be stored is stored later, and is counted once all the same."""
-    store = Mock()
-    store.add.side_effect = [StoreError("away"), StoreError("away"), 1]
-    folder, launch_metrics = create_folder(tmp_path, SPEC), LaunchMetrics()
+
+    def fail(*_: object) -> int:
+        raise StoreError("away")
+
+    folder, launch_metrics = create_folder(tmp_path / "launches", SPEC), LaunchMetrics()
     append_observation(folder.path, SEEN)
-    observations = ObservationImporter(store, launch_metrics)
-    for _ in range(2):
-        with pytest.raises(StoreError):
-            observations.bring_in(folder)
-    for _ in range(2):
+    with open_store(f"sqlite:///{tmp_path}/a.db", tmp_path) as store:
+        observations = ObservationImporter(store, launch_metrics)
+        with monkeypatch.context() as away:
+            away.setattr(type(store), "add", fail)
+            for _ in range(2):
+                with pytest.raises(StoreError):
+                    observations.bring_in(folder)
         observations.bring_in(folder)
-    assert [call.args for call in store.add.call_args_list] == [([SEEN],)] * 3
+        assert store.observations() == [SEEN]
     launch_metrics.mark_complete()
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
 

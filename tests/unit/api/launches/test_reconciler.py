@@ -45,12 +45,11 @@ PAIR = LaunchPair(
     ),
 )
 DAY_S = 86_400
+LAUNCH = "20260131-120000-abcdef"
 LONG_AGO = "2020-01-31T12:00:00+00:00"
 
 
-def row(
-    launch_id: str = "20260131-120000-abcdef", gpu: Gpu = GPU, home: str | None = None
-) -> LaunchRow:
+def row(launch_id: str = LAUNCH, gpu: Gpu = GPU, home: str | None = None) -> LaunchRow:
     """Without a home as versions before homes had names left it."""
     spec = LaunchSpec(launch_id=launch_id, gpu=gpu.uuid, pairs=(PAIR,))
     return replace(new_row(spec, gpu, "", ""), home=home, created_at=LONG_AGO)
@@ -77,7 +76,7 @@ def spawned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def kept(service: Service, launch_id: str) -> LaunchStatus:
+def kept(service: Service, launch_id: str = LAUNCH) -> LaunchStatus:
     found = service.state.launch(launch_id)
     assert found is not None
     status = parse_status(found.status.encode())
@@ -85,8 +84,14 @@ def kept(service: Service, launch_id: str) -> LaunchStatus:
     return status
 
 
-def folder_of(service: Service, launch_id: str) -> LaunchFolder:
-    return LaunchFolder(service.settings.home / "launches" / launch_id)
+def made(service: Service, row: LaunchRow) -> LaunchFolder:
+    """The folder of a launch, made now."""
+    return create_folder(service.settings.home / "launches", parse_spec(row.spec.encode()))
+
+
+def look(service: Service) -> None:
+    """What a service that has just begun does first."""
+    Reconciler(service, LaunchMetrics()).look()
 
 
 def test_a_supervisor_that_never_begins_is_given_up(
@@ -94,14 +99,14 @@ def test_a_supervisor_that_never_begins_is_given_up(
 ) -> None:
     """It is started a few times, then the launch is failed, and the GPU is free for the next."""
     monkeypatch.setattr(launch_reconciler, "HALF_S", 0.0)
-    first = service.state.add_launch(row())
+    service.state.add_launch(row())
     reconciler = Reconciler(service, LaunchMetrics())
     for _ in range(TRIES + 3):
         reconciler.look()
-    assert spawned == [first.launch_id] * (TRIES + 1)
-    status = kept(service, first.launch_id)
+    assert spawned == [LAUNCH] * (TRIES + 1)
+    status = kept(service)
     assert (status.state, status.code) == ("failed", "supervisor-gone")
-    assert folder_of(service, first.launch_id).claimed()
+    assert LaunchFolder(service.settings.home / "launches" / LAUNCH).claimed()
     assert service.state.add_launch(row("20260131-120001-abcdef")).state == "accepted"
 
 
@@ -111,9 +116,9 @@ def test_a_launch_that_may_just_be_beginning_is_left_alone(
     """Anyone who asked for it needs a moment to make its folder and start its supervisor."""
     young = replace(row(), created_at=datetime.now(UTC).isoformat())
     service.state.add_launch(young)
-    Reconciler(service, LaunchMetrics()).look()
-    create_folder(service.settings.home / "launches", parse_spec(young.spec.encode()))
-    Reconciler(service, LaunchMetrics()).look()
+    look(service)
+    made(service, young)
+    look(service)
     assert spawned == []
     assert kept(service, young.launch_id).state == "accepted"
 
@@ -122,18 +127,16 @@ def test_a_launch_from_before_the_clock_was_set_back_begins(
     service: Service, spawned: list[str]
 ) -> None:
     """It does not wait until the clock has caught up."""
-    asked = service.state.add_launch(replace(row(), created_at="2999-01-31T12:00:00+00:00"))
-    Reconciler(service, LaunchMetrics()).look()
-    assert spawned == [asked.launch_id]
+    service.state.add_launch(replace(row(), created_at="2999-01-31T12:00:00+00:00"))
+    look(service)
+    assert spawned == [LAUNCH]
 
 
 def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
     service: Service, spawned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A supervisor gets its time to begin, and is started again when that is over."""
-    asked = service.state.add_launch(row())
-    spec = parse_spec(asked.spec.encode())
-    folder = create_folder(service.settings.home / "launches", spec)
+    folder = made(service, service.state.add_launch(row()))
     made_s = (folder.path / "spec.json").stat().st_mtime
     at = {"monotonic": 100.0, "jump": 0.0}
     clock = SimpleNamespace(
@@ -157,17 +160,16 @@ def test_a_service_that_may_not_launch_begins_nothing(service: Service, spawned:
     service.state.add_launch(row())
     Reconciler(replace(service, options=ServeOptions()), LaunchMetrics()).look()
     assert spawned == []
-    assert kept(service, row().launch_id).state == "accepted"
+    assert kept(service).state == "accepted"
 
 
 def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list[str]) -> None:
     """Neither its row, nor a folder of its name in a home that both see."""
     other = replace(row(), host="elsewhere")
     service.state.add_launch(other)
-    create_folder(service.settings.home / "launches", parse_spec(other.spec.encode()))
-    with folder_of(service, other.launch_id).supervising():
+    with made(service, other).supervising():
         pass
-    Reconciler(service, LaunchMetrics()).look()
+    look(service)
     assert spawned == []
     assert service.state.launch(other.launch_id) == other
 
@@ -181,30 +183,26 @@ def test_a_launch_that_cannot_be_gone_on_with_has_failed(
 ) -> None:
     """A folder that was lost is not begun again, and a spec that cannot be read holds no GPU."""
     service.state.add_launch(replace(row(), **changes))
-    Reconciler(service, LaunchMetrics()).look()
+    look(service)
     assert spawned == []
-    assert (kept(service, row().launch_id).state, kept(service, row().launch_id).code) == (
-        "failed", code
-    )  # fmt: skip
+    assert (kept(service).state, kept(service).code) == ("failed", code)
 
 
 def test_a_stop_that_came_before_the_beginning_is_heeded(
     service: Service, spawned: list[str]
 ) -> None:
     """No supervisor is started for a launch that nobody wants any more."""
-    asked = service.state.add_launch(row())
-    spec = parse_spec(asked.spec.encode())
-    create_folder(service.settings.home / "launches", spec).ask_stop()
-    Reconciler(service, LaunchMetrics()).look()
+    made(service, service.state.add_launch(row())).ask_stop()
+    look(service)
     assert spawned == []
-    assert kept(service, asked.launch_id).state == "stopped"
+    assert kept(service).state == "stopped"
 
 
 def test_one_bad_folder_holds_up_no_other(
     service: Service, spawned: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is told once, however often it is looked at."""
-    bad = folder_of(service, "20990131-120000-abcdef")
+    bad = LaunchFolder(service.settings.home / "launches/20990131-120000-abcdef")
     bad.path.mkdir(parents=True)
     (bad.path / "spec.json").write_text("{}")
     (bad.path / "claim").touch()
@@ -213,21 +211,19 @@ def test_one_bad_folder_holds_up_no_other(
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
             reconciler.look()
-    assert spawned == [row().launch_id]
+    assert spawned == [LAUNCH]
     assert len([one for one in caplog.records if bad.launch_id in one.getMessage()]) == 1
 
 
 def test_a_launch_that_has_ended_lets_go_at_once(service: Service) -> None:
     """The next request need not wait for the reconciler."""
-    first = service.state.add_launch(row())
-    spec = parse_spec(first.spec.encode())
-    folder = create_folder(service.settings.home / "launches", spec)
+    folder = made(service, service.state.add_launch(row()))
     release_gpus(service.state, service.settings, service.home)
-    assert kept(service, first.launch_id).state == "accepted"
+    assert kept(service).state == "accepted"
     with folder.supervising():
-        StatusWriter(folder, spec).close("finished")
+        StatusWriter(folder, folder.read_spec()).close("finished")
     release_gpus(service.state, service.settings, service.home)
-    assert kept(service, first.launch_id).state == "finished"
+    assert kept(service).state == "finished"
     service.state.add_launch(row("20260131-120001-abcdef"))
 
 
@@ -237,9 +233,7 @@ def test_a_folder_that_cannot_be_written_fails_the_launch(service: Service) -> N
     asked = service.state.add_launch(row())
     with pytest.raises(UnsafeFileError, match="launches is not a folder"):
         start_supervisor(asked, service.state, service.settings)
-    assert (kept(service, asked.launch_id).state, kept(service, asked.launch_id).code) == (
-        "failed", "unsafe-file"
-    )  # fmt: skip
+    assert (kept(service).state, kept(service).code) == ("failed", "unsafe-file")
 
 
 def test_a_damaged_page_is_in_the_log_of_a_service_that_starts(
@@ -290,9 +284,15 @@ def test_a_home_keeps_its_name(tmp_path: Path) -> None:
         assert first == again != other
 
 
-def look_twice(folder: Path, url: str, spawned: list[str]) -> None:
-    """A launch that runs under one home, and one that has just been accepted there."""
-    with two_homes(folder, url) as (ours, theirs):
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("server", marks=pytest.mark.postgres)])
+def test_two_homes_keep_off_each_others_launches(
+    tmp_path: Path, spawned: list[str], kind: str, request: pytest.FixtureRequest
+) -> None:
+    """What has no folder here has one there: it is neither failed, nor begun, nor let go."""
+    url = f"sqlite:///{tmp_path}/shared.db"
+    if kind == "server":
+        url = request.getfixturevalue("postgres_url")
+    with two_homes(tmp_path, url) as (ours, theirs):
         runs = theirs.state.add_launch(replace(row(home=theirs.home), state="running"))
         other_gpu = Gpu(uuid="GPU-2", model="NVIDIA H200")
         waits = theirs.state.add_launch(row("20260131-120001-abcdef", other_gpu, theirs.home))
@@ -307,24 +307,11 @@ def look_twice(folder: Path, url: str, spawned: list[str]) -> None:
         assert kept(theirs, runs.launch_id).code == "supervisor-gone"
 
 
-def test_two_homes_keep_off_each_others_launches(tmp_path: Path, spawned: list[str]) -> None:
-    """What has no folder here has one there: it is neither failed, nor begun, nor let go."""
-    look_twice(tmp_path, f"sqlite:///{tmp_path}/shared.db", spawned)
-
-
-@pytest.mark.postgres
-def test_two_homes_on_a_server_keep_off_each_others_launches(
-    tmp_path: Path, spawned: list[str], postgres_url: str
-) -> None:
-    look_twice(tmp_path, postgres_url, spawned)
-
-
 def test_launches_of_a_container_that_got_a_new_name_are_kept(service: Service) -> None:
     """The home says whose they are, not the name of the host."""
-    old = row(home=service.home)
-    service.state.add_launch(replace(old, host="before", state="running"))
-    Reconciler(service, LaunchMetrics()).look()
-    assert kept(service, old.launch_id).code == "supervisor-gone"
+    service.state.add_launch(replace(row(home=service.home), host="before", state="running"))
+    look(service)
+    assert kept(service).code == "supervisor-gone"
 
 
 def test_nothing_ends_the_looking(
