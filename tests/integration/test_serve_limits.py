@@ -5,15 +5,17 @@ import http.client
 import resource
 import socket
 import ssl
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import postgres
 import pytest
+from certificates import Made, make_certificate
 from forked import run_forked
 from raw_server import JSON, RawServer, environment, raw_server, raw_server_with, read_answer
+
+from advisor.runtime.host.processes import wait_until
 
 HOST = b"Host: localhost\r\n"
 POST = b"POST /v1/recommendations HTTP/1.1\r\nContent-Type: application/json\r\n" + HOST
@@ -73,7 +75,7 @@ def test_a_client_that_does_not_read_is_cut_off(impatient: RawServer) -> None:
         client.settimeout(20)
         client.connect(("127.0.0.1", impatient.port))
         client.sendall(request * 200)
-        _until(lambda: _open_connections(impatient) == 1)
+        assert wait_until(lambda: _open_connections(impatient) == 1, 20)
         assert impatient.ask("GET", "/healthz").status == 200
 
 
@@ -131,25 +133,16 @@ def test_each_caller_has_a_rate(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for this host, with its key in the same file."""
-    folder = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
-    command += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=advisor"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
-    try:
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=30)
-    except FileNotFoundError:
-        pytest.skip("needs openssl to make a certificate")
-    return folder
+def files(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A certificate for this host, and its key."""
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
-def test_tls_works_and_plain_http_ends_cleanly(certificate: Path, tmp_path: Path) -> None:
+def test_tls_works_and_plain_http_ends_cleanly(files: Made, tmp_path: Path) -> None:
     """With TLS an address that is not loopback is allowed; reading then needs a token."""
-    files = ("--tls-certificate", str(certificate / "cert.pem"))
-    files += ("--tls-key", str(certificate / "key.pem"))
-    trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
-    with raw_server(tmp_path / "home", *files, "--host", "0.0.0.0") as served:
+    options = [f"--tls-certificate={files.certificate}", f"--tls-key={files.key}"]
+    trusting = ssl.create_default_context(cafile=files.certificate)
+    with raw_server(tmp_path / "home", *options, "--host", "0.0.0.0") as served:
         assert served.ask("GET", "/healthz", tls=trusting).status == 200
         assert served.ask("GET", "/v1/jobs", tls=trusting).status == 401
         assert served.ask("GET", "/metrics", tls=trusting).status == 401
@@ -159,12 +152,12 @@ def test_tls_works_and_plain_http_ends_cleanly(certificate: Path, tmp_path: Path
         assert "Traceback" not in served.log.read_text()
 
 
-def test_a_wrong_key_is_told(certificate: Path, tmp_path: Path) -> None:
+def test_a_wrong_key_is_told(files: Made, tmp_path: Path) -> None:
     """A key that is none ends the start with one line."""
-    (tmp_path / "key.pem").write_text("no key")
-    files = ["--tls-certificate", str(certificate / "cert.pem")]
-    key = ["--tls-key", str(tmp_path / "key.pem")]
-    done = run_forked(["serve", "--port", "0", *files, *key], environment(tmp_path))
+    key = tmp_path / "key.pem"
+    key.write_text("no key")
+    options = [f"--tls-certificate={files.certificate}", f"--tls-key={key}"]
+    done = run_forked(["serve", "--port", "0", *options], environment(tmp_path))
     assert done.returncode == 2
     assert "key.pem" in done.stderr
     assert "Traceback" not in done.stderr
@@ -197,7 +190,7 @@ def test_the_database_goes_and_comes_back(
             assert (unknown.status, unknown.code) == (503, "store")
         finally:
             postgres_server.start()
-        _until(lambda: served.ask("GET", "/readyz").status == 200)
+        assert wait_until(lambda: served.ask("GET", "/readyz").status == 200, 20)
         assert served.ask("GET", "/v1/profiles/triad").status in (200, 404)
 
 
@@ -212,10 +205,3 @@ def _open_connections(served: RawServer) -> int:
     lines = served.ask("GET", "/metrics").body.decode().splitlines()
     [line] = [line for line in lines if line.startswith("advisor_connections_open ")]
     return round(float(line.split()[1]))
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < ends
-        time.sleep(0.1)

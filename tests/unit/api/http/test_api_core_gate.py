@@ -143,6 +143,18 @@ def test_a_body_is_whole_or_refused(size: int, *, chunked: bool) -> None:
         assert (answer.status_code, answer.text) == (200, str(size))
 
 
+def test_a_long_body_counts_as_many_requests() -> None:
+    """Who sends long bodies may send fewer."""
+    app, _ = behind_gate(requests_per_s=1, burst=40)
+    body = b"[" + b" " * 60_000 + b"]"
+
+    async def ask(client: httpx.AsyncClient) -> list[int]:
+        answers = [await client.post("/length", content=body, headers=JSON) for _ in range(2)]
+        return [answer.status_code for answer in answers]
+
+    assert run(app, ask) == [200, 429]
+
+
 def test_an_answer_keeps_its_own_headers_however_often_it_is_sent() -> None:
     """The gate adds its headers once, to each answer again, and replaces none of a route."""
     app, _ = behind_gate()
