@@ -81,4 +81,6 @@ def test_table_comes_without_a_gpu(host: FakeHost, unwritten: int, said: str) ->
     assert done.returncode == 0, done.stderr
     (row,) = [line for line in done.stdout.splitlines() if line.startswith("| T12 |")]
     assert "| -30.0% | 0.1% | ratio | 1980-1980 | 2 | confirmed |" in row
+    assert "T9 falls more than T8: open; " in done.stdout
+    assert "T7, 16-bit products draw the most, 66 SMs: open (bf16 400 W)" in done.stdout
     assert f"N6, wrong at 92 SMs and right elsewhere: {said}" in done.stdout

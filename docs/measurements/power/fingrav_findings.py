@@ -5,12 +5,13 @@ before them, heavy ones do not. F5: the same work takes less energy with the lig
 F6: the method's steps make readings scatter less.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from advisor.wire.kernel_power import CurveBin, Estimate, KernelPower, Scatter
-from advisor_power.kernels.estimates import STANDARD_ERRORS_95, mean_of, ratio, standard_error
+from advisor_power.kernels.estimates import STANDARD_ERRORS_95, around, mean_of, standard_error
 from advisor_power.kernels.scatter import FEW_RUNS
 
 Verdict = Literal["confirmed", "refuted", "open"]
@@ -46,6 +47,30 @@ def at_least(value: Estimate, threshold: float) -> bool:
 def at_most(value: Estimate, threshold: float) -> bool:
     """Whether a value is so small with its whole interval."""
     return (value.value if value.high is None else value.high) <= threshold
+
+
+def minus(one: Estimate, other: Estimate) -> Estimate:
+    """The difference of two independent values."""
+    return _combined(one.value - other.value, [(one, 1.0), (other, 1.0)])
+
+
+def ratio(one: Estimate, other: Estimate) -> Estimate:
+    """One of two independent values over the other.
+
+    Raises:
+        ZeroDivisionError: the other is 0.
+    """
+    value = one.value / other.value
+    return _combined(value, [(one, 1 / other.value), (other, value / other.value)])
+
+
+def _combined(value: float, parts: Sequence[tuple[Estimate, float]]) -> Estimate:
+    """Half widths add up as squares, each times how much it counts."""
+    halves = [None if e.low is None or e.high is None else (e.high - e.low) / 2 for e, _ in parts]
+    if None in halves:
+        return Estimate(value, None, None)
+    squares = [(half * by) ** 2 for half, (_, by) in zip(halves, parts, strict=True) if half]
+    return around(value, math.sqrt(sum(squares)))
 
 
 def percents(value: Estimate, digits: int = 1) -> str:

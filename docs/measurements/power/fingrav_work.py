@@ -9,11 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from fingrav_findings import Finding, Rise, Verdict, at_least, at_most, not_yet, percents, watts
+from fingrav_findings import (
+    Finding,
+    Rise,
+    Verdict,
+    at_least,
+    at_most,
+    minus,
+    not_yet,
+    percents,
+    ratio,
+    watts,
+)
 
 from advisor.wire.kernel_power import Estimate, StretchPower
-from advisor_power.kernels.estimates import STANDARD_ERRORS_95, minus, ratio
-from advisor_power.kernels.stretch import core_power_w
+from advisor_power.kernels.estimates import STANDARD_ERRORS_95
 from advisor_power.sensor.reading_errors import ReadingError
 
 FOLLOWS, FOLLOWS_NOT = 0.8, 0.4
@@ -97,9 +107,7 @@ def light_and_heavy_draw_alike(light: WorkPower | None, heavy: WorkPower | None)
         return not_yet("F3", "not both products were measured")
     if missing := _missing({"light": light, "heavy": heavy}):
         return not_yet("F3", missing)
-    one, other = core_power_w(light.stretch), core_power_w(heavy.stretch)
-    assert one is not None  # seen to in _missing
-    assert other is not None
+    one, other = (minus(_total(work), _memory(work)) for work in (light, heavy))
     alike, speed = ratio(one, other), light.flop_per_s / heavy.flop_per_s
     ours = f"power without memory's {percents(alike)} at {speed:.0%} of the operations per second"
     if light.stretch.power_capped or heavy.stretch.power_capped:

@@ -20,22 +20,33 @@ from advisor.core.gpu import CARD_UNITS
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.formats.typed_json import parse
+from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputPoint
 from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import points_of
 from advisor_power.inputs.result import InputPower
 from advisor_power.learn.evaluate import (
+    METHODS,
     RelativeErrors,
     errors_of,
     noise_floor,
-    other_card,
     real_left_out,
     relative_errors,
     sweep_left_out,
 )
 from advisor_power.learn.held_out import group_left_out
-from advisor_power.learn.model import physics_and_trees
+from advisor_power.learn.model import (
+    Fitted,
+    Points,
+    above_idle_w,
+    physics,
+    physics_and_trees,
+    types_of,
+)
 from advisor_power.learn.train import learnable
+
+LEAST_SPREAD = 0.05
+"""Of calibration points, as a part of their mean: nearer ones tell no offset from a factor."""
 
 
 def main() -> None:
@@ -117,6 +128,80 @@ def _other(gpu_uuid: str, points: list[InputPoint]) -> None:
     print("  power at the speed that was measured, two points of each type known:")
     for name, errors in found.items():
         print(f"  {name:<12} {_text(errors)}")
+
+
+def other_card(points: Points, gpu_uuid: str) -> dict[str, RelativeErrors]:
+    """Each method, learned from all other cards, on one of which it knows two points of each type.
+
+    At the rate and the clock that were measured there.
+
+    Raises:
+        InputError: there is no other card, or nothing left to test on.
+    """
+    there = [p for p in points if p.gpu_uuid == gpu_uuid]
+    elsewhere = [p for p in points if p.gpu_uuid != gpu_uuid]
+    if not there or not elsewhere:
+        raise InputError(f"points of {gpu_uuid} and of another card are needed")
+    # The same two for all, so that methods are told the same.
+    known = calibration_points(physics(elsewhere), there)
+    tested = [p for p in there if not any(p is one for one in known)]
+    return {
+        name: relative_errors(
+            carried_over(learner(elsewhere), known)(tested),
+            np.array([p.power_w for p in tested]),
+            [p.group for p in tested],
+        )
+        for name, learner in METHODS.items()
+    }
+
+
+def carried_over(fitted: Fitted, known: Points) -> Fitted:
+    """What was learned on one card, for another one of which a few points are known.
+
+    Power above idle is taken times a factor and moved, for each type by its points there; where
+    they lie too close, by a factor alone. Types without a point stay as they are.
+    """
+    by_dtype: dict[str, tuple[float, float]] = {}
+    for dtype in types_of(known):
+        of = _of_type(known, dtype)
+        expected = fitted(of) - np.array([p.idle_w for p in of])
+        by_dtype[dtype] = _line(expected, above_idle_w(of))
+
+    def predict(points: Points) -> Floats:
+        idle_w = np.array([p.idle_w for p in points])
+        lines = np.array([by_dtype.get(p.dtype, (1.0, 0.0)) for p in points]).reshape(-1, 2)
+        return idle_w + np.maximum(lines[:, 0] * (fitted(points) - idle_w) + lines[:, 1], 0)
+
+    return predict
+
+
+def calibration_points(fitted: Fitted, candidates: Points) -> tuple[InputPoint, ...]:
+    """Two points of each type: the usual random numbers, and the lowest expected power above idle.
+
+    Of a type without a reference the highest. The reference is what anybody measures first, and
+    what was learned best; the highest expected power is that of the pattern that is known least.
+    """
+    chosen: list[InputPoint] = []
+    for dtype in types_of(candidates):
+        of = _of_type(candidates, dtype)
+        above = (fitted(of) - np.array([p.idle_w for p in of])).tolist()
+        usual = [i for i, p in enumerate(of) if p.is_reference]
+        low, high = above.index(min(above)), usual[0] if usual else above.index(max(above))
+        chosen += [of[i] for i in dict.fromkeys((low, high))]
+    return tuple(chosen)
+
+
+def _line(expected: Floats, measured: Floats) -> tuple[float, float]:
+    """Factor and offset that bring the expected to the measured."""
+    factor = float(measured.mean() / expected.mean())
+    if np.ptp(expected) < LEAST_SPREAD * expected.mean():
+        return factor, 0.0
+    slope, offset = np.polyfit(expected, measured, 1)
+    return (float(slope), float(offset)) if slope > 0 else (factor, 0.0)
+
+
+def _of_type(points: Points, dtype: str) -> list[InputPoint]:
+    return [p for p in points if p.dtype == dtype]
 
 
 def _text(errors: RelativeErrors | None) -> str:

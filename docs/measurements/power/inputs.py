@@ -13,9 +13,10 @@ at 92 SMs on purpose, where cuBLAS is wrong. N5 was another script's. Each point
 """
 
 import argparse
+import math
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from rich.console import Console
 
 from advisor.core.gpu import Gpu
 from advisor.settings import Settings, read_settings
+from advisor.wire.input_sweeps import Verdict
 from advisor_cli.shared.stopping import stoppable
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase
@@ -33,7 +35,7 @@ from advisor_power.inputs.measuring import Asked, Step, measure_cases
 from advisor_power.inputs.reference import reference_for, with_ratios
 from advisor_power.inputs.result import InputPower
 from advisor_power.inputs.sweeps import SEEDS, MeasuredSweep, asked_of, measured_sweeps
-from advisor_power.inputs.verdicts import Level, highest, level_of, more_than
+from advisor_power.inputs.verdicts import Change, Level, level_of, relative, verdict_of
 from advisor_profiling.testbed.live import find_gpu
 
 BELOW, WHOLE, WRONG = 34, 132, 92
@@ -174,6 +176,24 @@ def types_verdict(own: Sequence[InputPower]) -> str:
             levels[dtype] = level
     said = ", ".join(f"{dtype} {level.value:.0f} W" for dtype, level in levels.items())
     return f"{highest(levels, ('bf16', 'fp16'))} ({said})"
+
+
+def more_than(change: Change | None, other: Change | None) -> Verdict:
+    """Whether one fall is larger than another one (T9 than T8, and than T11)."""
+    if change is None or other is None:
+        return "open"
+    beyond = Change(other.value - change.value, math.hypot(change.error, other.error))
+    return verdict_of(beyond, "rises")
+
+
+def highest(levels: Mapping[str, Level], names: Sequence[str]) -> Verdict:
+    """Whether one of these types draws the most of all (T7)."""
+    ours = [level for name, level in levels.items() if name in names]
+    others = [level for name, level in levels.items() if name not in names]
+    if not ours or not others:
+        return "open"
+    best, rival = (max(group, key=lambda level: level.value) for group in (ours, others))
+    return verdict_of(relative(rival, best), "rises")
 
 
 def wrong_verdict(results: Sequence[InputPower]) -> str:

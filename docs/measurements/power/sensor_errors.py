@@ -1,26 +1,17 @@
 """How wrong are common ways of reading the power of a kernel of 30 microseconds to 30 ms?
 
-    sensor_errors.py --trace FILE                 from a recording of sensor_campaign.py
-    sensor_errors.py --record FILE --idle-w W --kernel-w W    SIMULATED, from a sensor record
+    .venv/bin/python docs/measurements/power/sensor_errors.py --trace FILE
 
-Run with .venv/bin/python. The ways are those of `advisor_power.sensor.reading_errors`. The
-simulation supposes that the sensor does what its record says, and that a kernel draws its power
-from its first moment; it shows what follows from the sensor alone. Its figures are no measurement.
+from a recording of sensor_campaign.py. The ways are those of `advisor_power.sensor.reading_errors`.
 """
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.validity.sensor_record import parse_record
 from advisor.wire.power_readings import ReadingError
 from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.reading_errors import (
-    KERNELS_S,
-    WAYS,
-    measured,
-    simulated,
-)
+from advisor_power.sensor.reading_errors import KERNELS_S, WAYS, measured
 from advisor_power.sensor.trace import read_trace
 
 
@@ -41,21 +32,9 @@ def table(errors: Sequence[ReadingError]) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--trace", type=Path)
-    given.add_argument("--record", type=Path)
-    parser.add_argument("--idle-w", type=float)
-    parser.add_argument("--kernel-w", type=float)
-    options = parser.parse_args()
-    if options.trace:
-        trace = read_trace(options.trace)
-        print(table(measured(trace, record_of(trace, "replay"))))
-        return
-    if not options.idle_w or not options.kernel_w:
-        parser.error("--record needs --idle-w and --kernel-w")
-    record = parse_record(options.record.read_bytes())
-    print(f"SIMULATED with the sensor record of {record.gpu_model}: no reading of a card")
-    print(table(simulated(record, options.idle_w, options.kernel_w)))
+    parser.add_argument("--trace", type=Path, required=True)
+    trace = read_trace(parser.parse_args().trace)
+    print(table(measured(trace, record_of(trace, "replay"))))
 
 
 if __name__ == "__main__":

@@ -95,10 +95,10 @@ def change_of(levels: Mapping[float, Level], pattern: Pattern) -> Change | None:
     first, last = ordered[0], ordered[-1]
     if pattern == "peaks":
         peak = max(ordered[1:-1], key=lambda level: level.value)
-        return min((_relative(end, peak) for end in (first, last)), key=lambda c: c.value)
+        return min((relative(end, peak) for end in (first, last)), key=lambda c: c.value)
     if pattern == "flat":
-        return max((_relative(first, level) for level in ordered[1:]), key=lambda c: abs(c.value))
-    return _relative(first, last)
+        return max((relative(first, level) for level in ordered[1:]), key=lambda c: abs(c.value))
+    return relative(first, last)
 
 
 def verdict_of(change: Change | None, pattern: Pattern) -> Verdict:
@@ -118,25 +118,8 @@ def verdict_of(change: Change | None, pattern: Pattern) -> Verdict:
     return "open"
 
 
-def more_than(change: Change | None, other: Change | None) -> Verdict:
-    """Whether one fall is larger than another one (T9 than T8, and than T11)."""
-    if change is None or other is None:
-        return "open"
-    beyond = Change(other.value - change.value, math.hypot(change.error, other.error))
-    return verdict_of(beyond, "rises")
-
-
-def highest(levels: Mapping[str, Level], names: Sequence[str]) -> Verdict:
-    """Whether one of these types draws the most of all (T7)."""
-    ours = [level for name, level in levels.items() if name in names]
-    others = [level for name, level in levels.items() if name not in names]
-    if not ours or not others:
-        return "open"
-    best, rival = (max(group, key=lambda level: level.value) for group in (ours, others))
-    return verdict_of(_relative(rival, best), "rises")
-
-
-def _relative(first: Level, other: Level) -> Change:
+def relative(first: Level, other: Level) -> Change:
+    """From one level to another one."""
     ratio = other.value / first.value
     error = ratio * math.hypot(first.error / first.value, other.error / other.value)
     if first.clock_mhz is None or other.clock_mhz is None:

@@ -26,30 +26,6 @@ def standard_error(found: Estimate) -> float:
     return 0.0 if found.high is None else (found.high - found.value) / STANDARD_ERRORS_95
 
 
-def minus(one: Estimate, other: Estimate) -> Estimate:
-    """The difference of two independent values."""
-    return _combined(one.value - other.value, [(one, 1.0), (other, 1.0)])
-
-
-def ratio(one: Estimate, other: Estimate) -> Estimate:
-    """One of two independent values over the other.
-
-    Raises:
-        ZeroDivisionError: the other is 0.
-    """
-    value = one.value / other.value
-    return _combined(value, [(one, 1 / other.value), (other, value / other.value)])
-
-
-def _combined(value: float, parts: Sequence[tuple[Estimate, float]]) -> Estimate:
-    """Half widths add up as squares, each times how much it counts."""
-    halves = [None if e.low is None or e.high is None else (e.high - e.low) / 2 for e, _ in parts]
-    if None in halves:
-        return Estimate(value, None, None)
-    squares = [(half * by) ** 2 for half, (_, by) in zip(halves, parts, strict=True) if half]
-    return around(value, math.sqrt(sum(squares)))
-
-
 def mean_of(values: Sequence[float]) -> Estimate:
     """Mean of independent values, with an interval by Student's t.
 

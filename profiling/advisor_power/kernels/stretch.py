@@ -3,7 +3,7 @@
 from advisor.validity.sensor_record import SensorRecord
 from advisor.validity.sensor_timing import AVERAGE_SETTLE_S
 from advisor.wire.kernel_power import Estimate, StretchPower
-from advisor_power.kernels.estimates import mean_of, minus
+from advisor_power.kernels.estimates import mean_of
 from advisor_power.kernels.trace import Stretch
 from advisor_profiling.window.memory_power import FEWEST_READINGS
 
@@ -51,9 +51,3 @@ def _memory_w(stretch: Stretch, begin_s: float, power_w: Estimate | None) -> Est
     if len(inside) < FEWEST_READINGS:
         return f"the power of the memory changed only {len(inside)} times: it is stuck"
     return Estimate(sum(inside) / len(inside), min(inside), max(inside))
-
-
-def core_power_w(stretch: StretchPower) -> Estimate | None:
-    """What is not the memory's, with the bounds of both put together."""
-    total, memory = stretch.power_w, stretch.memory_power_w
-    return None if total is None or memory is None else minus(total, memory)

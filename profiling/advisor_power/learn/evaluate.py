@@ -12,14 +12,7 @@ from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputPoint
 from advisor_power.learn.baselines import BASELINES
 from advisor_power.learn.held_out import HeldOutInputs, OnGroup, expected, group_left_out
-from advisor_power.learn.model import (
-    Learner,
-    Points,
-    calibration_points,
-    carried_over,
-    physics,
-    physics_and_trees,
-)
+from advisor_power.learn.model import Learner, Points, physics, physics_and_trees
 from advisor_power.model.pace import known_of
 
 METHODS: Mapping[str, Learner] = MappingProxyType(
@@ -85,31 +78,6 @@ def real_left_out(points: Points) -> dict[str, InputErrors]:
     known = known_of(drawn)
     return {
         name: errors_of(expected(learner(drawn), known, real)) for name, learner in METHODS.items()
-    }
-
-
-def other_card(points: Points, gpu_uuid: str) -> dict[str, RelativeErrors]:
-    """Each method, learned from all other cards, on one of which it knows two points of each type.
-
-    At the rate and the clock that were measured there.
-
-    Raises:
-        InputError: there is no other card, or nothing left to test on.
-    """
-    there = [p for p in points if p.gpu_uuid == gpu_uuid]
-    elsewhere = [p for p in points if p.gpu_uuid != gpu_uuid]
-    if not there or not elsewhere:
-        raise InputError(f"points of {gpu_uuid} and of another card are needed")
-    # The same two for all, so that methods are told the same.
-    known = calibration_points(physics(elsewhere), there)
-    tested = [p for p in there if not any(p is one for one in known)]
-    return {
-        name: relative_errors(
-            carried_over(learner(elsewhere), known)(tested),
-            np.array([p.power_w for p in tested]),
-            [p.group for p in tested],
-        )
-        for name, learner in METHODS.items()
     }
 
 

@@ -27,9 +27,6 @@ Learner: TypeAlias = Callable[[Points], Fitted]
 LEAST_POINTS = 8
 """Of a type: fewer say nothing about its features."""
 
-LEAST_SPREAD = 0.05
-"""Of calibration points, as a part of their mean: nearer ones tell no offset from a factor."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputModel:
@@ -93,42 +90,6 @@ def physics_and_trees(points: Points) -> InputModel:
     return InputModel(weights, trees)
 
 
-def carried_over(fitted: Fitted, known: Points) -> Fitted:
-    """What was learned on one card, for another one of which a few points are known.
-
-    Power above idle is taken times a factor and moved, for each type by its points there; where
-    they lie too close, by a factor alone. Types without a point stay as they are.
-    """
-    by_dtype: dict[str, tuple[float, float]] = {}
-    for dtype in types_of(known):
-        of = _of_type(known, dtype)
-        expected = fitted(of) - np.array([p.idle_w for p in of])
-        by_dtype[dtype] = _line(expected, above_idle_w(of))
-
-    def predict(points: Points) -> Floats:
-        idle_w = np.array([p.idle_w for p in points])
-        lines = np.array([by_dtype.get(p.dtype, (1.0, 0.0)) for p in points]).reshape(-1, 2)
-        return idle_w + np.maximum(lines[:, 0] * (fitted(points) - idle_w) + lines[:, 1], 0)
-
-    return predict
-
-
-def calibration_points(fitted: Fitted, candidates: Points) -> tuple[InputPoint, ...]:
-    """Two points of each type: the usual random numbers, and the lowest expected power above idle.
-
-    Of a type without a reference the highest. The reference is what anybody measures first, and
-    what was learned best; the highest expected power is that of the pattern that is known least.
-    """
-    chosen: list[InputPoint] = []
-    for dtype in types_of(candidates):
-        of = _of_type(candidates, dtype)
-        above = (fitted(of) - np.array([p.idle_w for p in of])).tolist()
-        usual = [i for i, p in enumerate(of) if p.is_reference]
-        low, high = above.index(min(above)), usual[0] if usual else above.index(max(above))
-        chosen += [of[i] for i in dict.fromkeys((low, high))]
-    return tuple(chosen)
-
-
 def residuals_of(points: Points, expected_w: Floats) -> Residuals:
     """Logarithms of measured over expected power above idle, of points by their groups."""
     idle_w = np.array([p.idle_w for p in points])
@@ -160,12 +121,3 @@ def _trees(points: Points, weights: Floats) -> Any:
     return extra_trees().fit(
         columns(points), rounded(np.log(above_idle_w(points) / (parts(points) @ weights)))
     )
-
-
-def _line(expected: Floats, measured: Floats) -> tuple[float, float]:
-    """Factor and offset that bring the expected to the measured."""
-    factor = float(measured.mean() / expected.mean())
-    if np.ptp(expected) < LEAST_SPREAD * expected.mean():
-        return factor, 0.0
-    slope, offset = np.polyfit(expected, measured, 1)
-    return (float(slope), float(offset)) if slope > 0 else (factor, 0.0)

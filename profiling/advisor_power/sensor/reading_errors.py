@@ -12,18 +12,17 @@ The truth is the power that the kernel draws when it has run for long.
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
+from advisor.validity.sensor_record import SensorRecord
 from advisor.validity.sensor_timing import (
     AVERAGE_SETTLE_S,
     PERIODS_IN_WINDOW,
     power_timing,
 )
 from advisor.wire.power_readings import ReadingError
-from advisor_power.sensor.levels import level_times, window_parts
 from advisor_power.sensor.stimulus import FLAT, Stage
 from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, Floats, Series, Span, Trace
 
@@ -42,37 +41,6 @@ def run_stages(seed: int) -> tuple[Stage, ...]:
     *stages, last = [_runs(kernel_s, draw) for kernel_s in KERNELS_S]
     # The energy of the last run is counted for a second, as that of the others is.
     return (*stages, replace(last, length_s=last.length_s + 2 * _COUNTED_S))
-
-
-def simulated(
-    record: SensorRecord, idle_w: float, kernel_w: float, tries: int = 2000, seed: int = 1
-) -> list[ReadingError]:
-    """What a sensor as in the record would read, at random phases; no card was read for it.
-
-    Args:
-        record: Of accepted channels; ways whose channel it lacks are left out.
-        idle_w: Before and after the run.
-        kernel_w: During the run, from its first moment: the error of a card that takes time to
-            reach its power comes on top.
-        tries: Random phases for each length and way.
-        seed: Of the phases and the noise.
-    """
-    draw = np.random.default_rng(seed)
-    found: list[ReadingError] = []
-    for kernel_s in KERNELS_S:
-        run = _Run(EXECUTIONS * kernel_s, idle_w, kernel_w)
-        for name in (INSTANT, AVERAGE):
-            channel = record.channel(name)
-            if channel is not None and channel.accepted:
-                found.append(_error(kernel_s, name, _one_reading(run, channel, tries, draw), run))
-        if record.energy is not None and record.energy.covers_everything:
-            found.append(
-                _error(kernel_s, "counter", _counted(run, record.energy, tries, draw), run)
-            )
-        if (channel := _meter(record)) is not None:
-            noise_w = channel.noise_w / PERIODS_IN_WINDOW**0.5
-            found.append(_error(kernel_s, "ours", kernel_w + draw.normal(0, noise_w, tries), run))
-    return found
 
 
 def measured(trace: Trace, record: SensorRecord) -> list[ReadingError]:
@@ -97,48 +65,6 @@ def measured(trace: Trace, record: SensorRecord) -> list[ReadingError]:
         }
         found += [_row(kernel_s, way, w / truth_w - 1) for way, w in ways.items() if len(w)]
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Power over time: kernel_w from 0 to length_s, else idle_w."""
-
-    length_s: float
-    idle_w: float
-    kernel_w: float
-
-    def joules(self, time_s: Floats) -> Floats:
-        """Energy from 0 to a time, negative before."""
-        extra_w = self.kernel_w - self.idle_w
-        return self.idle_w * time_s + extra_w * np.clip(time_s, 0, self.length_s)
-
-
-def _one_reading(run: _Run, channel: PowerChannel, tries: int, draw: np.random.Generator) -> Floats:
-    window_s = channel.window_ms / 1000
-    kernel = level_times([(0.0, run.length_s)])
-    ages_s = draw.uniform(0, channel.period_ms / 1000, tries)
-    late_s = channel.delay_spread_ms / 1000 * draw.uniform(-0.5, 0.5, tries)
-    ends_s = run.length_s - ages_s - channel.delay_ms / 1000 - late_s
-    (part,) = window_parts([kernel], ends_s, window_s, channel.response).T
-    means_w = run.idle_w + (run.kernel_w - run.idle_w) * part
-    return means_w + draw.normal(0, channel.noise_w, tries)
-
-
-def _counted(run: _Run, counter: EnergyCounter, tries: int, draw: np.random.Generator) -> Floats:
-    """Between the newest ticks at both ends."""
-    period_s = counter.period_ms / 1000
-    first_s = -draw.uniform(0, period_s, tries)
-    last_s = first_s + np.floor((_COUNTED_S - first_s) / period_s) * period_s
-    joules = run.joules(last_s) - run.joules(first_s)
-    return (joules - run.idle_w * (_COUNTED_S - run.length_s)) / run.length_s
-
-
-def _meter(record: SensorRecord) -> PowerChannel | None:
-    return record.channel(INSTANT) or record.channel(AVERAGE) if power_timing(record) else None
-
-
-def _error(kernel_s: float, way: str, read_w: Floats, run: _Run) -> ReadingError:
-    return _row(kernel_s, way, read_w / run.kernel_w - 1)
 
 
 def _row(kernel_s: float, way: str, relative: Floats) -> ReadingError:

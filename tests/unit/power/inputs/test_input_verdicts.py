@@ -1,7 +1,5 @@
 """Verdicts on made-up results, and the claims that they are about."""
 
-from collections.abc import Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,9 +13,7 @@ from advisor_power.inputs.verdicts import (
     Level,
     Pattern,
     change_of,
-    highest,
     level_of,
-    more_than,
     quantity_of,
     verdict_of,
 )
@@ -126,24 +122,6 @@ def test_level_is_of_results_whose_clock_nothing_held_back() -> None:
     assert sweep.change is not None
     assert sweep.change.value == pytest.approx(-0.5)
     assert measured_sweep(claim, own[1:], "bf16").quantity == "energy"
-
-
-def test_one_fall_is_compared_with_another() -> None:
-    assert more_than(Change(-0.1, 0.001), Change(-0.03, 0.001)) == "confirmed"
-    assert more_than(Change(-0.03, 0.001), Change(-0.1, 0.001)) == "refuted"
-    assert more_than(Change(-0.1, 0.03), Change(-0.05, 0.03)) == "open"
-    assert more_than(None, Change(-0.1, 0.001)) == "open"
-
-
-def test_hungriest_type_is_looked_for_among_all() -> None:
-    watts: Mapping[str, Level] = {
-        "bf16": Level(500, 1),
-        "fp32": Level(400, 1),
-        "int8": Level(450, 1),
-    }
-    assert highest(watts, ("bf16", "fp16")) == "confirmed"
-    assert highest({**watts, "int8": Level(550, 1)}, ("bf16", "fp16")) == "refuted"
-    assert highest({"bf16": Level(500, 1)}, ("bf16", "fp16")) == "open"
 
 
 # the claims

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from made_up_kernel import INSTANT
 
 from advisor.errors import InputError, SourceError
-from advisor.wire.kernel_power import Estimate
-from advisor_power.kernels.estimates import around, mean_of, minus, ratio
+from advisor_power.kernels.estimates import mean_of
 from advisor_power.kernels.golden import golden, guidance, histogram
 from advisor_power.kernels.plan import (
     check_cost,
@@ -201,24 +200,3 @@ def test_mean_has_the_interval_of_student() -> None:
     assert mean_of([3.0]).low is None
     with pytest.raises(ValueError, match="no values"):
         mean_of([])
-
-
-VALUES = st.floats(1.0, 1000.0)
-
-
-@given(VALUES, VALUES, st.floats(0.0, 10.0), st.floats(0.0, 10.0))
-def test_intervals_hold_what_they_are_put_together_of(
-    a: float, b: float, half_a: float, half_b: float
-) -> None:
-    """A difference is as unsure as both; a ratio grows and shrinks with its parts."""
-    one, other = around(a, half_a), around(b, half_b)
-    less, over = minus(one, other), ratio(one, other)
-    assert less.low is not None
-    assert less.high is not None
-    assert less.high - less.low == pytest.approx(2 * np.hypot(half_a, half_b))
-    assert less.low <= less.value <= less.high
-    assert over.value == pytest.approx(a / b)
-    assert over.low is not None
-    assert over.low <= over.value
-    assert minus(one, Estimate(b, None, None)).low is None
-    assert ratio(mean_of([a]), other).high is None

@@ -11,7 +11,6 @@ from advisor_power.kernels.scatter import scatter
 from advisor_power.kernels.stitch import sensor_of
 from advisor_power.kernels.stretch import (
     STRETCH_S,
-    core_power_w,
     memory_settle_s,
     stretch_power,
 )
@@ -36,9 +35,6 @@ def test_slow_sensors_are_read_once_they_have_settled() -> None:
     assert found.power_w.value == pytest.approx(400, rel=0.01)
     assert found.memory_power_w is not None
     assert found.memory_power_w.value == pytest.approx(50, rel=0.01)
-    core = core_power_w(found)
-    assert core is not None
-    assert core.value == pytest.approx(350, rel=0.01)
     assert found.no_memory_power == ""
     slow = record(replace(INSTANT, name="memory", window_ms=1500.0))
     assert memory_settle_s(slow) == pytest.approx(1.512)
@@ -59,7 +55,6 @@ def test_sensor_of_the_memory_that_is_absent_zero_too_high_or_stuck(
     found = powers(stretched(memory=memory))
     assert found.memory_power_w is None
     assert said in found.no_memory_power
-    assert core_power_w(found) is None
 
 
 def test_stretch_that_was_held_back_says_nothing() -> None:

@@ -1,6 +1,7 @@
 """The predictor of power by data on made-up points, whose law is known."""
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,6 @@ from advisor_power.learn.evaluate import (
     RelativeErrors,
     errors_of,
     noise_floor,
-    other_card,
     real_left_out,
     relative_errors,
     sweep_left_out,
@@ -34,8 +34,6 @@ from advisor_power.learn.evaluate import (
 from advisor_power.learn.held_out import group_left_out
 from advisor_power.learn.model import (
     Fitted,
-    calibration_points,
-    carried_over,
     physics,
     physics_and_trees,
     residuals_of,
@@ -122,42 +120,52 @@ def _on_other_card(of: Sequence[InputPoint]) -> list[InputPoint]:
     ]
 
 
-def test_two_points_carry_the_model_to_another_card() -> None:
+@pytest.fixture(scope="module")
+def script() -> Any:
+    """The script that judges the model on other cards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[4] / "docs/measurements/power")
+        return importlib.import_module("input_model")
+
+
+def test_two_points_carry_the_model_to_another_card(script: Any) -> None:
     there = _on_other_card(points(switching, seed=5))
-    found = other_card(points(switching) + there, "GPU-2")
+    found = script.other_card(points(switching) + there, "GPU-2")
     assert found["model"].mean < 0.015
     assert found["model"].mean < 0.3 * found["median"].mean
     assert found["model"].points == len(there) - 2
     assert asked(physics_and_trees(points(switching)), there).mean > 5 * found["model"].mean
 
 
-def test_points_that_lie_close_tell_a_factor_alone() -> None:
+def test_points_that_lie_close_tell_a_factor_alone(script: Any) -> None:
     fitted = physics(points(switching))
     first = points(switching)[0]
     known = [dataclasses.replace(first, power_w=first.idle_w + f * 100) for f in (1.9, 2.1)]
     expected = float(fitted([first])[0]) - first.idle_w
-    carried = float(carried_over(fitted, known)([first])[0]) - first.idle_w
+    carried = float(script.carried_over(fitted, known)([first])[0]) - first.idle_w
     assert carried == pytest.approx(200)
     other = points(switching, seed=9)[0]
     above = float(fitted([other])[0]) - other.idle_w
-    moved = float(carried_over(fitted, known)([other])[0]) - other.idle_w
+    moved = float(script.carried_over(fitted, known)([other])[0]) - other.idle_w
     assert moved == pytest.approx(above * 200 / expected)
 
 
-def test_calibration_points_are_the_ends_of_each_type() -> None:
+def test_calibration_points_are_the_ends_of_each_type(script: Any) -> None:
     of = points(switching) + points(zeros_alone, dtype="fp8")
     fitted = physics(of)
-    chosen = calibration_points(fitted, of)
+    chosen = script.calibration_points(fitted, of)
     assert [p.dtype for p in chosen] == ["bf16", "bf16", "fp8", "fp8"]
     above = [p.power_w - p.idle_w for p in of if p.dtype == "bf16"]
     ends = [p.power_w - p.idle_w for p in chosen[:2]]
     assert ends == pytest.approx([min(above), max(above)], rel=0.01)
 
 
-def test_calibration_takes_the_reference_before_what_is_expected_to_draw_most() -> None:
+def test_calibration_takes_the_reference_before_what_is_expected_to_draw_most(
+    script: Any,
+) -> None:
     of = points(switching)
     usual = dataclasses.replace(of[len(of) // 2], is_reference=True)
-    lowest, other = calibration_points(physics(of), [*of, usual])
+    lowest, other = script.calibration_points(physics(of), [*of, usual])
     assert other == usual
     assert lowest.power_w - lowest.idle_w < other.power_w - other.idle_w
 
@@ -201,8 +209,6 @@ def test_too_few_points_groups_or_cards_are_refused() -> None:
         physics(points(switching))(points(switching, dtype="fp8"))
     with pytest.raises(InputError, match="one is missing"):
         real_left_out(points(switching))
-    with pytest.raises(InputError, match="another card"):
-        other_card(points(switching), "GPU-1")
 
 
 def test_points_come_back_from_their_file_in_one_order(tmp_path: Path) -> None:
