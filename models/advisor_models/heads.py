@@ -34,8 +34,6 @@ class Head:
     Attributes:
         name: As in the manifest, and of the file with its trees.
         of: What it has a value of: for "job" the functions get each job's side first in turn.
-        target: What is predicted, in words.
-        unit: Of the target and the prior.
         prior: What `prior_of` gives, in words; another prior needs other words, since a model that
             was trained over one must not be used with the other.
         features_of: What the model sees of the jobs.

@@ -22,7 +22,6 @@ class HistoryEntry:
     Attributes:
         at: ISO 8601, UTC.
         version: The new champion; None is the bundled model.
-        replaced: The champion before.
         figures: Of the new champion's evaluation.
     """
 

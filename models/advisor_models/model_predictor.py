@@ -26,9 +26,6 @@ class ModelPredictor:
     usually is (`Manifest.fill`), and the bounds are wider (`Manifest.no_counters`), as they are for
     a GPU model that the model has not seen (`Manifest.other_gpu`).
 
-    Attributes:
-        manifest: What is known of the model.
-
     Raises:
         ModelError: the folder is not whole, or was made for other heads or features than this
             version's.

@@ -17,8 +17,6 @@ class TrainedHead:
 
     Attributes:
         name: Such as "speed" or "power"; the file of its trees has the same name.
-        of: What it has a value of.
-        target: What is predicted, in words.
         unit: Of the target; "1" is a ratio.
         prior: What the trees tell the logarithm of the distance to, in words.
         features: Names in the order of the columns.

@@ -56,9 +56,7 @@ class TrainingSet:
         blind: The same rows as they are for profiles without counters.
         fill: Value of each profile column, and of the idle power, for profiles that lack it: the
             median over the training profiles at 100 %, 0 where none has it.
-        facts: What the manifest says of the points.
         newest: When the last of the points was measured, ISO 8601, UTC.
-        left_out: Points that are not used, and why.
     """
 
     rows: Rows
@@ -74,9 +72,7 @@ class Trained:
     """A model, and how good it is for jobs that it has not seen.
 
     Attributes:
-        learners: Of its heads.
         held_out: Predictions for each job by a learner that never saw it.
-        other_gpu: What to expect for GPU models that it has not seen.
         figures: As the manifest has them.
         fit_s: Time to fit it to all rows.
         total_s: Time with leaving out one job after the other, to know the errors.

@@ -21,7 +21,6 @@ class LaunchRow:
 
     Attributes:
         launch_id: From advisor.launch.records.folder.new_launch_id, so that ids sort by time.
-        host: Name of the host whose GPU it is.
         gpu: As in the spec: index or UUID; `gpu_uuid` where that is known.
         state: One of advisor.launch.records.status.State.
         spec: advisor.launch.records.spec.LaunchSpec as JSON text.

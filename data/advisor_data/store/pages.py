@@ -22,7 +22,6 @@ class Position:
 
     Attributes:
         started_at_us: Microseconds since 1970.
-        point_id: Of the record.
     """
 
     started_at_us: int
@@ -48,7 +47,6 @@ class Span:
 
     Attributes:
         limit: So many, and those that started with the last of them.
-        gpu_model: Only those of this GPU model.
         before_us: Only those that started before this moment, microseconds since 1970.
         after: Only those behind this position: where the page before ended.
     """

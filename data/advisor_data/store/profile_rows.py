@@ -18,7 +18,6 @@ class ProfileRow:
 
     Attributes:
         shares: Measured, percent, ascending.
-        points: How many.
         measured_at: When the last one started, ISO 8601.
         flags: Of any of them, sorted.
         rate_units: Of any of them, sorted; one, unless they were measured long apart.

@@ -29,7 +29,6 @@ class Data:
             an oracle (`Measurement.is_full`), which are learned from only.
         profiles: By (job, GPU model).
         classes: What each job uses of the GPU alone, by (GPU model, job).
-        left_out: Points that are not used, and why.
     """
 
     pairs: tuple[MeasuredPair, ...]

@@ -33,7 +33,6 @@ class Teaching:
     Attributes:
         points: A pair point of each launch that can be learned from; its `source` says so.
         references: What went on alone on the whole GPU after another job had ended.
-        left_out: Launches that teach nothing, and why.
     """
 
     points: tuple[PairPoint, ...]

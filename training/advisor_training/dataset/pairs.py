@@ -48,7 +48,6 @@ class Measurement:
     Values are medians over repeats.
 
     Attributes:
-        points: How many pair points it is made of.
         solo_source: Where the solo rates come from; the farther one of the two jobs'.
         exclusive: One after the other, from the solo points.
         splits: What was measured, by kind of split and by shares.

@@ -81,9 +81,7 @@ class Rows:
         measurement: Number of the measurement that the row is of; splits are compared within one.
         pair: Number of the pair; several measurements can be of one pair.
         card: UUID of the GPU that it was measured on.
-        run: The run that it was measured in.
         kind: "nine", "some" or "uncapped".
-        heads: What each head of a model sees, and what it is learned over.
         all_served_a: Relative speed from which on the first job counts as serving all of its
             demand: more it would do with more to do. Infinite for a job without a fixed demand.
         speed_a: Measured relative speed of the first job.

@@ -44,10 +44,7 @@ class JobFigures:
     """One job that was left out: all pairs with it.
 
     Attributes:
-        launch_bound: Whether it keeps the GPU waiting when it is alone.
-        bars: By objective.
         own: Error of the job's own relative speed; `beside` of the jobs next to it.
-        power: Error of the power.
     """
 
     job: str
@@ -66,7 +63,6 @@ class GroupFigures:
 
     Attributes:
         classes: Compute, then memory, high or low, of each job; the heavier one first.
-        bars: By objective.
     """
 
     classes: tuple[str, str]

@@ -33,7 +33,6 @@ class Worse:
 
     Attributes:
         value: What was found now; None where it was not found at all.
-        bundled: What the bundled evaluation has.
         bound: The worst value that is allowed.
     """
 

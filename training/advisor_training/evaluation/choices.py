@@ -68,14 +68,10 @@ class Choice:
 
     Attributes:
         left_out: What the learner had not seen.
-        number: Of the measurement.
         chosen: Name of the way: shares such as "30/70", "uncapped", "time-sliced", "exclusive".
         oracle: The best way of the scope that keeps the minimum speed as measured.
         fraction: Value at the choice for each one of the oracle; above 1 where the choice is not
             in the scope or does not keep the minimum speed.
-        energy_saved: For the same work, part of the energy of one after the other.
-        stp: Sum of the relative speeds.
-        slower_speed: Relative speed of the slower job.
         missed: Whether a job is below the minimum speed that was asked for; None where none was
             asked for, or the jobs do not share.
         over: Value at the choice for each one of a baseline, by the baseline's name.

@@ -23,14 +23,11 @@ class Errors:
     """Errors of one learner, each over all tested rows; None where it predicts no such thing.
 
     Attributes:
-        rows: How many were tested.
         rate: Rate of each job as it is served: the predicted relative speed times the rate of its
             profile, against the rate measured next to the other job. It includes how far the
             profile's day was from the pair's.
         speed: Relative speed of each job, against the reference of the pair's own card and run.
-        power: Power of the GPU.
         rates_sum: X1 + X2, what the paper predicts.
-        speeds_sum: Sum of the relative speeds.
     """
 
     rows: int

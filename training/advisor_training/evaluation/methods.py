@@ -38,7 +38,6 @@ class Method:
     Attributes:
         by_speeds: The learner that objectives made of relative speeds are asked of.
         by_rates: The learner that X1 + X2 is asked of; for most methods the same one.
-        tie: As for `advisor.core.objectives.best`.
         sums_only: It tells nothing of single jobs.
         cost: Time of a fit for each one of the model's, about; for the time that is left only.
     """

@@ -31,10 +31,7 @@ class GpuFigures:
     """The model on a GPU model that it has not learned from, nor from the job on another one.
 
     Attributes:
-        left_out: The GPU model.
         learned_pairs: Pairs of the other GPU models.
-        pairs: Tested pairs.
-        fractions: Choices by objective.
         errors: At the nine splits.
         held: Parts of "speed" and "power" within the intervals of the other GPU models.
         widening: How much wider those must be to hold what they promise, likewise.
@@ -54,7 +51,6 @@ class GpuCurvePoint:
     """The model with some pairs of the GPU model that it has otherwise not learned from.
 
     Attributes:
-        left_out: The GPU model.
         added_pairs: Pairs of it that are learned from.
         draws: Random draws of these; figures are over all of them.
         fractions: Choices of all other pairs of it, by objective.

@@ -30,14 +30,11 @@ class ChoiceFigures:
         saved: Energy saved for the same work against one after the other, mean;
             `saved_median` likewise.
         loses: Choices that cost more energy than one after the other.
-        stp: Sum of relative speeds, 1 for one job at a time.
-        slower: Relative speed of the slower job.
         shared: Choices that are not one after the other.
         missed: Of these, those in which a job is below the minimum speed that was asked for; None
             where none was asked for or nothing is shared.
         fraction: Value for each one of the oracle.
         p10_percent: A tenth of the choices reaches less of the oracle.
-        worst_pair: The two jobs of the choice that reaches least.
         worst_choice: What was chosen there, and what the oracle is.
         over: Gain over each baseline; without those that were never measured.
     """

@@ -27,11 +27,9 @@ class OwnEvaluation:
     """What a model is worth on measured pairs; errors and fractions at the nine splits.
 
     Attributes:
-        model: Version of the model.
         splits: How many measured splits were predicted, uncapped ones among them.
         known_jobs: Jobs of these pairs that the model may have learned from, by name: figures of
             their pairs say less of jobs that are new to it.
-        new_gpu_models: GPU models that it has not seen.
         oracle_percent: Measured worth of the split chosen by prediction, in percent of the best
             measured one, mean over the measurements; `oracle_worst_percent` the least.
         rate_coverage_percent: Measured rates within their intervals, at all splits.

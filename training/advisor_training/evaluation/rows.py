@@ -51,7 +51,6 @@ class ChoiceRow:
     Attributes:
         protocol: What the method had seen; rules see nothing.
         scope: What is chosen from, and what the oracle chooses from.
-        pairs: Which pairs.
     """
 
     protocol: str
@@ -87,7 +86,6 @@ class LimitRow:
             `advisor recommend` has it, or where the expected speeds do.
         shared: Choices that are not one after the other, percent.
         missed: Of these, those with a job below the minimum speed as measured, percent.
-        saved: Energy saved, percent.
     """
 
     protocol: str

@@ -63,13 +63,11 @@ class Evaluation:
         coverage: What intervals of jobs that were left out, with run and cards where there are
             several, hold of "speed", "power" and "efficiency".
         training_s: Seconds of one fit to all jobs but one, by method.
-        jobs: The model's figures for each job that was left out.
         job_gains: Gain over 50/50 of each job that was left out, in percent, by objective and by
             method; the gain of means, as in figure 3 of the paper.
         groups: The model's figures by what the two jobs use of the GPU.
         gpus: The model on each GPU model that was left out; empty where there is one only, and
             where the evaluation is quick. `gpu_curve` with ever more pairs of it likewise.
-        limits: How often a job is slower than it was to be.
         seeds: What hangs on the seed; empty where the evaluation is quick.
         chosen: The model's choices for jobs that were left out, by objective.
         compared: The model's predictions of these, at the nine splits; not in the JSON form.

@@ -38,11 +38,9 @@ class Carried:
     """Predictions of a GPU model that was left out.
 
     Attributes:
-        left_out: Its name.
         held_out: Predictions of its rows, each row tested once for each of its jobs.
         bounds: By head, from the other GPU models.
         learned_pairs: Pairs of the other GPU models.
-        learners: Of the heads.
     """
 
     left_out: str
@@ -104,7 +102,6 @@ class Added:
     """Predictions of a GPU model of which some pairs were learned from.
 
     Attributes:
-        pairs: How many.
         held_out: Predictions of its other pairs, by number of the draw.
     """
 

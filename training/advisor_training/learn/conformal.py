@@ -47,7 +47,6 @@ class Coverage:
 
     Attributes:
         overall: Over all rows of a workload.
-        strata: The same by stratum.
         least: Of the workload that is covered worst.
     """
 

@@ -36,7 +36,6 @@ class HeadLearner:
     """What a head is learned from, and how sure it is where the rows do not tell.
 
     Attributes:
-        head: What is learned.
         measured: What was measured of it in rows; shape (n, parts).
         all_served: From which value on a measured one only says that it could be no less: such rows
             are not learned from, and have no error where so much was expected; shape (n, parts).

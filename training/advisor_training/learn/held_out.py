@@ -27,7 +27,6 @@ class HeldOut:
     Attributes:
         left_out: What was left out of the fit, the name of a job or of another group; shape (n,).
         row: Index of the tested row; shape (n,).
-        predicted: What was expected of it.
     """
 
     left_out: Names

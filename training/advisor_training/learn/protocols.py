@@ -67,8 +67,6 @@ class EvaluationProtocol:
 
     Attributes:
         meaning: What is left out of training, in words.
-        fits: How many fits it takes.
-        answer: Runs it.
     """
 
     name: str

@@ -18,7 +18,6 @@ class Residuals:
     """Logarithms of measured over predicted values of jobs left out; each shape (n,).
 
     Attributes:
-        values: The logarithms.
         left_out: Job that the learner had not seen.
         beside: The other job of the pair; the same one, of a job next to itself.
         stratum: What has an interval of its own (`advisor_models.intervals`); of a job its share to

@@ -19,7 +19,6 @@ class MeasuredSoFar:
 
     Attributes:
         jobs: Names of the jobs that can be started here.
-        profiles: Of jobs on the GPU model.
         measured: Pairs of the GPU model that a model can learn from, names in order.
         learned: What the jobs of measured pairs use of the GPU, on any GPU model; of pairs that
             still are as they were measured.

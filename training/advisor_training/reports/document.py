@@ -44,10 +44,8 @@ class Figure:
 
     Attributes:
         name: For identities in the page.
-        caption: What it shows and how to read it.
         draw: Draws it into axes of matplotlib.
         height: Of its width.
-        wide: It is drawn wider than others.
     """
 
     name: str

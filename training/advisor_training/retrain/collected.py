@@ -30,7 +30,6 @@ class PointSet:
     """Points of all kinds.
 
     Attributes:
-        pairs: Two jobs together.
         profiled: Jobs alone at all shares.
         references: Jobs alone on the whole GPU in the runs of the pairs, where those are others.
     """

@@ -21,16 +21,13 @@ class RetrainReport:
     Attributes:
         at: When, ISO 8601, UTC.
         outcome: nothing-new: nothing was trained. kept: the challenger did not become the champion.
-        why: The reason of the outcome.
         champion: The model in use after the run; None is the bundled one.
-        replaced: What it replaced, where it was promoted.
         challenger: Version of the model that was trained.
         new_points: Points that the champion has not learned from, left-out ones among them.
         used_points: Points that the challenger has learned from; None where there is none.
         left_out: New points that it has not learned from, by reason.
         launches_left_out: Launches that teach nothing, and why; they are no points, and are the
             same in each run.
-        compared: Champion and challenger, group by group.
         removed: Versions that were deleted, as newer ones took their place.
     """
 

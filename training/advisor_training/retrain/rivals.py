@@ -41,7 +41,6 @@ class Questions:
     Attributes:
         left_out: The job that neither had seen; shape (n,).
         row: A row of the measurement; shape (n,).
-        pairs: Names of its two jobs.
     """
 
     left_out: Names
