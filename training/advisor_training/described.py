@@ -5,10 +5,10 @@ from datetime import datetime
 from importlib import metadata
 from types import MappingProxyType
 
-from advisor.predict.features import Float32s, feature_names_of
+from advisor.predict.features import feature_names_of
 from advisor_models.made_from import LearnerSettings
 from advisor_models.manifest import SCHEMA, Artefact, Manifest, named
-from advisor_models.trained_head import Range, TrainedHead
+from advisor_models.trained_head import TrainedHead
 from advisor_training.dataset.rows import Rows, flat
 from advisor_training.learn.artefact import LIBRARIES, trees_files
 from advisor_training.learn.calibration import Calibrated
@@ -62,7 +62,8 @@ def _manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) ->
 
 
 def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> TrainedHead:
-    head, known = learner.head, rows.take(learner.is_known(rows))
+    head = learner.head
+    seen = flat(rows.take(learner.is_known(rows)).heads[head.name].features)
     return TrainedHead(
         name=head.name,
         of=head.of,
@@ -70,11 +71,6 @@ def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> T
         unit=head.unit,
         prior=head.prior,
         features=feature_names_of(head.features_of),
-        ranges=_ranges(flat(known.heads[head.name].features)),
+        ranges=tuple(zip(seen.min(axis=0).tolist(), seen.max(axis=0).tolist(), strict=True)),
         intervals=calibrated.intervals[head.name],
     )
-
-
-def _ranges(features: Float32s) -> tuple[Range, ...]:
-    least, most = features.min(axis=0), features.max(axis=0)
-    return tuple((float(low), float(high)) for low, high in zip(least, most, strict=True))

@@ -10,8 +10,11 @@ from pathlib import Path
 
 from advisor.errors import InputError, StoreError
 from advisor.files.safe_files import PRIVATE_FILE, make_folder
+from advisor.files.whole_files import sync_folder
 from advisor.formats.rows import P, from_row, to_row
 from advisor_data.store.lines import json_row, warn_torn, whole_lines
+
+_warn_once = functools.cache(warn_torn)
 
 _PARSED_LINES = 10_000
 """Lines that a process reads again, at each point that it adds to a long run, are parsed once."""
@@ -78,11 +81,6 @@ def _parsed(kind: type[P], line: bytes) -> P:
     return from_row(kind, json_row(line))
 
 
-@functools.cache
-def _warn_once(path: Path) -> None:
-    warn_torn(path)
-
-
 def _append(descriptor: int, path: Path, end: int, text: bytes) -> None:
     """Write behind the whole lines: all of it, or nothing where the disk is full."""
     try:
@@ -113,16 +111,7 @@ def _locked(path: Path, flags: int, lock: int) -> Generator[int]:
         try:
             fcntl.flock(descriptor, lock)
             if is_new:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
             yield descriptor
         finally:
             os.close(descriptor)
-
-
-def _sync_folder(path: Path) -> None:
-    """Makes the name of a new file survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

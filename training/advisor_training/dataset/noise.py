@@ -57,10 +57,6 @@ class _Take:
     gpu_uuid: str
     results: ResultsBySplit
 
-    @property
-    def splits(self) -> set[Split]:
-        return set(self.results)
-
 
 def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceiling | None:
     """The ceiling over all pairs with two takes or more; None where there are none."""
@@ -72,7 +68,10 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
         return None
     return Ceiling(
         pairs=sum(map(bool, by_pair)),
-        other_card_pairs=sum(any(map(_of_cards, groups)) for groups in by_pair),
+        other_card_pairs=sum(
+            any(len({take.gpu_uuid for take in takes}) > 1 for takes in groups)
+            for groups in by_pair
+        ),
         choices=len(scores),
         mean_percent=100 * statistics.mean(scores),
         median_percent=100 * statistics.median(scores),
@@ -82,15 +81,9 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
     )
 
 
-def candidates(results: ResultsBySplit) -> list[Candidate]:
-    """The splits as what `best` chooses from."""
-    return [Candidate(split, result) for split, result in results.items()]
-
-
 def best_split(results: ResultsBySplit, objective: Objective, tie: float = 0.0) -> Split:
     """Shares of the best split; among those within the tie, of the most even one."""
-    chosen = best(candidates(results), objective, tie)
-    return chosen.split
+    return best([Candidate(*each) for each in results.items()], objective, tie).split
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -115,17 +108,13 @@ def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:
     groups: list[list[_Take]] = []
     for take in takes:
         for group in groups:
-            common = set[Split].intersection(take.splits, *(other.splits for other in group))
+            common = set(take.results).intersection(*(other.results for other in group))
             if is_full(common, beside_itself=beside_itself):
                 group.append(take)
                 break
         else:
             groups.append([take])
     return [group for group in groups if len(group) > 1]
-
-
-def _of_cards(takes: Iterable[_Take]) -> bool:
-    return len({take.gpu_uuid for take in takes}) > 1
 
 
 def _scores(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:

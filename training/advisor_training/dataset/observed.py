@@ -81,7 +81,7 @@ def _fault(seen: Observation) -> str | None:
         return f"launches together for less than {SETTLE_S + LEAST_S:g} s"
     if seen.mode in _LIMITED and not all(part.units for part in seen.parts):
         return "launches whose limits were not read back"
-    if not _is_learned_from(seen):
+    if seen.mode != "uncapped" and not (seen.mode in _LIMITED and uses_the_gpu(_point(seen))):
         return "launches time-sliced, over-subscribed, or on too little of the GPU"
     return None
 
@@ -89,10 +89,6 @@ def _fault(seen: Observation) -> str | None:
 def _settled_s(seen: Observation) -> float:
     # Older versions did not keep it.
     return seen.overlap_s - SETTLE_S if seen.settled_s is None else seen.settled_s
-
-
-def _is_learned_from(seen: Observation) -> bool:
-    return seen.mode == "uncapped" or (seen.mode in _LIMITED and uses_the_gpu(_point(seen)))
 
 
 class _Known:

@@ -227,7 +227,7 @@ def _block(
         "speed_a": np.array([result.speeds[0] for result in results]),
         "speed_b": np.array([result.speeds[1] for result in results]),
         "power_w": np.array([result.power_w for result in results]),
-        "memory_power_w": np.array([_or_nan(result.memory_power_w) for result in results]),
+        "memory_power_w": np.array([result.memory_power_w for result in results], np.float64),
         "solo_rate_a": np.array([result.parts[0].solo_rate for result in results]),
         "solo_rate_b": np.array([result.parts[1].solo_rate for result in results]),
         "solo_power_a_w": np.array([result.parts[0].solo_power_w for result in results]),
@@ -237,10 +237,6 @@ def _block(
         "power_limit_w": np.full(n, power_limit_w([own, other])),
         "weight": np.full(n, OBSERVED_WEIGHT if m.observed else 1.0),
     }
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
 
 
 def _all_served(profile: Profile) -> float:

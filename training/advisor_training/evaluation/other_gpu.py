@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.decide.recommend import TIE
 from advisor_training.dataset.data import Data
-from advisor_training.evaluation.choices import QUESTIONS, Choice, choose
+from advisor_training.evaluation.choices import QUESTIONS, choose
 from advisor_training.evaluation.errors import Errors, errors_of
 from advisor_training.evaluation.methods import HEADLINE, OURS
 from advisor_training.evaluation.outcomes import ChoiceFigures, figures_of
@@ -21,8 +21,8 @@ from advisor_training.learn.carrying_over import (
     parts_held,
     widenings,
 )
-from advisor_training.learn.held_out import HeldOut, Mask, joined
-from advisor_training.learn.learners import LEARNERS, Learner
+from advisor_training.learn.held_out import HeldOut, joined
+from advisor_training.learn.learners import LEARNERS
 from advisor_training.learn.protocols import Answers, Tick
 
 
@@ -68,34 +68,15 @@ class GpuCurvePoint:
 
 def leave_gpus_out(data: Data, tick: Tick) -> Iterator[tuple[GpuFigures, list[GpuCurvePoint]]]:
     """Each GPU model left out, then with pairs of it added; nothing where there is one only."""
-    for name in gpu_models(data.rows):
-        yield leave_out(data, data.rows.gpu_model == name, name, LEARNERS[OURS], tick)
-
-
-def leave_out(
-    data: Data, mask: Mask, name: str, learner: Learner, tick: Tick
-) -> tuple[GpuFigures, list[GpuCurvePoint]]:
-    """Rows left out, then with pairs of them added.
-
-    Args:
-        data: The measured pairs.
-        mask: The rows, such as all of one GPU model; shape (n,).
-        name: What they are.
-        learner: What is fitted.
-        tick: Called after each fit.
-    """
 
     def progress(what: str, done: int, total: int) -> None:
         tick()
 
-    carried = carry_over(data.rows, mask, name, learner, progress)
-    added = add_pairs(data.rows, mask, learner, progress)
-    return _figures(data, carried), [_point(data, carried, pairs) for pairs in added]
-
-
-def choices(data: Data, held_out: HeldOut, objective: str) -> list[Choice]:
-    """What predictions choose by an objective."""
-    return choose(data, held_out, QUESTIONS[objective], TIE)
+    for name in gpu_models(data.rows):
+        mask = data.rows.gpu_model == name
+        carried = carry_over(data.rows, mask, name, LEARNERS[OURS], progress)
+        added = add_pairs(data.rows, mask, LEARNERS[OURS], progress)
+        yield _figures(data, carried), [_point(data, carried, pairs) for pairs in added]
 
 
 def _figures(data: Data, carried: Carried) -> GpuFigures:
@@ -124,7 +105,7 @@ def _point(data: Data, carried: Carried, added: Added) -> GpuCurvePoint:
 
 
 def _fractions(data: Data, held_out: HeldOut) -> dict[str, ChoiceFigures]:
-    found = {name: figures_of(choices(data, held_out, name)) for name in HEADLINE}
+    found = {name: figures_of(choose(data, held_out, QUESTIONS[name], TIE)) for name in HEADLINE}
     return {name: figures for name, figures in found.items() if figures}
 
 

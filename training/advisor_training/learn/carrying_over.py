@@ -110,7 +110,7 @@ class Added:
 
 
 def add_pairs(
-    rows: Rows, mask: Mask, learner: Learner, progress: OnFold | None = None, draws: int = DRAWS
+    rows: Rows, mask: Mask, learner: Learner, progress: OnFold | None = None
 ) -> Iterator[Added]:
     """Learn from the other GPU models and from ever more pairs of the one that a mask has.
 
@@ -120,14 +120,14 @@ def add_pairs(
     """
     pairs = np.unique(rows.pair[mask])
     random = np.random.default_rng(SEED)
-    orders = [random.permutation(pairs) for _ in range(draws)]
+    orders = [random.permutation(pairs) for _ in range(DRAWS)]
     for count in (n for n in ADDED if n < len(pairs)):
         found: list[HeldOut] = []
         for number, order in enumerate(orders[:1] if count == 0 else orders, 1):
             tested = mask & ~np.isin(rows.pair, order[:count])
             found.append(predicted(learner(rows.take(~tested)), rows, tested, f"draw {number}"))
             if progress:
-                progress(f"{count} pairs", number, draws)
+                progress(f"{count} pairs", number, DRAWS)
         yield Added(pairs=count, held_out=tuple(found))
 
 

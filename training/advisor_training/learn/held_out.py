@@ -1,6 +1,6 @@
 """What a learner expects of rows that it was not fitted to."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -57,26 +57,17 @@ class HeldOut:
         return HeldOut(self.left_out[which], self.row[which], Predicted(self.speed[which], heads))
 
 
-def leave_one_job_out(
-    rows: Rows,
-    learner: Learner,
-    jobs: Iterable[str] | None = None,
-    progress: OnFold | None = None,
-) -> HeldOut:
-    """For each job, or some, what a learner that never saw it expects of every row with it.
+def leave_one_job_out(rows: Rows, learner: Learner, progress: OnFold | None = None) -> HeldOut:
+    """For each job, what a learner that never saw it expects of every row with it.
 
     Raises:
-        InputError: without a job there are no rows left to learn from, or there is no such job.
+        InputError: without a job there are no rows left to learn from.
     """
-    names = rows.jobs if jobs is None else list(jobs)
-    return _tested(rows, learner, [(job, rows.of(job)) for job in names], progress)
+    return _tested(rows, learner, [(job, rows.of(job)) for job in rows.jobs], progress)
 
 
 def fold_by(
-    rows: Rows,
-    groups: npt.NDArray[Any],
-    learner: Learner,
-    progress: OnFold | None = None,
+    rows: Rows, groups: npt.NDArray[Any], learner: Learner, progress: OnFold | None = None
 ) -> HeldOut:
     """For each group of rows, what a learner that was fitted to the other groups expects of it.
 
@@ -108,17 +99,13 @@ def _tested(
 ) -> HeldOut:
     parts: list[HeldOut] = []
     for count, (name, mask) in enumerate(folds, 1):
-        parts.append(_fold(rows, learner, name, mask))
+        if mask.all():
+            raise InputError(
+                f"{name} cannot be left out",
+                why=f"it has {mask.sum()} of {len(rows)} rows",
+                fix="measure more pairs: advisor colocate",
+            )
+        parts.append(predicted(learner(rows.take(~mask)), rows, mask, name))
         if progress is not None:
             progress(name, count, len(folds))
     return joined(parts)
-
-
-def _fold(rows: Rows, learner: Learner, name: str, mask: Mask) -> HeldOut:
-    if not 0 < mask.sum() < len(rows):
-        raise InputError(
-            f"{name} cannot be left out",
-            why=f"it has {mask.sum()} of {len(rows)} rows",
-            fix="measure more pairs: advisor colocate",
-        )
-    return predicted(learner(rows.take(~mask)), rows, mask, name)

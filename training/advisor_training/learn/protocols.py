@@ -162,10 +162,6 @@ def _by_workload(rows: Rows, learner: Learner, tick: Tick) -> Answers:
     return _all_tested(leave_one_job_out(rows, learner, progress=_each(tick)))
 
 
-def _by_pair(rows: Rows, learner: Learner, tick: Tick) -> Answers:
-    return _all_tested(fold_by(rows, _deal_pairs(rows), learner, _each(tick)))
-
-
 def _each(tick: Tick) -> OnFold:
     def progress(name: str, done: int, total: int) -> None:
         tick()
@@ -186,6 +182,16 @@ BY_FAMILY = "by family"
 BY_RUN = "by workload, run and card"
 ALL_PAIRS = "by workload, all pairs"
 
+
+def _drawn(name: str, meaning: str, draws: Callable[[Rows], Iterator[Draw]]) -> EvaluationProtocol:
+    return EvaluationProtocol(
+        name,
+        meaning,
+        lambda rows: sum(1 for _ in draws(rows)),
+        lambda rows, learner, tick: answer_draws(rows, learner, draws(rows), tick),
+    )
+
+
 PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
     {
         protocol.name: protocol
@@ -196,11 +202,10 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
                 lambda rows: len(rows.jobs),
                 _by_workload,
             ),
-            EvaluationProtocol(
+            _drawn(
                 BOTH_UNSEEN,
                 "every pair of either of the two jobs, for each pair in turn",
-                lambda rows: len(np.unique(rows.pair)),
-                lambda rows, learner, tick: answer_draws(rows, learner, _unseen_pairs(rows), tick),
+                _unseen_pairs,
             ),
             EvaluationProtocol(
                 ALL_PAIRS,
@@ -208,19 +213,17 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
                 lambda rows: len(rows.jobs),
                 _by_workload,
             ),
-            EvaluationProtocol(
+            _drawn(
                 BY_FAMILY,
                 "every pair of a family of jobs, such as bert-train, bert-infer and their batches "
                 "of two, for each family in turn",
-                lambda rows: sum(1 for _ in _families(rows)),
-                lambda rows, learner, tick: answer_draws(rows, learner, _families(rows), tick),
+                _families,
             ),
-            EvaluationProtocol(
+            _drawn(
                 BY_RUN,
                 "every pair of one job, and all that was measured in a run or on one of its cards, "
                 "for each job and run in turn, where there are several runs",
-                lambda rows: sum(1 for _ in _runs_of_jobs(rows)),
-                lambda rows, learner, tick: answer_draws(rows, learner, _runs_of_jobs(rows), tick),
+                _runs_of_jobs,
             ),
             EvaluationProtocol(
                 BY_GPU_MODEL,
@@ -234,15 +237,14 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
                 BY_PAIR,
                 "a tenth of the pairs, their jobs seen beside others",
                 lambda rows: min(FOLDS, len(np.unique(rows.pair))),
-                _by_pair,
+                lambda rows, learner, tick: _all_tested(
+                    fold_by(rows, _deal_pairs(rows), learner, _each(tick))
+                ),
             ),
-            EvaluationProtocol(
+            _drawn(
                 RANDOM_ROWS,
                 "3 of 10 random splits, whatever their pair, as the paper does it",
-                lambda _: PAPER_REPEATS,
-                lambda rows, learner, tick: answer_draws(
-                    rows, learner, draw_rows(rows, PAPER_PART, PAPER_REPEATS), tick
-                ),
+                lambda rows: draw_rows(rows, PAPER_PART, PAPER_REPEATS),
             ),
         )
     }

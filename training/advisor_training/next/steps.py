@@ -64,7 +64,10 @@ def next_steps(known: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
         if step.minutes <= minutes:
             steps.append(step)
             minutes -= step.minutes
-    steps += (_pair_step(found, known) for found in _chosen_pairs(known, minutes))
+    steps += (
+        NextStep(kind="pair", jobs=pair.jobs, why=_why_pair(pair, known), minutes=pair.minutes)
+        for pair in _chosen_pairs(known, minutes)
+    )
     totals = itertools.accumulate(step.minutes for step in steps)
     return tuple(
         replace(step, total_minutes=total) for step, total in zip(steps, totals, strict=True)
@@ -105,7 +108,8 @@ def _chosen_pairs(known: MeasuredSoFar, minutes: float) -> list[OpenPair]:
         )
         for jobs in _open_pairs(known)
     )
-    return choose_pairs(candidates, _still_valid(known), minutes, known.learned)
+    still_valid = {job: n for job, n in known.pairs_of.items() if job not in known.drifting}
+    return choose_pairs(candidates, still_valid, minutes, known.learned)
 
 
 def _open_pairs(known: MeasuredSoFar) -> Iterator[PairNames]:
@@ -120,21 +124,10 @@ def _open_pairs(known: MeasuredSoFar) -> Iterator[PairNames]:
             yield a, b
 
 
-def _still_valid(known: MeasuredSoFar) -> dict[str, int]:
-    """In how many pairs jobs are that still are as they were measured."""
-    return {job: count for job, count in known.pairs_of.items() if job not in known.drifting}
-
-
 def pair_minutes(jobs: tuple[str, str]) -> float:
     """GPU time of a pair at the nine splits and without limits."""
     splits = SPLITS_BESIDE_ITSELF if jobs[0] == jobs[1] else SPLITS
     return splits * PAIR_POINT_S / 60
-
-
-def _pair_step(found: OpenPair, known: MeasuredSoFar) -> NextStep:
-    return NextStep(
-        kind="pair", jobs=found.jobs, why=_why_pair(found, known), minutes=found.minutes
-    )
 
 
 def _why_pair(found: OpenPair, known: MeasuredSoFar) -> str:

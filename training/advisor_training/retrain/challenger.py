@@ -16,7 +16,7 @@ from advisor_training.dataset.solo import job_classes, whole_gpu
 from advisor_training.described import make_artefact
 from advisor_training.learn.artefact import write_model
 from advisor_training.learn.held_out import Mask, OnFold
-from advisor_training.learn.learners import Learner, extra_trees, fit
+from advisor_training.learn.learners import LEARNERS
 from advisor_training.retrain.collected import PointSet, measurement_of, measurements
 from advisor_training.retrain.comparison import ComparedFigure, compare, groups_of
 from advisor_training.retrain.learned import LONG_AGO, POINTS, moment_of, points_file
@@ -119,7 +119,10 @@ def compare_with(
     """
     rows = challenger.made_from.rows
     of_champion = answers(
-        training_set(learned).rows, rows, _learner(), on_stage("asking the champion's points")
+        training_set(learned).rows,
+        rows,
+        LEARNERS["extra-trees"],
+        on_stage("asking the champion's points"),
     )
     of_challenger = challenger.trained.held_out
     tests = questions_of(rows, of_challenger)
@@ -129,10 +132,6 @@ def compare_with(
         tests,
         groups_of(rows, tests, _newest(rows, challenger.points, learned), job_classes(solos)),
     )
-
-
-def _learner() -> Learner:
-    return lambda rows: fit(extra_trees, rows)
 
 
 def _newest(rows: Rows, points: PointSet, learned: PointSet) -> Mask:

@@ -117,7 +117,9 @@ def _challenged(
         return replace(report, why="nothing of what is new can be learned from")
     challenger = train_challenger(sifted.accepted, made_from, now, on_stage)
     compared = compare_with(usable_points(with_flags(learned)), challenger, on_stage)
-    verdict = _decide(challenger, decide(compared, _news(challenger.manifest, champion)))
+    verdict = decide(compared, _news(challenger.manifest, champion))
+    if fault := challenger.fault:
+        verdict = PromotionDecision(False, fault)
     report = replace(
         report,
         outcome="kept",
@@ -130,10 +132,6 @@ def _challenged(
         return report
     version = _promote(challenger, registry, place, now)
     return replace(report, outcome="promoted", champion=version, replaced=report.champion)
-
-
-def _decide(challenger: Challenger, decision: PromotionDecision) -> PromotionDecision:
-    return PromotionDecision(False, fault) if (fault := challenger.fault) else decision
 
 
 def _news(challenger: Manifest, champion: Manifest) -> Sequence[str]:
@@ -154,11 +152,7 @@ def _promote(challenger: Challenger, registry: Registry, place: Workplace, now: 
 
 def _prune(registry: Registry, keep: int) -> tuple[str, ...]:
     """Delete all but the last versions of retraining; those of other makers stay."""
-    made = [v for v in registry.versions() if POINTS in _files(registry, v)]
+    made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
     return tuple(
         version for version in made[: max(len(made) - keep, 0)] if registry.remove(version)
     )
-
-
-def _files(registry: Registry, version: str) -> Sequence[str]:
-    return [path.name for path in registry.folder(version).iterdir()]
