@@ -24,11 +24,7 @@ _NAMED = 3
 
 
 def request_of(request: RecommendationRequest, default_min_speed: float) -> Request:
-    """As the arithmetic takes it.
-
-    Args:
-        request: Objective and limits.
-        default_min_speed: Of jobs without a number of their own.
+    """As the arithmetic takes it; the least speed is of jobs without a number of their own.
 
     Raises:
         InputError: limits that cannot be meant.
@@ -68,13 +64,7 @@ def answer(
     settings: Settings,
     gpu_uuid: str | None = None,
 ) -> ModelAdvice:
-    """What the model in use recommends for two jobs.
-
-    Args:
-        profile_set: Profiles of both.
-        request: Objective and limits.
-        settings: Say where models and points are kept.
-        gpu_uuid: The card that they are to share; None: not known.
+    """What the model in use recommends for two jobs, on a card if it is known.
 
     Raises:
         InputError: the request does not fit the jobs.
@@ -94,14 +84,7 @@ def answer_by(
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
 ) -> ModelAdvice:
-    """What a model recommends for two jobs.
-
-    Args:
-        predictor: The model.
-        profile_set: Profiles of both.
-        request: Objective and limits.
-        checked: What the check of this GPU model found.
-        conditions: What is known of the card, and of jobs that drift.
+    """What a model recommends for two jobs, with what a check of their GPU model found.
 
     Raises:
         InputError: the request does not fit the jobs.

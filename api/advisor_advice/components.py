@@ -60,10 +60,7 @@ def with_components(
 ) -> wire.Recommendation:
     """The answer with the parts of the power at its choice, or why there are none.
 
-    Args:
-        response: The answer.
-        recommendation: What it tells.
-        find_power: Finds what is known of both jobs' power; it may raise an `InputError`.
+    What finds the power of both jobs may raise an `InputError`.
 
     Raises:
         StoreError: the store cannot be read.
@@ -80,10 +77,7 @@ def known_power_of(
 ) -> KnownPower:
     """What is known of the power of jobs, by weights that are fitted now.
 
-    Args:
-        profile_set: Their profiles.
-        settings: Say where points are kept.
-        more: Points beside those of the store and the bundle.
+    They are fitted to the points of the store and the bundle, and to `more`.
 
     Raises:
         InputError: too few jobs were measured on the GPU model.

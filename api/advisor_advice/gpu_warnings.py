@@ -9,12 +9,7 @@ from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
 
 
 def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[str]:
-    """Sentences on a GPU model that the model has not seen, and on one without a known limit.
-
-    Args:
-        manifest: Of the model.
-        profiles: Of jobs on one GPU model.
-    """
+    """Sentences on a GPU model that the model has not seen, and on one without a known limit."""
     gpu_model = profiles[0].gpu_model
     if gpu_model not in manifest.gpu_models:
         yield _not_seen(manifest, profiles)

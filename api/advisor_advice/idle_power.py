@@ -14,9 +14,7 @@ def with_idle_power(
 ) -> tuple[ProfileSet, tuple[str, ...]]:
     """The profiles with an idle power each, and what is to be said of those that had none.
 
-    Args:
-        profile_set: Profiles on one GPU model.
-        fill: What the manifest of the model takes for columns that are missing.
+    `fill` is what the manifest of the model takes for columns that are missing.
 
     Returns:
         Where it was missing, the median of the other profiles, else the model's; unchanged where

@@ -12,11 +12,6 @@ def job_rows(
     """One row for each job on each GPU model, by name; jobs without a profile have no model.
 
     A bundled profile stands where a job has none of its own: that is what is used then.
-
-    Args:
-        defined: Names of the jobs that have a job file, so that they can be launched.
-        stored: Of the points measured here.
-        bundled: Of the points that came with advisor.
     """
     profiled = {row.job for row in stored if row.whole}
     theirs = [row for row in bundled if row.job not in profiled]

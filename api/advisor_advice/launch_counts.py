@@ -14,13 +14,7 @@ from advisor_data.files.checked import checked_counts
 def over_subscribed(
     pair: LaunchPair, units_total: int | None, vendor: Vendor = "nvidia"
 ) -> tuple[str, ...]:
-    """A word on limits that add up to more than the GPU.
-
-    Args:
-        pair: With its shares.
-        units_total: SMs or CUs of the GPU, where they are known.
-        vendor: Of the GPU.
-    """
+    """A word on limits that add up to more than the GPU."""
     if not pair.split.is_limited:
         return ()
     shares, name = pair.split.shares, UNIT_NAMES[vendor]
@@ -39,11 +33,6 @@ def count_notes(
     pair: LaunchPair, safeties: Sequence[Safety], *, allow_unsafe: bool
 ) -> tuple[str, ...]:
     """What is to be said of the counts of a pair.
-
-    Args:
-        pair: At the split that was asked for.
-        safeties: What is known of each job.
-        allow_unsafe: Whether the caller wants it at unsafe counts, too.
 
     Raises:
         UnsafeCountError: a count is unsafe, and that was not asked for.

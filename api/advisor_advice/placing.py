@@ -80,11 +80,8 @@ def plan(
 ) -> Planned:
     """The best plan by the model in use.
 
-    Args:
-        request: What was asked for.
-        settings: Say where points and models are kept, and the least speed of jobs.
-        profiles: File of solo points; None: the stored and the bundled ones.
-        on_progress: Called after each predicted pair with the pairs done and all pairs.
+    Profiles are of a file of solo points; None: the stored and the bundled ones. Progress is told
+    after each predicted pair: the pairs done, and all pairs.
 
     Raises:
         InputError: a job without a profile, or an objective that is not for queues.
@@ -123,16 +120,7 @@ def plan_by(
     conditions: Conditions = NOTHING,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
-    """The best plan by a model.
-
-    Args:
-        predictor: The model.
-        profile_set: One profile of each of `request.names`.
-        request: What was asked for.
-        limits: See `limits_of`.
-        checked: What the check of the GPU model found.
-        conditions: What is known of the card, and of jobs that drift.
-        on_progress: As for `plan`.
+    """The best plan by a model; one profile of each of `request.names`.
 
     Raises:
         InputError: as for `plan`.

@@ -37,10 +37,7 @@ def serve(
 ) -> None:
     """Answer until SIGTERM or SIGINT, then let requests end.
 
-    Args:
-        settings: What the environment says.
-        options: What the command line says.
-        started: Called when it listens, with the port that it has.
+    `started` is called when it listens, with the port that it has.
 
     Raises:
         InputError: the options do not fit, or the address cannot be listened on.
@@ -60,12 +57,8 @@ def serve_app(
 ) -> None:
     """As `serve`, for any application.
 
-    Args:
-        make_app: Makes it, with the options as they came to be; its `state.metrics` are
-            `HttpMetrics`, and its lifespan is opened and closed.
-        options: What the command line says.
-        started: Called when it listens, with the port that it has.
-        environment: Says whether systemd wants to know.
+    It is made with the options as they came to be; its `state.metrics` are `HttpMetrics`, and its
+    lifespan is opened and closed. The environment says whether systemd wants to know.
 
     Raises:
         InputError: the options do not fit, or the address cannot be listened on.
@@ -202,11 +195,7 @@ _PINGS = 4
 
 
 class Systemd:
-    """The socket of `Type=notify` and the watchdog of `WatchdogSec=`.
-
-    Args:
-        environment: Of this process.
-    """
+    """The socket of `Type=notify` and the watchdog of `WatchdogSec=`."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         # A name that begins with @ is no file (unix(7)).

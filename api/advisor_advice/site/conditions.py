@@ -93,13 +93,7 @@ NOTHING = Conditions()
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Experience:
-    """What the newest observations of a store say.
-
-    Attributes:
-        expected: Those that can be compared, beside what is expected of them.
-        drifts: Of all jobs.
-        outdated: As in `Conditions`.
-    """
+    """What the newest observations of a store say; `outdated` is as in `Conditions`."""
 
     expected: tuple[Expected, ...] = ()
     drifts: tuple[DriftedJob, ...] = ()
@@ -128,12 +122,7 @@ def read_conditions(
 ) -> Conditions:
     """The conditions of a host, from its store and from what comes with advisor.
 
-    Args:
-        settings: Say where points are kept.
-        predictor: The model in use.
-        gpu_model: Of the jobs' profiles.
-        gpu_uuid: The card that they are to run on; None: not known.
-        driver: Version in use now; None: that of the newest launch.
+    The card is None where it is not known, the driver where it is that of the newest launch.
 
     Raises:
         StoreError: the store, or what a check found, cannot be read.
@@ -183,11 +172,7 @@ def stored_factor(
 ) -> CardFactor | None:
     """The factor of a card, by what is known of it and of others of its model.
 
-    Args:
-        gpu_model: Of the card.
-        gpu_uuid: The card; None: it is not known, and has no factor.
-        expected: Observations, of any card.
-        store: Of solo points; None: there are only the bundled ones.
+    A card that is not known has none. Without a store there are only the bundled points.
 
     Raises:
         StoreError: the store cannot be read.
@@ -209,12 +194,7 @@ def _stored(gpu_model: str, store: Store) -> Iterator[SoloPoint]:
 
 
 class DriftPredictor:
-    """Predicts with wider bounds for jobs that drift.
-
-    Args:
-        predictor: What is widened.
-        drifts: By job and quantity.
-    """
+    """Predicts with wider bounds for jobs that drift, by job and quantity."""
 
     def __init__(self, predictor: Predictor, drifts: Mapping[tuple[str, str], DriftedJob]) -> None:
         self._predictor, self._drifts = predictor, drifts

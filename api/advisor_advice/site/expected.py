@@ -77,11 +77,8 @@ def expected_of(
 ) -> list[Expected]:
     """The observations that can be compared, each with what is expected of it.
 
-    Args:
-        observations: Of any jobs.
-        profiles: Of their jobs; without one of each job there is no expectation.
-        predictor: The model in use.
-        checked: At unsafe counts only jobs that reported right results are compared.
+    Without a profile of each job there is no expectation; at unsafe counts only jobs that reported
+    right results are compared.
     """
     groups: defaultdict[tuple[Profile, ...], list[tuple[Observation, Split]]] = defaultdict(list)
     for observation in observations:

@@ -78,11 +78,8 @@ def find_profiles(
 ) -> ProfileSet:
     """The profiles of jobs on a GPU model that all of them were measured on.
 
-    Args:
-        names: Of the jobs; one may come twice.
-        settings: Say where points are kept, and which jobs are defined.
-        gpu_model: None: the one that all profiles have in common.
-        file: Solo points that go before the stored and the bundled ones.
+    Without a wish it is the one that all profiles have in common. Solo points of a file go before
+    the stored and the bundled ones.
 
     Raises:
         InputError: a job has no profile, or there is not just one GPU model in common.
@@ -150,13 +147,7 @@ def on_one_gpu(
 def unknown_job(
     name: str, known_jobs: Iterable[str], points: Iterable[SoloPoint] = ()
 ) -> InputError:
-    """What to do about a job without a profile: measure it, or spell it as it is spelled.
-
-    Args:
-        name: Of the job.
-        known_jobs: Names of the jobs that are defined or measured.
-        points: Points that make no profile of it, among others.
-    """
+    """What to do about a job without a profile: measure it, or spell it as it is spelled."""
     names = sorted(set(known_jobs))
     if name in names:
         mine = [point for point in points if point.job == name]

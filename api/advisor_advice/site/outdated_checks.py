@@ -11,10 +11,7 @@ from advisor_data.files.count_checks import known_checks
 def outdated_check(home: Path, gpu_model: str, versions: Mapping[str, str]) -> str:
     """What has changed since `advisor check`, and what to do; empty where nothing has.
 
-    Args:
-        home: Where this host keeps what it knows.
-        gpu_model: As its driver names it.
-        versions: In use now: `driver`, and libraries by name, as far as they are known.
+    Versions are those in use now: `driver`, and libraries by name, as far as they are known.
 
     Raises:
         StoreError: a stored check cannot be read.

@@ -55,12 +55,6 @@ PLACEMENTS_WAITING = 8
 class Engine:
     """What answers requests, for one event loop.
 
-    Args:
-        settings: Say where job files are, and what checks of this host found.
-        store: Profiles come from here.
-        registry: Models come from here.
-        change_count: Raised by each write to the store that changes answers; may block.
-
     Attributes:
         hits: Recommendations that were kept from an equal request.
         misses: Recommendations that had to be worked out.

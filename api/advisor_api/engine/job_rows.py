@@ -16,12 +16,7 @@ MOST_COMPARED = 2000
 
 
 class Jobs:
-    """Rows of all jobs; safe to share between threads. Everything here may block.
-
-    Args:
-        folder: Of the job files.
-        store: Of the points.
-    """
+    """Rows of all jobs; safe to share between threads. Everything here may block."""
 
     def __init__(self, folder: Path, store: Store) -> None:
         self._folder, self._store = folder, store
@@ -29,11 +24,7 @@ class Jobs:
         self._names = -1, frozenset[str]()
 
     def rows(self, after: str, limit: int) -> tuple[JobRow, ...]:
-        """One row for each job on each GPU model, by name.
-
-        Args:
-            after: Only jobs whose name comes after this one.
-            limit: So many names at most.
+        """One row for each job on each GPU model, by name: of `limit` names after one.
 
         Raises:
             StoreError: the store cannot be read.
@@ -52,11 +43,7 @@ class Jobs:
         )
 
     def names(self, change: int, near: str) -> set[str]:
-        """Names to look for one like `near` in.
-
-        Args:
-            change: Of the store: what was read for another one is read again.
-            near: Perhaps one of them.
+        """Names to look for one like `near` in; read again for another `change` of the store.
 
         Raises:
             StoreError: the store cannot be read.

@@ -19,11 +19,7 @@ MOST_GPU_MODELS = 64
 
 
 class Weights:
-    """Weights of each GPU model, fitted once for each state of the store; safe for several threads.
-
-    Args:
-        store: Points come from here, and from the bundle.
-    """
+    """Weights of each GPU model, fitted once for each state of the store; for several threads."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._fitting = store, threading.Lock()
@@ -32,11 +28,7 @@ class Weights:
         )
 
     def known_power(self, change: int, found: ProfileSet) -> "KnownPower":
-        """What is known of the power of these jobs; may block.
-
-        Args:
-            change: State of the store.
-            found: Profiles of the jobs.
+        """What is known of the power of these jobs in a state of the store; may block.
 
         Raises:
             InputError: too few jobs were measured on the GPU model.

@@ -46,11 +46,6 @@ ANONYMOUS_READER = Caller(name="anonymous", scopes=frozenset({"read"}), known=Fa
 async def caller_of(authorization: bytes, address: str, tokens: TokenCache) -> Caller:
     """The caller that an Authorization header names.
 
-    Args:
-        authorization: The header as it came.
-        address: Where it came from.
-        tokens: Those that are known.
-
     Raises:
         HTTPException: 401, no bearer token or no good one; 429, too many wrong ones.
         StoreError: the database does not answer.

@@ -26,11 +26,7 @@ _DRAINED_S, _DRAINED_BYTES = 2.0, 16 * 1024 * 1024
 
 
 class Bodies:
-    """Receives bodies, all of them together in a bounded space.
-
-    Args:
-        options: The limits.
-    """
+    """Receives bodies, all of them together in a bounded space."""
 
     def __init__(self, options: ServeOptions) -> None:
         self._room = options.max_bodies_bytes
@@ -48,13 +44,7 @@ class Bodies:
     async def receive(
         self, headers: Mapping[bytes, bytes], receive: Receive, most: Most, *, is_here: bool = False
     ) -> bytes:
-        """The whole body.
-
-        Args:
-            headers: Of the request.
-            receive: Hands out the body.
-            most: What it may have.
-            is_here: All of it has come: it is not waited for.
+        """The whole body; where all of it `is_here`, it is not waited for.
 
         Raises:
             HTTPException: 400, 408, 413, 415, 422 or 503.

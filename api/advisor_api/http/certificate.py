@@ -10,11 +10,7 @@ LOG = logging.getLogger("advisor.service")
 
 
 class Certificate:
-    """A certificate and its key, as new connections see them.
-
-    Args:
-        certificate: PEM file with the certificate and those that signed it.
-        key: PEM file with its private key, without a password.
+    """A certificate and its key, in PEM files, as new connections see them.
 
     Attributes:
         context: What connections are made with; connections that are open keep what they have.

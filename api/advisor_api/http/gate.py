@@ -51,14 +51,7 @@ _TOO_OFTEN = 429
 
 
 class Gate:
-    """ASGI middleware around the whole application.
-
-    Args:
-        app: What answers.
-        options: The limits.
-        metrics: Where answers are counted.
-        most_of: What the body of a request to a path may have.
-    """
+    """ASGI middleware around the whole application."""
 
     def __init__(
         self,
@@ -194,11 +187,7 @@ class _Answer:
 
 
 class AccessLog:
-    """One line per request on standard error; a tenth of what the logging module costs.
-
-    Args:
-        enabled: Whether requests are logged at all.
-    """
+    """One line per request on standard error; a tenth of what the logging module costs."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
@@ -210,14 +199,8 @@ class AccessLog:
     ) -> None:
         """Log a request; of those that come too often, one in a second.
 
-        Args:
-            method: Its HTTP method.
-            path: As it came, without the query, which may hold anything; decoded, it could hold
-                the end of a line.
-            status: The HTTP status of the answer.
-            duration_s: How long it took, s.
-            who: The caller's name, never the token.
-            request_id: As the answer has it.
+        The path is as it came, without the query, which may hold anything; decoded, it could hold
+        the end of a line. Who asked is the caller's name, never the token.
         """
         if not self._enabled:
             return

@@ -67,25 +67,14 @@ def most_of(path: str) -> Most:
 
 
 class Buckets:
-    """A token bucket for each caller, refilled at a steady rate.
-
-    Args:
-        per_s: Requests per second that go on for ever.
-        burst: Requests that may come at once.
-        now: Seconds of a clock that never goes back.
-    """
+    """A token bucket for each caller: a burst at once, and a steady rate that goes on for ever."""
 
     def __init__(self, per_s: float, burst: int, now: Callable[[], float] = time.monotonic) -> None:
         self._per_s, self._burst, self._now = per_s, burst, now
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str, cost: float = 1) -> None:
-        """Count a request.
-
-        Args:
-            caller: Whose it is.
-            cost: As many requests does it count for; one that costs more than a burst needs a
-                whole one.
+        """Count a request as so many; one that costs more than a burst needs a whole one.
 
         Raises:
             HTTPException: 429, it came too soon; with the time to wait.
@@ -108,11 +97,7 @@ class Buckets:
 
 
 class Hosts:
-    """Which Host headers are ours: a page of another site may have its name lead to us.
-
-    Args:
-        options: The host listened on, and those allowed next to it.
-    """
+    """Which Host headers are ours: a page of another site may have its name lead to us."""
 
     def __init__(self, options: ServeOptions) -> None:
         names = ("localhost", options.host, *options.allowed_hosts)

@@ -6,15 +6,7 @@ _BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 
 
 class HttpMetrics:
-    """The numbers of one process.
-
-    Attributes:
-        registry: What else is to be shown is made with this registry.
-        in_flight: Requests being answered.
-        refused_tokens: Requests with a token that is not good.
-        refused_connections: Connections closed at once, as there were too many.
-        open_connections: Connections that are open.
-    """
+    """The numbers of one process; what else is to be shown is made with its registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -39,14 +31,7 @@ class HttpMetrics:
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, duration_s: float) -> None:
-        """Count an answer.
-
-        Args:
-            route: Template of its path, so that names in paths make no new series.
-            method: Its HTTP method.
-            status: Its HTTP status.
-            duration_s: How long it took, s.
-        """
+        """Count an answer by the template of its path: names in paths make no new series."""
         key = (route, method, status)
         children = self._children.get(key)
         if children is None:

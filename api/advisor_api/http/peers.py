@@ -21,12 +21,7 @@ _OF_GROUP = frozenset({"read", "write", "launch"})
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A process of this host as it was when it connected.
-
-    Attributes:
-        uid: Its user.
-        gids: Its groups.
-    """
+    """A process of this host as it was when it connected."""
 
     uid: int
     gids: frozenset[int]
@@ -38,10 +33,7 @@ class Peer:
 
 
 def peer_of(connection: int) -> Peer:
-    """Who opened a connection.
-
-    Args:
-        connection: File descriptor of a Unix socket that was accepted.
+    """Who opened a connection; it is the file descriptor of a Unix socket that was accepted.
 
     Raises:
         OSError: it is none.
@@ -64,9 +56,7 @@ def _groups(connection: socket.socket) -> frozenset[int]:
 def caller_of_peer(peer: Peer, group: int | None) -> Caller | None:
     """What a process of this host may do without a token; None: as much as anybody.
 
-    Args:
-        peer: Who asks.
-        group: Whose members may read, write and launch.
+    Members of the group may read, write and launch.
     """
     if peer.uid in (0, os.geteuid()):
         return Caller(name=peer.name, scopes=ALL_SCOPES)

@@ -27,10 +27,6 @@ class Connections:
     A connection waits for the head of a request (`new` for its first, `kept` for a further one) or
     for its client to read an answer (`stuck`). Each queue is in the order of time, so both the
     oldest and those whose time is over are found without a look at the others.
-
-    Args:
-        options: The limits.
-        metrics: Where they are counted.
     """
 
     def __init__(self, options: ServeOptions, metrics: HttpMetrics) -> None:
@@ -220,11 +216,7 @@ def without_offer(
 ) -> bytes:
     """The head of a request as it would be without the offer of another protocol.
 
-    Args:
-        method: Of the request line.
-        url: Its target as it came.
-        version: Such as `1.1`.
-        headers: Names in lower case, and values.
+    The names of its headers are in lower case.
 
     Raises:
         ValueError: a value with a line end, which could begin another header.
@@ -242,9 +234,6 @@ def without_offer(
 
 def of_whole_address(url: bytes) -> tuple[bytes, bytes]:
     """Target and host of a request that names the whole address (RFC 9112, section 3.2.2).
-
-    Args:
-        url: As `http://host:port/path?query`.
 
     Returns:
         The target from its path on, and the host that stands for the header `Host`.

@@ -37,8 +37,7 @@ _Looked = tuple[float, Token | None]
 class TokenCache:
     """Finds the token of a secret; the same answer whether it is wrong, expired or revoked.
 
-    Args:
-        find: Looks secrets up in the database, all in one read; raises StoreError.
+    Secrets are looked up many in one read, which may raise a StoreError.
     """
 
     def __init__(self, find: Callable[[Collection[str]], Mapping[str, Token]]) -> None:
@@ -51,11 +50,7 @@ class TokenCache:
         self._reader: asyncio.Task[None] | None = None
 
     async def find(self, secret: str, address: str) -> Token | None:
-        """The token of a secret, if it is good now.
-
-        Args:
-            secret: What the caller sent.
-            address: Where it came from.
+        """The token of a secret that came from an address, if it is good now.
 
         Raises:
             HTTPException: 429, it is wrong, as were too many others from this address.

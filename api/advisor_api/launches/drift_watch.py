@@ -29,12 +29,7 @@ _QUANTITIES = ("rate", "power")
 
 
 class DriftWatch:
-    """Holds the observations of a store against the model in use.
-
-    Args:
-        service: Its engine is given what is found.
-        gauge: Shows how many quantities of jobs drift.
-    """
+    """Holds the observations of a store against the model; its engine is given what is found."""
 
     def __init__(self, service: Service, gauge: Gauge) -> None:
         self._service, self._gauge = service, gauge

@@ -17,11 +17,7 @@ WHO = "service"
 
 
 class Housekeeping:
-    """Keeps launch folders and the audit log of a service within their bounds.
-
-    Args:
-        service: Its settings have the bounds.
-    """
+    """Keeps launch folders and the audit log of a service within their bounds."""
 
     def __init__(self, service: Service) -> None:
         self._state, self._bounds = service.state, service.settings.retention

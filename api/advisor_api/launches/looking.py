@@ -11,10 +11,7 @@ _STOP_S = 5.0
 def looking(name: str, look: Callable[[], None], every_s: float) -> Generator[None]:
     """Look at once and then again and again, in a thread, until the end of the block.
 
-    Args:
-        name: Of the thread.
-        look: One look; it raises nothing.
-        every_s: Pause between two looks.
+    A look raises nothing.
     """
     ended = threading.Event()
 

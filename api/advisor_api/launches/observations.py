@@ -12,12 +12,7 @@ from advisor_data.store.lines import json_row
 
 
 class ObservationImporter:
-    """Those of all launches of this host; the same one may be brought in any number of times.
-
-    Args:
-        store: Where they go.
-        launch_metrics: Where each is counted once.
-    """
+    """Those of all launches of this host; the same one may be brought in any number of times."""
 
     def __init__(self, store: Store, launch_metrics: LaunchMetrics) -> None:
         self._store, self._launch_metrics = store, launch_metrics

@@ -44,13 +44,7 @@ _MOST_ACTIVE = 10_000
 
 
 class Reconciler:
-    """Looks after the launches of this host.
-
-    Args:
-        service: Rows are kept in its state, observations in its store. It starts supervisors only
-            where it may launch.
-        launch_metrics: What is counted for `/metrics`.
-    """
+    """Looks after the launches of this host; starts supervisors where its service may launch."""
 
     def __init__(self, service: Service, launch_metrics: LaunchMetrics) -> None:
         self._state, self._settings = service.state, service.settings

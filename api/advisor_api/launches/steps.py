@@ -41,15 +41,7 @@ def is_ours(row: LaunchRow, home: str) -> bool:
 def new_row(
     spec: LaunchSpec, gpu: Gpu, home: str, hashed: str, key: str | None = None
 ) -> LaunchRow:
-    """The row of a launch that is about to begin.
-
-    Args:
-        spec: What is wanted.
-        gpu: Where.
-        home: Name of the home of this service.
-        hashed: Of the request (`request_hash`).
-        key: The idempotency key that came with it.
-    """
+    """The row of a launch that is about to begin."""
     at = now()
     status = first_status(spec, at, gpu)
     return LaunchRow(

@@ -26,13 +26,7 @@ _PLACE = re.compile(r"[\w+.-]+:/+[^\s;,]*|(?<![\w/])~?/[^\s;:,]*")
 
 
 def first_status(spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None) -> LaunchStatus:
-    """Where a launch stands before a supervisor has begun.
-
-    Args:
-        spec: What is wanted.
-        updated_at: This moment, ISO 8601, UTC.
-        gpu: Where, if that is known.
-    """
+    """Where a launch stands before a supervisor has begun."""
     first = spec.pairs[0]
     return LaunchStatus(
         launch_id=spec.launch_id,

@@ -15,14 +15,7 @@ from advisor_data.service.state import AuditEntry, ServiceState
 
 
 class Audit:
-    """Records what one request does.
-
-    Args:
-        state: Where the log is.
-        caller: Who does it.
-        request_id: The request, as in the access log.
-        client: The address that it came from.
-    """
+    """Records what one request does."""
 
     def __init__(self, state: ServiceState, caller: Caller, request_id: str, client: str) -> None:
         self._state, self._caller = state, caller
@@ -33,10 +26,6 @@ class Audit:
         """Record an action before it begins, and how it ended: `done`, or the code of its error.
 
         It writes to the database, so it belongs in a thread (a `def` route, or `to_thread`).
-
-        Args:
-            action: What is done, such as `replace-profile`.
-            subject: To what, such as the job's name.
 
         Raises:
             StoreError: it could not be recorded; nothing was done.

@@ -22,8 +22,7 @@ class NotReadyError(AdvisorError):
 class ServiceReadiness:
     """Looks at the parts that an answer needs; one look at a time at each.
 
-    Args:
-        parts: What looks at each, by its name; any exception says that it is not ready.
+    Any exception of a look says that the part is not ready.
     """
 
     def __init__(self, **parts: Callable[[], Awaitable[object]]) -> None:

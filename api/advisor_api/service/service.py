@@ -28,24 +28,12 @@ _PAGES_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Service:
-    """What a process of the service has open; safe for several threads.
-
-    Attributes:
-        settings: What the environment says.
-        options: What the command line says.
-        home: Name of its home, by which its launches are told apart from those of other services.
-        store: Solo points, pair points and observations.
-        state: Tokens, launches and the audit log, in the same database.
-        registry: The models of this host.
-        engine: Answers recommendations; keeps profiles and the model in memory.
-        tokens: Whose tokens were good a moment ago.
-        readiness: Whether it can answer.
-        metrics: What `/metrics` shows; routes count in it.
-    """
+    """What a process of the service has open; safe for several threads."""
 
     settings: Settings
     options: ServeOptions
     home: str
+    """Its name, by which its launches are told apart from those of other services."""
     store: Database
     state: ServiceState
     registry: Registry
