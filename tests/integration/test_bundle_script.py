@@ -5,7 +5,6 @@ import re
 import runpy
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,20 +98,15 @@ def test_five_splits_of_a_job_beside_itself_are_whole(tmp_path: Path) -> None:
         assert not (tmp_path / "less/pairs.jsonl").exists()
 
 
-def test_other_splits_stay_where_the_pair_is_whole_on_the_card(tmp_path: Path) -> None:
-    """Another run may add exact counts of units, repeats or time-slicing to a whole pair."""
+def test_more_of_a_whole_pair_stays_whatever_its_flags(tmp_path: Path) -> None:
+    """Exact counts, repeats or time-slicing of another run on its card, and what failed there."""
     whole = made_up.pair_points(PAIRS[:1])
+    whole[0] = replace(whole[0], flags=("counter-mismatch",))
+    whole[1] = changed(whole[1], rate_1=None, rate_2=None, flags=("failed",), error="no memory")
     grid = made_up.grid_points(*PAIRS[0], range(20, 30, 2), run="fine")
     elsewhere = [replace(p, gpu_uuid="GPU-2") for p in grid]
-    assert len(built(tmp_path, [*whole, *grid, *elsewhere], [])) == len(whole) + len(grid)
-
-
-def test_flagged_and_failed_points_stay(tmp_path: Path) -> None:
-    """Who reads the data sees what was tried; leaving out is the reader's choice."""
-    points = made_up.pair_points(PAIRS[:1])
-    points[0] = replace(points[0], flags=("counter-mismatch",))
-    points[1] = changed(points[1], rate_1=None, rate_2=None, flags=("failed",), error="no memory")
-    kept = built(tmp_path, points, [])
+    kept = built(tmp_path, [*whole, *grid, *elsewhere], [])
+    assert len(kept) == len(whole) + len(grid)
     assert [p.flags for p in kept if p.flags] == [("counter-mismatch",), ("failed",)]
     card = (tmp_path / "into/README.md").read_text()
     assert "| of them without rates, since a job failed | 1 |" in card
@@ -209,12 +203,9 @@ def test_the_card_counts_what_is_bundled(tmp_path: Path) -> None:
         assert read_points(tmp_path / name) == read_points(BUNDLED / name), remedy
 
 
-@pytest.mark.parametrize("bundled", [bundled_pair_points, bundled_reference_points])
-def test_bundled_points_name_no_machine(
-    bundled: Callable[[], list[PairPoint] | list[SoloPoint]],
-) -> None:
+def test_bundled_points_name_no_machine() -> None:
     """No column tells where the host stands: no address, path or name of a domain."""
-    points = bundled()
+    points = [*bundled_pair_points(), *bundled_reference_points()]
     texts = {value for p in points for value in to_row(p).values() if isinstance(value, str)}
     assert not [text for text in texts if re.search(r"[/\\@]|\d+\.\d+\.\d+\.\d+|\.[a-z]{2,}", text)]
     assert {p.host for p in points} <= {None, "vm"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Advisor, in_this_process
+from command_line import Advisor
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,13 +23,6 @@ HEAD = "job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,window_s,sta
 LINE = "{job},NVIDIA H200,GPU-1,{share},{rate},{unit},{power},5,2026-01-31T12:00:{at:02}Z,r"
 PAIRS = st.deferred(lambda: st.sampled_from(pairs_in_order()))
 """Read by the test that asks, not by every process that collects this file."""
-
-
-@pytest.fixture
-def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Advisor:
-    return in_this_process(capsys, monkeypatch, tmp_path)
 
 
 def write(path: Path, *rows: dict[str, Any]) -> str:

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Advisor
 from in_process import Api, error_of, running
 from store_points import point
-from typer.testing import CliRunner
 
 from advisor.core.records import SoloPoint
-from advisor.errors import InputError
-from advisor_cli.app import app
 from advisor_data import open_store
 
 PAIR = ("server", "triad")
@@ -42,15 +40,6 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         yield found
 
 
-def command(monkeypatch: pytest.MonkeyPatch, home: Path, *options: str) -> Any:
-    """The JSON of `advisor recommend`."""
-    monkeypatch.setenv("ADVISOR_HOME", str(home))
-    with open_store(None, home) as store:
-        store.add(points())
-    arguments = ["recommend", *PAIR, *options, "--json"]
-    return json.loads(CliRunner().invoke(app, arguments, catch_exceptions=False).stdout)
-
-
 def jobs(server: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:
     """Both jobs with limits of their own."""
     return [{"job": name, **of_job} for name, of_job in zip(PAIR, (server, other), strict=True)]
@@ -66,8 +55,8 @@ def jobs(server: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:
 )
 def test_both_doors_give_the_same_answer(
     api: Api,
+    advisor: Advisor,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     more: dict[str, Any],
     own: dict[str, Any],
     options: list[str],
@@ -76,7 +65,10 @@ def test_both_doors_give_the_same_answer(
     pair = jobs({"min_speed": 0.5, **own}, {"min_speed": 0.3})
     answer = api.post(URL, {"jobs": pair, "objective": "throughput", **more})
     least = ["--min-speed", "server=0.5", "--min-speed", "triad=0.3", "--objective", "throughput"]
-    assert answer == command(monkeypatch, tmp_path, *options, *least)
+    with open_store(None, tmp_path / "home") as store:
+        store.add(points())
+    said = advisor("recommend", *PAIR, *options, *least, "--json")
+    assert answer == json.loads(said.out)
     assert answer["choice"]["sharing"] != "exclusive"
     if more or own:
         slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 30]
@@ -107,15 +99,15 @@ def test_latencies_that_cannot_be_held(
     assert (found[0], text in found[2]) == (status, True), found
 
 
+def test_the_option_is_read_strictly(advisor: Advisor) -> None:
+    """Without a unit nobody knows what was meant."""
+    said = advisor("recommend", *PAIR, "--max-p99", "50").err
+    assert "--max-p99 50 has no time with a unit" in said
+
+
 def test_placements_take_no_latency(api: Api) -> None:
     """They do not hold it, so they do not pretend to."""
     for more, own in (({"max_p99_ms": 50}, {}), ({}, {"max_p99_ms": 50})):
         body = {"jobs": [{"job": "server", "count": 2, **own}], "gpus": 1, **more}
         status, _, message = error_of(api.ask("POST", "/v1/placements", json=body))
         assert (status, "max_p99_ms: there is no such key" in message) == (422, True)
-
-
-def test_the_option_is_read_strictly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without a unit nobody knows what was meant."""
-    with pytest.raises(InputError, match="--max-p99 50 has no time with a unit"):
-        command(monkeypatch, tmp_path, "--max-p99", "50")

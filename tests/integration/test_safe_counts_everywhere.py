@@ -2,21 +2,19 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Advisor
 from host import FakeHost
 from in_process import running
 from launch_server import launch_server, make_tokens
 from launched import launch, no_leftovers
-from typer.testing import CliRunner
 from unsafe_counts import UNSAFE_132, checked_132, write_check
 
 from advisor.core.gpu import units_for_percent
-from advisor.errors import StoreError
-from advisor_cli.app import app
 from advisor_data.files import count_checks
 from advisor_data.files.checked import checked_counts, checks_stamp
 
@@ -37,20 +35,23 @@ QUICK = ("--window", "0.5")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user who has checked the GPU that the bundled profiles are of."""
-    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
+    """Of a user who has checked the GPU that the bundled profiles are of."""
     # What comes with the package would say something of every GPU of these tests.
     monkeypatch.setattr(count_checks, "bundled_checks", list)
     write_check(tmp_path / "home", checked_132())
     return tmp_path / "home"
 
 
-def command(*arguments: str) -> Any:
-    """What the command line answers."""
-    done = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+@pytest.fixture
+def command(home: Path, advisor: Advisor) -> Callable[..., Any]:
+    """What the command line of that user answers."""
+
+    def call(*words: str) -> Any:
+        done = advisor(*words, "--json")
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    return call
 
 
 def unsafe_in(*shares: float) -> set[int]:
@@ -64,27 +65,30 @@ def shares_of(answer: Any) -> list[float]:
     return [job["share_percent"] for option in options if option for job in option["jobs"]]
 
 
-@pytest.mark.parametrize("fine", [(), ("--fine",)])
-def test_a_recommendation_names_no_unsafe_count(home: Path, fine: tuple[str, ...]) -> None:
-    """Neither as a candidate nor by a simple rule, and it says which it avoids."""
-    answer = command("recommend", *PAIR, *fine)
+def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..., Any]) -> None:
+    """Neither as a candidate nor by a simple rule, says which it avoids, and follows the check."""
+    answer = command("recommend", *PAIR)
     assert not unsafe_in(*shares_of(answer))
-    if not fine:
-        assert AVOIDED in answer["reasons"]
-        names = [option["split"] for option in answer["candidates"]]
-        assert names == [
-            "10/90", "11/90", "26/54", "47/54", "50/50", "54/47", "54/26", "90/11", "90/10",
-            "uncapped", "exclusive",
-        ]  # fmt: skip
+    assert AVOIDED in answer["reasons"]
+    assert [option["split"] for option in answer["candidates"]] == [
+        "10/90", "11/90", "26/54", "47/54", "50/50", "54/47", "54/26", "90/11", "90/10",
+        "uncapped", "exclusive",
+    ]  # fmt: skip
     assert NOT_CHECKED not in answer["warnings"]
     rules = {one["name"]: one["option"]["split"] for one in answer["baselines"]}
     assert rules["larger-rate"] in ("10/90", "90/10")
     assert rules["equal"] == "50/50"
-    assert all("environment" in job for job in answer["choice"]["jobs"])
+    assert not unsafe_in(*shares_of(command("recommend", *PAIR, "--fine")))
+    body = {"jobs": [{"job": name} for name in PAIR]}
+    with running(home) as api:
+        assert api.post("/v1/recommendations", body) == answer
+        (home / "checks" / "nvidia-h200.json").unlink()
+        api.service.engine.changed()
+        assert NOT_CHECKED in api.post("/v1/recommendations", body)["warnings"]
 
 
 def test_where_nothing_is_known_only_a_warning_is_new(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., Any]
 ) -> None:
     """A check without a wrong count gives the nine splits, as no check does."""
     (home / "checks" / "nvidia-h200.json").unlink()
@@ -97,7 +101,7 @@ def test_where_nothing_is_known_only_a_warning_is_new(
     assert command("recommend", *PAIR) == unknown
 
 
-def test_a_placement_names_no_unsafe_count(home: Path) -> None:
+def test_a_placement_names_no_unsafe_count(home: Path, command: Callable[..., Any]) -> None:
     """Each group has safe shares, and the answer says what is not used, on both doors."""
     answer = command("place", *JOBS, "--gpus", "4", "--min-speed", "0.2")
     shared = [group["jobs"] for group in answer["groups"] if len(group["jobs"]) == 2]
@@ -109,31 +113,13 @@ def test_a_placement_names_no_unsafe_count(home: Path) -> None:
     jobs = [{"job": name, "count": int(count)} for name, count in entries]
     with running(home) as api:
         assert api.post("/v1/placements", {"jobs": jobs, "gpus": 4, **LOW}) == answer
-    text = CliRunner().invoke(app, ["place", *JOBS, "--gpus", "4"]).stdout
-    assert AVOIDED in text.splitlines()
 
 
-def test_http_answers_follow_the_check(home: Path) -> None:
-    """What the command line says; and when the check changes, so does the next answer."""
-    body = {"jobs": [{"job": name} for name in PAIR]}
-    with running(home) as api:
-        answer = api.post("/v1/recommendations", body)
-        assert answer == command("recommend", *PAIR)
-        (home / "checks" / "nvidia-h200.json").unlink()
-        api.service.engine.changed()
-        assert NOT_CHECKED in api.post("/v1/recommendations", body)["warnings"]
-
-
-@pytest.mark.parametrize(
-    "content", ["{", "[]", '{"gpu_model": "x"}', '{"gpu_model": "x", "units_total": "many"}']
-)
-def test_a_damaged_check_is_an_error_not_an_all_clear(home: Path, content: str) -> None:
+def test_a_damaged_check_is_an_error_not_an_all_clear(home: Path, advisor: Advisor) -> None:
     """Who cannot read which counts are unsafe must not recommend one."""
-    (home / "checks" / "nvidia-h200.json").write_text(content)
-    with pytest.raises(StoreError, match="is not a result of `advisor check`"):
-        checked_counts(home, "NVIDIA H200")
-    done = CliRunner().invoke(app, ["recommend", *PAIR, "--json"])
-    assert isinstance(done.exception, StoreError)
+    (home / "checks" / "nvidia-h200.json").write_text('{"gpu_model": "x"}')
+    done = advisor("recommend", *PAIR)
+    assert (done.code, "is not a result of `advisor check`" in done.err) == (7, True)
 
 
 def test_a_check_is_of_its_gpu_model_and_size(home: Path) -> None:
@@ -172,23 +158,20 @@ def test_a_recommended_launch_is_at_safe_counts(h200: FakeHost) -> None:
     assert not {job["units"] for job in pair["jobs"]} & UNSAFE_132
 
 
-@pytest.mark.parametrize(("jobs", "more"), [(("triad", "gemm"), ()), (("one", "one"), ("--json",))])
-def test_an_unsafe_split_is_refused(
-    h200: FakeHost, jobs: tuple[str, str], more: tuple[str, ...]
-) -> None:
-    """With and without profiles: what was wrong, what is near, and how to have it all the same."""
-    launches = h200.folder / "home" / "launches"
-    before = list(launches.glob("*"))
-    for way in (("--dry-run",), ()):
-        done = h200.advisor("launch", *jobs, "--split", "70/30", *way, *more)
-        assert done.returncode == 12
-        said = json.loads(done.stdout)["error"] if more else {"message": done.stderr}
-        message = " ".join(said["message"].split())
-        assert "70 % is 92 and 30 % is 38 of 132 SMs" in message
-        assert "torch.mm bf16 and torch.bmm fp16" in message
-        assert "take 54/26 (70+34 SMs)" in message
-        assert said.get("code", "unsafe-count") == "unsafe-count"
-    assert list(launches.glob("*")) == before
+def test_an_unsafe_split_is_refused(h200: FakeHost) -> None:
+    """What was wrong, what is near, how to have it all the same; over HTTP, too."""
+    done = h200.advisor("launch", "one", "one", "--split", "70/30", "--json")
+    assert done.returncode == 12
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == "unsafe-count"
+    assert "70 % is 92 and 30 % is 38 of 132 SMs" in error["message"]
+    assert "torch.mm bf16 and torch.bmm fp16" in error["message"]
+    assert "take 54/26 (70+34 SMs)" in error["message"]
+    assert h200.advisor("launch", "triad", "gemm", "--split", "70/30", "--dry-run").returncode == 12
+    with launch_server(h200, make_tokens(h200, "unsafe"), "--launching") as server:
+        refused = server.launch("one", "gemm", split="70/30")
+        assert (refused.status, refused.code) == (422, "unsafe-count")
+    assert [*(h200.folder / "home" / "launches").glob("*")] == []
 
 
 def test_an_unsafe_split_that_was_asked_for_runs_and_says_so(h200: FakeHost) -> None:
@@ -201,16 +184,6 @@ def test_an_unsafe_split_that_was_asked_for_runs_and_says_so(h200: FakeHost) -> 
                                    "--json").stdout)  # fmt: skip
     assert [job["units"] for job in plan["pairs"][0]["jobs"]] == [70, 34]
     assert not any("SMs" in note for note in plan["notes"])
-
-
-def test_http_launches_are_refused_and_allowed_alike(h200: FakeHost) -> None:
-    """A stable code, and `allow_unsafe` in the body."""
-    with launch_server(h200, make_tokens(h200, "unsafe"), "--launching") as server:
-        refused = server.launch("one", "gemm", split="70/30")
-        assert (refused.status, refused.code) == (422, "unsafe-count")
-        plan = server.launch("one", "gemm", split="70/30", allow_unsafe=True, dry_run=True)
-        assert plan.status == 200, plan.text
-        assert any(note.endswith("launched as asked, and watched") for note in plan.json["notes"])
 
 
 def test_a_profile_is_measured_at_safe_counts(h200: FakeHost) -> None:

@@ -83,16 +83,25 @@ def test_live_view_ends_with_the_last_status(capsys: Any) -> None:
     assert "GPU 0 is taken" in capsys.readouterr().out
 
 
+def pair(infer: dict[str, Any], train: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What two jobs did together, of which little was read."""
+    rates = {"rate": None, "predicted_rate": None, "ended_first": False}
+    return {
+        "jobs": [{"job": "infer", **rates, **infer}, {"job": "train", **rates, **train}],
+        "energy_j": 5400.0, "power_w": None, "predicted_power_w": None, "stranded_unit_s": 0.0,
+        **more,
+    }  # fmt: skip
+
+
 def test_summary_says_how_good_the_prediction_was() -> None:
     """Where there was one; readings that are not there are left out."""
-    seen: dict[str, Any] = {
-        "jobs": [
-            {"job": "infer", "rate": 44.0, "predicted_rate": None, "ended_first": False},
-            {"job": "train", "rate": 80.0, "predicted_rate": 100.0, "ended_first": False},
-        ],
-        "overlap_s": 12.0, "energy_j": 5400.0, "power_w": None, "work_per_joule": None,
-        "stranded_unit_s": 76.0, "predicted_power_w": 500.0, "predicted_work_per_joule": None,
-    }  # fmt: skip
+    seen = pair(
+        {"rate": 44.0},
+        {"rate": 80.0, "predicted_rate": 100.0},
+        overlap_s=12.0,
+        stranded_unit_s=76.0,
+        predicted_power_w=500.0,
+    )
     assert list(summary(FAILED, [seen])) == [
         "infer + train: 12.0 s together, 5,400 J",
         "  rate of train: -20.0% against the prediction",
@@ -102,19 +111,11 @@ def test_summary_says_how_good_the_prediction_was() -> None:
 
 def test_summary_says_whose_energy_it_was() -> None:
     """Of each job with its bounds, and as a mean power."""
-    jobs = [
-        {
-            "job": job, "rate": None, "predicted_rate": None, "ended_first": False,
-            "energy_j": energy_j, "energy_low_j": low_j, "energy_high_j": high_j,
-        }
-        for job, energy_j, low_j, high_j in (
-            ("infer", 400.0, 300.0, 500.0), ("train", 5000.0, 4900.0, 5100.0),
-        )
-    ]  # fmt: skip
-    seen: dict[str, Any] = {
-        "jobs": jobs, "overlap_s": 10.0, "energy_j": 5400.0, "power_w": None,
-        "stranded_unit_s": 0.0, "predicted_power_w": None,
-    }  # fmt: skip
+    infer, train = (
+        {"energy_j": energy_j, "energy_low_j": energy_j - 100, "energy_high_j": energy_j + 100}
+        for energy_j in (400.0, 5000.0)
+    )
+    seen = pair(infer, train, overlap_s=10.0)
     assert list(summary(FAILED, [seen])) == [
         "infer + train: 10.0 s together, 5,400 J",
         "  of that infer, by a rule: 400 J (300 to 500), 40 W",
@@ -124,17 +125,11 @@ def test_summary_says_whose_energy_it_was() -> None:
 
 def test_summary_says_what_was_saved_and_what_the_end_cost() -> None:
     """For the same work, observed next to predicted, and to the end of the last job."""
-    seen: dict[str, Any] = {
-        "jobs": [
-            {"job": "infer", "rate": None, "predicted_rate": None, "ended_first": True},
-            {"job": "train", "rate": None, "predicted_rate": None, "ended_first": False},
-        ],
-        "overlap_s": 3600.0, "energy_j": 1.8e6, "power_w": 500.0, "work_per_joule": 0.002,
-        "stranded_unit_s": 0.0, "predicted_power_w": None, "predicted_work_per_joule": None,
-        "energy_saved": 0.123, "predicted_energy_saved": 0.14, "rest_s": 1800.0,
-        "rest_energy_j": 630_000.0, "rest_energy_saved": -0.09,
-        "predicted_rest_energy_saved": -0.08, "energy_saved_to_end": 0.05,
-    }  # fmt: skip
+    seen = pair(
+        {"ended_first": True}, {}, overlap_s=3600.0, energy_j=1.8e6, power_w=500.0,
+        energy_saved=0.123, predicted_energy_saved=0.14, rest_s=1800.0, rest_energy_j=630_000.0,
+        rest_energy_saved=-0.09, predicted_rest_energy_saved=-0.08, energy_saved_to_end=0.05,
+    )  # fmt: skip
     assert list(summary(FAILED, [seen])) == [
         "infer + train: 3600.0 s together, 1,800,000 J, 500 W",
         "  energy for the same work, against one after the other: 12.3 % less (14.0 % less was "

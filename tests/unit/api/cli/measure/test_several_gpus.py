@@ -107,13 +107,6 @@ def test_each_gpu_has_as_many_physical_cores_of_its_own(gpus: int, cores: int) -
         assert sum(bool(part & group) for part in host.cores) <= 1
 
 
-def test_cores_of_a_gpu_are_neighbours(host_of: HostOf) -> None:
-    """Cores that share caches and a memory bus serve the same GPU."""
-    host = host_of(Child(), Child(), cores=5)
-    host.run(["0", "1"])
-    assert host.cores == [{0, 1, 5, 6}, {2, 3, 7, 8}]
-
-
 # command lines
 
 
@@ -128,10 +121,12 @@ def test_parts_of_all_hosts_and_gpus_are_the_plan(count: int, host_of: HostOf) -
     assert parts == [f"{number}/{2 * count}" for number in range(1, 2 * count + 1)]
 
 
-def test_options_for_one_gpu_come_last_and_win(host_of: HostOf) -> None:
-    """Whatever the person wrote for all."""
-    host = host_of(Child(), Child())
-    host.run(["GPU-a", "1"])
+def test_each_gpu_has_its_options_and_cores_and_gives_its_answer(host_of: HostOf) -> None:
+    """Options come last and win; cores are neighbours, which share caches and a memory bus."""
+    host = host_of(Child(), Child(json.dumps({"measured": 4})), cores=5)
+    assert host.run(["GPU-a", "1"]) == ([{"measured": 3}, {"measured": 4}], 0)
+    assert host.cores == [{0, 1, 5, 6}, {2, 3, 7, 8}]
+    assert [child.signals for child in host.children] == [[], []]
     assert host.arguments == [
         ["colocate", "plan.yaml", "--gpu", "GPU-a", "--shard", "1/2", "--json"],
         ["colocate", "plan.yaml", "--gpu", "1", "--shard", "2/2", "--json"],
@@ -139,15 +134,6 @@ def test_options_for_one_gpu_come_last_and_win(host_of: HostOf) -> None:
 
 
 # answers
-
-
-def test_answers_of_all_come_back(host_of: HostOf) -> None:
-    """And the exit code of a command that went well everywhere."""
-    host = host_of(Child(), Child(json.dumps({"measured": 4})))
-    answers, code = host.run(["0", "1"])
-    assert sorted(map(str, answers)) == ["{'measured': 3}", "{'measured': 4}"]
-    assert code == 0
-    assert [child.signals for child in host.children] == [[], []]
 
 
 @pytest.mark.parametrize("answer", ["", "no JSON", '{"error": {"code": "busy"}}'])
@@ -180,11 +166,7 @@ def test_no_answer_at_all_is_an_error(
     with pytest.raises(kind, match="no GPU finished its part"):
         host.run(["0", "1"])
     assert len(host.text.getvalue().splitlines()) == 2
-
-
-def test_code_that_all_share_is_kept(host_of: HostOf) -> None:
-    """Also one that is no error's of ours."""
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(typer.Exit) as ended:  # the one code is no error's of ours
         host_of(Child("", code=-9), Child("", code=-9)).run(["0", "1"])
     assert ended.value.exit_code == 137
 
