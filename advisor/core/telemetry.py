@@ -28,6 +28,10 @@ NEAR_LIMIT: Final = 0.97
 """From this part of the power limit on a card counts as held back by it: at the limit H200 cards
 read 680 to 703 of 700 W (data/advisor_data/bundled)."""
 
+OVER_LIMIT: Final = 1.015
+"""No card draws more than this part of its power limit over a window: of 2,191 bundled points of
+pairs the most is 1.014."""
+
 _ENDS = {"_percent": "%", "_mib_per_s": "MiB/s"}
 """How columns of counters end, and their units."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.core.split import Split
-from advisor.core.telemetry import NEAR_LIMIT
+from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.features import Float32s, Side
 from advisor.predict.profiles import Floats
 from advisor_models.heads import Head, HeadInputs, inputs_of
@@ -21,10 +21,6 @@ from advisor_models.trained_head import Range, TrainedHead
 OUTSIDE = 0.05
 """A feature is outside what the model has seen when it lies further beyond its range than this part
 of the range."""
-
-OVER_LIMIT = 1.015
-"""No card draws more than this part of its power limit over a window: of 2,191 bundled points of
-pairs the most is 1.014."""
 
 Values: TypeAlias = tuple[list[Interval], ...]
 """For each part, a job or the pair, one value for each split."""

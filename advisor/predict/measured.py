@@ -1,0 +1,246 @@
+"""What was measured of jobs together, taken into what is predicted of them. Pure.
+
+What a model gets wrong of a pair it gets wrong each time, and nearly the same at splits that are
+near each other. So the logarithm of measured over predicted is a Gaussian process over splits, and
+what is expected of a split is its posterior (Rasmussen and Williams, "Gaussian Processes for
+Machine Learning", 2006, equations 2.23 and 2.24): the prediction, moved by what was measured, each
+weighted by its own error. docs/measurements/model/measured_pairs.py measures the constants.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.core.interval import Interval
+from advisor.core.split import Split
+from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
+from advisor.predict.predictions import Prediction, Predictor, is_within, possible_speed
+from advisor.predict.profiles import Profile
+
+_NORMAL_90 = 1.645
+"""Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Jobs together at one split: a measured window, or a launch.
+
+    Attributes:
+        rates: Of each job, in its own unit per second; None: not known.
+        gpu_uuid: The card.
+        is_launch: Observed while jobs did their work.
+        is_bundled: It came with advisor.
+    """
+
+    split: Split
+    rates: tuple[float | None, ...]
+    power_w: float | None
+    gpu_uuid: str
+    is_launch: bool = False
+    is_bundled: bool = False
+
+    def turned(self) -> "Window":
+        """The same with the jobs in the opposite order."""
+        return replace(self, split=self.split.turned(), rates=self.rates[::-1])
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorModel:
+    """How the errors of one predicted quantity hang together; standard deviations of logarithms.
+
+    Attributes:
+        reach_percent: Distance of shares over which errors stay alike.
+        of_pair: Part of the variance that is the same at every split under limits.
+        noise: Between two windows of one pair at one split on one card.
+        of_card: Between cards of one model, below their power limit.
+        least: Of the prediction: bounds at a limit or at a demand are narrow because of what is
+            possible, not of what is known.
+    """
+
+    reach_percent: float
+    of_pair: float
+    noise: float
+    of_card: float
+    least: float
+
+
+SPEED = ErrorModel(reach_percent=30.0, of_pair=0.0, noise=0.02, of_card=0.0, least=0.06)
+POWER = ErrorModel(reach_percent=4.0, of_pair=0.3, noise=0.012, of_card=0.031, least=0.015)
+
+
+class MeasuredPredictor:
+    """Predicts with what was measured of the same jobs on the same GPU model.
+
+    Args:
+        predictor: Says what to expect without that.
+        windows: What was measured, jobs in the order of the profiles that are asked for.
+        gpu_uuid: The card that is asked for; None: it may be any.
+    """
+
+    def __init__(
+        self, predictor: Predictor, windows: Sequence[Window], gpu_uuid: str | None = None
+    ) -> None:
+        self._predictor, self._windows, self._gpu_uuid = predictor, windows, gpu_uuid or ""
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        """One prediction for each split, in their order.
+
+        Raises:
+            InputError: as the predictor does.
+        """
+        windows = [w for w in self._windows if is_within(w.split, profiles)]
+        asked = list(dict.fromkeys((*splits, *(w.split for w in windows))))
+        known = dict(zip(asked, self._predictor.predict(profiles, asked), strict=True))
+        found = [known[split] for split in splits]
+        pairs = [(window, known[window.split]) for window in windows]
+        speeds = [self._speeds(n, p, found, pairs) for n, p in enumerate(profiles)]
+        powers = self._powers(profiles[0].power_limit_w or math.inf, found, pairs)
+        return [
+            _changed(prediction, power_w, of_jobs)
+            for prediction, power_w, *of_jobs in zip(found, powers, *speeds, strict=True)
+        ]
+
+    def _speeds(
+        self,
+        n: int,
+        profile: Profile,
+        found: Sequence[Prediction],
+        pairs: Sequence[tuple[Window, Prediction]],
+    ) -> list[Interval]:
+        """Of one of the jobs."""
+        seen = [
+            (_Value(w.split, w.split.shares[n], p.parts[n].speed, w.gpu_uuid), rate / solo_rate)
+            for w, p in pairs
+            if (rate := w.rates[n]) and (solo_rate := p.parts[n].solo_rate)
+        ]
+        asked = [
+            _Value(p.split, p.split.shares[n], p.parts[n].speed, self._gpu_uuid) for p in found
+        ]
+        return [possible_speed(profile, speed) for speed in _posterior(asked, seen, SPEED)]
+
+    def _powers(
+        self,
+        limit_w: float,
+        found: Sequence[Prediction],
+        pairs: Sequence[tuple[Window, Prediction]],
+    ) -> list[Interval]:
+        """Of the GPU."""
+        seen = [
+            (_Value(w.split, w.split.shares[0], p.power_w, w.gpu_uuid, limit_w), w.power_w)
+            for w, p in pairs
+            if w.power_w
+        ]
+        asked = [
+            _Value(p.split, p.split.shares[0], p.power_w, self._gpu_uuid, limit_w) for p in found
+        ]
+        most_w = OVER_LIMIT * limit_w
+        return [
+            Interval(x.value, x.low, max(x.value, min(x.high, most_w)))
+            for x in _posterior(asked, seen, POWER)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What is expected at a split on a card.
+
+    Attributes:
+        share: What errors are alike by, percent.
+        gpu_uuid: Empty: any card.
+        limit: From `NEAR_LIMIT` of it on all cards are the same.
+    """
+
+    split: Split
+    share: float
+    expected: Interval
+    gpu_uuid: str
+    limit: float = math.inf
+
+    def card_spread(self, errors: ErrorModel) -> float:
+        return 0.0 if self.expected.value >= NEAR_LIMIT * self.limit else errors.of_card
+
+    def spread(self, errors: ErrorModel) -> float:
+        """Standard deviation of the log of it."""
+        x = self.expected
+        return max(
+            math.log(x.high / x.low) / (2 * _NORMAL_90), errors.least, self.card_spread(errors)
+        )
+
+    def covariance(self, other: "_Value", errors: ErrorModel) -> float:
+        """Of the logarithms of both errors."""
+        own, its = self._pair_spread(errors), other._pair_spread(errors)
+        same_card = self.gpu_uuid == other.gpu_uuid != ""
+        of_card = self.card_spread(errors) * other.card_spread(errors) if same_card else 0.0
+        return own * its * self._alike(other, errors) + of_card
+
+    def _pair_spread(self, errors: ErrorModel) -> float:
+        """The part of the spread that every card has."""
+        return math.sqrt(self.spread(errors) ** 2 - self.card_spread(errors) ** 2)
+
+    def _alike(self, other: "_Value", errors: ErrorModel) -> float:
+        if self.split.sharing != other.split.sharing:
+            return 0.0
+        apart = (self.share - other.share) / errors.reach_percent
+        return errors.of_pair + (1 - errors.of_pair) * math.exp(-(apart**2))
+
+
+def _posterior(
+    asked: Sequence[_Value], seen: Sequence[tuple[_Value, float]], errors: ErrorModel
+) -> list[Interval]:
+    """What is to be expected after what was measured, `seen` with its measured values."""
+    if not seen:
+        return [value.expected for value in asked]
+    known = [value for value, _ in seen]
+    logs = np.log([measured / value.expected.value for value, measured in seen])
+    among = np.array([[one.covariance(other, errors) for other in known] for one in known])
+    towards = np.array([[one.covariance(other, errors) for other in known] for one in asked])
+    weights = np.linalg.solve(among + errors.noise**2 * np.eye(len(known)), towards.T).T
+    before = np.array([value.spread(errors) for value in asked])
+    explained = (weights * towards).sum(axis=1)
+    after = np.sqrt(
+        np.maximum(before**2 - explained, 0.0) + errors.noise**2 * explained / before**2
+    )
+    return [
+        _moved(value.expected, move, sd, sd / was)
+        for value, move, sd, was in zip(
+            asked, (weights @ logs).tolist(), after.tolist(), before.tolist(), strict=True
+        )
+    ]
+
+
+def _moved(x: Interval, move: float, spread: float, left: float) -> Interval:
+    """An interval moved on the log scale and as much narrower as its error is.
+
+    Args:
+        x: What was expected.
+        move: To be added to its logarithm.
+        spread: Standard deviation that is left.
+        left: That, as a part of what it was.
+    """
+    value = x.value * math.exp(move)
+    least = _NORMAL_90 * spread * math.sqrt(max(1 - left**2, 0.0))
+    low = max(left * math.log(x.value / x.low), least)
+    high = max(left * math.log(x.high / x.value), least)
+    return Interval(value, value * math.exp(-low), value * math.exp(high))
+
+
+def _changed(p: Prediction, power_w: Interval, speeds: Sequence[Interval]) -> Prediction:
+    """With other speeds and power; the bounds of energy, made of both, get as much closer."""
+    parts = tuple(replace(part, speed=s) for part, s in zip(p.parts, speeds, strict=True))
+    if power_w == p.power_w and parts == p.parts:
+        return p
+    left = max(
+        _width(new) / _width(old)
+        for new, old in zip(
+            (power_w, *speeds), (p.power_w, *(part.speed for part in p.parts)), strict=True
+        )
+        if _width(old)
+    )
+    factors = p.efficiency_factors and tuple(f ** min(left, 1.0) for f in p.efficiency_factors)
+    return replace(p, parts=parts, power_w=power_w, efficiency_factors=factors)
+
+
+def _width(x: Interval) -> float:
+    return math.log(x.high / x.low)

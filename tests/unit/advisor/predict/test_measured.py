@@ -1,0 +1,138 @@
+"""What was measured of a pair moves its predictions: towards it, and only as far as it tells."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import Physics, Scripted, profile
+
+from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
+from advisor.predict.measured import MeasuredPredictor, Window
+from advisor.predict.predictions import Prediction
+from advisor.predict.serving import Serving
+
+A, B = profile("a"), profile("b")
+EXPECTED = Scripted({EQUAL: (0.6, 0.6, 500.0)})
+FAR = Split((10.0, 90.0))
+
+
+def window(
+    speed: float | None = 0.5, power_w: float | None = 500.0, split: Split = EQUAL, card: str = "X"
+) -> Window:
+    """Job `a` at that speed, `b` as fast as expected; both do 100 steps/s alone."""
+    return Window(split, (None if speed is None else 100 * speed, 60.0), power_w, card)
+
+
+def at(
+    windows: Sequence[Window], split: Split = EQUAL, card: str | None = None, off: float = 0.1
+) -> Prediction:
+    known = replace(EXPECTED, off=off)
+    (found,) = MeasuredPredictor(known, windows, card).predict([A, B], [split])
+    return found
+
+
+def test_nothing_measured_changes_nothing() -> None:
+    (expected,) = EXPECTED.predict([A, B], [EQUAL])
+    assert at([]) == expected
+    assert at([window(None, None)]).parts[0] == expected.parts[0]
+
+
+def test_the_same_split_is_what_was_measured_there() -> None:
+    """Nine tenths of the way, by both variances, with bounds that hold it and are narrower."""
+    found, before = at([window(0.5)]).parts[0].speed, at([]).parts[0].speed
+    assert 0.5 < found.value < 0.52
+    assert found.low < 0.5 < found.high
+    assert math.log(found.high / found.low) < 0.5 * math.log(before.high / before.low)
+
+
+@given(st.floats(0.2, 1.0), st.floats(0.2, 1.0), st.integers(1, 6))
+def test_between_what_was_expected_and_measured_and_nearer_with_each(
+    measured: float, expected: float, count: int
+) -> None:
+    def speed(windows: int) -> float:
+        known = Scripted({EQUAL: (expected, 0.6, 500.0)})
+        predictor = MeasuredPredictor(known, [window(measured)] * windows)
+        return predictor.predict([A, B], [EQUAL])[0].parts[0].speed.value
+
+    low, high = sorted((measured, expected))
+    assert low - 1e-9 <= speed(count) <= high + 1e-9
+    assert abs(speed(count + 1) - measured) <= abs(speed(count) - measured) + 1e-9
+
+
+def test_errors_fade_with_the_distance_of_the_share() -> None:
+    """Half of a job's error at 50 % is its error at 70 %, hardly any of it at 10 %."""
+    known = Scripted(dict.fromkeys(NINE, (0.6, 0.6, 500.0)))
+    found = MeasuredPredictor(known, [window(0.3)]).predict([A, B], NINE)
+    moves = [math.log(0.6 / p.parts[0].speed.value) for p in found]
+    assert moves[:5] == sorted(moves[:5])
+    assert moves[4:] == sorted(moves[4:], reverse=True)
+    assert moves[0] < 0.25 * moves[4]
+
+
+def test_limits_and_no_limits_tell_nothing_of_each_other() -> None:
+    found, before = at([window(0.3, 400.0, UNCAPPED)]), at([])
+    assert found.parts[0].speed.value == pytest.approx(before.parts[0].speed.value)
+    assert found.power_w.high == pytest.approx(before.power_w.high)
+
+
+def test_another_card_tells_less_of_power() -> None:
+    """Cards differ by 3 % below their limit, and not in speed."""
+    same, other = (at([window(power_w=450.0)], card=card) for card in ("X", "Y"))
+    assert 450 < same.power_w.value < other.power_w.value < 500
+    assert same.parts == other.parts
+    assert same.power_w.high - same.power_w.low < other.power_w.high - other.power_w.low
+
+
+def test_power_stays_near_the_limit() -> None:
+    """No card draws more than 1.5 % above it."""
+    found = at([window(power_w=720.0)])
+    assert found.power_w.high <= max(found.power_w.value, 1.015 * 700)
+
+
+def test_a_server_serves_no_more_than_its_demand_and_less_where_it_was_measured() -> None:
+    served = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
+    server = profile("a", rates=[100.0] * 10, serving=served)
+    known = Scripted({EQUAL: (1.0, 0.6, 500.0)}, off=0.02)
+
+    def speed(measured: float) -> float:
+        predictor = MeasuredPredictor(known, [window(measured)])
+        return predictor.predict([server, B], [EQUAL])[0].parts[0].speed.value
+
+    assert speed(1.08) == 1.0
+    assert speed(0.84) < 0.87
+
+
+def test_windows_below_what_a_profile_knows_are_left_out() -> None:
+    short = profile("a", shares=(50, 100))
+    predictor = MeasuredPredictor(EXPECTED, [window(0.3, split=FAR)])
+    assert predictor.predict([short, B], [EQUAL]) == EXPECTED.predict([short, B], [EQUAL])
+
+
+def test_bounds_of_energy_get_closer_as_those_of_speeds_and_power_do() -> None:
+    class WithFactors(Physics):
+        def predict(self, profiles: object, splits: object) -> list[Prediction]:
+            found = super().predict(profiles, splits)  # pyright: ignore[reportArgumentType]
+            return [replace(p, efficiency_factors=(0.9, 1.2)) for p in found]
+
+    windows = [window(0.5), window(0.5)]
+    (before,) = WithFactors().predict([A, B], [EQUAL])
+    (found,) = MeasuredPredictor(WithFactors(), windows, "X").predict([A, B], [EQUAL])
+    assert found.efficiency_factors
+    assert before.efficiency_factors
+    low, high = found.efficiency_factors
+    assert 0.9 < low < 1 < high < 1.2
+
+
+@given(st.permutations([window(0.5), window(0.4, 480.0, FAR), window(0.55, 510.0, card="Y")]))
+def test_the_order_of_windows_and_of_jobs_makes_no_difference(windows: list[Window]) -> None:
+    def speeds(predictor: MeasuredPredictor, split: Split) -> list[float]:
+        (found,) = predictor.predict([A, B], [split])
+        return [part.speed.value for part in found.parts]
+
+    known = Scripted({EQUAL: (0.6, 0.6, 500.0)})
+    forward = speeds(MeasuredPredictor(known, windows), EQUAL)
+    turned = speeds(MeasuredPredictor(known, [w.turned() for w in windows]), EQUAL)
+    assert forward == pytest.approx(turned[::-1])
