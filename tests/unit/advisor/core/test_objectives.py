@@ -202,16 +202,6 @@ def test_best_does_not_depend_on_the_order(
     assert again.split == chosen.split
 
 
-def test_a_tie_goes_to_the_more_even_split() -> None:
-    """2 % more work per joule does not pay for an uneven split when the noise is 3 %."""
-    throughput = OBJECTIVES["throughput"]
-    even = Candidate(Split((50.0, 50.0)), changed(BY_HAND, rate_a=50, rate_b=250))
-    uneven = Candidate(Split((90.0, 10.0)), changed(BY_HAND, rate_a=52, rate_b=250))
-    assert best([uneven, even], throughput) is uneven
-    assert best([uneven, even], throughput, tie=0.03) is even
-    assert best([uneven, even], throughput, tie=0.01) is uneven
-
-
 def test_of_equally_even_splits_the_larger_value_is_taken() -> None:
     """A tie lets the more even split win; between 30/70 and 70/30 it decides nothing."""
     throughput = OBJECTIVES["throughput"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
 
-from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, check_card_memory, parse_memory_mib
+from advisor.core.gpu import MEMORY_MIB, check_card_memory, parse_memory_mib
 from advisor.decide.constraints import Limits, check_jobs_fit, memory_unknown, with_card_memory
 from advisor.decide.recommend import Request, recommend
 from advisor.errors import InputError
@@ -23,16 +23,6 @@ def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
     assert "both need 240000 MiB of memory, 136582 MiB are there" in "\n".join(answer.reasons)
     # Alone on the card neither breaks anything.
     assert answer.choice.violations == ()
-
-
-@given(st.floats(1, 140_000), st.floats(1, 140_000))
-def test_jobs_share_an_h200_only_where_both_fit(a_mib: float, b_mib: float) -> None:
-    """Whatever else is said, nothing is recommended that runs out of memory."""
-    a, b = profile("a", memory_used_mib=a_mib), profile("b", memory_used_mib=b_mib)
-    answer = recommend((a, b), Physics(), Request(default_min_speed=0))
-    fits = a_mib + b_mib <= MEMORY_PART * MEMORY_MIB[H200]
-    shared = [o for o in answer.candidates if o.sharing != "exclusive"]
-    assert all(bool(option.violations) != fits for option in shared)
 
 
 def test_what_is_not_known_is_said() -> None:

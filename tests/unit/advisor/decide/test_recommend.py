@@ -4,7 +4,6 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -244,21 +243,6 @@ def test_sharing_must_save_energy_or_time(
 # limits
 
 _PAYS = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((60.0, 40.0)): (0.6, 0.5, 400.0)}
-
-
-@pytest.mark.parametrize(
-    ("limits", "choice"),
-    [
-        ({}, "30/70"),
-        ({"min_speed": {"fft": 0.54}}, "60/40"),
-        ({"min_speed": {"gemm": 0.81}}, "30/70"),
-        ({"max_power_w": 400.0}, "30/70"),
-    ],
-)
-def test_limits_by_hand(limits: dict[str, Any], choice: str) -> None:
-    """A low end that just keeps a limit keeps it: a tenth below what is expected."""
-    request = Request(default_min_speed=0, **limits)
-    assert recommend((A, B), Scripted(_PAYS), request).choice.name == choice
 
 
 def test_no_job_is_starved_unless_that_is_asked_for() -> None:

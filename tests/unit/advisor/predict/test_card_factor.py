@@ -126,15 +126,9 @@ def test_profile_on_a_card() -> None:
     there = on_card(known, FACTOR)
     assert there.values["power_w"].tolist() == pytest.approx([180.0, 360.0, 695.0])
     assert np.array_equal(there.values["rate"], known.values["rate"])
+    more = on_card(known, replace(FACTOR, log_factor=math.log(1.8)))
+    assert more.values["power_w"].tolist() == pytest.approx([360.0, 700.0, 695.0])
     assert on_card(replace(known, gpu_uuids=frozenset({"GPU-1"})), FACTOR).values is known.values
-
-
-def test_card_that_draws_more_stays_below_the_limit() -> None:
-    """No card draws more than its limit."""
-    columns = {"power_w": [200.0, 650.0]}
-    more = replace(FACTOR, log_factor=math.log(1.2))
-    there = on_card(profile("a", shares=(50, 100), columns=columns), more)
-    assert there.values["power_w"].tolist() == pytest.approx([240.0, 700.0])
 
 
 def predicted(factor: CardFactor, predictor: Predictor | None = None) -> tuple[Prediction, ...]:

@@ -1,7 +1,6 @@
 """What a job's own results say of counts of units, as points and as a profile keep it."""
 
-from typing import Any
-
+from simple_pairs import solo
 from unsafe_counts import checked_132
 
 from advisor.core.records import SoloPoint
@@ -9,23 +8,11 @@ from advisor.predict.profiles import make_profiles
 from advisor.validity.own_results import own_results
 
 
-def point(share: float, units: int, results: str | None, **more: Any) -> SoloPoint:
-    """A job alone on a GPU of 132 SMs."""
-    values: dict[str, Any] = {
-        "job": "fft",
-        "gpu_model": "NVIDIA H200",
-        "gpu_uuid": "GPU-1",
-        "share_percent": share,
-        "units_granted": units,
-        "units_total": 132,
-        "rate": share,
-        "power_w": 100.0 + share,
-        "window_s": 5.0,
-        "started_at": "2026-01-31T12:00:00Z",
-        "run": "r",
-        "results": results,
-    }
-    return SoloPoint(**(values | more))
+def point(share: float, units: int, results: str | None, flags: tuple[str, ...] = ()) -> SoloPoint:
+    return solo(
+        share_percent=share, units_granted=units, units_total=132, rate=share, results=results,
+        flags=flags,
+    )  # fmt: skip
 
 
 POINTS = [
@@ -43,12 +30,6 @@ def test_counts_by_results() -> None:
     """A count whose results were once not finite, or differed, is wrong."""
     assert own_results(POINTS) == ({92, 132}, {52, 66})
     assert own_results([]) == (frozenset(), frozenset())
-
-
-def test_points_without_the_column_say_nothing() -> None:
-    """Those of earlier versions."""
-    plain = point(50, 66, None)
-    assert own_results([plain]) == (frozenset(), frozenset())
 
 
 def test_a_profile_knows_its_own_results_before_the_check() -> None:

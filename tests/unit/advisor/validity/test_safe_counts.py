@@ -5,13 +5,10 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unsafe_counts import SAFE_132, UNSAFE_132, checked_132, checked_with
+from unsafe_counts import SAFE_132, checked_132, checked_with
 
-from advisor.core.gpu import percent_for_units, units_for_percent
 from advisor.core.units import grantable
 from advisor.validity.safe_counts import Safety, safe_counts
-
-NINE = [(float(share), 100.0 - share) for share in range(10, 100, 10)]
 
 KNOWN = Safety(units_total=132, host=checked_132())
 
@@ -85,23 +82,6 @@ def test_nearest_safe_counts(units: int, nearest: int, around: tuple[int, ...]) 
     assert (KNOWN.nearest(units), KNOWN.around(units)) == (nearest, around)
 
 
-def test_nine_splits_of_132_units() -> None:
-    """The nearest pairs, each once worked out by hand."""
-    wanted = [tuple(units_for_percent(share, 132) for share in split) for split in NINE]
-    found = [safe_counts((a, b), 132, [KNOWN, KNOWN]) for a, b in wanted]
-    assert found == [
-        (12, 118),
-        (14, 118),
-        (34, 70),
-        (62, 70),
-        (66, 66),
-        (70, 62),
-        (70, 34),
-        (118, 14),
-        (118, 12),
-    ]
-
-
 def test_mirror_images_are_told_apart_by_what_was_wanted_and_by_mirrored() -> None:
     """(62, 70) and (70, 62) are equally near to (66, 66) where that is not safe."""
     safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
@@ -132,13 +112,6 @@ def test_jobs_of_which_the_same_is_known_keep_their_order(
     ordered = sorted(zip(wanted, found or (), strict=False))
     for (less, fewer), (more, units) in itertools.combinations(ordered, 2):
         assert less == more or fewer <= units
-
-
-def test_no_safe_pair_is_no_pair() -> None:
-    """Where only large counts are safe, two do not fit."""
-    large = checked_with(132, frozenset(set(grantable(132)) - {118, 132}))
-    safety = Safety(units_total=132, host=large)
-    assert safe_counts((66, 66), 132, [safety, safety]) is None
 
 
 @given(cases(), st.booleans())
@@ -179,21 +152,6 @@ def test_all_safe_changes_nothing(total: int, data: st.DataObject) -> None:
     one, other = Safety(units_total=total), checked_with(total, frozenset())
     wanted = units, total - units
     assert safe_counts(wanted, total, [one, Safety(units_total=total, host=other)]) == wanted
-
-
-@given(totals, st.data())
-def test_every_allowed_count_has_a_percentage(total: int, data: st.DataObject) -> None:
-    """The driver grants exactly that many units for it."""
-    unsafe = data.draw(st.frozensets(st.sampled_from(list(grantable(total)))))
-    for units in Safety(units_total=total, host=checked_with(total, unsafe)).allowed:
-        assert units_for_percent(percent_for_units(units, total), total) == units
-        assert units not in unsafe
-
-
-def test_the_list_is_of_all_even_counts() -> None:
-    """What the tests of other modules take for known is whole."""
-    assert set(range(8, 133, 2)) == SAFE_132 | UNSAFE_132
-    assert KNOWN.unsafe == UNSAFE_132
 
 
 @given(st.lists(st.integers(4, 40).map(lambda half: 2 * half), min_size=3, max_size=3))

@@ -35,12 +35,6 @@ def test_a_whole_gpu_that_is_slower_than_a_part_of_it_is_flagged() -> None:
     assert slow(sweep(50, 70, 80)) == []
 
 
-def test_the_flag_is_given_once() -> None:
-    """Points that come with it from a file keep it."""
-    [*_, whole] = with_solo_flags(with_solo_flags(sweep(50, 100, 80)))
-    assert whole.flags.count(SLOW_ALONE) == 1
-
-
 @pytest.mark.parametrize("change", [{"run": "other"}, {"gpu_uuid": "GPU-other"}, {"job": "other"}])
 def test_another_sweep_says_nothing(change: dict[str, str]) -> None:
     """Cards and days differ honestly."""
