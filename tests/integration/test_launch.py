@@ -44,7 +44,7 @@ def jobs(jobs: FakeHost) -> FakeHost:
 def h200(jobs: FakeHost) -> FakeHost:
     """A host whose GPU is one that bundled profiles are of, with jobs of the same names."""
     (jobs.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
-    for name in ("triad", "gemm", "matmul-bf16"):
+    for name in ("triad", "gemm"):
         jobs.write_job(name)
     return jobs
 
@@ -138,10 +138,6 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     assert seen["model_version"] == forecast["model_version"]
     speeds = seen["rate_1"] / seen["solo_rate_1"] + seen["rate_2"] / seen["solo_rate_2"]
     assert seen["work_per_joule"] == pytest.approx(speeds / seen["power_w"])
-    alone_w = sum(
-        seen[f"rate_{of}"] / seen[f"solo_rate_{of}"] * seen[f"solo_power_{of}_w"] for of in "12"
-    )
-    assert seen["energy_saved"] == pytest.approx(1 - seen["power_w"] / alone_w)
     assert seen["predicted_energy_saved"] == forecast["energy_saved"]["value"]
     assert forecast["jobs"][0]["rest_energy_saved"] is not None
     # The fake job runs at another rate and power than the recorded one.
@@ -149,19 +145,6 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
         said = [text for text in last["warnings"] if text.startswith(quantity)]
         assert len(said) == 1, last
         assert "against the prediction of" in said[0]
-
-
-def test_pair_that_had_better_not_share_is_not_launched(h200: FakeHost) -> None:
-    """One after the other is no launch; the message says what to do."""
-    for options, why in (
-        (("--min-speed", "0.3"), "should not share the NVIDIA H200. at best, with "),
-        (("--min-speed", "0.9"), "of gemm and matmul-bf16 on the NVIDIA H200 keeps the limits"),
-    ):
-        done = h200.advisor("launch", "gemm", "matmul-bf16", *options)
-        assert done.returncode == 10
-        assert why in done.stderr
-        assert "run one after the other" in done.stderr
-    assert not (h200.folder / "home" / "launches").exists()
 
 
 def test_without_limits_and_without_mps(jobs: FakeHost) -> None:
@@ -175,33 +158,6 @@ def test_without_limits_and_without_mps(jobs: FakeHost) -> None:
         assert len(store.observations()) == 2
 
 
-def test_job_that_ends_well_leaves_its_units_stranded(jobs: FakeHost) -> None:
-    """The other one goes on under its limit, and what that costs is counted."""
-    last = launch(jobs, "short", "one", "--split", "30/70", "--duration", "5")
-    assert [job["outcome"] for job in last["jobs"]] == ["finished", "stopped"]
-    assert last["jobs"][0]["exit_code"] == 0
-    assert last["jobs"][0]["steps"] == 150
-    (seen,) = last["observations"]
-    assert last["state"] == "stopped"
-    assert [job["ended_first"] for job in seen["jobs"]] == [False, True]
-    assert 0.5 < seen["overlap_s"] < 4
-    assert seen["stranded_unit_s"] == pytest.approx(38 * (5 - seen["overlap_s"]), rel=0.15)
-    assert seen["rest_s"] == pytest.approx(last["rest_s"])
-    assert seen["rest_s"] == pytest.approx(5 - seen["overlap_s"], rel=0.15)
-    # Idle, and the one that goes on under its limit.
-    (rest,) = [job for job in seen["jobs"] if not job["ended_first"]]
-    assert rest["rest_rate"] > 0
-    assert 80 * seen["rest_s"] < seen["rest_energy_j"] < 600 * seen["rest_s"]
-    assert seen["energy_saved"] is seen["rest_energy_saved"] is seen["energy_saved_to_end"] is None
-
-
-def test_partner_is_stopped_as_asked(jobs: FakeHost) -> None:
-    """With --when-one-ends stop nothing runs on alone."""
-    last = launch(jobs, "short", "one", "--split", "50/50", "--when-one-ends", "stop")
-    assert [job["outcome"] for job in last["jobs"]] == ["finished", "stopped"]
-    assert (last["state"], last["stranded_unit_s"]) == ("stopped", 0)
-
-
 def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
     """A queue runs under one supervisor, each pair with its own record."""
     last = launch(jobs, "short", "short", "--split", "50/50", "--then", "short+short")
@@ -210,13 +166,6 @@ def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
     places = sorted(p.name for p in folder(jobs, last["launch_id"]).glob("?-?"))
     assert places == ["0-a", "0-b", "1-a", "1-b"]
     await_nobody(jobs)
-
-
-def test_job_without_a_gate_counts_from_when_both_run(jobs: FakeHost) -> None:
-    """It cannot wait for its partner, but is proven and watched as any other."""
-    jobs.write_job("free", gate=False)
-    last = launch(jobs, "free", "one", "--split", "30/70", "--duration", "1")
-    assert all(job["proven"] and job["steps"] > 0 for job in last["jobs"])
 
 
 def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:

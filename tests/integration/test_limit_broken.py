@@ -108,25 +108,6 @@ runpy.run_path({str(FAKES / "fake_job.py")!r}, run_name="__main__")
 """
 
 
-def test_variable_that_lifts_limits_is_refused(jobs: FakeHost) -> None:
-    """A wrapper sets it for the program that it starts."""
-    variable = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
-    command = ["env", f"{variable}=1", sys.executable, str(FAKES / "fake_job.py")]
-    jobs.write_job("wrapped", command=command)
-    last = launch(jobs, "wrapped", "two", *RUNS, code=3)
-    assert (last["state"], last["code"]) == ("failed", "limit-not-proven")
-    assert variable in last["cause"]
-    await_nobody(jobs)
-
-
-def test_proof_cannot_be_forged(jobs: FakeHost, tmp_path: Path) -> None:
-    """A module of the job's folder runs in the job, not in what proves its limit."""
-    (tmp_path / "json.py").write_text("import os; os._exit(9)")
-    jobs.write_job("forger", env={"PYTHONPATH": str(tmp_path), "FAKE_CUDA_UNITS": "90"})
-    last = launch(jobs, "one", "forger", *RUNS, code=3)
-    assert "70 % of 132 SMs is 92, but a process saw 62" in last["cause"]
-
-
 def test_point_is_not_kept_where_the_limit_was_broken(jobs: FakeHost) -> None:
     """A profile would promise what the whole GPU gave."""
     write_breaking(jobs, "hidden").touch()

@@ -2,12 +2,12 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from host import OTHER_UUID, UUID, FakeHost
+from sleeper import sleeper
 
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError, PartitionError
@@ -18,6 +18,7 @@ from advisor.runtime.backends.mps_control import binary_version, parse_pids
 from advisor.runtime.host.processes import session_of, wait_until
 
 GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
+PER_CONTEXT = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
 
 
 @pytest.fixture
@@ -51,12 +52,17 @@ def test_server_holds_what_a_process_says_otherwise(backend: MpsBackend, host: F
     assert backend.given_percent() == 70
 
 
-def test_daemon_that_was_there_is_not_capped(backend: MpsBackend, host: FakeHost) -> None:
-    """Others may use it, too."""
+def test_daemon_that_was_there_is_not_changed(backend: MpsBackend, host: FakeHost) -> None:
+    """Others may use it, too: it is neither capped nor stopped; ours is."""
     attached = open_mps(GPU, host.folder / "other", host.environment(), host.pipe_dir)
     attached.cap(30)
     assert attached.given_percent() is None
     assert backend.given_percent() == 100
+    attached.close()
+    assert host.control("get_server_list")
+    backend.close()
+    with pytest.raises(PartitionError, match="no MPS daemon answers"):
+        backend.check_alive()
 
 
 def test_who_computes_is_told_from_who_is_a_client(host: FakeHost) -> None:
@@ -74,14 +80,6 @@ def test_who_computes_is_told_from_who_is_a_client(host: FakeHost) -> None:
     backend.close()
 
 
-def test_own_daemon_is_stopped(host: FakeHost) -> None:
-    """What was started here ends here."""
-    backend = open_mps(GPU, host.folder / "run", host.environment())
-    backend.close()
-    with pytest.raises(PartitionError, match="no MPS daemon answers"):
-        backend.check_alive()
-
-
 def test_daemon_of_a_killed_advisor_is_replaced(host: FakeHost) -> None:
     """Its server may be spoiled by the jobs that died with it: it goes, and its clients before."""
     left = open_mps(GPU, host.folder / "run", host.environment())
@@ -95,40 +93,24 @@ def test_daemon_of_a_killed_advisor_is_replaced(host: FakeHost) -> None:
     backend.close()
 
 
-def test_daemon_that_was_there_stays(host: FakeHost) -> None:
-    """A daemon named by its pipe directory is used and not stopped."""
-    open_mps(GPU, host.folder / "run", host.environment())
-    attached = open_mps(GPU, host.folder / "other", host.environment(), host.pipe_dir)
-    attached.close()
-    assert host.control("get_server_list")
-    host.control("quit")
-
-
 def test_wrong_pipe_directory_is_refused(host: FakeHost, tmp_path: Path) -> None:
     """The driver would run the job on the whole GPU; the advisor runs nothing."""
     with pytest.raises(PartitionError, match="no MPS daemon answers"):
         open_mps(GPU, host.folder, host.environment(), tmp_path)
 
 
-def test_job_that_would_miss_the_daemon_is_refused(backend: MpsBackend, host: FakeHost) -> None:
-    """A pipe directory changed on the way to the job leaves it without a limit: not proven."""
-    share = Share(30)
-    environment = host.environment(**backend.environment(share))
-    environment["CUDA_MPS_PIPE_DIRECTORY"] = "/nowhere"
-    with pytest.raises(LimitNotProvenError, match=r"MPS is not in force.*saw all 132 SMs"):
-        backend.prove(share, environment)
-
-
-@pytest.mark.parametrize("percent", ["0", "-5", "", "abc", "150"])
-def test_percentage_that_the_driver_takes_as_no_limit_is_refused(
-    backend: MpsBackend, host: FakeHost, percent: str
-) -> None:
-    """Whatever puts such a value into the environment, the read-back shows all SMs."""
-    share = Share(30)
-    environment = host.environment(**backend.environment(share))
-    environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
-    with pytest.raises(LimitNotProvenError, match="is 38, but a process saw 132"):
-        backend.prove(share, environment)
+def test_job_without_its_limit_is_refused(backend: MpsBackend, host: FakeHost) -> None:
+    """Whatever changes its environment on the way to it, the read-back shows all SMs."""
+    share, kept = Share(30), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+    for changed, message in (
+        ({"CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}, r"MPS is not in force.*saw all 132 SMs"),
+        ({kept: "0"}, "is 38, but a process saw 132"),
+        ({kept: "abc"}, "is 38, but a process saw 132"),
+        ({"FAKE_CUDA_UUIDS": OTHER_UUID, "CUDA_VISIBLE_DEVICES": OTHER_UUID}, "not see GPU"),
+    ):
+        environment = host.environment(**backend.environment(share)) | changed
+        with pytest.raises(LimitNotProvenError, match=message):
+            backend.prove(share, environment)
 
 
 def test_dead_daemon_is_refused(backend: MpsBackend, host: FakeHost) -> None:
@@ -159,15 +141,6 @@ def test_faulty_server_is_refused(
     assert backend.spoiled()
     with pytest.raises(PartitionError, match="is in a fault"):
         prove(backend, host, 30)
-
-
-def test_daemon_of_another_gpu_is_refused(backend: MpsBackend, host: FakeHost) -> None:
-    """With two GPUs in a host, a daemon for one proves nothing for the other."""
-    share = Share(30)
-    environment = host.environment(**backend.environment(share))
-    environment |= {"FAKE_CUDA_UUIDS": OTHER_UUID, "CUDA_VISIBLE_DEVICES": OTHER_UUID}
-    with pytest.raises(LimitNotProvenError, match="would not see GPU"):
-        backend.prove(share, environment)
 
 
 def test_two_gpus_have_a_daemon_each(host: FakeHost) -> None:
@@ -234,16 +207,21 @@ def test_process_that_is_no_client_is_refused(
         backend.check_clients(Share(30), lambda: [os.getpid()])
 
 
-def test_client_with_another_percentage_is_refused(backend: MpsBackend, host: FakeHost) -> None:
-    """A script inside the job that sets its own percentage is found out."""
-    process = subprocess.Popen(
-        ["sleep", "30"], env=host.environment(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90")
-    )
-    (host.pipe_dir / "clients" / str(process.pid)).touch()
-    with pytest.raises(LimitNotProvenError, match="do not carry the variables of its share"):
-        backend.check_clients(Share(30), lambda: [process.pid])
-    process.kill()
-    process.wait()
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "90"}, "do not carry the variables of its share"),
+        ({PER_CONTEXT: "1"}, f"carry {PER_CONTEXT}, which can lift its share of 30 %"),
+    ],
+)
+def test_client_with_other_variables_is_refused(
+    backend: MpsBackend, host: FakeHost, changed: dict[str, str], message: str
+) -> None:
+    """A script inside the job sets a percentage of its own, or what lifts that of its job."""
+    with sleeper({**backend.environment(Share(30)), **changed}) as pid:
+        (host.pipe_dir / "clients" / str(pid)).touch()
+        with pytest.raises(LimitNotProvenError, match=message):
+            backend.check_clients(Share(30), lambda: [pid])
 
 
 @pytest.mark.parametrize("reply", ["Server 12 not found", "12 x", "-1"])

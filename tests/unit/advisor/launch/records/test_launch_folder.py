@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ended_launches import PAIR
 
-from advisor.core.job import Job
-from advisor.core.split import NINE
 from advisor.errors import BusyError, InputError
 from advisor.launch.records.folder import (
     LaunchFolder,
@@ -17,17 +16,10 @@ from advisor.launch.records.folder import (
     list_folders,
     new_launch_id,
 )
-from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
+from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor.launch.records.status_writer import StatusWriter
 
-PAIR = LaunchPair(
-    split=NINE[2],
-    parts=(
-        LaunchPart(job=Job(name="a", command=("true",))),
-        LaunchPart(job=Job(name="b", command=("true",))),
-    ),
-)
 SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=(PAIR,), notes=("a note",))
 
 
@@ -48,12 +40,18 @@ def test_reader_does_not_keep_a_supervisor_out(folder: LaunchFolder) -> None:
             timer.join()
 
 
-def test_there_is_one_supervisor_ever(folder: LaunchFolder) -> None:
-    """Jobs are never started twice, however often somebody tries."""
+def test_there_is_one_supervisor_ever(
+    folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs are never started twice: neither while the first lives, nor after it."""
+    monkeypatch.setattr("advisor.launch.records.folder._READERS_S", 0.05)
+    refused = pytest.raises(BusyError, match="has or had a supervisor")
     with folder.supervising():
         assert folder.claimed()
+        with refused, folder.supervising():
+            pytest.fail("there are two")
     assert not folder.supervised()
-    with pytest.raises(BusyError, match="has or had a supervisor"), folder.supervising():
+    with refused, folder.supervising():
         pytest.fail("it began again")
 
 
@@ -82,8 +80,7 @@ def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
 def test_warnings_are_bounded(folder: LaunchFolder) -> None:
     """The status stays small, and its notes stay in it."""
     writer = StatusWriter(folder, SPEC)
-    for number in range(100):
-        writer.warn(f"warning {number}")
+    writer.warn(*(f"warning {number}" for number in range(100)))
     assert writer.status.warnings[0] == "a note"
     assert len(writer.status.warnings) == 50
 
@@ -145,5 +142,5 @@ def test_damaged_spec_is_told(folder: LaunchFolder) -> None:
 
 def test_jobs_wait_before_anything_has_begun(folder: LaunchFolder) -> None:
     """They are listed with their shares from the start."""
-    job = JobStatus(job="a", rate_unit="steps", share_percent=30)
+    job = JobStatus(job="gemm", rate_unit="steps", share_percent=30)
     assert StatusWriter(folder, SPEC).status.jobs[0] == job
