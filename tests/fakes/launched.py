@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from forked import Forked
 from host import UUID, FakeHost
 
 from advisor.formats.wire import to_plain
-from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.folder import LaunchFolder, list_folders
 from advisor.runtime.host.bounds import ResourceBounds
 from advisor.runtime.host.cgroup import cgroup_prefix, make_cgroup, remove_cgroup
+from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.ending import end_cgroups
 
 PATIENCE_S = 40
@@ -52,10 +54,9 @@ def stop(host: FakeHost, launch_id: str) -> dict[str, Any]:
 
 def await_end(host: FakeHost, launch_id: str) -> dict[str, Any]:
     """The last word of a launch, its own or that of who finds its supervisor gone."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_over(status := show(host, launch_id)):
-        assert time.monotonic() < deadline, status
-        time.sleep(0.05)
+    over = wait_until(lambda: is_over(show(host, launch_id)), PATIENCE_S, poll_s=0.05)
+    status = show(host, launch_id)
+    assert over, status
     return status
 
 
@@ -81,12 +82,11 @@ def is_over(status: Mapping[str, Any]) -> bool:
 def await_running(host: FakeHost) -> str:
     """Name of the one launch of a host, as soon as its jobs make progress."""
     root = host.folder / "home" / "launches"
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := [p.name for p in root.glob("[!.]*")]):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    await_status(host, found[0], lambda s: all(job["rate"] for job in s["jobs"]) and s["jobs"])
-    return found[0]
+    assert wait_until(lambda: bool(list_folders(root)), PATIENCE_S)
+    (found,) = list_folders(root)
+    name = found.launch_id
+    await_status(host, name, lambda s: all(job["rate"] for job in s["jobs"]) and s["jobs"])
+    return name
 
 
 def processes_of(host: FakeHost) -> dict[int, str]:
@@ -108,10 +108,7 @@ def processes_of(host: FakeHost) -> dict[int, str]:
 
 def await_nobody(host: FakeHost) -> None:
     """Jobs, supervisors and guards have all ended."""
-    deadline = time.monotonic() + PATIENCE_S
-    while left := processes_of(host):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    assert wait_until(lambda: not processes_of(host), PATIENCE_S, poll_s=0.1), processes_of(host)
 
 
 @contextmanager
@@ -128,6 +125,22 @@ def no_leftovers(host: FakeHost) -> Generator[None]:
         host.control("quit")
         # As the next launch on the GPU would.
         end_cgroups(cgroup_prefix(UUID, str(host.folder / "run")))
+
+
+@contextmanager
+def freezer(name: str) -> Generator[Path]:
+    """A control group that freezes what enters it, until the end of the block."""
+    group = Path("/sys/fs/cgroup/freezer", name)
+    if not group.parent.is_dir() or os.getuid() != 0:
+        pytest.skip("needs a freezer, and root")
+    group.mkdir()
+    (group / "freezer.state").write_text("FROZEN")
+    try:
+        yield group
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        assert wait_until(lambda: not (group / "tasks").read_text(), 10)
+        group.rmdir()
 
 
 def groups_are_bounded() -> bool:

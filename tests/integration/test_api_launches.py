@@ -1,10 +1,7 @@
 """Launches over HTTP: a real server, real supervisors and jobs, and a fake driver."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,17 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from host import FAKES, UUID, FakeHost
+from host import UUID, FakeHost
 from in_process import error_of, running
 from launch_server import LaunchServer, launch_server, make_tokens, state_of
 from launched import detached, no_leftovers, processes_of
 from postgres import Server
 
+from advisor.core.gpu import Gpu
 from advisor.formats.moments import now
 from advisor.formats.wire import to_plain
 from advisor.launch.records.folder import LaunchFolder, new_launch_id
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
+from advisor.settings import read_settings
+from advisor.wire.launch_request import LaunchRequest
+from advisor_advice.launching import make_spec
+from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_api.launches.steps import HOST, new_row
 from advisor_data.service.state import LaunchRow
 
 RUNS = "running"
@@ -95,48 +98,6 @@ def test_launches_outlive_their_server_and_are_adopted(launch_host: FakeHost) ->
     folder = LaunchFolder(launch_host.folder / "home" / "launches" / launch_id)
     folder.ask_stop()
     _await(lambda: folder.read_status().state == "stopped")
-
-
-def try_two_homes(host: FakeHost, url: str) -> None:
-    """A launch of one service, seen from another one on the same host and database."""
-    tokens, shared = make_tokens(host, "homes", url), {"ADVISOR_DATABASE_URL": url}
-    other = {**shared, "ADVISOR_HOME": str(host.folder / "other")}
-    with (
-        launch_server(host, tokens, "--launching", **shared) as first,
-        launch_server(host, tokens, "--launching", **other) as second,
-    ):
-        launch_id = first.launched("one", "gemm")
-        first.await_state(launch_id, RUNS)
-        time.sleep(2.5)
-        assert second.status(launch_id)["state"] == RUNS
-        assert second.launch("one", "gemm").code == "busy"
-        refused = second.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
-        assert (refused.status, refused.code) == (409, "other-host")
-        assert "under another home of this host" in refused.text
-        steps = _steps(first.status(launch_id))
-        assert first.await_status(launch_id, lambda s: _steps(s) > steps)["state"] == RUNS
-        assert first.stop_launch(launch_id)["state"] == "stopped"
-
-
-def test_two_homes_on_one_database_keep_off_each_others_launches(launch_host: FakeHost) -> None:
-    """The second shows what runs, and neither ends it nor says that it did."""
-    try_two_homes(launch_host, f"sqlite:///{launch_host.folder}/shared.db")
-
-
-@pytest.mark.nightly
-@pytest.mark.postgres
-def test_two_homes_on_a_server_keep_off_each_others_launches(
-    launch_host: FakeHost, postgres_url: str
-) -> None:
-    try_two_homes(launch_host, postgres_url)
-
-
-def test_a_home_has_one_service(launch_host: FakeHost) -> None:
-    """The second one does not start, and names the first."""
-    with launch_server(launch_host, {}) as server:
-        again = launch_host.advisor("serve", "--port", "0")
-    assert again.returncode == 8
-    assert f"has a service already, process {server.process.pid}" in again.stderr
 
 
 def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
@@ -212,9 +173,6 @@ def test_of_two_that_race_for_a_gpu_one_wins(site: Site) -> None:
     (launch_id,) = (answer.json["launch_id"] for answer in answers if answer.status == 202)
     assert all(launch_id in answer.text for answer in answers)
     assert site.server.stop_launch(launch_id)["state"] == "stopped"
-    # The GPU is free as soon as the launch is over, not when the reconciler has seen it.
-    launch_id = site.server.launched("one", "gemm")
-    site.server.stop_launch(launch_id)
 
 
 def test_what_went_wrong_is_told(site: Site) -> None:
@@ -232,16 +190,14 @@ def test_what_went_wrong_is_told(site: Site) -> None:
         assert "geheim" not in text
 
 
-@pytest.mark.parametrize("step", ["row", "folder"])
-def test_a_launch_that_a_killed_server_left_half_is_begun(site: Site, step: str) -> None:
-    """Killed between row and folder, or between folder and supervisor: it starts, and once."""
-    script = [sys.executable, str(FAKES / "half_launch.py"), "one", "gemm", step]
-    killed = subprocess.run(
-        script, env=site.host.environment(), capture_output=True, text=True, check=False, timeout=50
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    launch_id = killed.stdout.strip()
-    assert site.server.status(launch_id)["state"] == "accepted"
+def test_a_launch_that_a_killed_server_left_half_is_begun(site: Site) -> None:
+    """Killed between row and folder: it starts, and once."""
+    settings = read_settings(site.host.environment())
+    request = LaunchRequest.of("one", "gemm", split="26/50")
+    spec = make_spec(ResolvedLaunch(request=request, gpu=UUID, asked_by="killed"), settings)
+    gpu, home = Gpu(uuid=UUID, model="NVIDIA H200"), (settings.home / "id").read_text()
+    with state_of(site.host) as state:
+        launch_id = state.add_launch(new_row(spec, gpu, home, "")).launch_id
     site.server.await_state(launch_id, "starting", RUNS)
     # Where the first one is slow to claim the folder a second one starts, finds the claim and ends.
     _await(lambda: _supervisors(site.host) == 1)
@@ -250,35 +206,12 @@ def test_a_launch_that_a_killed_server_left_half_is_begun(site: Site, step: str)
     assert site.server.stop_launch(launch_id)["state"] == "stopped"
 
 
-def test_one_that_was_never_begun_can_be_stopped(site: Site) -> None:
-    """The wish reaches a launch without a folder: nothing of it ever runs."""
-    script = [sys.executable, str(FAKES / "half_launch.py"), "one", "gemm", "row"]
-    killed = subprocess.run(
-        script, env=site.host.environment(), capture_output=True, text=True, check=False, timeout=50
-    )
-    launch_id = killed.stdout.strip()
-    reply = site.server.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
-    assert (reply.status, reply.json["state"]) == (202, "stopped"), killed.stderr
-    assert _supervisors(site.host) == 0
-
-
 def test_launches_of_the_command_line_are_adopted(site: Site) -> None:
     """`GET /v1/launches` shows all of this host; they hold their GPU, and a token may stop them."""
     launch_id = detached(site.host, "one", "gemm", "--split", "26/50")
     _await(lambda: [one["launch_id"] for one in _active(site.server)] == [launch_id])
     assert site.server.launch("one", "gemm").code == "busy"
     assert site.server.stop_launch(launch_id)["state"] == "stopped"
-
-
-def test_a_launch_without_its_supervisor_is_over(site: Site) -> None:
-    """Killed with -9: its jobs end with it, everybody is told, and the GPU is free again."""
-    launch_id = site.server.launched("one", "gemm")
-    status = site.server.await_state(launch_id, RUNS)
-    os.kill(status["supervisor_pid"], signal.SIGKILL)
-    assert site.server.await_state(launch_id, "failed")["code"] == "supervisor-gone"
-    _await(lambda: not any("fake_job" in text for text in processes_of(site.host).values()))
-    launch_id = site.server.launched("one", "gemm")
-    site.server.stop_launch(launch_id)
 
 
 def test_a_dry_run_starts_nothing(site: Site) -> None:
@@ -300,10 +233,6 @@ def test_a_dry_run_starts_nothing(site: Site) -> None:
     assert len(site.server.ask("GET", "/v1/launches").json["launches"]) == before
 
 
-def _more(**more: Any) -> dict[str, Any]:
-    return {**_pair("one", "gemm"), **more}
-
-
 def _pair(a: str, b: str) -> dict[str, Any]:
     return {**_jobs(a, b), "split": "26/50"}
 
@@ -313,50 +242,36 @@ def _jobs(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "code"),
+    ("body", "code"),
     [
-        (_pair("one", "nobody"), 422, "bad-input"),
-        (_pair("one", "../one"), 422, "bad-input"),
-        (_pair("one", "%2e%2e/one"), 422, "bad-input"),
-        (_pair("one", "one.yaml"), 422, "bad-input"),
-        (_pair("one", "one\0"), 422, "bad-input"),
-        (_pair("one", "a" * 5000), 422, "bad-input"),
-        (_more(command=["rm", "-rf", "/"]), 422, "bad-input"),
-        (_more(env={"LD_PRELOAD": "x.so"}), 422, "bad-input"),
-        (_more(workdir="/"), 422, "bad-input"),
-        (_more(split="30/170"), 422, "bad-input"),
-        (_more(split="nan/50"), 422, "bad-input"),
-        (_more(objective="throughput"), 422, "bad-input"),
-        (_more(gpu="7"), 422, "bad-input"),
-        (_more(gpu="../0"), 422, "bad-input"),
-        (_more(duration_s=-1), 422, "bad-input"),
-        (_more(hang_s="120"), 422, "bad-input"),
-        (_more(then=[_jobs("one")]), 422, "bad-input"),
-        (_jobs("one", "gemm"), 422, "bad-input"),  # one has no profile to recommend by
-        ({**_jobs("triad", "gemm"), "max_power_w": 90}, 422, "no-split"),
-        ({"jobs": ["triad", "gemm"]}, 422, "bad-input"),
+        ({**_pair("one", "gemm"), "command": ["rm", "-rf", "/"]}, "bad-input"),
+        (_pair("one", "nobody"), "bad-input"),
+        (_pair("one", "../one"), "bad-input"),
+        (_pair("one", "one\0"), "bad-input"),
+        (_pair("one", "a" * 5000), "bad-input"),
+        ({**_pair("one", "gemm"), "split": "nan/50"}, "bad-input"),
+        ({**_pair("one", "gemm"), "gpu": "../0"}, "bad-input"),
+        ({**_pair("one", "gemm"), "then": [_jobs("one")]}, "bad-input"),
+        (_jobs("one", "gemm"), "bad-input"),  # one has no profile to recommend by
+        ({**_jobs("triad", "gemm"), "max_power_w": 90}, "no-split"),
     ],
 )
-def test_a_request_that_cannot_be_is_refused(
-    site: Site, body: dict[str, Any], status: int, code: str
-) -> None:
+def test_a_request_that_cannot_be_is_refused(site: Site, body: dict[str, Any], code: str) -> None:
     """Names alone are taken, and only of jobs with a file; no refusal tells a path."""
     reply = site.server.ask("POST", "/v1/launches", body, "launch")
-    assert (reply.status, reply.code) == (status, code), reply.text
+    assert (reply.status, reply.code) == (422, code), reply.text
     assert str(site.host.folder) not in reply.text
     assert len(reply.text) < 2000
     assert _active(site.server) == []
 
 
-@pytest.mark.parametrize(
-    "launch_id", ["..", "%2e%2e", "%2e%2e%2f..%2fetc%2fpasswd", "a%00b", "x" * 3000, ".hidden"]
-)
-def test_names_of_launches_lead_nowhere_else(site: Site, launch_id: str) -> None:
+def test_names_of_launches_lead_nowhere_else(site: Site) -> None:
     """No id opens a file that is no launch's."""
-    for method in ("GET", "DELETE"):
-        reply = site.server.ask(method, f"/v1/launches/{launch_id}", scope="launch")
-        assert reply.status in (400, 404, 405, 422), reply.text
-        assert reply.code in ("bad-request", "not-found", "bad-input", "method-not-allowed")
+    for name in ("..", "%2e%2e%2f..%2fetc%2fpasswd", "a%00b", "x" * 3000, ".hidden"):
+        for method in ("GET", "DELETE"):
+            reply = site.server.ask(method, f"/v1/launches/{name}", scope="launch")
+            assert reply.status in (400, 404, 405, 422), reply.text
+            assert reply.code in ("bad-request", "not-found", "bad-input", "method-not-allowed")
 
 
 def test_who_may_not_launch_does_not(site: Site) -> None:
@@ -368,21 +283,26 @@ def test_who_may_not_launch_does_not(site: Site) -> None:
 
 
 def test_a_launch_of_another_host_is_shown_and_not_stopped(site: Site) -> None:
-    """Its last status comes from the database; who can stop it is named."""
-    launch_id = new_launch_id()
-    status = to_plain(LaunchStatus(launch_id=launch_id, state=RUNS, updated_at=now()))
-    row = LaunchRow(
-        launch_id=launch_id, host="elsewhere", gpu="0", state=RUNS, spec="{}",
-        status=json.dumps(status), asked_by="x", request_hash="", created_at=now(), updated_at=now()
-    )  # fmt: skip
-    with state_of(site.host) as state:
-        state.add_launch(row)
-        shown = site.server.status(row.launch_id)
-        assert (shown["state"], shown["host"]) == (RUNS, "elsewhere")
-        reply = site.server.ask("DELETE", f"/v1/launches/{row.launch_id}", scope="launch")
-        assert (reply.status, reply.code) == (409, "other-host")
-        assert "elsewhere" in reply.text
-        state.update_launch(row.launch_id, "stopped", json.dumps({**status, "state": "stopped"}))
+    """Nor is one of another home; its last status comes from the database; who can is named."""
+    for host, home, said in (
+        ("elsewhere", None, "on elsewhere"),
+        (HOST, "another", "under another home of this host"),
+    ):
+        launch_id = new_launch_id()
+        status = to_plain(LaunchStatus(launch_id=launch_id, state=RUNS, updated_at=now()))
+        row = LaunchRow(
+            launch_id=launch_id, host=host, gpu="0", state=RUNS, spec="{}", home=home,
+            status=json.dumps(status), asked_by="x", request_hash="", created_at=now(),
+            updated_at=now(),
+        )  # fmt: skip
+        with state_of(site.host) as state:
+            state.add_launch(row)
+            shown = site.server.status(launch_id)
+            assert (shown["state"], shown["host"]) == (RUNS, host)
+            reply = site.server.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
+            assert (reply.status, reply.code) == (409, "other-host")
+            assert said in reply.text
+            state.update_launch(launch_id, "stopped", json.dumps({**status, "state": "stopped"}))
 
 
 @pytest.mark.postgres

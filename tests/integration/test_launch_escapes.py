@@ -5,9 +5,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from host import FAKES, FakeHost
@@ -15,6 +13,7 @@ from launched import (
     await_end,
     await_nobody,
     detached,
+    freezer,
     launch,
     processes_of,
     stop,
@@ -28,7 +27,6 @@ RUNS = ("--split", "30/70")
 LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_VISIBLE_DEVICES")
 KEPT = " ".join(f'{name}="${name}"' for name in ("PATH", *LIMITS))
 """What the process keeps that escapes: it is in a session of its own, and carries no mark."""
-FREEZER = Path("/sys/fs/cgroup/freezer")
 STUBBORN = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
 
 
@@ -57,10 +55,13 @@ def test_nobody_outlives_a_launch_that_says_stopped(jobs: FakeHost) -> None:
     assert (status["state"], status["code"]) == ("stopped", None)
 
 
-@pytest.mark.skipif(not FREEZER.is_dir() or os.getuid() != 0, reason="needs a freezer, and root")
+@pytest.mark.nightly
 def test_launch_with_a_process_that_does_not_end_has_failed(jobs: FakeHost) -> None:
-    """A frozen process takes no signal; nothing is started next to it, and the next says why."""
-    with freezer(jobs) as group:
+    """A frozen process takes no signal; nothing is started next to it, and the next says why.
+
+    In every run: test_process_that_does_not_end_is_told, without waiting for half a minute.
+    """
+    with freezer(jobs.folder.name) as group:
         script = f"sh -c 'echo $$ > {group}/tasks; sleep 99' & exec {sys.executable} "
         job = ["sh", "-c", f"{script} {FAKES}/fake_job.py"]
         jobs.write_job("frozen", command=job, env={"TOKEN": str(jobs.folder)})
@@ -73,20 +74,6 @@ def test_launch_with_a_process_that_does_not_end_has_failed(jobs: FakeHost) -> N
         assert f"processes [{left}]" in again["cause"]
     await_nobody(jobs)
     assert launch(jobs, "one", "two", *RUNS, "--duration", "0.3")["state"] == "stopped"
-
-
-@contextmanager
-def freezer(host: FakeHost) -> Generator[Path]:
-    """A control group that freezes what enters it, until the end of the block."""
-    group = FREEZER / host.folder.name
-    group.mkdir()
-    (group / "freezer.state").write_text("FROZEN")
-    try:
-        yield group
-    finally:
-        (group / "freezer.state").write_text("THAWED")
-        assert wait_until(lambda: not (group / "tasks").read_text(), 10)
-        group.rmdir()
 
 
 def watchers(host: FakeHost) -> dict[str, list[int]]:

@@ -75,6 +75,8 @@ def test_no_module_of_a_job_is_imported(jobs: FakeHost) -> None:
     last = launch(jobs, "short", "short", "--split", "time-sliced", "--duration", "1")
     assert [job["outcome"] for job in last["jobs"]] == ["stopped", "stopped"]
     assert all(job["proven"] and job["steps"] > 0 for job in last["jobs"])
+    assert [job["units_granted"] for job in last["jobs"]] == [132, 132]
+    assert last["observations"][0]["mode"] == "time-sliced"
     assert not sprung.exists()
 
 

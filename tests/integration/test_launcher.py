@@ -6,16 +6,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from launched import freezer
 
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
-from advisor.errors import JobError, LimitNotProvenError, PartitionError
-from advisor.runtime.backends.backend import Granted
+from advisor.errors import JobError, LimitNotProvenError, PartitionError, SurvivorsError
+from advisor.runtime.backends.backend import Granted, WithoutServer
 from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.ending import adopting_orphans
 from advisor.runtime.jobs.launcher import end_leftovers, prove
@@ -38,7 +39,7 @@ GPU = Gpu(uuid="GPU-launcher-test", model="None")
 
 
 @dataclass(frozen=True, slots=True)
-class Unlimited:
+class Unlimited(WithoutServer):
     """A back-end that limits nothing; it notes what it is asked and fails where a test says."""
 
     gpu: Gpu = GPU
@@ -55,30 +56,15 @@ class Unlimited:
         self._fail("prove")
         return Granted(int(share.percent), mps=False)
 
-    def cap(self, percent: int) -> None:
-        self._fail("cap")
-
-    def given_percent(self) -> None:
-        pass
-
     def sight(self) -> None:
         pass
 
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         self._fail("check_clients")
 
-    def spoiled(self) -> bool:
-        return False
-
-    def check_alive(self) -> None:
-        pass
-
     def release(self, pids: Collection[int]) -> None:
         self.released.append((set(pids), self.output()))
         self._fail("release")
-
-    def close(self) -> None:
-        pass
 
     def _fail(self, where: str) -> None:
         if where in self.fails:
@@ -201,26 +187,20 @@ def test_warm_up_is_waited_for(run: Launch) -> None:
     assert time.monotonic() - begun >= 0.4
 
 
-def test_job_that_ends_is_told_with_its_output(run: Launch) -> None:
-    """The reader gets the exit code, the end of the output and the whole file's place."""
-    with run("sh", "-c", "echo no such checkpoint; exit 3") as job:
-        with pytest.raises(JobError, match=r"(?s)exit code 3.*no such checkpoint") as caught:
-            wait_until(job.ready, 10)
-        assert str(job.output) in caught.value.fix
-
-
 @pytest.mark.parametrize(
-    ("end", "why"),
+    ("end", "said"),
     [
-        ("kill -9 $$", "perhaps by the kernel for lack of memory"),
-        ("echo CUDA Out of memory; exit 1", "use a smaller batch"),
+        ("kill -9 $$", "signal 9.*perhaps by the kernel for lack of memory"),
+        ("echo CUDA Out of memory; exit 1", "exit code 1.*use a smaller batch.*CUDA Out of memory"),
         ("exit 0", "must run until it is stopped"),
     ],
 )
-def test_end_is_explained(run: Launch, end: str, why: str) -> None:
-    """Each way to end has its own cause."""
-    with run("sh", "-c", end) as job, pytest.raises(JobError, match=why):
-        wait_until(job.ready, 10)
+def test_end_is_explained(run: Launch, end: str, said: str) -> None:
+    """The code, its cause, the end of the output, and the whole file's place."""
+    with run("sh", "-c", end) as job:
+        with pytest.raises(JobError, match=f"(?s){said}") as caught:
+            wait_until(job.ready, 10)
+        assert str(job.output) in caught.value.fix
 
 
 def test_completed_runs_are_counted_until_one_fails(run: Launch, tmp_path: Path) -> None:
@@ -328,14 +308,23 @@ def test_job_is_ended_although_the_daemon_is_gone(run: Launch) -> None:
         assert all(map(gone, pids))
 
 
-def test_children_end_with_their_job(run: Launch) -> None:
-    """A script's workers do not stay on the GPU, even when the script ended before them."""
-    for then in ("wait", "exit 3"):
-        with run("sh", "-c", f"sleep 60 & echo step $!; {then}") as job:
-            said(job, "step")
-            child = int(job.count())
-            assert not gone(child)
-        assert gone(child)
+@pytest.mark.usefixtures("impatient")
+def test_process_that_does_not_end_is_told(
+    run: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen process takes no signal; who stops it says so, and so does the next on its GPU."""
+    monkeypatch.setattr("advisor.runtime.jobs.ending.LEAVE_S", 0.2)
+    base = {**os.environ, "ADVISOR_RUNTIME_DIR": str(tmp_path)}
+    with freezer(tmp_path.parent.name) as group, ExitStack() as thawed:
+        inner = f"sh -c 'echo step $$; echo $$ > {group}/tasks; sleep 99' & wait"
+        job = thawed.enter_context(run("sh", "-c", inner, base=base))
+        assert wait_until(lambda: bool((group / "tasks").read_text()), 10)
+        (left,) = (int(line) for line in (group / "tasks").read_text().split())
+        for stop in (job.stop, lambda: end_leftovers(Unlimited(), tmp_path)):
+            with pytest.raises(SurvivorsError, match=rf"processes \[{left}\] of a job do not end"):
+                stop()
+        held = thawed.pop_all()
+    held.close()
 
 
 def test_left_over_job_of_a_killed_advisor_is_ended(tmp_path: Path) -> None:

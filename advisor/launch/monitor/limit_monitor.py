@@ -37,7 +37,10 @@ class LimitMonitor:
         self._check_cap()
         check_limits(jobs)
         for job in jobs:
-            check_variables(job)
+            try:
+                job.check_variables()
+            except LimitNotProvenError as error:
+                raise broken(error, job) from error
         return self._alarms(jobs, now_s)
 
     def _check_cap(self) -> None:
@@ -58,18 +61,6 @@ class LimitMonitor:
             self._seen = True
             return [_UNSEEN]
         return []
-
-
-def check_variables(job: RunningJob) -> None:
-    """Check that no process of a job has lost or changed what limits it.
-
-    Raises:
-        LimitBrokenError: one has.
-    """
-    try:
-        job.check_variables()
-    except LimitNotProvenError as error:
-        raise broken(error, job) from error
 
 
 def broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:

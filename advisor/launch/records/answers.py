@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.core.job import WhenOneEnds
 from advisor.core.split import Sharing
-from advisor.launch.records.spec import Forecast, WhenOneEnds
+from advisor.launch.records.spec import Forecast
 from advisor.launch.records.status import LaunchStatus
 
 

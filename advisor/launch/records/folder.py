@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from advisor.errors import BusyError, InputError
 from advisor.files.home import open_home
@@ -29,8 +30,7 @@ from advisor.files.locks import try_lock
 from advisor.files.safe_files import PRIVATE_FILE, private_folder, writing_private
 from advisor.files.whole_files import replace_file
 from advisor.formats.moments import now, to_text
-from advisor.formats.wire import write
-from advisor.launch.records.documents import parse_spec, parse_status
+from advisor.formats.wire import read, write
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
@@ -43,6 +43,8 @@ _RESERVE_BYTES = 256 << 10
 
 _ID_LENGTH = 100
 _ID = re.compile(rf"[0-9a-zA-Z-]{{1,{_ID_LENGTH}}}")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +220,28 @@ def new_launch_id() -> str:
 def dumps(value: object) -> bytes:
     """A dataclass as JSON."""
     return write(value).encode()
+
+
+def parse_spec(text: bytes) -> LaunchSpec:
+    """What is to be launched.
+
+    Raises:
+        ValueError: it is no spec; says where.
+    """
+    return _parse(LaunchSpec, text)
+
+
+def parse_status(text: bytes) -> LaunchStatus:
+    """Where a launch stands.
+
+    Raises:
+        ValueError: it is no status; says where.
+    """
+    return _parse(LaunchStatus, text)
+
+
+def _parse(kind: type[T], text: bytes) -> T:
+    try:
+        return read(kind, text)
+    except InputError as error:
+        raise ValueError(str(error)) from error

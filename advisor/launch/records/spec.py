@@ -7,16 +7,6 @@ from advisor.core.interval import Interval
 from advisor.core.job import HANG_S, Job, WhenOneEnds
 from advisor.core.split import Split
 
-__all__ = [
-    "HANG_S",
-    "Forecast",
-    "JobForecast",
-    "LaunchPair",
-    "LaunchPart",
-    "LaunchSpec",
-    "WhenOneEnds",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobForecast:

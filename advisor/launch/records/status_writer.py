@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from advisor.core.gpu import Gpu
 from advisor.formats.moments import now
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchPair, LaunchSpec
@@ -32,17 +33,7 @@ class StatusWriter:
         self._folder = folder
         self._written_s = -_WRITE_S
         self._lost = False
-        self.status = LaunchStatus(
-            launch_id=folder.launch_id,
-            state="accepted",
-            updated_at=now(),
-            pairs=len(spec.pairs),
-            sharing=spec.pairs[0].split.sharing,
-            jobs=waiting(spec.pairs[0]),
-            forecast=spec.pairs[0].forecast,
-            warnings=spec.notes,
-            supervisor_pid=os.getpid(),
-        )
+        self.status = replace(first_status(spec, now()), supervisor_pid=os.getpid())
 
     def enter(self, state: State, **changes: Any) -> None:
         """Change the state; everybody sees it at once."""
@@ -82,6 +73,29 @@ class StatusWriter:
                 self.warn(f"the status could not be written for a while: {error.strerror}")
             return False
         return True
+
+
+def first_status(spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None) -> LaunchStatus:
+    """Where a launch stands before anything has begun.
+
+    Args:
+        spec: What is wanted.
+        updated_at: This moment, ISO 8601, UTC.
+        gpu: Where, if that is known.
+    """
+    first = spec.pairs[0]
+    return LaunchStatus(
+        launch_id=spec.launch_id,
+        state="accepted",
+        updated_at=updated_at,
+        gpu_uuid=gpu and gpu.uuid,
+        gpu_model=gpu and gpu.model,
+        pairs=len(spec.pairs),
+        sharing=first.split.sharing,
+        jobs=waiting(first),
+        forecast=first.forecast,
+        warnings=spec.notes,
+    )
 
 
 def waiting(pair: LaunchPair) -> tuple[JobStatus, ...]:

@@ -145,3 +145,28 @@ class Backend(Protocol):
     def close(self) -> None:
         """Stop what was started for this back-end."""
         ...
+
+
+class WithoutServer:
+    """What a back-end answers whose limit, if it has one, is in each job alone."""
+
+    __slots__ = ()
+
+    def cap(self, percent: int) -> None:
+        """Nobody holds what starts later."""
+
+    def given_percent(self) -> None:
+        """Every process gets what it can take."""
+
+    def check_alive(self) -> None:
+        """Nothing else has to run."""
+
+    def spoiled(self) -> bool:
+        """Each process has a context of its own: a fault stays with it."""
+        return False
+
+    def release(self, pids: Collection[int]) -> None:
+        """Every process has its own queues; a signal hurts no neighbour."""
+
+    def close(self) -> None:
+        """Nothing was started."""

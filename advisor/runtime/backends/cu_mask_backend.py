@@ -7,13 +7,13 @@ from advisor.core.cu_mask import refuse_if_skipped
 from advisor.core.gpu import Gpu, Share
 from advisor.core.units import share_environment, units_for_share
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.runtime.backends.backend import Granted, check_environments
+from advisor.runtime.backends.backend import Granted, WithoutServer, check_environments
 from advisor.runtime.backends.limit import look_hip
 from advisor.runtime.host.processes import environment_of
 
 
 @dataclass(frozen=True, slots=True)
-class CuMaskBackend:
+class CuMaskBackend(WithoutServer):
     """CUs of one AMD GPU from one end, evenly over its XCDs."""
 
     gpu: Gpu
@@ -25,12 +25,6 @@ class CuMaskBackend:
         # By itself, so that no GPU that the process sees is left without a mask.
         visible = {"ROCR_VISIBLE_DEVICES": str(self.gpu.index)}
         return visible | share_environment(share, self._total, "amd")
-
-    def cap(self, percent: int) -> None:
-        """Masks are in the job alone."""
-
-    def given_percent(self) -> None:
-        """Every process gets what it can take."""
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read the number of CUs back from inside `environment`."""
@@ -52,19 +46,6 @@ class CuMaskBackend:
 
     def sight(self) -> None:
         """Nobody is asked yet who computes on an AMD GPU."""
-
-    def check_alive(self) -> None:
-        """Masks live in the job itself; nothing else has to run."""
-
-    def spoiled(self) -> bool:
-        """Each process has a context of its own: a fault stays with it."""
-        return False
-
-    def release(self, pids: Collection[int]) -> None:
-        """Every process has its own queues; a signal hurts no neighbour."""
-
-    def close(self) -> None:
-        """Nothing was started."""
 
     def _cus(self, share: Share) -> int:
         return units_for_share(share.percent, self._total, "amd")

@@ -13,8 +13,7 @@ from advisor.errors import LimitNotProvenError
 from advisor.runtime.backends.backend import Granted
 from advisor.settings import python
 
-_CUDA_PROBE = Path(__file__).with_name("probe.py")
-_HIP_PROBE = Path(__file__).with_name("probe_hip.py")
+_PROBE = Path(__file__).with_name("probe.py")
 _TIMEOUT_S = 60
 
 
@@ -37,7 +36,7 @@ def look(environment: Mapping[str, str], user: int | None = None) -> list[Seen]:
     Raises:
         LimitNotProvenError: the driver cannot be asked; the message has its error number.
     """
-    answer = _probe(_CUDA_PROBE, environment, user)
+    answer = _probe("cuda", environment, user)
     if "gpus" in answer:
         return [Seen(gpu["uuid"], gpu["units"], gpu["mps"]) for gpu in answer["gpus"]]
     code = answer.get("error")
@@ -84,7 +83,7 @@ def look_hip(environment: Mapping[str, str]) -> int:
     Raises:
         LimitNotProvenError: HIP cannot be asked.
     """
-    answer = _probe(_HIP_PROBE, environment)
+    answer = _probe("hip", environment)
     if "gpus" in answer:
         return answer["gpus"][0]["units"]
     raise LimitNotProvenError(
@@ -107,14 +106,12 @@ _CUDA_ERRORS: dict[Any, str] = {
 """CUresult values of cuda.h that speak of MPS."""
 
 
-def _probe(
-    program: Path, environment: Mapping[str, str], user: int | None = None
-) -> dict[str, Any]:
+def _probe(kind: str, environment: Mapping[str, str], user: int | None = None) -> dict[str, Any]:
     # Nobody but root may name a user, and nobody needs to name himself.
     other = None if user == os.geteuid() else user
     try:
         done = subprocess.run(
-            [python(), "-I", "-S", str(program)],
+            [python(), "-I", "-S", str(_PROBE), kind],
             env=dict(environment),
             user=other,
             group=other,

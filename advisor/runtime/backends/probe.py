@@ -1,9 +1,11 @@
 """Reads, from inside a job's own environment, which limit the driver really gives it.
 
-Run as a program under the environment of the job; it prints one JSON object. Only ctypes and the
-driver's libcuda are used, so it works wherever the job can, torch or not.
+Run as `python -I -S probe.py cuda|hip` under the environment of the job; it prints one JSON object.
+Only ctypes and the driver's library are used, so it works wherever the job can, torch or not.
 
-Attribute numbers are those of `CUdevice_attribute` in cuda.h.
+Attribute numbers are those of `CUdevice_attribute` in cuda.h, and of `hipDeviceAttribute_t` in
+hip_runtime_api.h since ROCm 4.5. `ROC_GLOBAL_CU_MASK` lowers the number of CUs that HIP reports, so
+that is the read-back of the mask; `HSA_CU_MASK` alone would not.
 """
 
 import ctypes
@@ -13,21 +15,23 @@ import uuid
 
 _MULTIPROCESSOR_COUNT = 16
 _MPS_ENABLED = 133
+_HIP_MULTIPROCESSOR_COUNT = 63
 
 
-def main() -> int:
+def main(kind: str) -> int:
     """Print `{"gpus": [{uuid, units, mps}]}` or `{"error": code, "call": name}`."""
+    name, gpus = {"cuda": ("libcuda.so.1", _gpus), "hip": ("libamdhip64.so", _first_gpu)}[kind]
     try:
-        cuda = ctypes.CDLL("libcuda.so.1")
+        library = ctypes.CDLL(name)
     except OSError as error:
-        return _report({"error": "no-libcuda", "call": str(error)})
+        return _report({"error": f"no-{name.partition('.')[0]}", "call": str(error)})
     try:
-        return _report({"gpus": _gpus(cuda)})
-    except _CudaError as error:
+        return _report({"gpus": gpus(library)})
+    except _CallError as error:
         return _report({"error": error.status, "call": error.call})
 
 
-class _CudaError(Exception):
+class _CallError(Exception):
     def __init__(self, call: str, status: int) -> None:
         super().__init__(call, status)
         self.call, self.status = call, status
@@ -58,10 +62,16 @@ def _attribute(cuda: ctypes.CDLL, attribute: int, device: ctypes.c_int) -> int:
     return value.value
 
 
-def _call(cuda: ctypes.CDLL, name: str, *arguments: object) -> None:
-    status = getattr(cuda, name)(*arguments)
+def _first_gpu(hip: ctypes.CDLL) -> list[dict[str, object]]:
+    units = ctypes.c_int()
+    _call(hip, "hipDeviceGetAttribute", ctypes.byref(units), _HIP_MULTIPROCESSOR_COUNT, 0)
+    return [{"uuid": "", "units": units.value, "mps": False}]
+
+
+def _call(library: ctypes.CDLL, name: str, *arguments: object) -> None:
+    status = getattr(library, name)(*arguments)
     if status != 0:
-        raise _CudaError(name, status)
+        raise _CallError(name, status)
 
 
 def _report(answer: dict[str, object]) -> int:
@@ -70,4 +80,4 @@ def _report(answer: dict[str, object]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))

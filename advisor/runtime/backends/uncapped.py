@@ -5,13 +5,19 @@ from dataclasses import dataclass
 
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import InputError, LimitNotProvenError
-from advisor.runtime.backends.backend import ComputingPids, Granted, Sight, check_environments
+from advisor.runtime.backends.backend import (
+    ComputingPids,
+    Granted,
+    Sight,
+    WithoutServer,
+    check_environments,
+)
 from advisor.runtime.backends.limit import look
 from advisor.runtime.backends.mps import PIPE_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
-class UncappedBackend:
+class UncappedBackend(WithoutServer):
     """The GPU as it is; the only share is 100 %.
 
     Attributes:
@@ -32,12 +38,6 @@ class UncappedBackend:
             )
         return {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": self.gpu.uuid}
 
-    def cap(self, percent: int) -> None:
-        """Nothing enforces a share here."""
-
-    def given_percent(self) -> None:
-        """Every process gets what it can take."""
-
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Check that the process sees the whole GPU, without MPS."""
         seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)
@@ -55,16 +55,3 @@ class UncappedBackend:
     def sight(self) -> Sight:
         """Who computes."""
         return Sight(frozenset(self.computing()), None)
-
-    def check_alive(self) -> None:
-        """Nothing has to run here."""
-
-    def spoiled(self) -> bool:
-        """Each process has a context of its own: a fault stays with it."""
-        return False
-
-    def release(self, pids: Collection[int]) -> None:
-        """Without MPS a signal hurts no neighbour."""
-
-    def close(self) -> None:
-        """Nothing was started."""

@@ -4,23 +4,10 @@ import math
 import re
 import struct
 from pathlib import Path
-from typing import Protocol
 
 from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
-from advisor.runtime.jobs.output import OutputLines
-
-
-class Counter(Protocol):
-    """Total progress so far."""
-
-    def read(self) -> float:
-        """Progress since the job started, in the job's unit."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the file."""
-        ...
+from advisor.runtime.jobs.output import OutputLines, number_of
 
 
 class CounterFile:
@@ -31,6 +18,7 @@ class CounterFile:
         self._scale = scale
 
     def read(self) -> float:
+        """Progress since the job started, in the job's unit."""
         self._file.seek(0)
         count = self._file.read(8)
         if len(count) < 8:
@@ -55,6 +43,7 @@ class OutputCounter:
         self._total = 0.0
 
     def read(self) -> float:
+        """Progress since the job started, in the job's unit."""
         for line in self._lines.read():
             self._take(line.decode(errors="replace"))
         return self._total
@@ -68,7 +57,7 @@ class OutputCounter:
         caught = match and match.group(self._pattern.groups)
         if caught is None:
             return
-        number = _number(caught) if self._pattern.groups else 1.0
+        number = _finite(caught) if self._pattern.groups else 1.0
         # A pattern without a group counts lines, whatever `cumulative` says.
         if self._cumulative and self._pattern.groups:
             self._total = _forward(self._total, number)
@@ -76,7 +65,9 @@ class OutputCounter:
             self._total += number
 
 
-def open_counter(progress: ProgressSettings, counter_path: Path, output_path: Path) -> Counter:
+def open_counter(
+    progress: ProgressSettings, counter_path: Path, output_path: Path
+) -> CounterFile | OutputCounter:
     """The counter that `progress` asks for; both files must exist."""
     if progress.kind == "output" and progress.pattern is not None:
         return OutputCounter(output_path, progress.pattern, cumulative=progress.cumulative)
@@ -95,12 +86,8 @@ def _forward(before: float, now: float) -> float:
     return now
 
 
-def _number(text: str) -> float:
-    try:
-        number = float(text.replace(",", ""))
-    except ValueError:
-        number = math.nan
-    if math.isfinite(number):
+def _finite(text: str) -> float:
+    if math.isfinite(number := number_of(text)):
         return number
     raise JobError(
         f"the progress pattern caught '{text}', which is not a number",

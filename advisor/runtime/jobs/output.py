@@ -1,5 +1,6 @@
 """The lines of a job's output as they come, however much a job writes."""
 
+import math
 import os
 import re
 from pathlib import Path
@@ -59,6 +60,14 @@ class OutputLines:
                 why="only the newest part of it is kept, and the part that was not read is gone",
                 fix="write less, or count in the progress file (docs/progress.md)",
             )
+
+
+def number_of(text: str) -> float:
+    """The number that a job wrote, thousands apart or not; NaN where it is none."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return math.nan
 
 
 def _number(path: Path) -> int | None:

@@ -1,9 +1,9 @@
 """Reads what a running job says of its results and its latencies."""
 
+import math
 import re
 import struct
 from pathlib import Path
-from typing import Protocol
 
 from advisor.core.job import ResultsSettings
 from advisor.core.results import Reported
@@ -17,19 +17,7 @@ from advisor.progress import (
     LATENCY_STEP,
     VALUES_AT,
 )
-from advisor.runtime.jobs.output import OutputLines
-
-
-class Reports(Protocol):
-    """The values of a running job."""
-
-    def read(self) -> Reported:
-        """All that it reported since it started."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the file."""
-        ...
+from advisor.runtime.jobs.output import OutputLines, number_of
 
 
 class ReportFile:
@@ -39,6 +27,7 @@ class ReportFile:
         self._file = path.open("rb", buffering=0)
 
     def read(self) -> Reported:
+        """All that the job reported since it started."""
         self._file.seek(0)
         return parse_reported(self._file.read(LATENCIES_AT))
 
@@ -55,6 +44,7 @@ class ReportedOutput:
         self._reported = Reported()
 
     def read(self) -> Reported:
+        """All that the job reported since it started."""
         for line in self._lines.read():
             if match := self._pattern.search(line.decode(errors="replace")):
                 self._note(match.group(self._pattern.groups))
@@ -64,9 +54,9 @@ class ReportedOutput:
         self._lines.close()
 
     def _note(self, text: str) -> None:
-        value, known = _number(text), self._reported
+        value, known = number_of(text), self._reported
         first = (*known.first, (known.count + 1, value))[:FIRST_VALUES]
-        wrong = known.not_finite + (abs(value) == float("inf") or value != value)
+        wrong = known.not_finite + (not math.isfinite(value))
         self._reported = Reported(first, known.count + 1, wrong, value)
 
 
@@ -80,7 +70,9 @@ def parse_reported(data: bytes) -> Reported:
     return Reported(first, count, not_finite, last if count else None)
 
 
-def open_reports(results: ResultsSettings, progress_path: Path, output_path: Path) -> Reports:
+def open_reports(
+    results: ResultsSettings, progress_path: Path, output_path: Path
+) -> ReportFile | ReportedOutput:
     """Where the values of a job are read; both files must exist."""
     if results.pattern is not None:
         return ReportedOutput(output_path, results.pattern)
@@ -109,11 +101,3 @@ def percentile_ms(before: tuple[int, ...], after: tuple[int, ...], percent: floa
         if seen >= total * percent / 100:
             return 1000 * LATENCY_LEAST_S * LATENCY_STEP ** (bucket + 0.5)
     return None
-
-
-def _number(text: str) -> float:
-    """What stands there; what is not a number is no finite result either."""
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        return float("nan")

@@ -12,15 +12,14 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import BusyError, UnsafeFileError
 from advisor.formats.moments import now
-from advisor.launch.records.documents import parse_spec
-from advisor.launch.records.folder import LaunchFolder, create_folder, dumps
+from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, parse_spec
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import OVER, LaunchStatus, State
-from advisor.launch.records.status_writer import StatusWriter
+from advisor.launch.records.status_writer import StatusWriter, first_status
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.settings import Settings
 from advisor_api.http.errors import LOG
-from advisor_api.launches.view import current_status, first_status, stored_status
+from advisor_api.launches.view import current_status, stored_status
 from advisor_data.service.state import LaunchRow, ServiceState
 from advisor_profiling import SUPERVISOR
 

@@ -8,14 +8,11 @@ import re
 from dataclasses import fields, replace
 from typing import cast
 
-from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.launch.records.answers import Launch
-from advisor.launch.records.documents import parse_status
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.spec import LaunchSpec
+from advisor.launch.records.folder import LaunchFolder, parse_status
 from advisor.launch.records.status import JobStatus, LaunchStatus, State
-from advisor.launch.records.status_writer import waiting
+from advisor.launch.records.status_writer import first_status
 from advisor_api.http.access import Caller
 from advisor_data.service.state import LaunchRow
 
@@ -23,23 +20,6 @@ HIDDEN = "shown to tokens with the scope launch"
 
 # Rates as images/s and splits as 30/70 have something before the slash.
 _PLACE = re.compile(r"[\w+.-]+:/+[^\s;,]*|(?<![\w/])~?/[^\s;:,]*")
-
-
-def first_status(spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None) -> LaunchStatus:
-    """Where a launch stands before a supervisor has begun."""
-    first = spec.pairs[0]
-    return LaunchStatus(
-        launch_id=spec.launch_id,
-        state="accepted",
-        updated_at=updated_at,
-        gpu_uuid=gpu and gpu.uuid,
-        gpu_model=gpu and gpu.model,
-        pairs=len(spec.pairs),
-        sharing=first.split.sharing,
-        jobs=waiting(first),
-        forecast=first.forecast,
-        warnings=spec.notes,
-    )
 
 
 def current_status(folder: LaunchFolder) -> LaunchStatus:

@@ -20,6 +20,7 @@ from advisor.launch.records.answers import Launch
 from advisor.launch.records.folder import create_folder, list_folders
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
+from advisor.launch.records.status_writer import first_status
 from advisor.launch.supervisor.observe import append_observation
 from advisor.wire.launch_request import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
@@ -27,7 +28,7 @@ from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import request_hash
 from advisor_api.launches.observations import ObservationImporter
 from advisor_api.launches.steps import close_unclaimed
-from advisor_api.launches.view import HIDDEN, first_status, visible_launch
+from advisor_api.launches.view import HIDDEN, visible_launch
 from advisor_data import open_store
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200", memory_mib=1000)

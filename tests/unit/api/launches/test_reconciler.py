@@ -17,8 +17,12 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import BusyError, StoreError, UnsafeFileError
-from advisor.launch.records.documents import parse_spec, parse_status
-from advisor.launch.records.folder import LaunchFolder, create_folder
+from advisor.launch.records.folder import (
+    LaunchFolder,
+    create_folder,
+    parse_spec,
+    parse_status,
+)
 from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.records.status_writer import StatusWriter

@@ -8,16 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
-from advisor.core.job import Job, ProgressSettings
 from advisor.core.observations import MARGIN, is_far
-from advisor.core.split import Split
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Energy
 from advisor.launch.monitor.pair_monitor import work_per_joule
 from advisor.launch.monitor.rate_meter import RateMeter
-from advisor.launch.records.spec import LaunchPair, LaunchPart
-from advisor.launch.supervisor.observe import is_too_fast
 
 RATES = st.floats(0.01, 1e6)
 STEPS_S = st.floats(0.05, 2)
@@ -160,17 +156,3 @@ def test_work_per_joule_needs_everything() -> None:
     assert work_per_joule([0.5, None], 600) is None
     assert work_per_joule([0.5, 0.7], None) is None
     assert work_per_joule([0.5, 0.7], 0) is None
-
-
-def test_rate_far_above_that_of_its_share_is_marked() -> None:
-    """A job that got out of its limit in a way that nobody sees shows it by its speed."""
-    job = Job(name="j", command=("x",), progress=ProgressSettings())
-    split = Split((30.0, 70.0))
-    unknown = LaunchPair(split=split, parts=(LaunchPart(job=job), LaunchPart(job=job)))
-    parts = (LaunchPart(job=job, share_rate=rate) for rate in (38.0, 92.0))
-    pair = LaunchPair(split=split, parts=tuple(parts))
-    assert is_too_fast(pair, (132.0, 60.0))
-    assert is_too_fast(pair, (20.0, 132.0))
-    assert not is_too_fast(pair, (38.0 * 1.18, 92.0))
-    assert not is_too_fast(pair, (None, 92.0))
-    assert not is_too_fast(unknown, (1e9, 1e9))

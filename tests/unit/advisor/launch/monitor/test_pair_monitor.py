@@ -7,7 +7,7 @@ from scripted_jobs import FAULT, Script, Watch
 
 from advisor.core.job import Job, ResultsSettings
 from advisor.core.results import Reported
-from advisor.core.split import UNCAPPED, Split
+from advisor.core.split import Split
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.launch.monitor import pair_monitor
 from advisor.runtime.backends.backend import Sight
@@ -29,8 +29,11 @@ def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
     """Rates after the first seconds, power, and work per joule of both."""
     watch = Watch(patch, Script(rate=50), Script(rate=80))
     assert all(job.is_open for job in watch.jobs)
-    watch.go_on(20)
     monitor = watch.monitor
+    assert monitor.jobs[0].rate() is None
+    watch.go_on(0.5)
+    assert [one.rate() for one in monitor.jobs] == [pytest.approx(50), pytest.approx(80)]
+    watch.go_on(19.5)
     assert (monitor.over, watch.outcomes, monitor.mode) == (False, ["running", "running"], "mps")
     assert monitor.settled_rates() == (pytest.approx(50), pytest.approx(80))
     assert monitor.settled_s() == pytest.approx(17)
@@ -42,14 +45,6 @@ def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
     assert not any(job.stops for job in watch.jobs)
 
 
-def test_the_first_look_has_a_rate_already(patch: pytest.MonkeyPatch) -> None:
-    """From the opening of the gates on."""
-    watch = Watch(patch)
-    assert watch.monitor.jobs[0].rate() is None
-    watch.go_on(0.5)
-    assert [one.rate() for one in watch.monitor.jobs] == [pytest.approx(50), pytest.approx(50)]
-
-
 def test_a_job_without_a_profile_has_no_relative_speed(patch: pytest.MonkeyPatch) -> None:
     """So nothing is said of work per joule, and the rates are known all the same."""
     watch = Watch(patch, known=False)
@@ -59,20 +54,12 @@ def test_a_job_without_a_profile_has_no_relative_speed(patch: pytest.MonkeyPatch
     assert watch.monitor.settled_rates() == (pytest.approx(50), pytest.approx(50))
 
 
-def test_settled_is_as_long_as_the_longer_of_both(patch: pytest.MonkeyPatch) -> None:
-    """A job that has reported once only has a shorter one."""
-    watch = Watch(patch)
-    watch.go_on(10)
-    first, second = watch.monitor.jobs
-    second.settled._moves.clear()  # pyright: ignore[reportPrivateUsage]
-    assert first.settled.span_s == pytest.approx(7)
-    assert watch.monitor.settled_s() == pytest.approx(7)
-
-
 def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
     """Under its limit; what it does then is counted by itself."""
-    watch = Watch(patch, Script(ends_s=10), Script(rate=80, ends_s=30))
-    watch.go_on(60)
+    watch = Watch(patch, Script(units=92, ends_s=10), Script(units=40, rate=80, ends_s=30))
+    watch.go_on(20)
+    assert watch.monitor.work_per_joule() == pytest.approx(0.8 / 400)
+    watch.go_on(40)
     assert watch.monitor.over
     assert watch.outcomes == ["finished", "finished"]
     assert watch.monitor.first_ended == (0,)
@@ -80,16 +67,9 @@ def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
     assert (first.exit_code, first.code, first.error) == (0, None, None)
     assert second.rest.rate() == pytest.approx(80)
     assert watch.monitor.account.rest_s == pytest.approx(20)
-    assert watch.monitor.account.stranded_unit_s == pytest.approx(20 * 66)
+    assert watch.monitor.account.stranded_unit_s == pytest.approx(20 * 92)
     assert [job.stops for job in watch.jobs] == [1, 1]
     assert watch.monitor.work_per_joule() is None
-
-
-def test_while_one_goes_on_its_work_alone_counts(patch: pytest.MonkeyPatch) -> None:
-    """A job that is over adds nothing."""
-    watch = Watch(patch, Script(ends_s=5), Script(rate=80))
-    watch.go_on(20)
-    assert watch.monitor.work_per_joule() == pytest.approx(0.8 / 400)
 
 
 def test_where_asked_for_one_end_stops_the_other(patch: pytest.MonkeyPatch) -> None:
@@ -471,29 +451,3 @@ def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> 
     watch.go_on(10)
     assert watch.monitor.settled_rates() == before
     assert watch.monitor.account.settled_power_w() == pytest.approx(400)
-
-
-def test_units_are_stranded_of_the_job_that_ended(patch: pytest.MonkeyPatch) -> None:
-    """Whichever of both that is."""
-    watch = Watch(patch, Script(units=92), Script(units=40, ends_s=10))
-    watch.go_on(15)
-    assert watch.monitor.account.stranded_unit_s == pytest.approx(5 * 40)
-
-
-def test_without_limits_nothing_is_stranded(patch: pytest.MonkeyPatch) -> None:
-    """The one that goes on has all of the GPU."""
-    watch = Watch(patch, Script(ends_s=5), split=UNCAPPED, backend={"given": None})
-    watch.go_on(10)
-    assert watch.monitor.account.stranded_unit_s == 0
-
-
-def test_telemetry_that_fails_is_no_reason_to_lose_the_jobs(patch: pytest.MonkeyPatch) -> None:
-    """The counter goes on, and bridges the gap."""
-    watch = Watch(patch)
-    watch.go_on(5)
-    watch.meter.power_w = None
-    watch.go_on(5)
-    watch.meter.power_w = 400.0
-    watch.go_on(5)
-    assert watch.outcomes == ["running", "running"]
-    assert watch.monitor.account.energy_j == pytest.approx(15 * 400)

@@ -31,12 +31,6 @@ def test_only_the_count_of_the_share_is_a_proof(percent: int, total: int, units:
             granted(percent, units, total=total)
 
 
-def test_one_pair_of_sms_fewer_is_refused() -> None:
-    """The lower percentage of a daemon shows first as one pair less."""
-    with pytest.raises(LimitNotProvenError, match="50 % of 132 SMs is 66, but a process saw 64"):
-        granted(50, 64)
-
-
 def test_below_the_floor_a_gpu_may_grant_what_was_asked() -> None:
     """4 % of 132 SMs are 4 where there is no floor of 8; more than 8 is no limit of 4 %."""
     assert granted(4, 4).units == 4

@@ -34,41 +34,25 @@ def output_file() -> Generator[Path]:
         yield path
 
 
-def test_cumulative_number_is_the_total() -> None:
-    """The newest number replaces the ones before."""
-    assert total(b"step 3/9 ok\nnothing here\nstep 7/9 ok\n", r"step (\d+)/") == 7
-
-
-def test_number_per_line_is_added_up() -> None:
-    """With `cumulative: false` each line brings its own progress."""
-    assert total(b"read 3 rows\nread 4.5 rows\n", r"read (\S+) rows", cumulative=False) == 7.5
-
-
-@pytest.mark.parametrize("cumulative", [True, False])
-def test_pattern_without_a_group_counts_lines(cumulative: bool) -> None:
-    """Matching lines are the progress, whatever `cumulative` says."""
-    output = b"done a\nskipped b\ndone c\ndone done d\n"
-    assert total(output, "done", cumulative=cumulative) == 3
-
-
-def test_thousands_separators_are_no_part_of_the_number() -> None:
-    """12,345 is twelve thousand."""
-    assert total(b"12,345,678 tokens\n", r"([\d,]+) tokens") == 12_345_678
-
-
-def test_progress_bar_without_line_ends_is_read() -> None:
-    """A bar redraws its line after a carriage return; the redrawn state counts when complete."""
-    assert total(b"\r 10/90 it\r 20/90 it\r 30/90 i", r"(\d+)/90") == 20
-
-
-def test_bytes_that_are_no_text_do_no_harm() -> None:
-    """A job may print anything."""
-    assert total(b"\xff\xfe step 1\nstep 2 \x80\n", r"step (\d+)") == 2
-
-
-def test_optional_group_that_caught_nothing_is_no_progress() -> None:
-    """A line without the number leaves the total as it is."""
-    assert total(b"step 5\nstep \n", r"step (\d+)?") == 5
+@pytest.mark.parametrize(
+    ("output", "pattern", "cumulative", "expected"),
+    [
+        (b"step 3/9 ok\nnothing here\nstep 7/9 ok\n", r"step (\d+)/", True, 7),
+        (b"read 3 rows\nread 4.5 rows\n", r"read (\S+) rows", False, 7.5),
+        # Without a group matching lines are counted.
+        (b"done a\nskipped b\ndone c\ndone done d\n", "done", True, 3),
+        (b"done a\nskipped b\ndone c\ndone done d\n", "done", False, 3),
+        (b"12,345,678 tokens\n", r"([\d,]+) tokens", True, 12_345_678),
+        # A bar redraws its line after a carriage return; the redrawn state counts when complete.
+        (b"\r 10/90 it\r 20/90 it\r 30/90 i", r"(\d+)/90", True, 20),
+        # A job may print anything.
+        (b"\xff\xfe step 1\nstep 2 \x80\n", r"step (\d+)", True, 2),
+        (b"step 5\nstep \n", r"step (\d+)?", True, 5),
+    ],
+)
+def test_output_is_counted(output: bytes, pattern: str, cumulative: bool, expected: float) -> None:
+    """The newest number is the total, or each line brings its own."""
+    assert total(output, pattern, cumulative=cumulative) == expected
 
 
 @pytest.mark.parametrize("word", ["fast", "nan", "inf", ""])
