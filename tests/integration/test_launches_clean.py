@@ -58,13 +58,3 @@ def test_points_in_files_are_enough(
     assert "1 folder removed" in advisor("launches", "clean").out
     with open_store(url, tmp_path / "home") as store:
         assert [seen.launch_id for seen in store.observations()] == [launch_id(1)]
-
-
-def test_a_bound_that_is_no_number_removes_nothing(
-    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ADVISOR_KEEP_LAUNCHES_DAYS", "soon")
-    ended_launch(tmp_path / "home", 1, 1000)
-    done = advisor("launches", "clean")
-    assert (done.code, "ADVISOR_KEEP_LAUNCHES_DAYS is soon" in done.err) == (2, True)
-    assert list_folders(tmp_path / "home/launches")

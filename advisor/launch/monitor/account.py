@@ -12,13 +12,7 @@ from advisor.launch.records.spec import LaunchPair
 
 
 class Account:
-    """What jobs did since their gates opened.
-
-    Args:
-        pair: What runs, with what its profiles know.
-        jobs: Both.
-        source: Telemetry of their GPU.
-        now_s: The moment of the opening.
+    """What jobs did since their gates opened, at `now_s`.
 
     Attributes:
         overlap_s: How long both have run together.

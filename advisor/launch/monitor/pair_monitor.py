@@ -34,18 +34,10 @@ _MPS_FAULT = (
 
 
 class PairMonitor:
-    """Jobs whose gates are open.
-
-    Args:
-        pair: What runs.
-        jobs: The same, ready at their gates.
-        backend: What limits them.
-        source: Telemetry of their GPU.
-        spec: When a job hangs, and what to do when one ends.
+    """Jobs that stood ready at their gates, which this opens.
 
     Attributes:
-        mode: Of the back-end.
-        account: Time, energy and progress so far.
+        mode: How the GPU is shared, as points have it.
         first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
         limit_broken: Something computed that was not under its limit; what was seen is of no use.
     """
@@ -58,8 +50,9 @@ class PairMonitor:
         source: TelemetrySource,
         spec: LaunchSpec,
     ) -> None:
-        self._pair, self._backend, self._spec = pair, backend, spec
-        self.mode = backend.mode
+        self.pair, self._backend, self._spec = pair, backend, spec
+        sharing = pair.split.sharing
+        self.mode = backend.mode if sharing == "limited" else sharing
         self.begun_s = self._asked_s = self._checked_s = time.monotonic()
         self.jobs = tuple(
             JobMonitor(job, self.begun_s, part.solo_rate, read_first(part.reported))
@@ -116,7 +109,7 @@ class PairMonitor:
         """As the rates."""
         speeds = [
             relative(rate, part.solo_rate)
-            for rate, part in zip(self.settled_rates(), self._pair.parts, strict=True)
+            for rate, part in zip(self.settled_rates(), self.pair.parts, strict=True)
         ]
         return work_per_joule(speeds, self.account.settled_power_w())
 

@@ -8,7 +8,7 @@ from typing import Any
 from advisor.core.gpu import Gpu
 from advisor.formats.moments import now
 from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.spec import LaunchPair, LaunchSpec
+from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus, State
 from advisor.runtime.host.processes import wait_until
 
@@ -17,6 +17,9 @@ _LAST_WORD_S = 5.0
 """How long the last status is tried: a disk that is full may get free again."""
 
 _MOST_WARNINGS = 50
+
+_OF_LAUNCH = ["code", "cause", "gpu_uuid", "gpu_model", "started_at", "supervisor_pid", "warnings"]
+"""What stays when another pair is started."""
 
 
 class StatusWriter:
@@ -30,10 +33,16 @@ class StatusWriter:
     """
 
     def __init__(self, folder: LaunchFolder, spec: LaunchSpec) -> None:
-        self._folder = folder
+        self._folder, self._spec = folder, spec
         self._written_s = -_WRITE_S
         self._lost = False
         self.status = replace(first_status(spec, now()), supervisor_pid=os.getpid())
+
+    def begin_pair(self, number: int) -> None:
+        """A pair is started; what the one before did is in its observation."""
+        kept = {name: getattr(self.status, name) for name in _OF_LAUNCH}
+        self.status = replace(first_status(self._spec, now(), number=number), **kept)
+        self.enter("starting")
 
     def enter(self, state: State, **changes: Any) -> None:
         """Change the state; everybody sees it at once."""
@@ -75,32 +84,31 @@ class StatusWriter:
         return True
 
 
-def first_status(spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None) -> LaunchStatus:
-    """Where a launch stands before anything has begun.
+def first_status(
+    spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None, number: int = 0
+) -> LaunchStatus:
+    """Where a launch stands before anything of a pair has begun.
 
     Args:
         spec: What is wanted.
         updated_at: This moment, ISO 8601, UTC.
         gpu: Where, if that is known.
+        number: Of the pair.
     """
-    first = spec.pairs[0]
+    pair = spec.pairs[number]
     return LaunchStatus(
         launch_id=spec.launch_id,
         state="accepted",
         updated_at=updated_at,
         gpu_uuid=gpu and gpu.uuid,
         gpu_model=gpu and gpu.model,
+        pair_number=number,
         pairs=len(spec.pairs),
-        sharing=first.split.sharing,
-        jobs=waiting(first),
-        forecast=first.forecast,
+        sharing=pair.split.sharing,
+        jobs=tuple(
+            JobStatus(job=job.name, rate_unit=job.progress.unit, share_percent=share)
+            for job, share in zip(pair.jobs, pair.split.shares, strict=True)
+        ),
+        forecast=pair.forecast,
         warnings=spec.notes,
-    )
-
-
-def waiting(pair: LaunchPair) -> tuple[JobStatus, ...]:
-    """All jobs before anything has begun."""
-    return tuple(
-        JobStatus(job=job.name, rate_unit=job.progress.unit, share_percent=share)
-        for job, share in zip(pair.jobs, pair.split.shares, strict=True)
     )

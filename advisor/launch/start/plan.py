@@ -27,14 +27,7 @@ def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan
     )
 
 
-def units_of(share: Share, gpu: Gpu | None) -> int | None:
-    """SMs or CUs that a share will get; None where only the driver knows."""
-    if gpu is None or gpu.units_total is None:
-        return None
-    return units_for_share(share.percent, gpu.units_total, gpu.vendor)
-
-
-def limit_environment(
+def _limit_environment(
     pair: LaunchPair, share: Share, gpu: Gpu | None, settings: Settings
 ) -> dict[str, str]:
     """The variables of the limit, as the back-end will set them."""
@@ -49,12 +42,8 @@ def limit_environment(
     return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
 
 
-def _memory(pair: LaunchPair, gpu: Gpu | None) -> PlannedMemory:
-    found = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu.memory_mib if gpu else None)
-    return PlannedMemory(needs_mib=found.needs_mib, most_mib=found.most_mib, fits=found.fits)
-
-
 def _pair(pair: LaunchPair, gpu: Gpu | None, settings: Settings) -> PlannedPair:
+    memory = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu and gpu.memory_mib)
     return PlannedPair(
         split=str(pair.split),
         sharing=pair.split.sharing,
@@ -62,7 +51,9 @@ def _pair(pair: LaunchPair, gpu: Gpu | None, settings: Settings) -> PlannedPair:
             _job(pair, job, share, gpu, settings)
             for job, share in zip(pair.jobs, split_shares(pair.split), strict=True)
         ),
-        memory=_memory(pair, gpu),
+        memory=PlannedMemory(
+            needs_mib=memory.needs_mib, most_mib=memory.most_mib, fits=memory.fits
+        ),
         forecast=pair.forecast,
     )
 
@@ -70,10 +61,11 @@ def _pair(pair: LaunchPair, gpu: Gpu | None, settings: Settings) -> PlannedPair:
 def _job(
     pair: LaunchPair, job: Job, share: Share, gpu: Gpu | None, settings: Settings
 ) -> PlannedJob:
+    total = gpu and gpu.units_total
     return PlannedJob(
         job=job.name,
         rate_unit=job.progress.unit,
         share_percent=share.percent,
-        units=units_of(share, gpu),
-        environment=limit_environment(pair, share, gpu, settings),
+        units=units_for_share(share.percent, total, gpu.vendor) if gpu and total else None,
+        environment=_limit_environment(pair, share, gpu, settings),
     )

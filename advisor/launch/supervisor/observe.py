@@ -31,14 +31,11 @@ class Ran:
     """A pair that ran.
 
     Attributes:
-        mode: How the GPU was shared, as points have it.
         started_at: When the gates opened, ISO 8601, UTC.
     """
 
     launch_id: str
-    pair: LaunchPair
     gpu: Gpu
-    mode: str
     started_at: str
     monitor: PairMonitor
     state: State
@@ -50,13 +47,13 @@ def observe(ran: Ran) -> Observation:
     account = monitor.account
     seen = Observation(
         launch_id=ran.launch_id,
-        parts=_parts(ran),
+        parts=_parts(monitor),
         gpu_model=ran.gpu.model,
         gpu_uuid=ran.gpu.uuid,
         units_total=ran.gpu.units_total,
         power_limit_w=ran.gpu.power_limit_w,
         driver=ran.gpu.driver,
-        mode=ran.mode,
+        mode=monitor.mode,
         power_w=account.settled_power_w(),
         energy_j=account.energy_j,
         overlap_s=account.overlap_s,
@@ -75,20 +72,19 @@ def observe(ran: Ran) -> Observation:
         flags=(
             *(("not-settled",) if None in rates else ()),
             *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
-            *((TOO_FAST,) if is_too_fast(ran.pair, rates) else ()),
+            *((TOO_FAST,) if is_too_fast(monitor.pair, rates) else ()),
             *verdict_flags(one.results for one in monitor.jobs),
         ),
     )
-    idle = [part.idle_power_w for part in ran.pair.parts if part.idle_power_w is not None]
+    idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
     seen = with_job_energy(seen, min(idle, default=None))
-    forecast = ran.pair.forecast
+    forecast = monitor.pair.forecast
     return _with_forecast(seen, forecast, monitor.first_ended) if forecast else seen
 
 
-def _parts(ran: Ran) -> tuple[ObservedPart, ...]:
+def _parts(monitor: PairMonitor) -> tuple[ObservedPart, ...]:
     """What each job did, and what was expected of it."""
-    pair, monitor, forecast = ran.pair, ran.monitor, ran.pair.forecast
-    rates = monitor.settled_rates()
+    pair, forecast, rates = monitor.pair, monitor.pair.forecast, monitor.settled_rates()
     predicted = [job.rate.value for job in forecast.jobs] if forecast else [None] * len(rates)
     return tuple(
         ObservedPart(

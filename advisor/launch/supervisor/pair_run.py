@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from advisor.core.observations import Observation
-from advisor.core.split import Sharing
 from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.forecast_check import ForecastCheck
@@ -182,9 +181,7 @@ class PairRun:
         return observe(
             Ran(
                 launch_id=self._folder.launch_id,
-                pair=self._pair,
                 gpu=self._context.gpu,
-                mode=_mode(self._pair.split.sharing, monitor.mode),
                 started_at=started_at,
                 monitor=monitor,
                 state=state,
@@ -215,10 +212,6 @@ def _state(ending: Ending, monitor: PairMonitor) -> State:
     if ending is Ending.FAILED or any(one.code for one in monitor.jobs):
         return "failed"
     return "finished" if ending is Ending.FINISHED else "stopped"
-
-
-def _mode(sharing: Sharing, backend_mode: str) -> str:
-    return backend_mode if sharing == "limited" else sharing
 
 
 def _code_of(error: AdvisorError, backend: Backend) -> str:

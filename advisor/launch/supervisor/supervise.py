@@ -10,7 +10,7 @@ from advisor.formats.moments import now
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus, State
-from advisor.launch.records.status_writer import StatusWriter, waiting
+from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import check_memory
 from advisor.launch.supervisor.launch_context import LaunchContext
 from advisor.launch.supervisor.pair_run import Ending, PairRun
@@ -65,23 +65,9 @@ def _run_pairs(
     stop_asked: Callable[[], bool],
 ) -> State:
     endings: list[Ending] = []
-    for number, pair in enumerate(spec.pairs):
+    for number in range(len(spec.pairs)):
         folder.keep_reserve()
-        writer.enter(
-            "starting",
-            pair_number=number,
-            sharing=pair.split.sharing,
-            jobs=waiting(pair),
-            forecast=pair.forecast,
-            power_w=None,
-            energy_j=None,
-            work_per_joule=None,
-            energy_saved=None,
-            overlap_s=0.0,
-            rest_s=0.0,
-            rest_energy_j=None,
-            stranded_unit_s=0.0,
-        )
+        writer.begin_pair(number)
         run = PairRun(folder, spec, number, context, writer, stop_asked)
         endings.append(run.run())
         if endings[-1] is Ending.ASKED:

@@ -34,13 +34,9 @@ known_children = set[int]()
 
 def signal_if(pid: int, number: int, ours: Callable[[int], bool]) -> None:
     """Send a signal to a process that is still the one that is meant, as `ours` says."""
-    with suppress(OSError):
-        pinned = os.pidfd_open(pid)
-        try:
-            if ours(pid):
-                signal.pidfd_send_signal(pinned, number)
-        finally:
-            os.close(pinned)
+    with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", buffering=0) as pinned:
+        if ours(pid):
+            signal.pidfd_send_signal(pinned.fileno(), number)
 
 
 def end_marked(backend: Backend, mark: Mapping[str, str]) -> None:

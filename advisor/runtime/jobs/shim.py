@@ -86,16 +86,11 @@ class Output:
 
 
 class Shim:
-    """One job, from its start until nobody is left.
-
-    Attributes:
-        status: Exit code of the first process, negative for a signal; None while it runs.
-    """
+    """One job, from its start until nobody is left."""
 
     def __init__(self, order: Order) -> None:
         self._output = Output(order["output"], order["output_bytes"])
         self._cgroup = order["cgroup"]
-        self.status: int | None = None
         self._end_s: float | None = None
         self._first, self._pipe = _start(order)
         os.set_blocking(self._pipe, False)
@@ -133,9 +128,8 @@ class Shim:
             if pid == 0:
                 return True
             if pid == self._first:
-                self.status = os.waitstatus_to_exitcode(status)
                 self._drain()
-                _say(f"ended {self.status}")
+                _say(f"ended {os.waitstatus_to_exitcode(status)}")
 
     def _obey(self, words: bytes) -> bool:
         """Do what the supervisor says; False when it is gone."""
@@ -222,18 +216,10 @@ def _become(order: Order, output: int, shim: int) -> None:
 def _terminate(shim: int) -> None:
     """Ask everybody below to end; a number is signalled through a file that pins its process."""
     for pid, parent in _below(shim):
-        try:
-            pinned = os.pidfd_open(pid)
-        except OSError:
-            continue
-        try:
+        with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", buffering=0) as pinned:
             # Those whose parent has ended since are children of the shim.
             if pid in _children(parent) or pid in _children(shim):
-                signal.pidfd_send_signal(pinned, signal.SIGTERM)
-        except OSError:
-            pass
-        finally:
-            os.close(pinned)
+                signal.pidfd_send_signal(pinned.fileno(), signal.SIGTERM)
 
 
 def _below(pid: int) -> list[tuple[int, int]]:
@@ -247,11 +233,8 @@ def _below(pid: int) -> list[tuple[int, int]]:
 def _children(pid: int) -> list[int]:
     """Numbers of the children of a process, by all of its threads."""
     if not _KERNEL_LISTS_CHILDREN:
-        return [
-            child
-            for child in map(int, filter(str.isdigit, os.listdir("/proc")))  # noqa: PTH208
-            if _parent(child) == pid
-        ]
+        everybody = map(int, filter(str.isdigit, os.listdir("/proc")))  # noqa: PTH208
+        return [one for one in everybody if _parent(one) == pid]
     found: list[int] = []
     # A Path takes ten times as long, and a chain of forks does not wait.
     with suppress(OSError):

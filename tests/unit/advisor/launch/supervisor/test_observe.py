@@ -13,7 +13,7 @@ import advisor
 from advisor.core.interval import Interval
 from advisor.core.observations import Observation
 from advisor.core.results import Reported
-from advisor.core.split import Split
+from advisor.core.split import UNCAPPED, Split
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.supervisor.observe import OBSERVATIONS, Ran, append_observation, observe
 
@@ -34,8 +34,8 @@ def record(watch: Watch, state: Any = "finished") -> Observation:
     """What is kept of it."""
     return observe(
         Ran(
-            launch_id="l1", pair=watch.pair, gpu=GPU, mode="mps", monitor=watch.monitor,
-            started_at="2026-01-31T12:00:00Z", state=state,
+            launch_id="l1", gpu=GPU, monitor=watch.monitor, started_at="2026-01-31T12:00:00Z",
+            state=state,
         )
     )  # fmt: skip
 
@@ -116,10 +116,10 @@ def test_where_nothing_went_on_nothing_is_expected_of_it(monkeypatch: pytest.Mon
 
 def test_without_a_forecast_nothing_was_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was observed is kept all the same."""
-    watch = Watch(monkeypatch)
+    watch = Watch(monkeypatch, split=UNCAPPED, backend={"given": None})
     watch.go_on(10)
     seen = record(watch)
-    assert (seen.model_version, seen.predicted_power_w) == (None, None)
+    assert (seen.mode, seen.model_version, seen.predicted_power_w) == ("uncapped", None, None)
     assert [part.predicted_rate for part in seen.parts] == [None, None]
     assert [part.rate for part in seen.parts] == [pytest.approx(50), pytest.approx(50)]
     assert seen.flags == ()
