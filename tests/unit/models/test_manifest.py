@@ -93,7 +93,6 @@ def test_a_folder_without_a_manifest_is_no_model(tmp_path: Path) -> None:
 
 
 def test_every_cut_manifest_is_refused(model: Path) -> None:
-    """At whatever byte the manifest ends too early."""
     text = (model / MANIFEST).read_bytes().rstrip()
     for length in range(0, len(text), 97):
         (model / MANIFEST).write_bytes(text[:length])
@@ -113,7 +112,6 @@ def test_every_cut_manifest_is_refused(model: Path) -> None:
     ],
 )
 def test_no_manifest(model: Path, text: bytes, why: str) -> None:
-    """Other content is refused with its reason."""
     (model / MANIFEST).write_bytes(text)
     with pytest.raises(ModelError, match=why):
         read_manifest(model)
@@ -166,7 +164,6 @@ EDITS: list[tuple[Edit, str]] = [
 
 @pytest.mark.parametrize(("edit", "why"), EDITS)
 def test_wrong_fields(model: Path, edit: Edit, why: str) -> None:
-    """A field that is not what it should be is named."""
     with pytest.raises(ModelError, match=why):
         read_manifest(edited(model, edit))
 
@@ -223,7 +220,6 @@ def test_nothing_unreadable_is_written(model: Path) -> None:
 
 @given(st.text(max_size=20))
 def test_versions_can_be_folders(text: str) -> None:
-    """Whatever passes as a version is one plain name of a folder."""
     try:
         version = check_version(text)
     except ModelError:

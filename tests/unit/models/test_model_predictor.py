@@ -87,7 +87,6 @@ def test_predictions_say_what_they_are_of(predictor: ModelPredictor) -> None:
 
 
 def test_bounds_by_share_and_way(predictor: ModelPredictor) -> None:
-    """Speeds have the bounds of their job's share, power those of the way."""
     split, uncapped = predictor.predict([FREE_A, FREE_B], [Split((30.0, 70.0)), UNCAPPED])
     assert bounds(split.parts[0].speed) == pytest.approx((-0.3, 0.15))
     assert bounds(split.parts[1].speed) == pytest.approx((-0.7, possible(split, 1, 0.35)))
@@ -118,7 +117,6 @@ shares = st.floats(10, 100, allow_nan=False)
 def test_swapping_the_jobs_swaps_the_answer(
     predictor: ModelPredictor, splits: list[Split], seeds: tuple[int, int]
 ) -> None:
-    """To the last bit, at any splits, between jobs that it has seen and others."""
     a, b = (make_profile(f"job{seed}", seed) for seed in seeds)
     forth = predictor.predict([a, b], splits)
     back = predictor.predict([b, a], [split.turned() for split in splits])
@@ -151,7 +149,6 @@ def test_a_split_does_not_depend_on_the_others(
 
 
 def test_threads_share_a_predictor(predictor: ModelPredictor) -> None:
-    """Many threads get what one gets."""
     alone = predictor.predict([A, B], SPLITS)
     with ThreadPoolExecutor(8) as pool:
         found = [pool.submit(predictor.predict, [A, B], SPLITS) for _ in range(200)]
@@ -186,7 +183,6 @@ def test_extrapolation_names_features(predictor: ModelPredictor) -> None:
 def test_extrapolation_begins_at_5_percent_of_the_range(
     tmp_path: Path, beyond: float, outside: bool
 ) -> None:
-    """A little beyond is no extrapolation."""
     known = small_model.make_manifest({}).head("power")
     place = known.features.index("relative_physical_power")
     power = float(physical_power_w([side(A, [50]), side(B, [50])])[0]) / small_model.LIMIT_W
@@ -231,7 +227,6 @@ def test_card_with_other_watts_has_the_same_speeds(
 
 
 def with_watts(profile: Profile, factor: float) -> Profile:
-    """The same job on a card that draws more."""
     return dataclasses.replace(
         profile,
         values={**profile.values, "power_w": factor * profile.values["power_w"]},
@@ -330,7 +325,6 @@ def possible(p: Prediction, job: int, log_high: float) -> float:
 
 
 def swapped(p: Prediction) -> Prediction:
-    """The prediction seen from the other job."""
     return dataclasses.replace(p, split=p.split.turned(), parts=p.parts[::-1])
 
 

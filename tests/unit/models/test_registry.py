@@ -21,14 +21,12 @@ FAKES = Path(small_model.__file__).parent
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Registry:
-    """An empty registry with a bundled model of its own."""
     bundled = save_model(tmp_path / "bundled", version="bundled-1")
     return Registry(tmp_path / "models", bundled)
 
 
 @pytest.fixture
 def added(registry: Registry, tmp_path: Path) -> Registry:
-    """With versions v1, v2 and v3."""
     for number, version in enumerate(("v1", "v2", "v3")):
         figures = {"fraction_of_oracle": 0.9 + number / 100}
         registry.add(save_model(tmp_path / version, version=version, figures=figures))
@@ -36,7 +34,6 @@ def added(registry: Registry, tmp_path: Path) -> Registry:
 
 
 def test_without_a_promotion_the_bundled_model_is_used(added: Registry) -> None:
-    """Adding a model changes nothing of what is served."""
     assert added.champion() is None
     assert added.open_champion().manifest.version == "bundled-1"
 
@@ -126,7 +123,6 @@ def test_what_cannot_be_promoted_is_not_added(registry: Registry, tmp_path: Path
 
 
 def test_added_twice(added: Registry, tmp_path: Path) -> None:
-    """The same model again is no fault; another one under the same version is."""
     before = added.folder("v1").stat().st_ino
     added.add(tmp_path / "v1")
     assert added.folder("v1").stat().st_ino == before
@@ -176,7 +172,6 @@ def test_history(added: Registry, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["v9", "../v1", "", ".", "v1/../v2"])
 def test_unknown_versions(added: Registry, version: str) -> None:
-    """What is no version is not promoted, and no path leads out of the registry."""
     with pytest.raises(ModelError):
         added.promote(version)
     assert added.history() == []
@@ -235,7 +230,6 @@ def test_every_cut_of_the_last_line(added: Registry, tmp_path: Path) -> None:
 
 
 def test_damaged_history(added: Registry, tmp_path: Path) -> None:
-    """A whole line that is no change is told by its number, not passed over."""
     added.promote("v1")
     with (tmp_path / "models/history.jsonl").open("a") as file:
         file.write('{"action": "delete"}\n')
@@ -267,7 +261,6 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
 def test_full_disk_leaves_no_half_model(
     added: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model that cannot be written whole is not there, and takes no room."""
     source = save_model(tmp_path / "v4", version="v4")
 
     def full(_descriptor: int) -> None:

@@ -88,7 +88,6 @@ def test_every_job_ends_once_with_its_work(
     gpus: int,
     name: str,
 ) -> None:
-    """No job is lost, done twice, started before it arrives, or faster than alone."""
     by_arrival = sorted(drawn, key=lambda one: one[1])
     jobs = [_job(scripts, n, *one) for n, one in enumerate(by_arrival)]
     policy = _policies(scripts, sites)[name]
@@ -161,7 +160,6 @@ def test_a_limit_stays_when_the_other_job_has_ended(
 def test_same_seed_same_jobs_and_same_ends(
     scripts: Mapping[str, Any], sites: Mapping[str, Any]
 ) -> None:
-    """A run is told by its seed; another seed is another run."""
     draw = scripts["workload"].draw_jobs
     one, again, other = (draw({MODEL: [A, B]}, {MODEL: 8}, 0.9, 0.5, seed) for seed in (1, 1, 2))
     assert one == again != other

@@ -106,7 +106,6 @@ def test_the_data_set_is_a_frame(tmp_path: Path) -> None:
 
 
 def test_a_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says what to install."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match="pip install pandas"):
         load_dataset()
@@ -114,7 +113,6 @@ def test_a_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_two_kinds_do_not_go_into_one_file(tmp_path: Path, suffix: str) -> None:
-    """The message says to write a file for each kind, and nothing is written."""
     with pytest.raises(InputError, match="write a file for each kind"):
         write_points(tmp_path / f"p{suffix}", [point(), pair_point()])
     assert list(tmp_path.iterdir()) == []
@@ -160,7 +158,6 @@ def test_parquet_of_the_first_version_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [str(SCHEMA_VERSION + 1), "next"])
 def test_parquet_of_a_newer_version_is_refused(tmp_path: Path, version: str) -> None:
-    """The message names the file and says to upgrade."""
     table = arrow.Table.from_pylist([to_row(point())]).replace_schema_metadata(
         {VERSION_KEY: version}
     )
@@ -205,7 +202,6 @@ def test_parquet_made_by_pandas_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_csv_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:
-    """The message names file, line and column."""
     path = tmp_path / "p.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=rf"p\.csv: {complaint}"):
@@ -226,7 +222,6 @@ def test_a_bad_csv_is_refused_with_its_place(tmp_path: Path, text: str, complain
 def test_a_file_of_another_kind_is_refused(
     tmp_path: Path, name: str, content: bytes | None, complaint: str
 ) -> None:
-    """Whatever the bytes are, the answer is an InputError that names the file."""
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=f"{name}: {complaint}"):
@@ -368,7 +363,6 @@ def test_a_full_disk_leaves_the_old_file(
 
 
 def test_another_suffix_is_refused(tmp_path: Path) -> None:
-    """The message lists those that are known."""
     with pytest.raises(InputError, match=r"\.parquet, \.csv, \.jsonl"):
         write_points(tmp_path / "p.xlsx", [point()])
 
@@ -376,7 +370,6 @@ def test_another_suffix_is_refused(tmp_path: Path) -> None:
 def test_parquet_without_pyarrow_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CSV works there, Parquet names the pip command."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     write_points(tmp_path / "p.csv", [point()])
     assert read_points(tmp_path / "p.csv") == [point()]
@@ -410,7 +403,6 @@ def test_bundled_points_are_read_from_the_package(
 
 
 def test_the_schema_page_is_up_to_date() -> None:
-    """docs/schema.md says what the records say."""
     stored = Path(__file__).parents[4] / "docs" / "schema.md"
     remedy = "run: python -m advisor_data.files.schema_page > docs/schema.md"
     assert stored.read_text() == schema_page.page(), remedy

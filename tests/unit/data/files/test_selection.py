@@ -25,7 +25,6 @@ def test_doubtful_points_are_left_out_and_counted() -> None:
 
 
 def test_flagged_points_can_be_asked_for() -> None:
-    """Then all points come, in their order, and none is left out."""
     points = [pair_point(0, flags=("failed",)), pair_point(1)]
     assert select(points, flagged=True) == Selection(tuple(points), {})
 
@@ -47,7 +46,6 @@ def test_one_line_says_what_was_left_out(selection: Selection, summary: str) -> 
 
 @given(st.lists(st.lists(st.sampled_from(sorted(FLAGS)), unique=True).map(tuple)))
 def test_every_point_is_kept_or_counted(flags: list[tuple[str, ...]]) -> None:
-    """No point is lost, and none that is kept has a doubtful flag."""
     points = [pair_point(number, flags=words) for number, words in enumerate(flags)]
     chosen = select(iter(points))
     assert len(chosen.points) + sum(chosen.left_out.values()) == len(points)

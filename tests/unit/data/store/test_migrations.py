@@ -20,7 +20,6 @@ from advisor_data.store.tables import VERSION_TABLE, metadata
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database of each kind, as SQLAlchemy takes it."""
     if request.param == "postgres":
         empty: str = request.getfixturevalue("postgres_empty")
         return empty.replace("postgresql:", "postgresql+psycopg:")
@@ -28,7 +27,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_migrations_make_the_tables_of_the_code(url: str, tmp_path: Path) -> None:
-    """Columns, types and indices are those of the code."""
     assert migrate(url, tmp_path)
     engine = create_engine(url)
     with engine.connect() as connection:

@@ -31,7 +31,6 @@ KINDS = ("files:{}/points", "sqlite:///{}/points.db")
 
 @pytest.fixture(params=KINDS, ids=["files", "sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a fresh store of each kind."""
     return request.param.format(tmp_path)
 
 
@@ -43,7 +42,6 @@ def store(url: str, tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def replaceable(tmp_path: Path) -> str:
-    """The address of a fresh store in which points are replaced and deleted as well."""
     return KINDS[1].format(tmp_path)
 
 
@@ -54,20 +52,17 @@ def database(replaceable: str, tmp_path: Path) -> Iterator[Database]:
 
 
 def test_files_are_not_replaced_or_deleted(tmp_path: Path) -> None:
-    """The message says how the points come into a database."""
     with pytest.raises(InputError, match=r"cannot be replaced or deleted.* advisor data import"):
         open_database(KINDS[0].format(tmp_path), tmp_path)
 
 
 def test_a_point_is_added_once(store: Store) -> None:
-    """Adding again changes nothing, and the answer says how many were new."""
     assert store.add([point(1), point(2), point(2)]) == 2
     assert store.add([point(1, rate=7.0), point(3)]) == 1
     assert store.solo_points() == [point(1), point(2), point(3)]
 
 
 def test_nothing_added_is_nothing(store: Store) -> None:
-    """An empty batch is no error, and an empty store has no points."""
     assert store.add([]) == 0
     assert store.solo_points() == []
     assert store.pair_points() == []
@@ -134,7 +129,6 @@ def test_a_profile_is_replaced_as_a_whole(database: Database) -> None:
 
 
 def test_a_profile_is_replaced_on_one_gpu_model(database: Database) -> None:
-    """What was measured on other models stays."""
     database.add([point(1), point(2, gpu_model="A100")])
     assert database.replace_profile("gemm", "A100", [point(3, gpu_model="A100")]) == 1
     assert database.solo_points() == [point(1), point(3, gpu_model="A100")]
@@ -185,7 +179,6 @@ def test_points_of_any_kind_are_deleted(database: Database) -> None:
 
 
 def test_points_are_found_by_job_model_and_run(store: Store) -> None:
-    """Each filter holds, alone and with the others."""
     points = [point(1), point(2, job="sort"), point(3, gpu_model="A100"), point(4, run="r2")]
     store.add(points)
     assert store.solo_points(job="sort") == [points[1]]
@@ -225,7 +218,6 @@ def test_points_come_in_the_order_of_time(store: Store) -> None:
 
 
 def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
-    """The batch with the bad point leaves the store as it was."""
     store.add([point(1)])
     with pytest.raises(InputError, match="rate"):
         store.add([point(2), point(3, rate=-1.0)])
@@ -236,7 +228,6 @@ def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
 
 
 def test_points_outlive_the_store(store: Store, url: str, tmp_path: Path) -> None:
-    """What was added is there when the store is opened again."""
     store.add([point(1), pair_point(1)])
     store.close()
     with open_store(url, tmp_path) as again:
@@ -284,7 +275,6 @@ def rest_of(process: "subprocess.Popen[str]") -> str:
 
 
 def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
-    """Points of writers that start together on a store not yet there are each kept once."""
     both = [writer(url, tmp_path, 60) for _ in range(2)]
     printed = [process.communicate(timeout=50)[0].splitlines() for process in both]
     assert [process.returncode for process in both] == [0, 0]
@@ -294,7 +284,6 @@ def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
 
 
 def test_kill_9_loses_nothing_that_was_added(url: str, tmp_path: Path) -> None:
-    """Each point whose `add` returned is there after the writer was killed."""
     process = writer(url, tmp_path, 80_000)
     assert process.stdout is not None
     for _ in range(20):
@@ -308,7 +297,6 @@ def test_kill_9_loses_nothing_that_was_added(url: str, tmp_path: Path) -> None:
 
 
 def test_writers_and_replacers_at_once(replaceable: str, tmp_path: Path) -> None:
-    """A point that is added while its table is rewritten is not lost."""
     with open_database(replaceable, tmp_path) as store:
         process = writer(replaceable, tmp_path, 60, REPLACER)
         kept = [point(number, job="sort") for number in range(100)]
@@ -324,7 +312,6 @@ def test_writers_and_replacers_at_once(replaceable: str, tmp_path: Path) -> None
 def test_kill_9_of_a_replacement_keeps_one_profile_at_least(
     replaceable: str, tmp_path: Path
 ) -> None:
-    """A killed replacement leaves the old points, the new ones."""
     process = writer(replaceable, tmp_path, 80_000, REPLACER)
     assert process.stdout is not None
     for _ in range(20):

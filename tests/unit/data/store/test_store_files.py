@@ -52,7 +52,6 @@ def test_a_torn_line_is_left_out_and_reported_once(
 def test_a_new_point_does_not_glue_onto_a_torn_line(
     store: FileStore, file: Path, tail: bytes
 ) -> None:
-    """The next append replaces what a crash or a power cut left behind."""
     file.write_bytes(LINES[0] + tail)
     assert store.add([point(2)]) == 1
     assert file.read_bytes() == LINES[0] + LINES[2]
@@ -86,7 +85,6 @@ def test_a_file_cut_anywhere_can_be_completed(
 def test_damage_inside_a_file_is_named_and_left_alone(
     store: FileStore, file: Path, line: bytes
 ) -> None:
-    """Neither reading nor adding passes over a line that no crash explains."""
     file.write_bytes(LINES[0] + line + LINES[1])
     before = file.read_bytes()
     with pytest.raises(StoreError, match=r"solo-r1\.jsonl is damaged in line 2"):
@@ -138,7 +136,6 @@ def test_points_that_did_not_reach_the_disk_are_not_claimed(
 
 
 def test_a_run_cannot_leave_the_folder(store: FileStore) -> None:
-    """Names of runs that look like paths are files of the folder like any other."""
     runs = ["../../up", "/etc/up", "..", "a b", "100%"]
     store.add(point(run=run) for run in runs)
     assert len(list(store.folder.iterdir())) == len(runs)
@@ -146,7 +143,6 @@ def test_a_run_cannot_leave_the_folder(store: FileStore) -> None:
 
 
 def test_a_folder_that_cannot_be_used_is_a_store_error(tmp_path: Path) -> None:
-    """The message names the path and the cause, for writing and for reading."""
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="Not a directory"):
         FileStore(tmp_path / "file").solo_points()

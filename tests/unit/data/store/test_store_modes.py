@@ -28,13 +28,11 @@ def loose_umask() -> Iterator[None]:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """Of the folder and all that is in it."""
     found = [folder, *folder.rglob("*")]
     return {path.name: path.stat().st_mode & 0o777 for path in found}
 
 
 def opened(home: Path) -> set[str]:
-    """What others may look at."""
     return {name for name, mode in modes(home).items() if mode & 0o077}
 
 

@@ -12,7 +12,6 @@ from advisor_data import migrate, open_store
 
 
 def test_the_default_is_a_database_in_the_home_folder(tmp_path: Path) -> None:
-    """Without an address the points are in advisor.db, in a folder made for it."""
     home = tmp_path / "new" / "home"
     with open_store(None, home) as store:
         store.add([point()])
@@ -22,7 +21,6 @@ def test_the_default_is_a_database_in_the_home_folder(tmp_path: Path) -> None:
 def test_a_node_without_sqlalchemy_writes_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same call keeps points where SQLAlchemy is not installed."""
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with open_store(None, tmp_path) as store:
         assert store.add([point()]) == 1
@@ -41,7 +39,6 @@ def test_points_stay_visible_when_sqlalchemy_comes_later(
 
 
 def test_an_address_of_files_names_the_folder(tmp_path: Path) -> None:
-    """`files:DIR` needs no home."""
     open_store(f"files:{tmp_path}/here", tmp_path / "home").add([point()])
     assert (tmp_path / "here" / "solo-r1.jsonl").is_file()
     assert not (tmp_path / "home").exists()
@@ -83,7 +80,6 @@ def test_what_is_no_address_is_refused_without_its_password(
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_a_server_that_is_not_there_is_a_store_error(scheme: str, tmp_path: Path) -> None:
-    """It names the server and not the password."""
     with pytest.raises(StoreError, match="check that the server runs") as caught:
         open_store(f"{scheme}://u:secret@127.0.0.1:1/x", tmp_path)
     assert "127.0.0.1" in str(caught.value)
@@ -91,7 +87,6 @@ def test_a_server_that_is_not_there_is_a_store_error(scheme: str, tmp_path: Path
 
 
 def test_a_home_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
-    """The message names the folder and the cause."""
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="Not a directory"):
         open_store(None, tmp_path / "file" / "home")

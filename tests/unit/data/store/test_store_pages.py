@@ -42,7 +42,6 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _copied(migrated: Path, folder: Path) -> str:
-    """The address of a copy of that database."""
     shutil.copy(migrated / "a.db", folder)
     return _url("sqlite", folder)
 
@@ -52,7 +51,6 @@ def _at(second: int) -> str:
 
 
 def test_pages_follow_one_another(store: Store) -> None:
-    """Every record is on one page, the newest first, whatever started at the same moment."""
     seen = [
         observation(n, job_1="fft", job_2=f"j{n % 3}", started_at=_at(n // 7)) for n in range(90)
     ]
@@ -146,7 +144,6 @@ def test_a_database_has_the_pages_of_a_list(
 
 
 def test_pair_points_in_pages(store: Store) -> None:
-    """The names may come in either order."""
     seen = [pair_point(n, started_at=_at(n)) for n in range(12)]
     store.add(seen)
     for pair in (("gemm", "sort"), ("sort", "gemm")):
@@ -179,7 +176,6 @@ CHANGES = st.lists(
 def test_rows_of_profiles_follow_every_change(
     tmp_path_factory: pytest.TempPathFactory, migrated: Path, changes: list[Any]
 ) -> None:
-    """What lists say is what the points say, after any changes."""
     folder = tmp_path_factory.mktemp("rows")
     with open_database(_copied(migrated, folder), folder) as store:
         for number, (what, job, model, shares) in enumerate(changes):
@@ -200,7 +196,6 @@ def test_rows_of_profiles_follow_every_change(
 
 
 def test_names_come_in_pages(store: Store) -> None:
-    """In the order of their characters."""
     names = ["a", "a-b", "a.b", "a0", "a_b", "ab", "b", "z"]
     store.add(point(n, job=name) for n, name in enumerate(names))
     assert store.profile_names() == sorted(names)

@@ -33,7 +33,6 @@ def small_disk() -> Iterator[None]:
 
 
 def test_migrating_twice_changes_nothing(file: Path) -> None:
-    """Points stay through a migration that has nothing to do."""
     with open_store(f"sqlite:///{file}", file) as store:
         store.add([point()])
     migrate(f"sqlite:///{file}", Path())
@@ -53,7 +52,6 @@ def test_a_migration_that_fails_leaves_the_old_database(file: Path) -> None:
 
 
 def test_another_programs_tables_are_left_alone(file: Path) -> None:
-    """A file with its own Alembic version and tables gets ours next to them."""
     with closing(sqlite3.connect(file)) as other, other:
         other.execute("CREATE TABLE alembic_version (version_num TEXT)")
         other.execute("INSERT INTO alembic_version VALUES ('theirs')")
@@ -105,7 +103,6 @@ def test_a_full_disk_keeps_what_was_stored(file: Path) -> None:
     ids=["no folder", "a folder", "no database", "read-only"],
 )
 def test_a_file_that_cannot_be_used_says_what_to_do(tmp_path: Path, url: str, fix: str) -> None:
-    """Each cause has its own advice."""
     (tmp_path / "text.db").write_text("no database " * 100)
     (tmp_path / "empty.db").touch()
     with pytest.raises(StoreError, match=fix):
@@ -113,7 +110,6 @@ def test_a_file_that_cannot_be_used_says_what_to_do(tmp_path: Path, url: str, fi
 
 
 def test_a_database_that_lost_its_table_is_a_store_error(file: Path) -> None:
-    """What another program did to the database does not end in a traceback."""
     with open_store(f"sqlite:///{file}", file) as store:
         with closing(sqlite3.connect(file)) as other:
             other.execute("DROP TABLE solo_points")

@@ -19,7 +19,6 @@ EVERY = pytest.mark.parametrize("name", sorted(OBJECTIVES))
 
 
 def ceiling(points: list[PairPoint], name: str = "throughput") -> Ceiling | None:
-    """The ceiling over points of jobs "a" and "b"."""
     return noise_ceiling(make_pairs(points, SOLOS)[0], OBJECTIVES[name])
 
 
@@ -36,7 +35,6 @@ def test_without_noise_the_ceiling_is_exactly_one(name: str) -> None:
 
 @EVERY
 def test_noise_lowers_the_ceiling(name: str) -> None:
-    """More noise makes worse choices, and is told as larger noise."""
     noise_percent = [0.0]
     for noise in (0.01, 0.1):
         points = [
@@ -76,7 +74,6 @@ def test_a_ceiling_by_hand() -> None:
 
 
 def test_repeats_of_one_run_are_takes_too() -> None:
-    """A pair measured three times in one run gives six choices."""
     found = ceiling([point for n in range(3) for point in nine(repeat=n)])
     assert found is not None
     assert (found.pairs, found.choices) == (1, 6)
@@ -94,7 +91,6 @@ def test_a_take_with_gaps_is_none() -> None:
 
 
 def test_a_split_missing_in_one_take_is_not_chosen() -> None:
-    """Only splits that both takes have are compared."""
     flat = dict.fromkeys(range(10, 100, 10), 1.0)
     first = nine({**flat, 10: 2.2, 80: 2.0})
     second = [p for p in nine({**flat, 80: 2.0}, repeat=1) if p.shares_percent[0] != 10]
@@ -115,7 +111,6 @@ def test_a_starved_job_does_not_break_the_ceiling() -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0, 1))
 def test_quantiles_lie_in_order_within_the_values(values: list[float], part: float) -> None:
-    """A quantile is never outside the values, and the ends are the ends."""
     assert min(values) - 1e-6 <= quantile(values, part) <= max(values) + 1e-6
     assert (quantile(values, 0), quantile(values, 1)) == (min(values), max(values))
     assert quantile(values, part / 2) <= quantile(values, part) + 1e-6

@@ -14,7 +14,6 @@ from advisor_training.dataset.split_kinds import kinds_of
 
 
 def only(points: list[PairPoint], **fields: Any) -> MeasuredPair:
-    """The one pair that the points make, with nothing left out."""
     pairs, left_out = make_pairs(points, fields.get("solos", SOLOS))
     assert left_out == []
     assert len(pairs) == 1
@@ -116,7 +115,6 @@ def test_exclusive_comes_from_the_solo_points() -> None:
 
 
 def test_the_farther_solo_source_is_told() -> None:
-    """A pair is as well referenced as the worse of its jobs."""
     solos = [solo("a", run="r1"), solo("b", gpu_uuid="GPU-2")]
     assert only(nine(), solos=solos).main.solo_source == "same model"
 
@@ -131,7 +129,6 @@ def test_two_splits_may_be_missing_three_not() -> None:
 
 
 def test_what_is_left_out_is_counted_with_its_reason() -> None:
-    """Nothing disappears without a word."""
     points = [
         *nine(),
         pair(rate_1=None, flags=("failed",), run="r2"),
@@ -152,7 +149,6 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
 
 
 def test_a_starved_job_is_no_failed_one() -> None:
-    """A rate of 0 is a measurement."""
     assert only(nine(rate_1=0.0)).main.equal.parts[0].rate == 0
 
 

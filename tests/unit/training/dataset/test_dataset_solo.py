@@ -42,7 +42,6 @@ def test_the_nearest_solo_points_count(
 
 
 def test_another_model_is_no_reference() -> None:
-    """Relative speed is against the same model of card."""
     assert solo_reference([solo()], None, "Other card", "GPU-1", "r1") is None
 
 
@@ -62,7 +61,6 @@ def test_another_definition_of_the_job_is_no_reference(
     "fields", [{"share_percent": 90.0}, {"rate": 0.0}, {"power_w": None}, {"power_w": 0.0}]
 )
 def test_what_cannot_be_divided_by_is_no_reference(fields: dict[str, Any]) -> None:
-    """A part of the GPU, no progress or no power makes no relative speed."""
     assert whole_gpu([solo(**fields)]) == []
     assert len(whole_gpu([solo()])) == 1
 

@@ -32,7 +32,6 @@ CARD = "GPU-of-launches"
 
 
 def launched(point: PairPoint, number: int = 0, **changes: Any) -> Observation:
-    """What a launch of a made-up pair would have kept."""
     parts = tuple(
         ObservedPart(
             job=p.job, share_percent=p.share_percent, units=p.units, rate=p.rate, results="right"

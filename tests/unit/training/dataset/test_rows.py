@@ -22,12 +22,10 @@ PROFILES = make_profiles(SOLOS)
 
 
 def rows_of(*pairs: tuple[made_up.MadeUpJob, made_up.MadeUpJob]) -> Rows:
-    """Rows of pairs measured once."""
     return make_rows(make_pairs(made_up.pair_points(pairs), SOLOS)[0], PROFILES)
 
 
 def sides(rows: Rows, first: str, second: str) -> tuple[Side, Side]:
-    """Both jobs at the shares of the rows."""
     a, b = (PROFILES[name, made_up.GPU_MODEL] for name in (first, second))
     return side(a, rows.share_a), side(b, rows.share_b)
 
@@ -89,7 +87,6 @@ def test_every_column_of_a_row() -> None:
 
 
 def test_features_are_seen_from_each_job() -> None:
-    """The second job's features are the first job's with the jobs swapped."""
     rows = rows_of((made_up.HOG, made_up.MIDDLE))
     hog, middle = (PROFILES[name, made_up.GPU_MODEL] for name in ("hog", "middle"))
     a, b = side(hog, rows.share_a), side(middle, rows.share_b)
@@ -113,7 +110,6 @@ def test_rows_know_their_pair_and_measurement() -> None:
 
 
 def test_rows_of_a_job_and_a_part_of_them() -> None:
-    """A job is found on either side, and what is taken keeps all columns together."""
     rows = rows_of((made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.CLIMBER))
     assert rows.of("climber").all()
     assert rows.of("hog").sum() == 10

@@ -31,7 +31,6 @@ def test_jobs_without_a_profile_are_left_out_and_counted() -> None:
 
 
 def test_without_any_pair_it_is_said_why() -> None:
-    """The reasons with their counts, so that the next campaign can do better."""
     with pytest.raises(InputError) as refused:
         make_data([replace(p, power_w=None) for p in POINTS[:2]], SOLOS, (), [LeftOut("late", 3)])
     assert (refused.value.what, refused.value.why) == (
@@ -46,7 +45,6 @@ def test_without_any_pair_it_is_said_why() -> None:
 def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(
     active_percent: float, flags: tuple[str, ...], bound: bool
 ) -> None:
-    """By its counter on the whole GPU, or by its flag."""
     columns = {"sm_active_percent": [99.0 - active_percent, active_percent]}
     assert launch_bound(profile("a", shares=(10, 100), flags=flags, columns=columns)) == bound
 

@@ -102,7 +102,6 @@ def _split(data: Data, row: int) -> Split:
 
 
 def joined(*parts: HeldOut) -> HeldOut:
-    """One after the other."""
     speed = np.concatenate([p.speed for p in parts])
     power = np.concatenate([p.power_w for p in parts])
     return HeldOut(
@@ -113,7 +112,6 @@ def joined(*parts: HeldOut) -> HeldOut:
 
 
 def only(choices: list[Choice]) -> Choice:
-    """The one that there is."""
     (choice,) = choices
     return choice
 
@@ -132,7 +130,6 @@ def test_the_questions_of_an_evaluation() -> None:
 
 
 def test_a_choice_is_worth_what_was_measured() -> None:
-    """And not what was expected of it."""
     data = with_results({THIRTY: (0.8, 0.7, 400.0), SEVENTY: (0.9, 0.9, 400.0)})
     choice = only(choose(data, expects({THIRTY: (1.0, 1.0, 300.0)}), NINE_ONLY, 0.0))
     assert (choice.left_out, choice.number, choice.jobs) == ("x", 0, data.measurements[0].jobs)
@@ -203,7 +200,6 @@ def test_each_thing_left_out_and_measurement_is_one_choice() -> None:
 
 
 def test_where_nothing_is_worth_anything_there_is_no_choice() -> None:
-    """Of jobs that all stand still."""
     still = with_results(dict.fromkeys(NINE, (0.0, 0.0, 400.0)))
     assert choose(still, expects({}), NINE_ONLY, 0.0) == []
     assert choose(still, expects({EQUAL: (1, 1, 100)}), EVERY, 0.0) != []
@@ -218,7 +214,6 @@ def test_a_way_that_was_not_measured_has_no_score() -> None:
 
 
 def test_a_baseline_worth_nothing_is_not_divided_by() -> None:
-    """The others are."""
     data = with_results({EQUAL: (0.0, 0.0, 400.0), THIRTY: (0.8, 0.7, 400.0)})
     choice = only(choose(data, expects({THIRTY: (1, 1, 300)}), NINE_ONLY, 0.0))
     assert "equal" not in choice.over
@@ -320,7 +315,6 @@ def test_a_server_is_held_to_its_demand() -> None:
 
 
 def test_who_knows_all_takes_the_oracle() -> None:
-    """By the one question, scored by the other."""
     data = with_results({UNCAPPED: (0.9, 0.9, 300.0), THIRTY: (0.9, 0.9, 400.0)})
     (own,) = choose_best(data, [("x", 0)], EVERY, EVERY)
     assert (own.left_out, own.chosen, own.fraction) == ("x", "uncapped", 1.0)
@@ -329,7 +323,6 @@ def test_who_knows_all_takes_the_oracle() -> None:
 
 
 def test_rules_need_no_model() -> None:
-    """What each takes, as measured."""
     data = with_results({EQUAL: (0.8, 0.8, 400.0)})
     keys = [("x", 0), ("y", 1)]
     for rule, name in (
@@ -353,6 +346,5 @@ def test_the_larger_rate_gets_most() -> None:
 
 
 def test_a_rule_that_takes_what_was_not_measured_is_left_out() -> None:
-    """Of that measurement alone."""
     found = choose_by_rule(without_ways("uncapped"), [("x", 0), ("x", 1)], "uncapped", NINE_ONLY)
     assert keys_of(found) == [("x", 1)]

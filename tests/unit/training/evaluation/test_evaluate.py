@@ -88,7 +88,6 @@ def evaluation(data: Data, fits_made: list[tuple[str, str]]) -> Evaluation:
 
 
 def knows_all(rows: Rows) -> Fitted:
-    """A learner that answers what was measured."""
     return measured
 
 
@@ -110,7 +109,6 @@ def test_no_job_is_in_what_it_is_predicted_from(data: Data) -> None:
 
 
 def test_no_pair_is_on_both_sides(data: Data) -> None:
-    """Both measurements of a pair stay together, and each row is asked for once."""
     seen: list[tuple[Rows, Rows]] = []
     found = answers_of(data, BY_PAIR, spy(seen))
     assert not any(set(learned.pair) & set(asked.pair) for learned, asked in seen)

@@ -14,7 +14,6 @@ SOLOS = [
 
 
 def test_the_heavier_job_stands_first() -> None:
-    """Whoever is written first."""
     for job_1, job_2, group in (("ll", "hl", ("HL", "LL")), ("hh", "lh", ("HH", "LH"))):
         pairs, left_out = make_pairs(nine(job_1=job_1, job_2=job_2), SOLOS)
         assert left_out == []
@@ -22,7 +21,6 @@ def test_the_heavier_job_stands_first() -> None:
 
 
 def test_a_pair_without_classes_is_in_no_group() -> None:
-    """A job without counters is not guessed into a group."""
     solos = [solo("bare"), *SOLOS]
     pairs, _ = make_pairs(nine(job_1="bare", job_2="hh"), solos)
     assert group_of(pairs[0], job_classes(solos)) is None

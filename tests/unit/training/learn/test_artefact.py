@@ -119,7 +119,6 @@ def test_every_file_is_named_with_its_hash(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """One line for the reader, with what to do."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match="--out"):
         write_model(tmp_path / "file", lambda folder: write_artefact(folder, made()))

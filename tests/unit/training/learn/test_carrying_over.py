@@ -50,7 +50,6 @@ def data_of(*cards: tuple[two_cards.Pairs, two_cards.Solos]) -> Data:
 
 @pytest.fixture(scope="module")
 def both() -> Data:
-    """All pairs on one GPU model, those of four jobs on the other one."""
     return data_of(two_cards.known(), two_cards.slower_memory(two_cards.JOBS[:4]))
 
 
@@ -61,13 +60,11 @@ def one() -> Data:
 
 @pytest.fixture(scope="module")
 def ticks() -> list[None]:
-    """One for each fit of another GPU that was made."""
     return []
 
 
 @pytest.fixture(scope="module")
 def evaluation(both: Data, ticks: list[None]) -> Evaluation:
-    """The quick one, and what another GPU adds to it."""
     with few_trees():
         quick = run_evaluation(both, quick=True, watch=lambda protocol, method: None)
         found = list(leave_gpus_out(both, lambda: ticks.append(None)))
@@ -95,7 +92,6 @@ def test_neither_the_gpu_model_nor_the_job_is_learned_from(both: Data) -> None:
 
 
 def test_by_gpu_model_both_ways(both: Data) -> None:
-    """The protocol asks for all rows of one GPU model from all of the other."""
     seen: list[tuple[Rows, Rows]] = []
     PROTOCOLS[BY_GPU_MODEL].answer(both.rows, spy(seen), lambda: None)
     assert [(set(a.gpu_model), set(b.gpu_model)) for a, b in seen] == [
@@ -201,14 +197,12 @@ def test_widened_bounds_hold_what_is_promised(
 
 
 def test_share_without_an_interval() -> None:
-    """What was measured at other shares only cannot be judged."""
     lonely = Residuals(np.zeros(1), np.array(["a"]), np.array(["b"]), np.array(["37.5"]))
     with pytest.raises(InputError, match="at a share whose error is known"):
         held(lonely, {"50": LogBounds(-1, 1)})
 
 
 def test_figures_of_each_direction(both: Data, evaluation: Evaluation, ticks: list[None]) -> None:
-    """Both ways, then the curve of each, with the fits that were announced."""
     assert [found.left_out for found in evaluation.gpus] == sorted(MODELS)
     pairs = {model: int((both.rows.gpu_model == model).sum()) for model in MODELS}
     assert pairs[MODELS[0]] > pairs[MODELS[1]]
@@ -225,7 +219,6 @@ def test_figures_of_each_direction(both: Data, evaluation: Evaluation, ticks: li
 
 
 def test_a_slower_memory_makes_some_difference(evaluation: Evaluation) -> None:
-    """Errors are found, and coverage is a part."""
     for found in evaluation.gpus:
         assert found.errors.rate
         assert found.errors.rate.mean_percent > 0

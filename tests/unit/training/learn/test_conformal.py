@@ -29,7 +29,6 @@ ROWS = training_set().rows
 
 
 def residuals(by_job: dict[str, list[float]], stratum: str = "50") -> Residuals:
-    """Residuals of jobs left out, each next to a job that was never left out."""
     jobs = [job for job, values in by_job.items() for _ in values]
     values = np.array([value for values in by_job.values() for value in values])
     n = len(values)
@@ -45,7 +44,6 @@ def test_bounds_by_hand() -> None:
 
 
 def test_a_workload_counts_once_however_many_rows_it_has() -> None:
-    """A thousand rows of one workload move the bounds no more than one row of it."""
     others = {f"job-{n}": [n / 100, -n / 100] for n in range(20)}
     once = bounds_of(residuals({**others, "loud": [5.0]}), coverage=0.7)
     often = bounds_of(residuals({**others, "loud": [5.0] * 1000}), coverage=0.7)
@@ -144,7 +142,6 @@ def test_coverage_of_new_workloads() -> None:
 
 
 def test_measured_coverage_leaves_the_workload_out() -> None:
-    """A workload that is off by far is not covered by what it alone has shown."""
     rows = {f"job-{n}": [-0.1, 0.1] for n in range(9)}
     coverage = measured_coverage(residuals({**rows, "far": [9.0, 0.0]}))
     assert coverage.overall == pytest.approx((9 + 0.5) / 10)
@@ -205,7 +202,6 @@ def test_intervals_as_a_manifest_has_them() -> None:
 
 
 def test_without_uncapped_points_there_are_no_intervals() -> None:
-    """What would be missing is said."""
     nine = ROWS.take(ROWS.kind == "nine")
     held_out = as_measured(nine)
     for each in HEAD_LEARNERS:

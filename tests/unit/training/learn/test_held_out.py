@@ -26,7 +26,6 @@ def knowing(rows: Rows) -> Fitted:
 
 
 def predictions(factor_at_50: float = 1.0) -> HeldOut:
-    """What was measured, but for both speeds at 50/50, of every row once."""
     factor = np.where(ROWS.share_a == 50, factor_at_50, 1.0)
     n = len(ROWS)
     speeds = np.column_stack([ROWS.speed_a * factor, ROWS.speed_b * factor])
@@ -52,7 +51,6 @@ def test_no_row_of_the_job_is_learned_from() -> None:
 
 
 def test_groups_are_left_out_one_by_one() -> None:
-    """By pair every row is tested once."""
     held_out = fold_by(ROWS, ROWS.pair, knowing)
     assert sorted(held_out.row.tolist()) == [*range(len(ROWS))]
     assert set(held_out.left_out.tolist()) == {str(pair) for pair in range(15)}
@@ -67,7 +65,6 @@ def test_a_job_of_every_row_cannot_be_left_out() -> None:
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_who_knows_what_was_measured_chooses_the_best(name: str) -> None:
-    """One choice for each measurement, each worth all that there is."""
     scores = fractions(ROWS, predictions(), OBJECTIVES[name], tie=0)
     np.testing.assert_array_equal(scores, np.ones(15))
 

@@ -25,12 +25,10 @@ ROWS = training_set().rows
 
 
 def values(predicted: Predicted) -> Floats:
-    """All that was predicted."""
     return np.concatenate([flat(predicted.speed), predicted.power_w])
 
 
 def swapped(rows: Rows) -> Rows:
-    """The same rows with the jobs the other way round."""
     names = ("job_{}", "share_{}", "speed_{}", "solo_rate_{}")
     turned = {n.format(x): getattr(rows, n.format(y)) for n in names for x, y in ("ab", "ba")}
     heads = {
@@ -48,7 +46,6 @@ def test_targets_are_what_predictions_undo() -> None:
 
 
 def test_a_starved_job_has_a_target() -> None:
-    """A rate of 0 has no logarithm; a very small one is taken."""
     starved = dataclasses.replace(ROWS, speed_a=np.zeros(len(ROWS)))
     targets = SPEED_LEARNER.targets(starved)[: len(ROWS)]
     undone = np.exp(targets) * ROWS.heads["speed"].prior[:, 0]
@@ -66,7 +63,6 @@ def test_learners_learn(name: str) -> None:
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_swapping_the_jobs_swaps_the_answer(name: str) -> None:
-    """Exactly, whichever job comes first."""
     fitted = LEARNERS[name](ROWS)
     one, other = fitted(ROWS), fitted(swapped(ROWS))
     np.testing.assert_array_equal(one.speed, other.speed[:, ::-1])
@@ -74,14 +70,11 @@ def test_swapping_the_jobs_swaps_the_answer(name: str) -> None:
 
 
 def test_the_same_rows_give_the_same_predictions() -> None:
-    """Bit for bit."""
     one, other = (values(fit(extra_trees, ROWS)(ROWS)) for _ in range(2))
     np.testing.assert_array_equal(one, other)
 
 
 def test_the_number_of_threads_does_not_matter() -> None:
-    """Trees grown side by side are the trees grown one after the other."""
-
     def side_by_side() -> ExtraTreesRegressor:
         return extra_trees().set_params(n_jobs=2)
 

@@ -18,7 +18,6 @@ PAIRS = [(made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.CLIMBER),
 
 
 def with_pcie(points: list[SoloPoint]) -> list[SoloPoint]:
-    """Points with every counter that the paper uses."""
     return [
         dataclasses.replace(
             point,

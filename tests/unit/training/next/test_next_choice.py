@@ -33,7 +33,6 @@ ALIKE = (0.5,), (0.5,)
 
 
 def pair(*jobs: str, asked: int = 0, uses: PairUse = ALIKE) -> OpenPair:
-    """A candidate."""
     return OpenPair(jobs=(jobs[0], jobs[1]), minutes=1.0, uses=uses, asked=asked)
 
 
@@ -54,7 +53,6 @@ def test_the_budget_is_kept_and_used(
 def test_the_order_of_candidates_does_not_matter(
     candidates: list[OpenPair], measured: dict[str, int], dice: random.Random
 ) -> None:
-    """The same pairs in the same order."""
     turned = dice.sample(candidates, len(candidates))
     assert choose_pairs(candidates, measured, 8) == choose_pairs(turned, measured, 8)
 
@@ -79,14 +77,12 @@ def test_a_larger_budget_begins_alike_where_all_cost_the_same(
     ids=["asked for", "a job in no measured pair", "two such jobs"],
 )
 def test_what_comes_first(more: OpenPair, less: OpenPair) -> None:
-    """All else equal."""
     measured = {"bert": 2, "fft": 1, "gemm": 1}
     assert value(more, measured) > value(less, measured)
     assert choose_pairs([less, more], measured, 1) == [more]
 
 
 def test_what_was_chosen_counts_as_measured() -> None:
-    """A second pair of a new job is worth less than one of another new job."""
     pairs = [pair("bert", "new"), pair("fft", "new"), pair("gemm", "other")]
     chosen = choose_pairs(pairs, {"bert": 3, "fft": 3, "gemm": 3}, 2)
     assert [candidate.jobs for candidate in chosen] == [("bert", "new"), ("gemm", "other")]

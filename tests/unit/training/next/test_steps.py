@@ -27,7 +27,6 @@ MEASURED = made_up.pair_points(
 
 
 def launch(a: str, b: str) -> Observation:
-    """Two jobs that were launched together."""
     return from_flat(
         Observation,
         launch_id="one",
@@ -56,12 +55,10 @@ KNOWN = known()
 
 
 def pairs(found: MeasuredSoFar, minutes: float = 1000) -> list[tuple[str, ...]]:
-    """All pairs that are to be measured."""
     return list(chosen_pairs(next_steps(found, minutes)))
 
 
 def why(steps: tuple[NextStep, ...], *jobs: str) -> str:
-    """The reason for one of them."""
     return next(step.why for step in steps if step.jobs == jobs)
 
 
@@ -73,7 +70,6 @@ def test_each_pair_that_is_not_measured_comes_once() -> None:
 
 
 def test_the_budget_holds_for_everything_together() -> None:
-    """And totals are sums."""
     unchecked = dataclasses.replace(KNOWN, checked=False, jobs=(*JOBS, "new"))
     steps = next_steps(unchecked, 8)
     assert [step.kind for step in steps[:3]] == ["check", "profile", "pair"]
@@ -88,7 +84,6 @@ def test_what_does_not_fit_is_passed_over() -> None:
 
 
 def test_a_job_of_a_measured_pair_that_has_no_file_here_is_left_out() -> None:
-    """Nobody could start it."""
     assert {job for jobs in pairs(known(jobs=("climber", "hog"))) for job in jobs} == {
         "climber",
         "hog",
@@ -96,13 +91,11 @@ def test_a_job_of_a_measured_pair_that_has_no_file_here_is_left_out() -> None:
 
 
 def test_a_gpu_model_that_was_never_seen() -> None:
-    """Nothing is known of any job there, so all are profiled first."""
     steps = next_steps(known(gpu_model="NVIDIA Another"), 1000)
     assert [(step.kind, step.jobs) for step in steps] == [("profile", (j,)) for j in sorted(JOBS)]
 
 
 def test_how_little_is_known_of_the_jobs_is_said() -> None:
-    """In the reason for their pairs."""
     steps = next_steps(KNOWN, 1000)
     alone = "middle is in no measured pair, slow is in no measured pair"
     assert why(steps, "middle", "slow") == alone
@@ -111,7 +104,6 @@ def test_how_little_is_known_of_the_jobs_is_said() -> None:
 
 
 def test_what_is_launched_often_comes_first() -> None:
-    """Whatever else speaks for others."""
     last = pairs(KNOWN)[-1]
     often = known(*[launch(*last)] * 50)
     assert pairs(often)[0] == last
@@ -119,7 +111,6 @@ def test_what_is_launched_often_comes_first() -> None:
 
 
 def test_a_launch_on_another_gpu_model_does_not_count() -> None:
-    """It is measured there."""
     elsewhere = changed(launch("middle", "slow"), gpu_model="NVIDIA Another")
     assert "launched" not in why(next_steps(known(elsewhere), 1000), "middle", "slow")
 
@@ -135,7 +126,6 @@ def test_a_job_that_drifts_is_measured_again() -> None:
 
 
 def test_a_profile_that_is_needed_more_comes_first() -> None:
-    """By launches, then by name."""
     asked = known(launch("climber", "z-new"), jobs=(*JOBS, "a-new", "z-new"))
     steps = next_steps(asked, 3)
     assert [step.jobs for step in steps if step.kind == "profile"] == [("z-new",), ("a-new",)]
@@ -143,7 +133,6 @@ def test_a_profile_that_is_needed_more_comes_first() -> None:
 
 
 def test_jobs_that_do_not_fit_into_memory_are_left_out() -> None:
-    """A plan would skip them."""
     large = {
         job: dataclasses.replace(profile, memory_used_mib=80_000)
         for job, profile in KNOWN.profiles.items()
@@ -153,7 +142,6 @@ def test_jobs_that_do_not_fit_into_memory_are_left_out() -> None:
 
 
 def test_commands() -> None:
-    """As they are typed."""
     commands = {
         NextStep(kind="check", jobs=(), why="", minutes=1): "advisor check",
         NextStep(kind="profile", jobs=("a",), why="", minutes=1): "advisor profile a",
@@ -166,7 +154,6 @@ def test_commands() -> None:
     ("jobs", "splits"), [(("a", "b"), SPLITS), (("a", "a"), SPLITS_BESIDE_ITSELF)]
 )
 def test_the_cost_is_that_of_the_splits_in_a_plan(jobs: tuple[str, str], splits: int) -> None:
-    """As `advisor colocate` counts them."""
     plan = plan_from_options("", "+".join(jobs), DEFAULT_SPLITS)
     splits_of = [split for split in plan.entries[0].splits if isinstance(split, Split)]
     seen = {frozenset(s.shares) if jobs[0] == jobs[1] else s for s in splits_of}

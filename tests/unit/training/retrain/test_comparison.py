@@ -63,7 +63,6 @@ def test_what_is_not_worse_is_promoted_since_it_is_newer() -> None:
 
 
 def test_a_loss_smaller_than_a_rate_repeats_is_none() -> None:
-    """However sure it is."""
     [found] = compared(-0.009, noise=0.0)
     assert found.high_percent < 0
     assert not found.is_worse
@@ -86,7 +85,6 @@ def test_few_jobs_and_few_pairs_decide_nothing(pairs: Sequence[tuple[str, str]])
 
 @given(st.floats(-0.05, 0.05))
 def test_no_challenger_is_both(gain: float) -> None:
-    """And swapping champion and challenger swaps the sign."""
     [found], [mirrored] = compared(gain, noise=0), compared(-gain, noise=0)
     assert not (found.is_better and found.is_worse)
     assert abs(found.gain_percent + mirrored.gain_percent) < 0.002

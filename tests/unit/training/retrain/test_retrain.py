@@ -67,7 +67,6 @@ def first_night(
 
 @pytest.fixture
 def site(tmp_path: Path, bundled: Path, first_night: tuple[Path, RetrainReport]) -> Site:
-    """A site after its first night."""
     shutil.copytree(first_night[0], tmp_path / "models")
     return Site(tmp_path, bundled)
 
@@ -90,7 +89,6 @@ def test_new_jobs_are_learned_and_served(
 
 
 def test_nothing_new_trains_nothing(site: Site) -> None:
-    """The same points again, and no points of its own at all."""
     report = site.night(1)
     assert (report.outcome, report.new_points, report.challenger) == ("nothing-new", 0, None)
     assert site.night(2, PointSet()).outcome == "nothing-new"
@@ -182,14 +180,12 @@ def test_only_the_last_versions_stay(site: Site, tmp_path: Path) -> None:
 
 
 def test_one_run_at_a_time(site: Site) -> None:
-    """The second one says so at once, and changes nothing."""
     with working_in(site.models), pytest.raises(BusyError, match="another advisor retrain"):
         site.night(1, changed(NEW_POINTS, 0, run="new"))
     assert site.night(1).outcome == "nothing-new"
 
 
 def test_own_points_alone(site: Site) -> None:
-    """Nothing of the bundled pairs is in the challenger."""
     own = Collected(own=points(made_up.JOBS, host="x"), bundled=BUNDLED_POINTS, with_bundled=False)
     report = retrain(own, site.models, FIRST_DAY + timedelta(days=1), registry=site.registry)
     assert report.used_points == len(list(own.own))

@@ -21,7 +21,6 @@ def sifted(own: PointSet, learned: PointSet = BUNDLED_POINTS) -> Sifted:
 
 
 def test_good_points_pass() -> None:
-    """Of jobs that the champion knows, and of jobs that it does not."""
     own = points(made_up.JOBS)
     found = sifted(own)
     assert found.refused == ()

@@ -14,7 +14,6 @@ ROWS = training_set(NEW_POINTS | BUNDLED_POINTS).rows
 
 
 def exact(factor: float = 1.0) -> HeldOut:
-    """Answers that are what was measured, or a multiple of it."""
     asked = answers(ROWS, ROWS, physical)
     row = asked.row
     speed = np.column_stack([ROWS.speed_a[row], ROWS.speed_b[row]])
@@ -23,7 +22,6 @@ def exact(factor: float = 1.0) -> HeldOut:
 
 
 def test_exact_answers_have_no_error_and_no_regret() -> None:
-    """And a multiple has that error, but chooses the same splits."""
     found = scores(ROWS, exact())
     assert np.allclose(found.error, 0)
     assert np.allclose(found.regret, 0, atol=0.02)  # ties go to the more even split
