@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -57,23 +58,19 @@ def check_filled(url: str) -> None:
 
 
 def test_everything_comes_back(database: Path, tmp_path: Path) -> None:
-    """A copy restored elsewhere has all kinds of rows; the copy is one private file."""
+    """A copy restored elsewhere has all kinds of rows; the copy is one private file.
+
+    It needs no files next to it: a medium that is read-only is enough.
+    """
     copy, other = tmp_path / "copy.db", tmp_path / "other.db"
     assert back_up(url_of(database), Path(), copy) == copy.stat().st_size
     assert copy.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as read:
+        assert read.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert read.execute("SELECT count(*) FROM solo_points").fetchone() == (1,)
     restore(url_of(other), Path(), copy)
     check_filled(url_of(other))
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"data", "copy.db", "other.db"}
-
-
-def test_a_copy_can_be_read_where_nothing_can_be_written(database: Path, tmp_path: Path) -> None:
-    """It needs no files next to it: a medium that is read-only is enough."""
-    back_up(url_of(database), Path(), tmp_path / "copy.db")
-    uri = f"file:{tmp_path}/copy.db?immutable=1"
-    with closing(sqlite3.connect(uri, uri=True)) as copy:
-        assert copy.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-        assert copy.execute("SELECT count(*) FROM solo_points").fetchone() == (1,)
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "copy.db", "other.db"}
 
 
 def test_a_backup_while_a_server_writes_is_one_moment(database: Path, tmp_path: Path) -> None:
@@ -170,60 +167,43 @@ def test_a_server_goes_on_with_what_was_restored(database: Path, tmp_path: Path)
         assert state.change_count() == before + 1
 
 
-def newer(copy: Path) -> None:
+def run_sql(copy: Path, statement: str) -> None:
     with closing(sqlite3.connect(copy)) as other, other:
-        other.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
-
-
-def cut(copy: Path) -> None:
-    os.truncate(copy, copy.stat().st_size // 2)
-
-
-def text(copy: Path) -> None:
-    copy.write_text("no database " * 100)
-
-
-def empty(copy: Path) -> None:
-    copy.write_bytes(b"")
+        other.execute(statement)
 
 
 def another(copy: Path) -> None:
     copy.unlink()
-    with closing(sqlite3.connect(copy)) as other, other:
-        other.execute("CREATE TABLE theirs (x)")
+    run_sql(copy, "CREATE TABLE theirs (x)")
 
 
-def gone(copy: Path) -> None:
-    copy.unlink()
+NEWER = f"UPDATE {VERSION_TABLE} SET version_num = '9999'"
 
 
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (newer, "newer version of advisor"),
-        (cut, r"copy\.db"),
-        (text, "cannot be read as a database"),
-        (empty, "not a copy of an advisor database"),
+        (lambda copy: run_sql(copy, NEWER), "newer version of advisor"),
+        (lambda copy: os.truncate(copy, copy.stat().st_size // 2), r"copy\.db"),
+        (lambda copy: copy.write_text("no database " * 100), "cannot be read as a database"),
+        (lambda copy: copy.write_bytes(b""), "not a copy of an advisor database"),
         (another, "not a copy of an advisor database"),
-        (gone, "there is no file"),
+        (Path.unlink, "there is no file"),
     ],
+    ids=["newer", "cut", "text", "empty", "another", "gone"],
 )
 def test_a_bad_copy_is_refused_before_anything_changes(
-    database: Path, tmp_path: Path, spoil: object, complaint: str
+    database: Path, tmp_path: Path, spoil: Callable[[Path], object], complaint: str
 ) -> None:
     """Whatever the file is, the database that it was to replace is as before."""
     copy = tmp_path / "copy.db"
     back_up(url_of(database), Path(), copy)
-    assert callable(spoil)
     spoil(copy)
     with pytest.raises((StoreError, InputError), match=complaint):
         restore(url_of(database), Path(), copy, overwrite=True)
     check_filled(url_of(database))
-    assert {path.name for path in database.parent.iterdir()} <= {
-        "advisor.db",
-        "advisor.db-wal",
-        "advisor.db-shm",
-    }
+    left = {path.name for path in database.parent.iterdir()}
+    assert left <= {"advisor.db", "advisor.db-wal", "advisor.db-shm"}
 
 
 KILLED = """

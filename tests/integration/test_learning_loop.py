@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import synthetic_pairs as made_up
 from command_line import Advisor, in_this_process
-from retraining import few_trees
+from made_up_rows import solo_points
+from retraining import few_trees, launched
 from small_model import save_model
 
 from advisor.core.observations import Observation, ObservedPart
 from advisor.core.records import OBSERVED_SOURCE
 from advisor.decide.recommend import TIE
-from advisor.errors import ModelError
 from advisor.settings import read_settings
 from advisor_cli.learn.measured import (
     BUNDLED,
@@ -59,9 +59,7 @@ def keep(home: Path, jobs: int, *, solos: bool = True) -> None:
     """Store made-up pairs of so many jobs, and their profiles."""
     chosen = made_up.JOBS[:jobs]
     pairs = made_up.pair_points(itertools.combinations_with_replacement(chosen, 2))
-    alone = [
-        dataclasses.replace(p, idle_power_w=made_up.IDLE_W) for p in made_up.solo_points(chosen)
-    ]
+    alone = [p for p in solo_points() if p.job in {job.name for job in chosen}]
     with open_store(None, home) as store:
         store.add([*pairs, *(alone if solos else [])])
 
@@ -83,19 +81,14 @@ def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> 
 
 def launches(count: int) -> list[Observation]:
     """Of made-up pairs on another card, half of them with wrong results."""
+    points = made_up.pair_points()[4::12][:count]
+    seen = [replace(launched(p, n), gpu_uuid="GPU-launches") for n, p in enumerate(points)]
     return [
-        Observation(
-            launch_id=f"launch-{number}",
-            parts=tuple(
-                ObservedPart(job=p.job, share_percent=p.share_percent, units=p.units, rate=p.rate,
-                             results="differ" if number % 2 else "right")
-                for p in point.parts
-            ),
-            gpu_model=point.gpu_model, gpu_uuid="GPU-launches", units_total=made_up.UNITS,
-            power_w=point.power_w, overlap_s=60.0, state="finished", started_at=point.started_at,
-        )
-        for number, point in enumerate(made_up.pair_points()[4::12][:count])
-    ]  # fmt: skip
+        replace(one, parts=tuple(replace(part, results="differ") for part in one.parts))
+        if number % 2
+        else one
+        for number, one in enumerate(seen)
+    ]
 
 
 def test_training_takes_what_launches_did(home: Path, advisor: Advisor) -> None:
@@ -177,15 +170,6 @@ def test_points_that_nothing_can_be_learned_from_are_counted_with_the_cause(
     assert f"{len(failed)}: pair points flagged failed" in done.err
 
 
-def test_a_model_that_cannot_be_relied_on_is_not_promoted(home: Path) -> None:
-    """Intervals that held 2 % of the measured values are no answer."""
-    registry = Registry(home / "models")
-    figures = {"rate_coverage_percent": 2.1, "rate_mean_error_percent": 8.0}
-    with pytest.raises(ModelError, match=r"for 90 % held 2.1 % of the measured rates"):
-        registry.add(save_model(home / "made", figures=figures))
-    assert registry.champion() is None
-
-
 def test_a_model_that_is_right_to_a_percent_is_promoted(home: Path) -> None:
     """Its intervals are nearly nothing, and so is what lies outside of them."""
     registry = Registry(home / "models")
@@ -193,22 +177,6 @@ def test_a_model_that_is_right_to_a_percent_is_promoted(home: Path) -> None:
     version = registry.add(save_model(home / "made", figures=figures)).version
     registry.promote(version)
     assert registry.champion() == version
-
-
-def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advisor) -> None:
-    """After measuring, train and promote the answer comes from the own model, as one it knows."""
-    keep(home, 5)
-    ask = ("recommend", "climber", "hog", "--json")
-    before = json.loads(advisor(*ask).out)
-    trained = advisor("train", "--json")
-    assert trained.code == 0
-    assert advisor("models", "promote", "./model").code == 0
-    after = advisor(*ask)
-    assert after.code == 0
-    assert made_up.GPU_MODEL not in before["model"]["gpu_models"]
-    assert json.loads(after.out)["model"] == {
-        "version": json.loads(trained.out)["version"], "gpu_models": [made_up.GPU_MODEL]
-    }  # fmt: skip
 
 
 KEYS = {
@@ -219,15 +187,27 @@ KEYS = {
 }  # fmt: skip
 
 
-def test_the_model_in_use_on_own_pairs(home: Path, advisor: Advisor) -> None:
-    """The bundled one knows nothing of them; one learned from them is nearer to them."""
+def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advisor) -> None:
+    """After measuring, train and promote the answer comes from the own model, as one it knows.
+
+    The bundled one knows nothing of own pairs; one learned from them is nearer to them.
+    """
     keep(home, 5)
+    ask = ("recommend", "climber", "hog", "--json")
+    answered = json.loads(advisor(*ask).out)
     before = json.loads(advisor("evaluate", "--own", "--json").out)
     assert set(before) == KEYS
     assert (before["pairs"], before["jobs"]) == (15, 5)
     assert before["new_gpu_models"] == [made_up.GPU_MODEL]
-    advisor("train")
-    advisor("models", "promote", "./model")
+    trained = advisor("train", "--json")
+    assert trained.code == 0
+    assert advisor("models", "promote", "./model").code == 0
+    again = advisor(*ask)
+    assert again.code == 0
+    assert made_up.GPU_MODEL not in answered["model"]["gpu_models"]
+    assert json.loads(again.out)["model"] == {
+        "version": json.loads(trained.out)["version"], "gpu_models": [made_up.GPU_MODEL]
+    }  # fmt: skip
     after = json.loads(advisor("evaluate", "--own", "--json").out)
     assert after["model"] != before["model"]
     assert after["new_gpu_models"] == []

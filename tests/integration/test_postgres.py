@@ -2,9 +2,10 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from flat_records import from_flat
+import store_points
 from postgres import Server
 
 from advisor.core.records import PairPoint, SoloPoint
@@ -29,43 +30,25 @@ def url(postgres_url: str) -> str:
     return postgres_url
 
 
+ODD: dict[str, Any] = {"window_s": 1.7976931348623157e308, "throttled": True}
+JOB = "größe, 'quoted'"
+
+
 def point(number: int) -> SoloPoint:
-    """A point that fills columns of every type; each number is another measurement."""
-    return SoloPoint(
-        job="größe, 'quoted'",
-        gpu_model="NVIDIA H200",
-        gpu_uuid="GPU-1",
-        share_percent=100 / 3,
-        rate=0.1 + number,
-        power_w=5e-324,
-        units_total=132,
-        throttled=bool(number % 2),
-        window_s=1.7976931348623157e308,
-        started_at=f"2026-01-31T12:{number // 60:02}:{number % 60:02}Z",
-        run="r1",
-        flags=("noisy", "cpu-bound"),
-    )
+    """Its columns are of every type; each number is another measurement."""
+    return store_points.point(
+        number, job=JOB, share_percent=100 / 3, rate=0.1 + number, power_w=5e-324,
+        units_total=132, flags=("noisy", "cpu-bound"), **ODD,
+    )  # fmt: skip
 
 
 def pair_point(number: int) -> PairPoint:
     """As `point`, for a pair; odd ones have no rates."""
-    return from_flat(
-        PairPoint,
-        job_1="größe, 'quoted'",
-        job_2="zwei",
-        gpu_model="NVIDIA H200",
-        gpu_uuid="GPU-1",
-        share_1_percent=100 / 3,
-        share_2_percent=70.0,
-        units_1=44,
-        rate_1=None if number % 2 else 0.1 + number,
-        throttled=bool(number % 2),
-        window_s=1.7976931348623157e308,
-        started_at=f"2026-01-31T12:{number // 60:02}:{number % 60:02}Z",
-        run="r1",
-        flags=("failed", "throttled") if number % 2 else (),
-        error="größe: no memory; 100 % full" if number % 2 else None,
-    )
+    failed = {"rate_1": None, "flags": ("failed",), "error": "größe: no memory; 100 % full"}
+    return store_points.pair_point(
+        number, job_1=JOB, job_2="zwei", share_1_percent=100 / 3, units_1=44, **ODD,
+        **(failed if number % 2 else {}),
+    )  # fmt: skip
 
 
 def test_a_database_without_tables_is_refused(empty: str, tmp_path: Path) -> None:
@@ -79,24 +62,15 @@ def test_a_database_without_tables_is_refused(empty: str, tmp_path: Path) -> Non
 
 def test_points_come_back_and_are_added_once(url: str, tmp_path: Path) -> None:
     """Every column survives to the last digit, and adding again changes nothing."""
-    points = [point(number) for number in range(200)]
+    points, pairs = [point(n) for n in range(200)], [pair_point(n) for n in range(200)]
     with open_store(url, tmp_path) as store:
-        assert store.add([*points[:150], points[0]]) == 150
-        assert store.add(points) == 50
+        assert store.add([*points[:150], points[0], *pairs[:150], pairs[0]]) == 300
+        assert store.add([*pairs, *points]) == 100
         assert store.solo_points() == points
         assert store.solo_points(job="none") == []
-
-
-def test_pairs_come_back_and_are_added_once(url: str, tmp_path: Path) -> None:
-    """As for solo points, added together with them."""
-    pairs = [pair_point(number) for number in range(200)]
-    with open_store(url, tmp_path) as store:
-        assert store.add([point(1), *pairs[:150], pairs[0]]) == 151
-        assert store.add([*pairs, point(1)]) == 50
         assert store.pair_points() == pairs
-        assert store.pair_points(jobs=("zwei", pairs[0].parts[0].job)) == pairs
+        assert store.pair_points(jobs=("zwei", JOB)) == pairs
         assert store.pair_points(run="none") == []
-        assert store.solo_points() == [point(1)]
 
 
 def test_two_writers_at_once(url: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import synthetic_pairs as made_up
 import two_cards
+from made_up_rows import solo_points
 from retraining import few_trees
 
 import advisor_models
@@ -62,20 +63,26 @@ def run(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A folder with points of every made-up pair, one of them doubtful, in no order."""
-    dice = random.Random(str(tmp_path))
+    write_shuffled(tmp_path, random.Random(str(tmp_path)))
+    return tmp_path
+
+
+def write_shuffled(folder: Path, dice: random.Random) -> None:
     first, *others = made_up.pair_points()
     pairs = [dataclasses.replace(first, flags=("counter-mismatch",)), *others]
-    solos = [dataclasses.replace(p, idle_power_w=made_up.IDLE_W) for p in made_up.solo_points()]
-    write_points(tmp_path / "pairs.parquet", dice.sample(pairs, len(pairs)))
-    write_points(tmp_path / "solo.csv", dice.sample(solos, len(solos)))
-    return tmp_path
+    solos = solo_points()
+    write_points(folder / "pairs.parquet", dice.sample(pairs, len(pairs)))
+    write_points(folder / "solo.csv", dice.sample(solos, len(solos)))
 
 
 FILES = ("--pairs", "pairs.parquet", "--solo", "solo.csv")
 
 
 def test_a_model_and_what_is_said_of_it(data: Path, run: Run) -> None:
-    """One command: what was left out, how good it is, how long it took, and the files."""
+    """One command: what was left out, how good it is, how long it took, and the files.
+
+    JSON says the same, and the same points in another order give the same files, byte for byte.
+    """
     done = run(*FILES, *WHEN)
     assert done.returncode == 0, done.stderr
     assert "1 point left out: pair points flagged counter-mismatch" in done.stdout
@@ -89,6 +96,16 @@ def test_a_model_and_what_is_said_of_it(data: Path, run: Run) -> None:
     assert manifest.dataset.pairs == 15
     assert manifest.dataset.pair_points == 179
     assert manifest.dataset.jobs == ("climber", "hog", "middle", "sitter", "slow")
+    write_shuffled(data, random.Random(0))
+    answer = json.loads(run(*FILES, *WHEN, "--out", "here", "--json").stdout)
+    names = ("speed.trees", "power.trees", "manifest.json")
+    assert answer["files"] == [f"here/{name}" for name in names]
+    assert answer["left_out"] == [{"reason": "pair points flagged counter-mismatch", "points": 1}]
+    assert answer["figures"] == dict(manifest.figures)
+    assert answer["version"] == manifest.version
+    assert 0 < answer["fit_s"] < answer["total_s"]
+    for name in names:
+        assert (data / "model" / name).read_bytes() == (data / "here" / name).read_bytes()
 
 
 def test_pairs_without_the_nine_splits_are_too_little(data: Path, run: Run) -> None:
@@ -98,18 +115,6 @@ def test_pairs_without_the_nine_splits_are_too_little(data: Path, run: Run) -> N
     done = run(*FILES, *WHEN)
     assert done.returncode == 2
     assert "no pair was measured at enough of the nine splits" in done.stderr
-
-
-def test_json_for_programs(data: Path, run: Run) -> None:
-    """The figures on stdout are those in the manifest."""
-    done = run(*FILES, *WHEN, "--out", "here", "--json")
-    answer = json.loads(done.stdout)
-    assert answer["files"] == ["here/speed.trees", "here/power.trees", "here/manifest.json"]
-    assert answer["left_out"] == [{"reason": "pair points flagged counter-mismatch", "points": 1}]
-    manifest = read_manifest(data / "here")
-    assert answer["figures"] == dict(manifest.figures)
-    assert answer["version"] == manifest.version
-    assert 0 < answer["fit_s"] < answer["total_s"]
 
 
 def test_two_gpu_models_tell_of_a_third(data: Path, run: Run) -> None:
@@ -140,21 +145,6 @@ def test_own_points_beside_the_bundled_ones(data: Path) -> None:
     assert both.references == bundled.references
     assert own.references == ()
     assert read_measured(None, None, with_bundled=True) == bundled
-
-
-def test_the_same_points_give_the_same_files(data: Path, run: Run) -> None:
-    """Byte for byte, in whatever order the points come."""
-    assert run(*FILES, *WHEN, "--out", "one").returncode == 0
-    pairs, solos = made_up.pair_points(), made_up.solo_points()
-    first, *others = pairs
-    solos = [dataclasses.replace(p, idle_power_w=made_up.IDLE_W) for p in solos]
-    write_points(
-        data / "pairs.parquet", [*others, dataclasses.replace(first, flags=("counter-mismatch",))]
-    )
-    write_points(data / "solo.csv", solos[::-1])
-    assert run(*FILES, *WHEN, "--out", "two").returncode == 0
-    for name in ("speed.trees", "power.trees", "manifest.json"):
-        assert (data / "one" / name).read_bytes() == (data / "two" / name).read_bytes()
 
 
 @pytest.mark.parametrize(
