@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -39,7 +40,7 @@ def scripts() -> Generator[Mapping[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def sites(scripts: Mapping[str, Any]) -> dict[str, Any]:
+def simulation(scripts: Mapping[str, Any]) -> "Simulation":
     """A GPU model whose numbers are easy to add up; only `a` and `b` share."""
     way = scripts["truth"].Way
     one = {s: way(speeds, PAIR_W) for s, speeds in SPEEDS.items()}
@@ -53,26 +54,32 @@ def sites(scripts: Mapping[str, Any]) -> dict[str, Any]:
         ways={(A, B): one, (B, A): other},
         measured_as={(A, B): 0},
     )
-    return {MODEL: site}
+    return Simulation(scripts, {MODEL: site})
 
 
-def _policies(scripts: Mapping[str, Any], sites: Mapping[str, Any]) -> dict[str, Any]:
-    make = scripts["policies"]
-    both = {(A, B): {(30.0, 70.0): 1.2}, (B, A): {(70.0, 30.0): 1.2}}
-    uncapped = {(A, B): {(100.0, 100.0): 1.1}, (B, A): {(100.0, 100.0): 1.1}}
-    joins = {pair: both[pair] | uncapped[pair] for pair in both}
-    return {
-        "exclusive": make.exclusive(sites),
-        "uncapped": make.uncapped(sites),
-        "equal": make.equal(sites),
-        "advised": make.advised({MODEL: joins}, {MODEL: both}, {MODEL: {}}),
-    }
+BOTH = {(A, B): {(30.0, 70.0): 1.2}, (B, A): {(70.0, 30.0): 1.2}}
+UNCAPPED = {(A, B): {(100.0, 100.0): 1.1}, (B, A): {(100.0, 100.0): 1.1}}
 
 
-def _job(
-    scripts: Mapping[str, Any], number: int, kind: str, arrival_s: float, work_s: float
-) -> Any:
-    return scripts["workload"].Job(number, "user", kind, MODEL, arrival_s, work_s)
+@dataclass(frozen=True)
+class Simulation:
+    """The scripts, and sites to simulate."""
+
+    scripts: Mapping[str, Any]
+    sites: Mapping[str, Any]
+
+    def job(self, number: int, kind: str, arrival_s: float, work_s: float) -> Any:
+        return self.scripts["workload"].Job(number, "user", kind, MODEL, arrival_s, work_s)
+
+    def run(self, jobs: list[Any], name: str, gpus: int = 1) -> Any:
+        make = self.scripts["policies"]
+        if name == "advised":
+            joins = {pair: BOTH[pair] | UNCAPPED[pair] for pair in BOTH}
+            return self.under(make.advised({MODEL: joins}, {MODEL: BOTH}, {MODEL: {}}), jobs, gpus)
+        return self.under(getattr(make, name)(self.sites), jobs, gpus)
+
+    def under(self, policy: Any, jobs: list[Any], gpus: int) -> Any:
+        return self.scripts["cluster"].simulate(self.sites, {MODEL: gpus}, jobs, policy)
 
 
 @settings(max_examples=40, deadline=None)
@@ -82,16 +89,11 @@ def _job(
     st.sampled_from(["exclusive", "uncapped", "equal", "advised"]),
 )
 def test_every_job_ends_once_with_its_work(
-    scripts: Mapping[str, Any],
-    sites: Mapping[str, Any],
-    drawn: list[tuple[str, float, float]],
-    gpus: int,
-    name: str,
+    simulation: Simulation, drawn: list[tuple[str, float, float]], gpus: int, name: str
 ) -> None:
     by_arrival = sorted(drawn, key=lambda one: one[1])
-    jobs = [_job(scripts, n, *one) for n, one in enumerate(by_arrival)]
-    policy = _policies(scripts, sites)[name]
-    ran = scripts["cluster"].simulate(sites, {MODEL: gpus}, jobs, policy)
+    jobs = [simulation.job(n, *one) for n, one in enumerate(by_arrival)]
+    ran = simulation.run(jobs, name, gpus)
     assert sorted(done.job.number for done in ran.finished) == list(range(len(jobs)))
     for done in ran.finished:
         assert done.done_s == pytest.approx(done.job.work_s, abs=ROUNDING_S)
@@ -107,17 +109,14 @@ def test_every_job_ends_once_with_its_work(
         assert meter.energy_j == pytest.approx(sum(j.work_s * ALONE_W[j.kind] for j in jobs))
 
 
-def test_exclusive_without_a_queue_takes_what_jobs_take_alone(
-    scripts: Mapping[str, Any], sites: Mapping[str, Any]
-) -> None:
+def test_exclusive_without_a_queue_takes_what_jobs_take_alone(simulation: Simulation) -> None:
     """And the energy is power times time: of both jobs, and of the idle GPU."""
-    jobs = [_job(scripts, 0, A, 0, 2 * HOUR_S), _job(scripts, 1, B, HOUR_S, HOUR_S / 2)]
-    policies = _policies(scripts, sites)
+    jobs = [simulation.job(0, A, 0, 2 * HOUR_S), simulation.job(1, B, HOUR_S, HOUR_S / 2)]
     for name in ("exclusive", "uncapped", "advised"):
-        ran = scripts["cluster"].simulate(sites, {MODEL: 2}, jobs, policies[name])
+        ran = simulation.run(jobs, name, 2)
         ends = {done.job.number: done.end_s for done in ran.finished}
         assert ends == {0: pytest.approx(2 * HOUR_S), 1: pytest.approx(1.5 * HOUR_S)}
-        figures = scripts["outcome"].figures(ran, horizon_s=4 * HOUR_S)
+        figures = simulation.scripts["outcome"].figures(ran, horizon_s=4 * HOUR_S)
         busy_wh = 2 * ALONE_W[A] + 0.5 * ALONE_W[B]
         assert figures["busy_mwh"] == pytest.approx(busy_wh / 1e6)
         idle_wh = IDLE_W * (2 * 4 - 2.5)
@@ -125,12 +124,10 @@ def test_exclusive_without_a_queue_takes_what_jobs_take_alone(
         assert figures["slowdown"] == pytest.approx(1)
 
 
-def test_two_jobs_end_when_arithmetic_says(
-    scripts: Mapping[str, Any], sites: Mapping[str, Any]
-) -> None:
+def test_two_jobs_end_when_arithmetic_says(simulation: Simulation) -> None:
     """One joins in the middle: alone, together, and what is left alone again."""
-    jobs = [_job(scripts, 0, A, 0, 2 * HOUR_S), _job(scripts, 1, B, HOUR_S, 0.7 * HOUR_S)]
-    ran = _run(scripts, sites, jobs, "uncapped")
+    jobs = [simulation.job(0, A, 0, 2 * HOUR_S), simulation.job(1, B, HOUR_S, 0.7 * HOUR_S)]
+    ran = simulation.run(jobs, "uncapped")
     # b takes an hour at 0.7; a does 1 h alone, 0.6 h beside b, and 0.4 h alone.
     assert _ends_h(ran) == {1: pytest.approx(2), 0: pytest.approx(2.4)}
     meter = ran.metered[MODEL]
@@ -139,17 +136,13 @@ def test_two_jobs_end_when_arithmetic_says(
     assert meter.stranded_s == 0
 
 
-def test_a_limit_stays_when_the_other_job_has_ended(
-    scripts: Mapping[str, Any], sites: Mapping[str, Any]
-) -> None:
+def test_a_limit_stays_when_the_other_job_has_ended(simulation: Simulation) -> None:
     """Two that wait start together at the advised split; the one that is left keeps its share."""
-    first = _job(scripts, 0, A, 0, HOUR_S)
-    pair = [_job(scripts, 1, A, 60, HOUR_S), _job(scripts, 2, A, 120, HOUR_S)]
-    jobs = [first, *pair, _job(scripts, 3, B, 180, 1.8 * HOUR_S)]
-    policies = scripts["policies"]
-    both = {(A, B): {(30.0, 70.0): 1.2}, (B, A): {(70.0, 30.0): 1.2}}
-    policy = policies.advised({MODEL: {}}, {MODEL: both}, {MODEL: {}})
-    ran = scripts["cluster"].simulate(sites, {MODEL: 1}, jobs, policy)
+    first = simulation.job(0, A, 0, HOUR_S)
+    pair = [simulation.job(1, A, 60, HOUR_S), simulation.job(2, A, 120, HOUR_S)]
+    jobs = [first, *pair, simulation.job(3, B, 180, 1.8 * HOUR_S)]
+    policy = simulation.scripts["policies"].advised({MODEL: {}}, {MODEL: BOTH}, {MODEL: {}})
+    ran = simulation.under(policy, jobs, 1)
     # From 1 h on a (0.4) and b (0.9) share until 3 h; a has 0.2 h left, at its share.
     ends_h = _ends_h(ran)
     assert ends_h[3] == pytest.approx(3)
@@ -157,13 +150,11 @@ def test_a_limit_stays_when_the_other_job_has_ended(
     assert ran.metered[MODEL].stranded_s == pytest.approx(0.2 / HALF_SPEED * HOUR_S)
 
 
-def test_same_seed_same_jobs_and_same_ends(
-    scripts: Mapping[str, Any], sites: Mapping[str, Any]
-) -> None:
-    draw = scripts["workload"].draw_jobs
+def test_same_seed_same_jobs_and_same_ends(simulation: Simulation) -> None:
+    draw = simulation.scripts["workload"].draw_jobs
     one, again, other = (draw({MODEL: [A, B]}, {MODEL: 8}, 0.9, 0.5, seed) for seed in (1, 1, 2))
     assert one == again != other
-    assert _run(scripts, sites, one, "advised", 8) == _run(scripts, sites, one, "advised", 8)
+    assert simulation.run(one, "advised", 8) == simulation.run(one, "advised", 8)
 
 
 def test_jobs_arrive_as_published(scripts: Mapping[str, Any]) -> None:
@@ -213,13 +204,6 @@ def test_an_interval_is_that_of_student(scripts: Mapping[str, Any]) -> None:
     )
     middle, half = scripts["outcome"].change([11.0, 22.0], [10.0, 20.0])
     assert (middle, half) == (pytest.approx(10), pytest.approx(0, abs=1e-9))
-
-
-def _run(
-    scripts: Mapping[str, Any], sites: Mapping[str, Any], jobs: list[Any], name: str, gpus: int = 1
-) -> Any:
-    policy = _policies(scripts, sites)[name]
-    return scripts["cluster"].simulate(sites, {MODEL: gpus}, jobs, policy)
 
 
 def _ends_h(ran: Any) -> dict[int, float]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import retraining
 import synthetic_pairs as made_up
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,19 +33,8 @@ CARD = "GPU-of-launches"
 
 
 def launched(point: PairPoint, number: int = 0, **changes: Any) -> Observation:
-    parts = tuple(
-        ObservedPart(
-            job=p.job, share_percent=p.share_percent, units=p.units, rate=p.rate, results="right"
-        )
-        for p in point.parts
-    )
-    fields: dict[str, Any] = {
-        "launch_id": f"launch-{number}", "parts": parts, "gpu_model": point.gpu_model,
-        "gpu_uuid": CARD, "units_total": made_up.UNITS, "mode": point.mode,
-        "power_w": point.power_w, "overlap_s": 60.0, "settled_s": 57.0, "state": "finished",
-        "started_at": "2026-02-01T12:00:00+00:00",
-    }  # fmt: skip
-    return Observation(**{**fields, **changes})
+    fields = {"gpu_uuid": CARD, "started_at": "2026-02-01T12:00:00+00:00", **changes}
+    return replace(retraining.launched(point, number), **fields)
 
 
 def pairs(*jobs: made_up.MadeUpJob) -> list[PairPoint]:

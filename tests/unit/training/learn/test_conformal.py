@@ -13,6 +13,7 @@ from made_up_rows import as_measured, training_set
 
 from advisor.errors import InputError
 from advisor_models.intervals import UNCAPPED, on_gpu_model
+from advisor_training.dataset.rows import Names
 from advisor_training.learn.conformal import (
     bounds_of,
     held,
@@ -67,17 +68,21 @@ def test_bounds_hold_the_raised_level(jobs: list[list[float]]) -> None:
     assert min(map(min, jobs)) <= bounds.low <= bounds.high <= max(map(max, jobs))
 
 
-def of_gpu_models(by_model: dict[str, dict[str, list[float]]]) -> Residuals:
-    """Residuals at splits of jobs on GPU models, whose bounds are made by GPU model."""
-    parts = [residuals(jobs, "split") for jobs in by_model.values()]
-    names = [np.full(len(its), model) for model, its in zip(by_model, parts, strict=True)]
+def joined(*parts: Residuals, gpu_model: Names | None = None) -> Residuals:
     return Residuals(
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.left_out for part in parts]),
         np.concatenate([part.beside for part in parts]),
         np.concatenate([part.stratum for part in parts]),
-        np.concatenate(names),
+        gpu_model,
     )
+
+
+def of_gpu_models(by_model: dict[str, dict[str, list[float]]]) -> Residuals:
+    """Residuals at splits of jobs on GPU models, whose bounds are made by GPU model."""
+    parts = [residuals(jobs, "split") for jobs in by_model.values()]
+    names = [np.full(len(its), model) for model, its in zip(by_model, parts, strict=True)]
+    return joined(*parts, gpu_model=np.concatenate(names))
 
 
 def test_a_gpu_model_with_enough_jobs_has_bounds_of_its_own() -> None:
@@ -221,10 +226,8 @@ def test_a_share_with_few_jobs_has_the_bounds_of_its_neighbours() -> None:
         "30": [-0.1 * n for n in range(9)], "40": [0.0, 0.1], "50": [0.1 * n for n in range(9)],
         "60": [0.0], UNCAPPED: [0.0, 0.0],
     }  # fmt: skip
-    values = [value for its in spread.values() for value in its]
-    jobs = np.array([str(n) for its in spread.values() for n in range(len(its))])
-    strata = np.array([name for name, its in spread.items() for _ in its])
-    found = bounds_of(Residuals(np.array(values), jobs, np.full(len(jobs), "other"), strata))
+    parts = (residuals({str(n): [v] for n, v in enumerate(its)}, s) for s, its in spread.items())
+    found = bounds_of(joined(*parts))
     assert (found["30"].low, found["50"].high) == (pytest.approx(-0.8), pytest.approx(0.8))
     assert (found["40"].low, found["40"].high) == (found["30"].low, found["50"].high)
     assert found["60"] == found["50"]

@@ -13,11 +13,18 @@ from advisor_training.retrain.rivals import Questions, Scores
 
 JOBS = [f"job{n}" for n in range(8)]
 PAIRS = tuple(itertools.combinations(JOBS, 2))
-TESTS = Questions(
-    left_out=np.array([job for pair in PAIRS for job in pair]),
-    row=list(range(2 * len(PAIRS))),
-    pairs=tuple(pair for pair in PAIRS for _ in range(2)),
-)
+
+
+def questions(pairs: Sequence[tuple[str, str]]) -> Questions:
+    """Each job of each pair left out once."""
+    return Questions(
+        left_out=np.array([job for pair in pairs for job in pair]),
+        row=list(range(2 * len(pairs))),
+        pairs=tuple(pair for pair in pairs for _ in range(2)),
+    )
+
+
+TESTS = questions(PAIRS)
 NOISE = np.random.default_rng(0).normal(0, 0.02, len(TESTS.pairs))
 
 
@@ -71,13 +78,8 @@ def test_a_loss_smaller_than_a_rate_repeats_is_none() -> None:
 @pytest.mark.parametrize("pairs", [PAIRS[:1], [("a", "b"), ("c", "d"), ("e", "f")]])
 def test_few_jobs_and_few_pairs_decide_nothing(pairs: Sequence[tuple[str, str]]) -> None:
     """Two jobs drawn again show one sign only; so do three pairs that share no job."""
-    few = Questions(
-        left_out=np.array([job for pair in pairs for job in pair]),
-        row=list(range(2 * len(pairs))),
-        pairs=tuple(pair for pair in pairs for _ in range(2)),
-    )
     for gain in (0.05, -0.05):
-        [found] = compared(gain, tests=few)
+        [found] = compared(gain, tests=questions(pairs))
         assert not found.decides
         assert not found.is_better
         assert not found.is_worse
