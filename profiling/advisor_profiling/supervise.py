@@ -59,24 +59,14 @@ def _open_context(
         gpu = with_units(gpu, settings)
         environment = settings.job_environment()
         source = open_source(gpu, None, settings)
-
-        def backend_of(sharing: Sharing) -> Backend:
-            return _open_backend(sharing, gpu, settings)
-
-        def guard(backend: Backend) -> ProcessGuard:
-            return ProcessGuard(launch.path, backend, environment)
-
-        def remember(seen: Observation) -> None:
-            _remember(seen, settings)
-
         try:
             yield LaunchContext(
                 gpu=gpu,
                 source=source,
                 environment=environment,
-                open_backend=backend_of,
-                guard=guard,
-                remember=remember,
+                open_backend=lambda sharing: _open_backend(sharing, gpu, settings),
+                guard=lambda backend: ProcessGuard(launch.path, backend, environment),
+                remember=lambda seen: _remember(seen, settings),
             )
         finally:
             source.close()

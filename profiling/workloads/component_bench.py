@@ -19,7 +19,7 @@ from typing import Any
 
 import harness
 import torch
-from kernels import Kernel, compiled, relative_error, start
+from kernels import Kernel, compiled, start, work
 
 THREADS = 1024
 CHAINS = 4  # kChains of component_bench.cu
@@ -148,17 +148,14 @@ KERNELS: dict[str, Callable[[Any, int, int], Kernel]] = {
 
 
 def build(args: argparse.Namespace) -> harness.Work:
-    """The step of the chosen kernel; with `--check`, its comparison instead."""
+    """The step of the chosen kernel."""
     if args.device != "cuda" or args.dtype is not None:
         raise SystemExit("these are CUDA kernels of fixed types: leave --device and --dtype away")
     if args.name.startswith("tensor") and args.size % 2 == 0:
         raise SystemExit("--size of tensor products must be odd: they are taken away in turns")
     cuda = None if args.name == "idle" else compiled("component_bench.cu")
     kernel = KERNELS[args.name](cuda, args.batch, args.size)
-    if args.check:
-        _check(args.name, kernel)
-    step = harness.repeated(kernel.launch, args.inner)
-    return harness.Work(step, args.inner, lambda: _once(kernel))
+    return work(kernel, args, args.inner, TOLERANCE.get(args.name, 0.0))
 
 
 def _tensor(cuda: Any, name: str, batch: int, size: int, dtype: torch.dtype, depth: int) -> Kernel:
@@ -186,20 +183,6 @@ def _signed(values: torch.Tensor) -> torch.Tensor:
     """As 32 bits with a sign are read."""
     low = values % 2**32
     return torch.where(low < 2**31, low, low - 2**32).double()
-
-
-def _check(name: str, kernel: Kernel) -> None:
-    expected = kernel.expected()
-    kernel.launch()
-    error, allowed = relative_error(kernel.result, expected), TOLERANCE.get(name, 0.0)
-    print(f"{name}: relative error {error:.2e}, allowed {allowed:.0e}")
-    # Written so that NaN fails too.
-    raise SystemExit(0 if error <= allowed else 1)
-
-
-def _once(kernel: Kernel) -> torch.Tensor:
-    kernel.launch()
-    return kernel.result
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from checking import checksum, same_numbers
+from library_tensors import torch_type
 
 from advisor.progress import Progress
 
@@ -187,10 +188,7 @@ def run(
 
 def torch_dtype(args: argparse.Namespace, default: str = "bf16") -> Any:
     """The `torch.dtype` of `--dtype`."""
-    import torch
-
-    names = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-    return names[args.dtype or default]
+    return torch_type(args.dtype or default)
 
 
 def rotating(make: Callable[[], Value], count: int = 4) -> Iterator[Value]:

@@ -12,7 +12,6 @@ whatever the type, as the tensor cores of 8-bit types want them. docs/input-powe
 """
 
 import argparse
-import contextlib
 import gc
 import json
 import math
@@ -30,7 +29,8 @@ from typing import Any, TextIO
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from input_outputs import checked
-from kernel_power import captured, fault_of, say
+from kernel_power import answering, captured, fault_of, say
+from library_tensors import torch_type
 
 from advisor.progress import Progress
 
@@ -213,14 +213,6 @@ def matrix(path: str, dtype: str, shape: tuple[int, int]) -> Any:
     return data.view(torch_type(dtype)).view(shape)
 
 
-def torch_type(dtype: str) -> Any:
-    """The type of PyTorch."""
-    import torch
-
-    types = {"bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
-    return torch.float8_e4m3fn if dtype == "fp8" else types.get(dtype, torch.float32)
-
-
 def work_of(command: dict[str, Any], a: Any, b: Any) -> tuple[Callable[[], object], Any]:
     """What launches the work once, and where its output is."""
     import torch
@@ -273,13 +265,8 @@ def main() -> None:
     parser.add_argument("--answers", type=Path, required=True)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     args = parser.parse_args()
-    with args.answers.open("w") as answers, args.commands.open("rb", buffering=0) as commands:
-        try:
-            serve(Player(args.device), Commands(commands.fileno()), answers)
-        except Exception as error:  # whatever it is, the one who waits for an answer is told
-            with contextlib.suppress(OSError):
-                say(answers, fault_of(error))
-            raise
+    with answering(args.answers) as answers, args.commands.open("rb", buffering=0) as commands:
+        serve(Player(args.device), Commands(commands.fileno()), answers)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from collectives import COLLECTIVES, GPUS, gather, reduce, size_bytes
+from library_tensors import torch_type
 
 NAMES = ("gemm", "gemv", "triad", "copy", *COLLECTIVES)
 DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4}
@@ -99,7 +100,7 @@ def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
     torch.set_float32_matmul_precision("high" if args.dtype == "tf32" else "highest")
     if args.name in COLLECTIVES:
         make_one = gather if args.name == "all-gather" else reduce
-        return [make_one(args, _dtype(args.dtype))]
+        return [make_one(args, torch_type(args.dtype))]
     make = {"gemm": _product, "gemv": _product, "triad": _triad, "copy": _copy}[args.name]
     first, size_bytes = make(args)
     sets = _sets(size_bytes) if args.rotate else 1
@@ -120,7 +121,7 @@ def _product(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
     import torch
 
     n = 1 if args.name == "gemv" else args.n
-    dtype = _dtype(args.dtype)
+    dtype = torch_type(args.dtype)
     a, b = (torch.randn(shape, dtype=dtype) for shape in ((args.m, args.k), (args.k, n)))
     c = torch.empty((args.m, n), dtype=dtype)
     return (lambda: torch.mm(a, b, out=c)), _bytes(a, b, c)
@@ -129,7 +130,7 @@ def _product(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
 def _triad(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
     import torch
 
-    b, c = (torch.randn(args.m, dtype=_dtype(args.dtype)) for _ in range(2))
+    b, c = (torch.randn(args.m, dtype=torch_type(args.dtype)) for _ in range(2))
     a = torch.empty_like(b)
     return (lambda: torch.add(b, c, alpha=3.0, out=a)), _bytes(a, b, c)
 
@@ -137,16 +138,9 @@ def _triad(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
 def _copy(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
     import torch
 
-    b = torch.randn(args.m, dtype=_dtype(args.dtype))
+    b = torch.randn(args.m, dtype=torch_type(args.dtype))
     a = torch.empty_like(b)
     return (lambda: a.copy_(b)), _bytes(a, b)
-
-
-def _dtype(name: str) -> Any:
-    import torch
-
-    names = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    return names.get(name, torch.float32)
 
 
 def _bytes(*tensors: Any) -> int:

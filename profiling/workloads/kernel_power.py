@@ -17,7 +17,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -195,10 +195,17 @@ def main() -> None:
         follow(int(sys.argv[2]))
         return
     args = options()
-    with args.answers.open("w") as answers, args.commands.open() as commands:
+    with answering(args.answers) as answers, args.commands.open() as commands:
+        serve(GpuPlayer(args), commands, answers)
+
+
+@contextlib.contextmanager
+def answering(file: Path) -> Generator[TextIO]:
+    """Where answers go; whatever fails inside, the one who waits for an answer is told."""
+    with file.open("w") as answers:
         try:
-            serve(GpuPlayer(args), commands, answers)
-        except Exception as error:  # whatever it is, the one who waits for an answer is told
+            yield answers
+        except Exception as error:
             with contextlib.suppress(OSError):
                 say(answers, fault_of(error))
             raise

@@ -1,8 +1,9 @@
-"""Tensors of `library_check.py`: inputs, results in four numbers, memory that holds NaNs.
+"""Tensors of `library_check.py`: inputs, results in four numbers, memory that holds NaNs; types.
 
 PyTorch is imported inside functions.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,9 +33,7 @@ class Noise:
 
     def __call__(self, *shape: int, seed: int = 1) -> Any:
         """A float32 tensor; other seeds begin elsewhere."""
-        count = 1
-        for side in shape:
-            count *= side
+        count = math.prod(shape)
         start = seed * 7990271 % (len(self._bank) - count + 1)
         return self._bank[start : start + count].view(*shape)
 

@@ -13,14 +13,13 @@ change its clock. A CUDA graph of one such pair takes about 0.1 ms, so that is h
 """
 
 import argparse
-import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
-from kernel_power import fault_of, say
+from kernel_power import answering, say
 
 MANY = 16
 """Pairs of the larger graph: fewer launches while the load lasts."""
@@ -123,13 +122,8 @@ def main() -> None:
     parser.add_argument("--commands", type=Path, required=True)
     parser.add_argument("--answers", type=Path, required=True)
     args = parser.parse_args()
-    with args.answers.open("w") as answers, args.commands.open() as commands:
-        try:
-            serve(Load(), commands, answers)
-        except Exception as error:  # whatever it is, the one who waits for an answer is told
-            with contextlib.suppress(OSError):
-                say(answers, fault_of(error))
-            raise
+    with answering(args.answers) as answers, args.commands.open() as commands:
+        serve(Load(), commands, answers)
 
 
 if __name__ == "__main__":

@@ -108,12 +108,7 @@ class _Task:
         self.measuring_s, self.waiting_s = 0.0, 0.0
 
     def measure(self, block: Block, *, alone: bool = False) -> None:
-        """Start the processes of a block, then take its windows one after the other.
-
-        Args:
-            block: What to measure.
-            alone: It holds the processes of one window only.
-        """
+        """Start the processes of a block, `alone` those of one window, and take its windows."""
         self._pool.errors.clear()
         left = list(block.targets)
         while left:

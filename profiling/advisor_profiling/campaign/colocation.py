@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
@@ -58,13 +58,10 @@ class Report:
     """What came of it on one GPU.
 
     Attributes:
-        gpu_model: Of the GPU.
-        windows: Windows of this part of the plan.
+        windows: Of this part of the plan.
         to_measure: Of them, those that no earlier point answered.
         estimated_s: How long those were expected to take.
         measured: Of them, those that were measured.
-        cost: How long that took.
-        skipped: Pairs that are not measured, and why.
         failures: Windows that failed for good.
     """
 
@@ -97,7 +94,9 @@ def carry_out(campaign: Campaign, open_testbed: OpenTestbed) -> Report:
         parts = _parts(campaign, targets, testbed, alone=True)
         beside = [(_WITHOUT, target) for target in work.time_sliced]
         skipped = (*work.skipped, *refused)
-        first, idle_power_w = _measure(campaign, _own(campaign, parts), testbed, beside, skipped)
+        first, idle_power_w = _measure(
+            campaign, parts[campaign.part[0] - 1], testbed, beside, skipped
+        )
     if not work.time_sliced:
         return first
     with open_testbed(_WITHOUT) as testbed:
@@ -193,10 +192,6 @@ def _parts(
     return min(ways, key=lambda way: max(estimate_s(part, campaign.rules) for part in way))
 
 
-def _own(campaign: Campaign, parts: list[list[Block]]) -> list[Block]:
-    return parts[campaign.part[0] - 1]
-
-
 def _time_sliced(
     campaign: Campaign, targets: Sequence[Target], parts: list[list[Block]], testbed: Testbed
 ) -> list[Block]:
@@ -205,12 +200,12 @@ def _time_sliced(
     Speeds are relative to the jobs alone under MPS, so they are not measured alone once more.
     """
     pairs = [{target.jobs for block in part for target in block.targets} for part in parts]
-    own = [t for t in targets if t.jobs in pairs[campaign.part[0] - 1]]
+    mine = campaign.part[0] - 1
+    own = [t for t in targets if t.jobs in pairs[mine]]
     free = [t for t in targets if not any(t.jobs in known for known in pairs)]
     seed, memory_mib = campaign.plan.name, testbed.gpu.memory_mib
-    return cut(own, testbed.max_clients, memory_mib, seed, alone=False) + _own(
-        campaign, _parts(campaign, free, testbed, alone=False)
-    )
+    blocks = cut(own, testbed.max_clients, memory_mib, seed, alone=False)
+    return blocks + _parts(campaign, free, testbed, alone=False)[mine]
 
 
 def _left(
@@ -233,13 +228,5 @@ def _intention(blocks: list[Block], expected_s: float) -> str:
 
 
 def _sum(first: Report, second: Report) -> Report:
-    return Report(
-        first.gpu_model,
-        first.windows + second.windows,
-        first.to_measure + second.to_measure,
-        first.estimated_s + second.estimated_s,
-        first.measured + second.measured,
-        first.cost + second.cost,
-        first.skipped + second.skipped,
-        first.failures + second.failures,
-    )
+    summed = [field.name for field in fields(Report) if field.name != "gpu_model"]
+    return replace(first, **{n: getattr(first, n) + getattr(second, n) for n in summed})

@@ -31,10 +31,6 @@ DEFAULT_SPLITS = "nine,uncapped"
 def load_plan(path: Path, jobs: Collection[str]) -> Plan:
     """The plan that a file describes; without `name` it is called as the file.
 
-    Args:
-        path: The file.
-        jobs: Names of the jobs there are.
-
     Raises:
         InputError: the file cannot be read or describes no plan; the message names line and column.
     """

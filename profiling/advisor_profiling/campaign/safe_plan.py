@@ -35,13 +35,7 @@ class CountRules:
     allow_unsafe: bool = False
 
     def safety(self, job: str, gpu: Gpu, solo: Iterable[SoloPoint]) -> Safety:
-        """What is known of one job on the GPU.
-
-        Args:
-            job: Its name.
-            gpu: Where it is measured.
-            solo: Solo points, of any job and GPU model.
-        """
+        """What is known of one job on the GPU, of solo points of any job and GPU model."""
         # Percentages are counted as MPS counts them.
         if self.allow_unsafe or gpu.vendor != "nvidia":
             return Safety()

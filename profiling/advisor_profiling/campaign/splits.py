@@ -90,11 +90,7 @@ _EXPECTED = "nine, uncapped, time-sliced, 70/30 (percent), 66+66 units or around
 
 
 def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
-    """The splits that a word of a plan stands for.
-
-    Args:
-        text: Such as "nine", "70/30", "66+66 units" or "around-best 8".
-        where: Where it stands, for messages.
+    """The splits that a word of a plan stands for; messages say `where` it is.
 
     Raises:
         InputError: it stands for none.

@@ -12,11 +12,7 @@ from advisor_profiling.window.targets import ProcessSpec, Target
 
 
 class References:
-    """What jobs reported on the whole GPU, by hash of the job.
-
-    Args:
-        points: Earlier points of the same GPU model and driver.
-    """
+    """What jobs reported on the whole GPU of one model and driver, by hash of the job."""
 
     def __init__(self, points: Iterable[SoloPoint] = ()) -> None:
         self._known: dict[str, Reported] = {}

@@ -33,15 +33,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class ScriptResult:
-    """What the program said at one count.
-
-    Attributes:
-        units: SMs that it saw.
-        libraries: Version by name.
-        operations: Names of those it computed.
-        wrong: Names of those that were not right.
-        skipped: Operations that are not there, each with the reason.
-    """
+    """What the program said at one count; `units` are the SMs that it saw."""
 
     units: int
     libraries: Mapping[str, str]

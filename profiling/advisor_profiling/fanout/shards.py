@@ -48,12 +48,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a shard's command ended.
-
-    Attributes:
-        code: Its exit code.
-        said: Its answer as JSON.
-    """
+    """How a shard's command ended: its exit code, and its answer as JSON."""
 
     code: int
     said: Mapping[str, Any]

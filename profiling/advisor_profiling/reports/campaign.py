@@ -54,12 +54,7 @@ class PairResult:
 
 
 def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
-    """Each pair's best split; points that failed a cross-check are left out.
-
-    Args:
-        points: Pair points of one run.
-        solo: Solo points; those at 100 % give the rates and the power alone.
-    """
+    """Each pair's best split, against solo points at 100 %; without those that failed a check."""
     alone = _alone(solo)
     pairs: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
     for point in points:
@@ -69,12 +64,7 @@ def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[Pa
 
 
 def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """A run's solo points and, for jobs without a rate at 100 % there, their newest one elsewhere.
-
-    Args:
-        own: Solo points of the run.
-        others: Solo points of any run on the same GPU model.
-    """
+    """A run's solo points, and the newest of others for jobs without a rate at 100 % there."""
     known = _alone(own)
     newest: dict[str, SoloPoint] = {}
     for point in sorted(others, key=lambda p: p.started_at):

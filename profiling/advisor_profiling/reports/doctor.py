@@ -25,12 +25,7 @@ would change by as much."""
 
 
 def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
-    """Look at everything that measuring needs; nothing is changed.
-
-    Args:
-        settings: What the environment says.
-        gpus: Lists the GPUs; may raise SourceError.
-    """
+    """Look at everything that measuring needs; `gpus`, which lists them, may raise SourceError."""
     findings = [_cores(), _core_speed(), _steal(), _variables(settings), _store(settings)]
     findings += examine_extras(lacking())
     try:
@@ -180,14 +175,9 @@ _ROUNDS = 2000
 def core_speeds(
     cores: Iterable[int], seconds: float = 0.02, clock: Callable[[], float] = time.perf_counter
 ) -> dict[int, float]:
-    """Rounds of a fixed loop per second on each core, one core after the other.
+    """Rounds of a fixed loop per second on each core, one after the other, for `seconds` each.
 
     The calling thread is moved from core to core, and back to all of its cores at the end.
-
-    Args:
-        cores: Logical cores that this thread may use.
-        seconds: Time spent on each.
-        clock: Seconds.
     """
     before = os.sched_getaffinity(0)
     try:

@@ -64,9 +64,6 @@ def list_gpus() -> list[Gpu]:
 class AmdSource:
     """One AMD GPU.
 
-    Args:
-        uuid: UUID, as AMD SMI shows it.
-
     Raises:
         SourceError: no amdsmi, no library, no driver, or no such GPU.
     """
@@ -136,9 +133,9 @@ class AmdSource:
 
     def _temperature_c(self) -> float | None:
         """MI300 has no edge sensor; where there are both, the hot spot is what throttles."""
-        now = self._smi.current_temperature
-        types = self._smi.temperature_types
-        return _first(*(self._read("amdsmi_get_temp_metric", kind, now) for kind in types))
+        now, types = self._smi.current_temperature, self._smi.temperature_types
+        heats = (self._read("amdsmi_get_temp_metric", kind, now) for kind in types)
+        return next((float(heat_c) for heat_c in heats if heat_c is not None), None)
 
     def _clock_mhz(self, number: int) -> float | None:
         kind = self._smi.clock_types[number]
@@ -159,19 +156,17 @@ class _Smi:
         self.temperature_types = (heat.HOTSPOT, heat.EDGE)
         self.current_temperature = self._module.AmdSmiTemperatureMetric.CURRENT
 
-    def call(self, function: str, *arguments: Any) -> Any:
+    def call(self, function: str, *arguments: Any, missing: frozenset[int] = frozenset()) -> Any:
+        """The answer; None for errors that say there is none."""
         try:
             return getattr(self._module, function)(*arguments)
         except self._module.AmdSmiLibraryException as error:
-            raise _smi_error(function, error.get_error_code(), str(error.err_info)) from error
+            if (code := error.get_error_code()) in missing:
+                return None
+            raise _smi_error(function, code, str(error.err_info)) from error
 
     def reading(self, function: str, *arguments: Any) -> Any | None:
-        try:
-            return getattr(self._module, function)(*arguments)
-        except self._module.AmdSmiLibraryException as error:
-            if error.get_error_code() in _NOT_AVAILABLE:
-                return None
-            raise _smi_error(function, error.get_error_code(), str(error.err_info)) from error
+        return self.call(function, *arguments, missing=_NOT_AVAILABLE)
 
     def devices(self) -> list[Any]:
         return self.call("amdsmi_get_processor_handles")
@@ -231,10 +226,6 @@ def _violations(status: Mapping[str, Any] | None) -> tuple[str, ...] | None:
         return None
     known = [key for key in THROTTLE_REASONS if isinstance(status.get(key), bool)]
     return tuple(THROTTLE_REASONS[key] for key in known if status[key]) if known else None
-
-
-def _first(*values: Any) -> float | None:
-    return next((float(value) for value in values if value is not None), None)
 
 
 def _number(values: Mapping[str, Any] | None, key: str) -> float | None:

@@ -34,11 +34,7 @@ _LEAST_S = 0.11
 
 
 class Gpm:
-    """Counters of one GPU since `start`, or since it was made.
-
-    Args:
-        device: Handle of an initialised NVML.
-    """
+    """Counters of one GPU since `start`, or since it was made."""
 
     def __init__(self, device: Any) -> None:
         self._device = device

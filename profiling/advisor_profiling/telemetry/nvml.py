@@ -4,7 +4,7 @@ What each call means is in NVIDIA's NVML API reference; sensor behaviour is from
 Armour, "Part-time Power Measurements" (SC24, arXiv 2312.02741).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from advisor.core.gpu import Gpu
@@ -54,10 +54,9 @@ def list_gpus() -> list[Gpu]:
 
 def compute_pids(uuid: str) -> list[int]:
     """Processes that compute on a GPU, MPS clients and servers included, outside of containers."""
-    names = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
     with nvml_session():
         device = call("nvmlDeviceGetHandleByUUID", uuid)
-        return sorted({p.pid for name in names for p in reading(name, device) or ()})
+        return sorted({process.pid for process in _running(device)})
 
 
 def context_pids(uuid: str) -> list[int]:
@@ -78,13 +77,10 @@ def throttle_names(mask: int) -> tuple[str, ...]:
 
 
 class NvmlSource:
-    """One NVIDIA GPU.
+    """One NVIDIA GPU, by its UUID or its index in the order of `nvidia-smi`.
 
     Power is the instant field. Where a GPU does not have it, `nvmlDeviceGetPowerUsage` is read,
     which is an average over 1 s on Ampere and newer except GA100; `name` then says so.
-
-    Args:
-        uuid_or_index: UUID, or index in the order of `nvidia-smi`.
 
     Raises:
         SourceError: no driver, no such GPU, or no permission.
@@ -136,10 +132,7 @@ class NvmlSource:
 
         NVML knows processes by their number outside of containers.
         """
-        both = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
-        running = [process for name in both for process in reading(name, self._device) or ()]
-        # A process can be in both lists, with the same memory.
-        used = {p.pid: p.usedGpuMemory for p in running if p.pid in pids}
+        used = {p.pid: p.usedGpuMemory for p in _running(self._device) if p.pid in pids}
         if not used or None in used.values():
             return None
         return sum(used.values()) / _MIB
@@ -152,6 +145,12 @@ class NvmlSource:
             self._gpm.close()
         finally:
             call("nvmlShutdown")
+
+
+def _running(device: Any) -> Iterator[Any]:
+    """MPS clients or not; a process can be in both lists, with the same memory."""
+    for name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"):
+        yield from reading(name, device) or ()
 
 
 def _find(name: str) -> Any:

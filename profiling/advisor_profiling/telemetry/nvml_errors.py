@@ -58,15 +58,17 @@ def nvml_session() -> Generator[None]:
         call("nvmlShutdown")
 
 
-def call(function: str, *arguments: Any) -> Any:
-    """The answer of `pynvml.<function>`.
+def call(function: str, *arguments: Any, missing: frozenset[int] = frozenset()) -> Any:
+    """The answer of `pynvml.<function>`, or None for the errors of `missing`.
 
     Raises:
-        SourceError: NVML returned any error.
+        SourceError: NVML returned any other error.
     """
     try:
         return getattr(_pynvml, function)(*arguments)
     except _pynvml.NVMLError as error:
+        if error.value in missing:
+            return None
         raise nvml_error(function, error.value) from error
 
 
@@ -76,12 +78,7 @@ def reading(function: str, *arguments: Any) -> Any | None:
     Raises:
         SourceError: NVML returned an error that is about more than this reading.
     """
-    try:
-        return getattr(_pynvml, function)(*arguments)
-    except _pynvml.NVMLError as error:
-        if error.value in NOT_AVAILABLE:
-            return None
-        raise nvml_error(function, error.value) from error
+    return call(function, *arguments, missing=NOT_AVAILABLE)
 
 
 def nvml_error(function: str, code: int) -> SourceError:

@@ -36,11 +36,7 @@ _FIELDS = (
 
 
 class PowerFields:
-    """The power fields of one GPU; which ones it has is asked once.
-
-    Args:
-        device: Handle of an initialised NVML.
-    """
+    """The power fields of one GPU; which ones it has is asked once."""
 
     def __init__(self, device: Any) -> None:
         self._device = device

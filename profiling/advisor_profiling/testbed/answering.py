@@ -88,11 +88,6 @@ def script_workload(
 def started(name: str, workload: Workload, kind: type[_Ready]) -> "tuple[AnsweringJob, _Ready]":
     """A workload process that is ready and under its limit, and what it says of itself.
 
-    Args:
-        name: Of the job, for its messages.
-        workload: What to start.
-        kind: What it says when it is ready.
-
     Raises:
         JobError: it cannot be started, failed, or was not ready in time.
         LimitNotProvenError: the limit is not in force.
@@ -109,10 +104,6 @@ def started(name: str, workload: Workload, kind: type[_Ready]) -> "tuple[Answeri
 
 class AnsweringJob:
     """A workload process that is asked, and answers.
-
-    Args:
-        name: Of the job, for its messages.
-        workload: What to start.
 
     Raises:
         JobError: it cannot be started.

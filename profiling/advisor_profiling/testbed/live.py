@@ -63,13 +63,7 @@ def live_testbed(
 
 @contextmanager
 def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Generator[Backend]:
-    """What enforces shares on a GPU that is ours alone; it is closed at the end.
-
-    Args:
-        settings: Where daemons and locks live.
-        gpu_name: Index or UUID.
-        mode: Back-end; None: MPS on NVIDIA, CU masks on AMD.
-    """
+    """What enforces shares, as `open_backend` says, on a GPU that is ours alone until the end."""
     gpu = find_gpu(gpu_name)
     with gpu_lock(settings.lock_dir, gpu.uuid):
         backend = open_backend(with_units(gpu, settings), mode, settings)

@@ -42,11 +42,7 @@ class NoPhaseLock:
 
 
 class HostPhaseLock:
-    """Two lock files that all advisors of a host share; a killed one lets go by itself.
-
-    Args:
-        folder: The same for all of them.
-    """
+    """Two lock files that all advisors of a host share; a killed one lets go by itself."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -17,35 +17,21 @@ JobAtShare = tuple[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedPart:
-    """What one job did in a recorded window."""
-
-    rate: float
-    rate_stderr: float | None
-    memory_used_mib: float | None
-    cpu_percent: float | None
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
-    results: str | None = None
-    reported: Reported = NOTHING
-
-
-@dataclass(frozen=True, slots=True)
 class Recording:
     """A recorded window with its jobs in order of name and share."""
 
     point: SoloPoint | PairPoint
-    parts: tuple[RecordedPart, ...]
+    parts: tuple[PointPart, ...]
+
+    @property
+    def reported(self) -> Reported:
+        """What a job alone said of its results; of a pair that is not kept."""
+        values = read_first(self.point.reported) if isinstance(self.point, SoloPoint) else None
+        return values or NOTHING
 
 
 class Recordings:
-    """Windows of one way of sharing the GPU.
-
-    Args:
-        points: Solo points.
-        pairs: Pair points; those of jobs that failed are left out.
-        mode: As of a testbed.
-    """
+    """Windows of one way of sharing the GPU (`mode`, as of a testbed), without failed ones."""
 
     def __init__(self, points: Sequence[SoloPoint], pairs: Sequence[PairPoint], mode: str) -> None:
         self._windows: defaultdict[tuple[JobAtShare, ...], list[Recording]] = defaultdict(list)
@@ -85,15 +71,16 @@ class Recordings:
 
     def _add_solo(self, point: SoloPoint) -> None:
         job_at_share = point.job, point.share_percent
-        part = RecordedPart(
-            point.rate,
-            point.rate_stderr,
-            point.memory_used_mib,
-            point.job_cpu_percent,
-            point.latency_p50_ms,
-            point.latency_p99_ms,
-            point.results,
-            read_first(point.reported) or NOTHING,
+        part = PointPart(
+            job=point.job,
+            share_percent=point.share_percent,
+            rate=point.rate,
+            rate_stderr=point.rate_stderr,
+            memory_used_mib=point.memory_used_mib,
+            cpu_percent=point.job_cpu_percent,
+            latency_p50_ms=point.latency_p50_ms,
+            latency_p99_ms=point.latency_p99_ms,
+            results=point.results,
         )
         found = self._windows[(job_at_share,)]
         if not found or found[0].point.mode == point.mode:
@@ -104,27 +91,14 @@ class Recordings:
     def _add_pair(self, point: PairPoint) -> None:
         if any(part.rate is None for part in point.parts):
             return
-        ordered = sorted(point.parts, key=_seat)
-        parts = tuple(map(_part, ordered))
-        self._windows[tuple(map(_seat, ordered))].append(Recording(point, parts))
+        parts = tuple(sorted(point.parts, key=_seat))
+        self._windows[tuple(map(_seat, parts))].append(Recording(point, parts))
         for part in point.parts:
             self._units.setdefault(_seat(part), part.units)
 
 
 def _seat(part: PointPart) -> JobAtShare:
     return part.job, part.share_percent
-
-
-def _part(part: PointPart) -> RecordedPart:
-    return RecordedPart(
-        part.rate or 0.0,
-        part.rate_stderr,
-        part.memory_used_mib,
-        part.cpu_percent,
-        part.latency_p50_ms,
-        part.latency_p99_ms,
-        part.results,
-    )
 
 
 def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.core.results import NOTHING, Reported
 from advisor.core.units import vendor_of
 from advisor.errors import InputError, JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Granted
 from advisor_profiling.testbed.phase_lock import NoPhaseLock, PhaseLock
-from advisor_profiling.testbed.recordings import JobAtShare, RecordedPart, Recording, Recordings
+from advisor_profiling.testbed.recordings import JobAtShare, Recording, Recordings
 from advisor_profiling.testbed.replay_source import ReplaySource
 from advisor_profiling.testbed.testbed import WarmProcess
 from advisor_profiling.window.clock import Clock, VirtualClock
@@ -32,13 +32,15 @@ class ReplayProcess:
     def __init__(self, job: Job, share: Share, testbed: "ReplayTestbed", granted: Granted) -> None:
         self.job, self.share, self.granted = job, share, granted
         self._testbed = testbed
-        self._part: RecordedPart | None = None
+        self._part: PointPart | None = None
+        self._reported = NOTHING
         self._factor, self._done, self._since_s = 1.0, 0.0, 0.0
         self._cpu_s = 0.0
 
     def count(self) -> float:
         """Progress at the recorded rate while it plays."""
-        return self._done + (self._part.rate * self._factor * self._playing_s if self._part else 0)
+        rate = (self._part and self._part.rate) or 0.0
+        return self._done + rate * self._factor * self._playing_s
 
     def latencies(self) -> tuple[int, ...]:
         """Requests by bucket, of which the recorded percentiles come out again."""
@@ -53,11 +55,9 @@ class ReplayProcess:
 
     def reported(self) -> Reported:
         """As recorded, where the values were; else only that one of them was not finite."""
-        if self._part is None:
-            return NOTHING
-        if self._part.results == "wrong":
+        if self._part is not None and self._part.results == "wrong":
             return Reported(count=1, not_finite=1)
-        return self._part.reported
+        return self._reported
 
     def memory_mib(self) -> float | None:
         return self._part.memory_used_mib if self._part else None
@@ -83,10 +83,12 @@ class ReplayProcess:
     def stop(self) -> None:
         self._testbed.leave(self)
 
-    def play(self, part: RecordedPart | None, factor: float = 1.0) -> None:
+    def play(
+        self, part: PointPart | None, factor: float = 1.0, reported: Reported = NOTHING
+    ) -> None:
         """Go on at the rate of another recorded window, or stand still."""
         self._done, self._cpu_s = self.count(), self.cpu_s() or self._cpu_s
-        self._part, self._factor = part, factor
+        self._part, self._factor, self._reported = part, factor, reported
         self._since_s = self._testbed.clock.now_s()
 
     @property
@@ -198,12 +200,14 @@ class ReplayTestbed:
             self._recordings.find([process.job_at_share for process in processes])
         )
         self.source.playing = recording.point if recording else None
-        for number, process in enumerate(processes):
-            part = recording.parts[number] if recording else None
-            process.play(part, self._noise(part.rate_stderr, part.rate) if part else 1.0)
-        if recording is not None:
-            power_w = recording.point.power_w
-            self.source.power_factor = self._noise(recording.point.power_stderr_w, power_w)
+        if recording is None:
+            for process in processes:
+                process.play(None)
+            return
+        for part, process in zip(recording.parts, processes, strict=True):
+            process.play(part, self._noise(part.rate_stderr, part.rate), recording.reported)
+        point = recording.point
+        self.source.power_factor = self._noise(point.power_stderr_w, point.power_w)
 
     def _choose(self, found: Sequence[Recording]) -> Recording | None:
         if not found:
