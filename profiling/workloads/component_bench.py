@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import harness
+import numpy as np
 import torch
 from kernels import Kernel, compiled, start, work
 
@@ -66,8 +67,6 @@ def spin(cuda: Any, batch: int, size: int) -> Kernel:
 
 def fp32(cuda: Any, batch: int, size: int) -> Kernel:
     """Each pair of numbers turns `size` times by `ANGLE`."""
-    import numpy as np
-
     cosine, sine = np.float32(math.cos(ANGLE)), np.float32(math.sin(ANGLE))
     data = torch.randn(batch * THREADS * CHAINS, 2)
     out, kernel = torch.empty_like(data), cuda.get_function("fp32")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+import numpy as np
 import torch
 
 LOADS = {
@@ -55,7 +56,7 @@ def walsh(cuda: Any, batch: int, size: int) -> Kernel:
     )
     data = torch.randn(batch, size)
     one_pass, chunk = cuda.get_function("walsh_pass"), cuda.get_function("walsh_chunk")
-    scale = _float32(size**-0.5)
+    scale = np.float32(size**-0.5)
 
     def launch() -> None:
         for stage in range(passes):
@@ -188,12 +189,6 @@ def compiled(file: str = "kernels.cu") -> Any:
 
     # CuPy and PyTorch share the context and, both untold, the default stream.
     return cupy.RawModule(code=Path(__file__).with_name(file).read_text())
-
-
-def _float32(value: float) -> Any:
-    import numpy as np
-
-    return np.float32(value)
 
 
 def _require(condition: bool, message: str) -> None:

@@ -148,13 +148,16 @@ def _measure(
     idle_power_w: float | None = None,
 ) -> tuple[Report, float | None]:
     """Measure what is left of the blocks; also the idle power from before the first job."""
-    left = _left(campaign, blocks, testbed, beside)
+    run = campaign.plan.name
+    known = [*campaign.store.solo_points(run=run), *campaign.store.pair_points(run=run)]
+    left = left_to_measure(blocks, known, testbed.gpu, testbed.mode, beside)
     expected_s = estimate_s(left, campaign.rules)
     outcome = CampaignOutcome((), (), Cost())
     if left:
-        campaign.reporter.phase(_intention(left, expected_s))
+        many = f"{count_of(_windows(left), 'window')} in {count_of(len(left), 'block')}"
+        campaign.reporter.phase(f"{many}, about {expected_s / 60:.1f} GPU-minutes")
     if left and not campaign.dry_run:
-        conditions = conditions_on(testbed, campaign.plan.name, campaign.rules, idle_power_w)
+        conditions = conditions_on(testbed, run, campaign.rules, idle_power_w)
         outcome = measure_blocks(left, conditions, testbed, campaign.store, campaign.reporter)
         idle_power_w = conditions.idle_power_w
     report = Report(
@@ -208,23 +211,8 @@ def _time_sliced(
     return blocks + _parts(campaign, free, testbed, alone=False)[mine]
 
 
-def _left(
-    campaign: Campaign, blocks: list[Block], testbed: Testbed, beside: Sequence[tuple[str, Target]]
-) -> list[Block]:
-    run = campaign.plan.name
-    known = [*campaign.store.solo_points(run=run), *campaign.store.pair_points(run=run)]
-    return left_to_measure(blocks, known, testbed.gpu, testbed.mode, beside)
-
-
 def _windows(blocks: list[Block]) -> int:
     return sum(len(block.targets) for block in blocks)
-
-
-def _intention(blocks: list[Block], expected_s: float) -> str:
-    return (
-        f"{count_of(_windows(blocks), 'window')} in {count_of(len(blocks), 'block')}, about "
-        f"{expected_s / 60:.1f} GPU-minutes"
-    )
 
 
 def _sum(first: Report, second: Report) -> Report:

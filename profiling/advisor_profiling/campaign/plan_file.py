@@ -198,16 +198,12 @@ def _pair_option(text: str) -> PairNames:
 
 
 def _entry_json(entry: PlanEntry) -> dict[str, Any]:
-    written: dict[str, Any] = {}
-    if entry.pairs:
-        written["pairs"] = [list(names) for names in entry.pairs]
-    if entry.among:
-        written["among"] = entry.among if entry.among == "all" else list(entry.among)
-    if entry.sample is not None:
-        written["sample"] = entry.sample
-    if not entry.selves:
-        written["selves"] = False
-    written["splits"] = write_splits(entry.splits)
-    if entry.repeats > 1:
-        written["repeats"] = entry.repeats
-    return written
+    written = {
+        "pairs": [list(names) for names in entry.pairs],
+        "among": entry.among if entry.among == "all" else list(entry.among),
+        "sample": entry.sample,
+        "selves": None if entry.selves else False,
+        "splits": write_splits(entry.splits),
+        "repeats": entry.repeats if entry.repeats > 1 else None,
+    }
+    return {key: value for key, value in written.items() if value not in (None, [])}

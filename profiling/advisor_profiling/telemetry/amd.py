@@ -74,7 +74,7 @@ class AmdSource:
     def __init__(self, uuid: str) -> None:
         self._smi = _Smi()
         try:
-            self._device, self._gpu = _find(self._smi, uuid)
+            self._device, self.gpu = _find(self._smi, uuid)
         except SourceError:
             self._smi.close()
             raise
@@ -88,10 +88,6 @@ class AmdSource:
             POWER_LIMIT: lambda: _positive(self._read("amdsmi_get_power_info"), "power_limit"),
             _MEMORY_BUSY: lambda: _number(self._read("amdsmi_get_gpu_activity"), "umc_activity"),
         }
-
-    @property
-    def gpu(self) -> Gpu:
-        return self._gpu
 
     @property
     def channels(self) -> tuple[Channel, ...]:

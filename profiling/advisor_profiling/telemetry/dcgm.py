@@ -58,17 +58,13 @@ class DcgmSource:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interval_s = interval_s
-        self._url, self._gpu, self._clock = url, gpu, clock
+        self._url, self.gpu, self._clock = url, gpu, clock
         self._session = requests.Session()
         self._window: list[dict[str, float]] = []
         text = fetch(url, self._session)
         _check_counters(text)
         self._values = values_of(text, gpu)
         self._asked_s = self._changed_s = clock()
-
-    @property
-    def gpu(self) -> Gpu:
-        return self._gpu
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -115,7 +111,7 @@ class DcgmSource:
         now_s = self._clock()
         if now_s - self._asked_s >= self.interval_s:
             self._asked_s = now_s
-            values = values_of(fetch(self._url, self._session), self._gpu)
+            values = values_of(fetch(self._url, self._session), self.gpu)
             if _fingerprint(values) != _fingerprint(self._values):
                 self._changed_s = now_s
                 self._window.append(values)

@@ -92,7 +92,7 @@ class NvmlSource:
         call("nvmlInit")
         try:
             self._device = _find(str(uuid_or_index))
-            self._gpu = _describe(self._device)
+            self.gpu = _describe(self._device)
             self._power = PowerFields(self._device)
             self._gpm = Gpm(self._device)
         except SourceError:
@@ -110,10 +110,6 @@ class NvmlSource:
             _MEMORY_BUSY,
             *channels_of(self._gpm.channels),
         )
-
-    @property
-    def gpu(self) -> Gpu:
-        return self._gpu
 
     def read(self, names: Collection[str]) -> Readings:
         """Means since `start_window` are GPM's, which are read last: it may have to wait."""

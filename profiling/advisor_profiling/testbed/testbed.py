@@ -192,17 +192,13 @@ class LiveTestbed:
     ) -> None:
         self.phase_lock = phase_lock
         self._backend, self.source, self._base, self._folder = backend, source, base, folder
-        self.mode, self.max_clients = backend.mode, backend.max_clients
+        self.gpu, self.mode, self.max_clients = backend.gpu, backend.mode, backend.max_clients
+        self.check_alive, self.spoiled = backend.check_alive, backend.spoiled
         self.clock: Clock = LiveClock()
         self.cores = plan_cores(physical_cores(), jobs)
         self._numbers = itertools.count()
         self._jobs: list[RunningJob] = []
         pin([os.getpid()], self.cores.own)
-
-    @property
-    def gpu(self) -> Gpu:
-        """The GPU that the back-end shares out."""
-        return self._backend.gpu
 
     def refuses(self, target: Target) -> str:
         """A live GPU can try everything."""
@@ -226,11 +222,3 @@ class LiveTestbed:
         """Ask the driver about all jobs that were started, at their gates or not."""
         self._jobs = [job for job in self._jobs if not job.over]
         check_limits(self._jobs)
-
-    def check_alive(self) -> None:
-        """Check the back-end."""
-        self._backend.check_alive()
-
-    def spoiled(self) -> bool:
-        """Ask the back-end."""
-        return self._backend.spoiled()
