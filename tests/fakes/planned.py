@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from flat_records import from_flat
+from pair_points import pair_point as gemm_beside_triad
+from store_points import point
 
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
@@ -45,30 +46,12 @@ def windows(
 
 def solo_point(name: str, rate: float = 100.0, **fields: Any) -> SoloPoint:
     """A point of one job on the whole GPU."""
-    values: dict[str, Any] = {**_WINDOW, "share_percent": 100.0, **fields}
-    return SoloPoint(job=name, rate=rate, **values)
+    values: dict[str, Any] = {"share_percent": 100.0, "run": "earlier", **fields}
+    return point(job=name, rate=rate, **values)
 
 
 def pair_point(name_a: str, name_b: str, units_a: int = 66, **fields: Any) -> PairPoint:
     """A point of two jobs at a split that leaves no unit of an H200 out."""
-    values: dict[str, Any] = {
-        **_WINDOW,
-        "share_1_percent": 50.0,
-        "share_2_percent": 50.0,
-        "units_1": units_a,
-        "units_2": 132 - units_a,
-        "rate_1": 50.0,
-        "rate_2": 50.0,
-        "power_w": 500.0,
-        **fields,
-    }
-    return from_flat(PairPoint, job_1=name_a, job_2=name_b, **values)
-
-
-_WINDOW: dict[str, Any] = {
-    "gpu_model": H200.model,
-    "gpu_uuid": "GPU-1",
-    "window_s": 2.0,
-    "started_at": "2026-01-31T12:00:00+00:00",
-    "run": "earlier",
-}
+    units = {"units_1": units_a, "units_2": 132 - units_a, "rate_1": 50.0, "rate_2": 50.0}
+    values: dict[str, Any] = {**units, "run": "earlier", **fields}
+    return gemm_beside_triad(50.0, 50.0, job_1=name_a, job_2=name_b, **values)

@@ -9,12 +9,10 @@ from typing import Any, TypeAlias
 import pytest
 from command_line import Advisor, Said, in_this_process
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint
 from advisor.formats.flat_rows import flat
 from advisor.formats.rows import column_types, to_row
 from advisor_data.files.bundled import bundled_pair_points, bundled_reference_points
-from advisor_data.files.dataset import select
 from advisor_data.files.files import read_points
 
 REPLAY = ("--gpu", "replay")
@@ -119,20 +117,6 @@ def test_replay_of_recorded_pairs(user: User) -> None:
     assert not (user.folder / "home/advisor.db").exists()
 
 
-def test_replay_with_noise(user: User) -> None:
-    """The windows come back with the noise that they were measured with, and it is said."""
-    done = user.advisor("colocate", "--pairs", PAIR, *REPLAY, "--noise", "--json")
-    assert "come back with noise" in done.err
-    known = recorded()
-    rows = [*map(flat, json.loads(done.out)["points"])]
-    assert len(rows) == NINE_AND_UNCAPPED
-    off = [
-        min(abs(row["rate_2"] / (point.parts[1].rate or 1) - 1) for point in known[key(row)])
-        for row in rows
-    ]
-    assert 1e-5 < max(off) < 0.5
-
-
 def test_pairs_that_nobody_measured_are_named(user: User) -> None:
     """A replay makes nothing up; what it leaves out is in the answer."""
     answer = user.json("colocate", "--pairs", PAIR, "--splits", "15/85,50/50", *REPLAY)
@@ -158,13 +142,3 @@ def test_the_loop_of_the_bundled_points(user: User, tmp_path: Path) -> None:
     assert counts["new"] == counts["read"]
     user.advisor("data", "export", str(tmp_path / "pairs.csv"), "--kind", "pairs")
     assert set(read_points(tmp_path / "pairs.csv")) == set(bundled_pair_points())
-
-
-def test_bundled_pairs_without_doubt() -> None:
-    """The loader leaves out what failed a cross-check, says how many, and gives all if asked."""
-    points = bundled_pair_points()
-    doubtful = [p for p in points if DOUBTFUL & set(p.flags)]
-    selection = select(points)
-    assert len(selection.points) == len(points) - len(doubtful)
-    assert selection.summary.startswith(f"{len(doubtful)} of {len(points)} points left out")
-    assert select(points, flagged=True).points == tuple(points)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from planned import job, jobs, windows
 
 from advisor.core.gpu import MEMORY_PART, Share
-from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED
 from advisor.errors import InputError
 from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
@@ -172,12 +171,6 @@ def test_starts_come_near_the_fewest(seed: str) -> None:
     assert 240 <= sum(len(block.specs) for block in blocks) <= 270
 
 
-def test_groups_of_a_plan_are_found_again() -> None:
-    """A plan of groups of four takes one block for each group."""
-    plan = [t for group in groups_of_four(8) for t in windows(group)]
-    assert len(cut(plan, CLIENTS, None, "seed", alone=False)) == 8
-
-
 def test_memory_parts_a_pair() -> None:
     """A pair whose processes need more than the GPU has is measured in as few parts as fit."""
     large = jobs("ab", memory_mib=10_000).values()
@@ -302,11 +295,6 @@ def test_shards_part_the_blocks(
     assert max(lengths_s) - min(lengths_s) <= longest_s + 1e-6
 
 
-def groups_of_four(count: int) -> list[list[Job]]:
-    """Groups of different jobs."""
-    return [[job(f"g{number}-{letter}") for letter in "abcd"] for number in range(count)]
-
-
 def test_blocks_of_a_shard_follow_those_with_the_same_clients() -> None:
     """In a shard too fewer processes are started than by the length of blocks alone."""
     blocks = cut(windows(jobs("abcdefghij").values()), CLIENTS, 143_771, "seed")
@@ -323,35 +311,18 @@ def test_no_such_shard(index: int, count: int) -> None:
         shard([], index, count)
 
 
-def test_more_shards_than_blocks() -> None:
-    """A shard may have nothing to do."""
-    blocks = cut(windows(jobs("ab").values()), CLIENTS, None, "seed")
-    assert [len(shard(blocks, index, 3)) for index in (1, 2, 3)] == [1, 0, 0]
-    assert shard([], 1, 1) == []
-
-
 def test_estimate_counts_starts_and_windows() -> None:
     """48 starts of 1.5 s and 88 windows of 6.5 s; shorter windows take less."""
     blocks = cut(windows(jobs("abcd").values()), CLIENTS, None, "seed")
     assert estimate_s(blocks, WindowRules()) == pytest.approx(48 * 1.5 + 88 * WINDOW_S)
     assert estimate_s(blocks, rules_for(1.0)) == pytest.approx(48 * 1.5 + 88 * 2.6)
     assert estimate_s([], WindowRules()) == 0
-
-
-def test_estimate_counts_kept_clients_once() -> None:
-    """Processes that the block before has left standing are not started again; loose ones are."""
+    # Processes that the block before has left standing are not started again; loose ones are.
     a, b = job("a"), job("b", gate=False)
     gated = Block((ProcessSpec(a, FULL),), (solo(a, FULL),))
     loose = Block((ProcessSpec(b, FULL),), (solo(b, FULL),))
     assert estimate_s([gated, gated], WindowRules()) == pytest.approx(1.5 + 2 * WINDOW_S)
     assert estimate_s([loose, loose], WindowRules()) == pytest.approx(2 * 1.5 + 2 * WINDOW_S)
-
-
-def test_two_clients_that_alone_are_too_many() -> None:
-    """A pair that fits in no way is still measured, alone: the plan has the last word."""
-    large = [job("a", memory_mib=90_000), job("b", memory_mib=90_000)]
-    blocks = cut(windows(large, [UNCAPPED], selves=False), CLIENTS, 143_771, "seed", alone=False)
-    assert [len(block.specs) for block in blocks] == [2]
 
 
 def test_profiles_are_measured_with_the_clients_that_are_there() -> None:
@@ -362,11 +333,5 @@ def test_profiles_are_measured_with_the_clients_that_are_there() -> None:
     assert set(with_profiles.specs) == set(without.specs)
     alone = [t.specs[0] for t in with_profiles.targets if len(t.specs) == 1]
     assert sorted(map(str, alone)) == sorted(str(r) for r in without.specs if not r.copy)
-
-
-def test_each_job_is_alone_on_the_whole_gpu_before_anything_else() -> None:
-    """Every other result of a job is compared with what it reports there."""
-    (block,) = cut(windows(jobs("abc").values()), CLIENTS, None, "seed", profiles=True)
-    first = block.targets[:3]
-    assert sorted(t.jobs[0] for t in first) == ["a", "b", "c"]
-    assert all(len(t.specs) == 1 and t.specs[0].share.percent == 100 for t in first)
+    # First on the whole GPU: every other result of a job is compared with what it reports there.
+    assert {str(target) for target in with_profiles.targets[:2]} == {"a at 100 %", "b at 100 %"}

@@ -37,17 +37,6 @@ def test_words_for_splits(text: str, splits: tuple[Any, ...]) -> None:
     assert read_split(text, "here") == splits
 
 
-def test_modes_of_splits() -> None:
-    """A split knows whether it needs MPS, and limits."""
-    assert {split.sharing for split in NINE} == {"limited"}
-    assert (UNCAPPED.sharing, TIME_SLICED.sharing) == ("uncapped", "time-sliced")
-    assert [str(split) for split in (NINE[0], UNCAPPED, TIME_SLICED)] == [
-        "10/90",
-        "uncapped",
-        "time-sliced",
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "what"),
     [
