@@ -26,19 +26,11 @@ OF_FFT = {"jobs": [{"job": "fft"}, {"job": "gemm"}]}
 
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Path:
-    """Two job files, one of them faulty."""
-    folder = tmp_path / "jobs"
-    folder.mkdir()
-    (folder / "mine.yaml").write_text("command: sleep 1\n")
-    (folder / "faulty.yaml").write_text("comand: sleep 1\n")
-    return folder
-
-
-@pytest.fixture
-def api(tmp_path: Path, jobs: Path) -> Iterator[Api]:
-    """A service on a new database."""
-    with running(tmp_path / "home", jobs) as api:
+def api(tmp_path: Path) -> Iterator[Api]:
+    """A service on a new database, with two job files, one of them faulty."""
+    (tmp_path / "mine.yaml").write_text("command: sleep 1\n")
+    (tmp_path / "faulty.yaml").write_text("comand: sleep 1\n")
+    with running(tmp_path / "home", tmp_path) as api:
         yield api
 
 
@@ -63,9 +55,8 @@ def writer(api: Api) -> str:
 
 def sweep(job: str = "mine", like: str = "bert-train", **changes: Any) -> list[SoloPoint]:
     """A whole profile of a job that is like a bundled one."""
-    found = (point for point in bundled_solo_points() if point.gpu_model == "NVIDIA H200")
-    points = [point for point in found if point.job == like]
-    return [dataclasses.replace(point, job=job, **changes) for point in points]
+    found = (p for p in bundled_solo_points({like}) if p.gpu_model == "NVIDIA H200")
+    return [dataclasses.replace(point, job=job, **changes) for point in found]
 
 
 def pair_point(job_a: str, job_b: str) -> PairPoint:
@@ -248,14 +239,14 @@ def test_every_write_is_audited_with_how_it_ended(api: Api, writer: str) -> None
     assert api.ask("DELETE", "/v1/profiles/nothing", writer).status_code == 404
     log = api.get("/v1/audit", admin)
     read(AuditLog, json.dumps(log))
-    told = [(e["who"], e["action"], e["subject"], e["outcome"]) for e in log["entries"][::-1]]
-    assert told == [
-        ("write", "profile.replace", "mine on NVIDIA H200", "begun"),
-        ("write", "profile.replace", "mine on NVIDIA H200", "done"),
-        ("write", "profile.delete", "nothing", "begun"),
-        ("write", "profile.delete", "nothing", "not-found"),
+    assert [(e["action"], e["subject"], e["outcome"]) for e in log["entries"][::-1]] == [
+        ("profile.replace", "mine on NVIDIA H200", "begun"),
+        ("profile.replace", "mine on NVIDIA H200", "done"),
+        ("profile.delete", "nothing", "begun"),
+        ("profile.delete", "nothing", "not-found"),
     ]
-    assert log["entries"][-1]["request_id"] == done.headers["X-Request-Id"]
+    last = log["entries"][-1]
+    assert (last["who"], last["request_id"]) == ("write", done.headers["X-Request-Id"])
     older = api.get("/v1/audit", admin, limit=1, before=log["entries"][1]["number"])["entries"]
     assert older == [log["entries"][2]]
 

@@ -38,7 +38,7 @@ from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
 from advisor.wire.input_power import InputAsked
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files.bundled import bundled_solo_points
 
 
 def speak(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:
@@ -122,31 +122,6 @@ def test_many_points_go_in_several_requests(service: Served, writer: str) -> Non
         for n, p in zip(range(1200), own_points() * 1200, strict=False)
     ]
     assert speak(service.url, "import_points", points, token=writer).new == 1200
-
-
-def test_pairs_that_were_measured(service: Served) -> None:
-    points = bundled_pair_points()
-    found = speak(service.url, "pair_points", *reversed(points[0].jobs))
-    assert set(found.bundled) == {p for p in points if p.jobs == points[0].jobs}
-
-
-def test_observations_go_in_and_come_back(service: Served, writer: str) -> None:
-    seen = observation()
-    assert speak(service.url, "observe", [seen], token=writer) == TakenIn(read=1, new=1)
-    assert seen in speak(service.url, "observations", job="gemm", limit=10)
-    assert speak(service.url, "observations", job="triad") == ()
-
-
-def test_models_and_the_audit_log(service: Served) -> None:
-    """Models are listed and changed; who did so stands in the audit log."""
-    admin = service.token("the-admin", "admin")
-    found = speak(service.url, "models")
-    assert speak(service.url, "model", "bundled").manifest["version"] == found.models[0].version
-    assert speak(service.url, "promote", "bundled", token=admin).champion == "bundled"
-    with pytest.raises(ApiError, match="no promotion stands"):
-        speak(service.url, "rollback", token=admin)
-    done = [(e.who, e.outcome) for e in speak(service.url, "audit", token=admin, limit=3)]
-    assert done == [("the-admin", "conflict"), ("the-admin", "begun"), ("the-admin", "done")]
 
 
 def test_it_lives_and_is_ready(service: Served) -> None:

@@ -150,6 +150,9 @@ def test_a_latency_that_nobody_has_is_of_queues_no_matter(
         late = wanted(serving, *least, max_p99_ms=7.0, then=then)
         with pytest.raises(NoSplitError, match="8 ms, above 7 ms"):
             recommended([A, B], late, settings)
+    of_one = replace(least[0], max_p99_ms=7.0)
+    with pytest.raises(NoSplitError, match="8 ms, above 7 ms"):
+        recommended([A, B], wanted(serving, of_one, least[1]), settings)
 
 
 def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
@@ -164,14 +167,6 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
     assert error.why.startswith("nearest is 50/50: a may run at as little as 54 %")
     assert "; both draw 420 W, at most 400 W are allowed" in error.why
     assert error.fix == "run one after the other, or loosen that limit"
-
-
-def test_a_latency_of_one_job_is_kept(tmp_path: Path, settings: Settings) -> None:
-    """By its name."""
-    serving = points_file(tmp_path, solo_points("a", **SERVED), solo_points("b"))
-    late = JobRequest(job="a", min_speed=0.1, max_p99_ms=7.0)
-    with pytest.raises(NoSplitError, match="8 ms, above 7 ms"):
-        recommended([A, B], wanted(serving, late, JobRequest(job="b")), settings)
 
 
 def test_a_given_split_gets_its_forecast(file: Path, settings: Settings) -> None:
