@@ -7,8 +7,7 @@ from advisor.client.exchange import Ask, Exchange, quoted
 from advisor.core.observations import Observation, Record
 from advisor.core.records import Point, SoloPoint
 from advisor.formats.rows import to_row
-from advisor.validity.sensor_list import SensorRecords
-from advisor.validity.sensor_record import SensorRecord
+from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.kernel_power import KernelReport, KernelReports
 from advisor.wire.lists import (

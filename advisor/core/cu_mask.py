@@ -92,35 +92,25 @@ def check_cus(cus: int, cus_total: int, xcds: int) -> int:
 
 
 def mask_env(cu_ids: Sequence[int]) -> dict[str, str]:
-    """Variables that hold a process to `cu_ids` of the one GPU that it sees.
+    """Variables that hold a process to `cu_ids`, bits of the mask, of the one GPU that it sees.
 
-    `HSA_CU_MASK` counts the visible GPUs, and one that it does not list is unrestricted: anyone who
-    starts the process also shows it that GPU alone (`ROCR_VISIBLE_DEVICES`).
-
-    Args:
-        cu_ids: Bits of the mask.
+    The first is as "0:0-31,40", the second a number whose bit 0 is CU 0. `HSA_CU_MASK` counts the
+    visible GPUs, and one that it does not list is unrestricted: anyone who starts the process also
+    shows it that GPU alone (`ROCR_VISIBLE_DEVICES`).
 
     Raises:
         InputError: an id is negative or given twice, or there is none.
     """
-    return {"HSA_CU_MASK": hsa_cu_mask(cu_ids), "ROC_GLOBAL_CU_MASK": roc_global_cu_mask(cu_ids)}
-
-
-def hsa_cu_mask(cu_ids: Sequence[int], visible_index: int = 0) -> str:
-    """`HSA_CU_MASK` for one visible GPU, such as "0:0-31,40"."""
+    ids = _checked(cu_ids)
     ranges: list[list[int]] = []
-    for cu in _checked(cu_ids):
+    for cu in ids:
         if ranges and ranges[-1][1] == cu - 1:
             ranges[-1][1] = cu
         else:
             ranges.append([cu, cu])
     texts = (f"{low}" if low == high else f"{low}-{high}" for low, high in ranges)
-    return f"{visible_index}:{','.join(texts)}"
-
-
-def roc_global_cu_mask(cu_ids: Sequence[int]) -> str:
-    """`ROC_GLOBAL_CU_MASK`, such as "0xff"; bit 0 is CU 0."""
-    return hex(sum(1 << cu for cu in _checked(cu_ids)))
+    bits = hex(sum(1 << cu for cu in ids))
+    return {"HSA_CU_MASK": f"0:{','.join(texts)}", "ROC_GLOBAL_CU_MASK": bits}
 
 
 def refuse_if_skipped(env: Mapping[str, str]) -> None:

@@ -69,8 +69,7 @@ class Gpu:
 
     Attributes:
         units_total: SMs (NVIDIA) or CUs (AMD); None until it has been read.
-        memory_mib: Memory of the card, MiB.
-        power_limit_w: Enforced power limit, W.
+        power_limit_w: Enforced.
         compute_mode: NVIDIA compute mode, such as "default" or "exclusive-process".
     """
 
@@ -156,11 +155,6 @@ def check_card_units(units: int, gpu_model: str) -> None:
             else f"no GPU has more than {most}",
             fix="ask for a number that it has, or leave it out",
         )
-
-
-def card_memory_mib(gpu_model: str) -> int | None:
-    """Memory of a card of that model; None: not known."""
-    return MEMORY_MIB.get(gpu_model)
 
 
 def parse_memory_mib(text: str) -> float:

@@ -58,8 +58,9 @@ def quantum(units_total: int, vendor: Vendor) -> int:
 
 def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
     """Counts that can be granted on a GPU of this many units, ascending; its last one is all."""
-    least = _least(units_total, vendor)
-    counts = {*range(least, units_total + 1, quantum(units_total, vendor)), units_total}
+    step = quantum(units_total, vendor)
+    least = step if vendor == "amd" else SM_FLOOR
+    counts = {*range(least, units_total + 1, step), units_total}
     return tuple(sorted(counts - {0}))
 
 
@@ -106,7 +107,3 @@ def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> 
         )
     cus = units_for_share(share.percent, units_total, vendor)
     return mask_env(range(units_total - cus, units_total) if share.upper else range(cus))
-
-
-def _least(units_total: int, vendor: Vendor) -> int:
-    return quantum(units_total, vendor) if vendor == "amd" else SM_FLOOR

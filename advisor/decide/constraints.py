@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from advisor.core.gpu import MEMORY_PART, WHOLE, MemoryFit, card_memory_mib, check_card_memory
+from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -79,7 +79,7 @@ def with_card_memory(limits: L, gpu_model: str) -> L:
     """The limits with the memory of a card of that model, where none is given and it is known."""
     if limits.memory_mib is not None:
         return limits
-    return replace(limits, memory_mib=card_memory_mib(gpu_model))
+    return replace(limits, memory_mib=MEMORY_MIB.get(gpu_model))
 
 
 def check_limits(limits: Limits, profiles: Sequence[Profile]) -> None:

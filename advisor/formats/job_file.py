@@ -18,7 +18,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, get_args
+from typing import get_args
 
 from advisor.core.job import (
     InputData,
@@ -35,17 +35,6 @@ from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _NAME_RULE = "small letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
-
-
-class ProgressOptions(TypedDict, total=False):
-    """The fields of `advisor.core.job.ProgressSettings`, as options."""
-
-    kind: ProgressKind
-    unit: str
-    pattern: str | None
-    cumulative: bool
-    per_run: float
-    gate: bool
 
 
 def load_job(path: Path) -> Job:
@@ -96,11 +85,11 @@ def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:
     return jobs, faults
 
 
-def inline_job(name: str, command: Sequence[str], **progress: Unpack[ProgressOptions]) -> Job:
+def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) -> Job:
     """A job given on the command line.
 
     Raises:
-        InputError: the name, the command or a progress option cannot be used.
+        InputError: the name, the command or the way of progress cannot be used.
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot name a job", fix=f"use {_NAME_RULE}")
@@ -108,7 +97,7 @@ def inline_job(name: str, command: Sequence[str], **progress: Unpack[ProgressOpt
         raise InputError(f"job {name} has no command", fix="give it after --")
     if fault := _progress_fault(progress):
         raise InputError(f"job {name}: {fault[0]}: {fault[1]}")
-    return Job(name=name, command=tuple(command), progress=ProgressSettings(**progress))
+    return Job(name=name, command=tuple(command), progress=progress)
 
 
 def _names(jobs_dir: Path) -> list[str]:
@@ -179,17 +168,17 @@ def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
 
 
 def _progress(field: read.YamlField) -> ProgressSettings:
-    options = read.record(field, _PROGRESS)
-    if fault := _progress_fault(options):
+    progress = ProgressSettings(**read.record(field, _PROGRESS))
+    if fault := _progress_fault(progress):
         key, what = fault
         at = read.entries(field).get(key)
         raise at.fault(what) if at else field.fault(f"{key}: {what}")
-    return ProgressSettings(**options)
+    return progress
 
 
-def _progress_fault(options: Mapping[str, Any]) -> tuple[str, str] | None:
+def _progress_fault(progress: ProgressSettings) -> tuple[str, str] | None:
     """The option at fault and what is wrong with it."""
-    default, progress = ProgressSettings(), ProgressSettings(**options)
+    default = ProgressSettings()
     if progress.kind not in get_args(ProgressKind):
         return "kind", f"{progress.kind!r} is not {' or '.join(get_args(ProgressKind))}"
     for key, kind in _ONLY_FOR.items():

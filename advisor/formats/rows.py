@@ -129,10 +129,11 @@ def _value(name: str, target: type, value: Any) -> Any:
         return value  # most values: good as it is
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
+    convert, expected = _TYPES[target]
     try:
-        converted = _CONVERT[target](value)
+        converted = convert(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{name} is {value!r}, not {_EXPECTED[target]}") from error
+        raise InputError(f"{name} is {value!r}, not {expected}") from error
     if target is float and math.isnan(converted):  # "nan" as text
         return None
     _check_range(name, converted)
@@ -174,20 +175,12 @@ def _flags(value: Any) -> tuple[str, ...]:
 
 _TRUTHS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
-_CONVERT: dict[type, Callable[[Any], Any]] = {
-    str: _text,
-    float: _number,
-    int: _whole,
-    bool: _truth,
-    tuple: _flags,
-}
-
-_EXPECTED = {
-    str: "a line of text",
-    float: "a number",
-    int: "a whole number",
-    bool: "true or false",
-    tuple: 'a list of words or words joined by ";"',
+_TYPES: dict[type, tuple[Callable[[Any], Any], str]] = {
+    str: (_text, "a line of text"),
+    float: (_number, "a number"),
+    int: (_whole, "a whole number"),
+    bool: (_truth, "true or false"),
+    tuple: (_flags, 'a list of words or words joined by ";"'),
 }
 
 

@@ -54,13 +54,13 @@ class Side:
     """One of the jobs at its shares, alone.
 
     Attributes:
-        profile: The job's profile.
         shares: Percent; shape (n,).
         readings: Each column at the shares, `relative_sm_clock`, which is 1 at the highest clock
             of the profile, and `relative_power`, which is 1 at `full_power_w`; shape (n,).
-        relative_rate: Rate for each one on the whole GPU, shape (n,).
-        capacity: The same of what it could do if there were always something to do, shape (n,).
-        alone: Features that a job has as `own` and as `other`, each shape (n,).
+        capacity: What it could do if there were always something to do, for each one of its rate on
+            the whole GPU, shape (n,).
+        alone: Features that a job has as `own` and as `other`, `relative_rate` among them: its rate
+            for each one on the whole GPU; each shape (n,).
         shape: Features that a job has as `own` only, each shape (n,).
         paired: Those of the readings that are `PAIRED`; shape (readings, n).
     """
@@ -68,7 +68,6 @@ class Side:
     profile: Profile
     shares: Floats
     readings: Mapping[str, Floats]
-    relative_rate: Floats
     capacity: Floats
     alone: Mapping[str, Floats]
     shape: Mapping[str, Floats]
@@ -83,16 +82,16 @@ def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
     """
     asked = np.asarray(shares, dtype=np.float64)
     readings = profile.at(asked)
-    readings["relative_sm_clock"] = readings["sm_clock_mhz"] / _highest_clock_mhz(profile)
+    # A clock that no profile of the training data had is filled in as 0.
+    highest_mhz = max(float(profile.values["sm_clock_mhz"].max()), 1.0)
+    readings["relative_sm_clock"] = readings["sm_clock_mhz"] / highest_mhz
     readings["relative_power"] = readings["power_w"] / _full_power_w(profile)
-    relative_rate = readings["rate"] / profile.whole_gpu_rate
     return Side(
         profile,
         asked,
         readings,
-        relative_rate,
         relative_capacity(profile, asked),
-        _alone(profile, asked, readings, relative_rate),
+        _alone(profile, asked, readings),
         _shape(profile, asked, readings),
         np.array([readings[name] for name in PAIRED]),
     )
@@ -167,7 +166,7 @@ def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
         "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
         "shares_sum_percent": _added(shares),
         "shares_gap_percent": _gap(shares),
-        "relative_rates": _added(s.relative_rate for s in sides),
+        "relative_rates": _added(s.alone["relative_rate"] for s in sides),
         "prior_kept": prior_kept(sides),
     }
     paired = [s.paired for s in sides]
@@ -190,14 +189,9 @@ def feature_names_of(features: Callable[[Sequence[Side]], Mapping[str, Floats]])
         job="",
         gpu_model="",
         rate_unit="",
-        units_total=None,
         idle_power_w=0.0,
-        power_limit_w=None,
-        memory_used_mib=None,
         shares=np.array([WHOLE / 2, WHOLE]),
         values=dict.fromkeys(COLUMNS, ones),
-        missing=(),
-        flags=(),
     )
     any_side = side(profile, profile.shares)
     return tuple(features((any_side, any_side)))
@@ -214,9 +208,7 @@ def rounded(values: Floats) -> Floats:
     return np.rint(values / STEP) * STEP
 
 
-def _alone(
-    profile: Profile, shares: Floats, readings: Mapping[str, Floats], relative_rate: Floats
-) -> dict[str, Floats]:
+def _alone(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> dict[str, Floats]:
     """What a job is by itself, whatever it runs next to."""
     idle = profile.idle_power_w / _full_power_w(profile)
     return {
@@ -224,7 +216,7 @@ def _alone(
         "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
         "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
         "relative_dynamic_power": readings["relative_power"] - idle,
-        "relative_rate": relative_rate,
+        "relative_rate": readings["rate"] / profile.whole_gpu_rate,
         "sm_filled": readings["sm_active_percent"] / shares,
         **{
             f"whole_{name}": np.full_like(shares, profile.values[name][-1])
@@ -251,14 +243,15 @@ def _shape(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> 
 def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
     """What all want of the GPU."""
     sides = (own, *others)
-    dram = _sum(sides, "dram_active_percent")
+    wanted = (
+        *("dram_active_percent", "memory_busy_percent", "sm_active_percent"),
+        *("tensor_active_percent", "pcie_rx_mib_per_s"),
+    )
+    sums = {f"sum_{name}": _sum(sides, name) for name in wanted}
+    dram = np.maximum(sums["sum_dram_active_percent"], 1.0)
     return {
-        "sum_dram_active_percent": dram,
-        "sum_memory_busy_percent": _sum(sides, "memory_busy_percent"),
-        "sum_sm_active_percent": _sum(sides, "sm_active_percent"),
-        "sum_tensor_active_percent": _sum(sides, "tensor_active_percent"),
-        "sum_pcie_rx_mib_per_s": _sum(sides, "pcie_rx_mib_per_s"),
-        "own_part_of_dram": own.readings["dram_active_percent"] / np.maximum(dram, 1.0),
+        **sums,
+        "own_part_of_dram": own.readings["dram_active_percent"] / dram,
         "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
         "other_resident_warps_percent": _largest(
             s.readings["sm_active_percent"] * s.readings["sm_occupancy_percent"] / 100
@@ -281,11 +274,6 @@ def _supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
         "power_factor": power,
         "prior_kept": np.fmin(bandwidth, power),
     }
-
-
-def _highest_clock_mhz(profile: Profile) -> float:
-    # A clock that no profile of the training data had is filled in as 0.
-    return max(float(profile.values["sm_clock_mhz"].max()), 1.0)
 
 
 def _full_power_w(profile: Profile) -> float:

@@ -69,14 +69,14 @@ class Profile:
     job: str
     gpu_model: str
     rate_unit: str
-    units_total: int | None
+    units_total: int | None = None
     idle_power_w: float
-    power_limit_w: float | None
-    memory_used_mib: float | None
+    power_limit_w: float | None = None
+    memory_used_mib: float | None = None
     shares: Floats
     values: Mapping[str, Floats]
-    missing: tuple[str, ...]
-    flags: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
     reported: tuple[str, str] | None = None
     right_units: frozenset[int] = frozenset()
     wrong_units: frozenset[int] = frozenset()

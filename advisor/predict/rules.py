@@ -58,7 +58,7 @@ def physical_predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -
     It is no measure of its own error: the bounds are the values.
     """
     sides = [side(p, [split.shares[i] for split in splits]) for i, p in enumerate(profiles)]
-    speeds = zip(*(_exact(one.relative_rate) for one in sides), strict=True)
+    speeds = zip(*(_exact(one.alone["relative_rate"]) for one in sides), strict=True)
     return [
         Prediction(
             split=split,

@@ -127,6 +127,18 @@ class SensorRecord:
         return next((channel for channel in self.channels if channel.name == name), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorRecords:
+    """What is known of power sensors, the newest first.
+
+    Attributes:
+        next: The `cursor` of the next page; None: this is the last one.
+    """
+
+    sensors: tuple[SensorRecord, ...]
+    next: str | None
+
+
 def memory_s(response: Response, window_s: float) -> float:
     """How far back a reading looks, from the end of its delay on."""
     return window_s if response == "mean" else FORGOTTEN_AFTER * window_s / 2

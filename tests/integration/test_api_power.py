@@ -14,8 +14,7 @@ from scripted_http import Reply, Scripted, scripted_http
 from advisor.client import Client
 from advisor.errors import StoreError
 from advisor.formats.wire import read, to_plain, write
-from advisor.validity.sensor_list import SensorRecords
-from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
+from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecords, keep_record
 from advisor.wire.kernel_power import KernelReports
 from advisor_data.files.power_records import bundled_kernels, bundled_sensors, stored_kernels
 

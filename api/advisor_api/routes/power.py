@@ -10,8 +10,7 @@ from fastapi.responses import Response
 
 from advisor.errors import StoreError
 from advisor.formats.wire import write
-from advisor.validity.sensor_list import SensorRecords
-from advisor.validity.sensor_record import SensorRecord
+from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.input_power import InputPowerRequest, InputPredictions
 from advisor.wire.kernel_power import KernelReport, KernelReports
 from advisor_api.http.access import Reader

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from advisor.core.gpu import Gpu, Share, Vendor
-from advisor.core.job import Job, ProgressKind
+from advisor.core.job import Job, ProgressKind, ProgressSettings
 from advisor.core.units import share_for_units
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job
@@ -83,9 +83,8 @@ class ProfileRequest:
         """
         if self.name is None:
             return named_job(self.what, settings, replayed=self.replayed)
-        return inline_job(
-            self.name, self.what, kind=self.progress, unit=self.unit, pattern=self.pattern
-        )
+        progress = ProgressSettings(kind=self.progress, unit=self.unit, pattern=self.pattern)
+        return inline_job(self.name, self.what, progress)
 
 
 def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:

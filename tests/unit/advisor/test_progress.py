@@ -100,7 +100,6 @@ def job(files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_count_is_seen_at_once(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was added can be read from the file, also past 32 bits."""
     monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(files.progress))
     progress = Progress()
     progress.ready()
@@ -152,7 +151,6 @@ def test_gate_closes_again(files: Files, job: list[str]) -> None:
 
 
 def test_quit_is_a_clean_exit(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that is told to quit exits with status 0."""
     monkeypatch.setenv("ADVISOR_GATE_FILE", str(files.gate))
     files.want(QUIT)
     with pytest.raises(SystemExit) as status:
@@ -162,7 +160,6 @@ def test_quit_is_a_clean_exit(files: Files, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("source", snippets("python"))
 def test_documented_python(files: Files, source: str) -> None:
-    """The Python examples of the page count 96 steps."""
     _run([sys.executable, "-c", source], ADVISOR_PROGRESS_FILE=str(files.progress))
     assert files.count() == 96
 

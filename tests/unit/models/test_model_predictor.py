@@ -66,7 +66,7 @@ def test_same_as_scikit_learn(predictor: ModelPredictor) -> None:
     expected_a = (
         np.exp(made["speed"].predict(matrix(speed_features(own, [other]))))
         * prior_kept([own, other])
-        * own.relative_rate
+        * own.alone["relative_rate"]
     )
     ratio = np.exp(made["power"].predict(matrix(power_features([own, other]))))
     found = predictor.predict([A, B], SPLITS)

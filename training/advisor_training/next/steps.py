@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from advisor.core.gpu import MemoryFit, card_memory_mib
+from advisor.core.gpu import MEMORY_MIB, MemoryFit
 from advisor.core.wording import count_of
 from advisor_training.next.choice import OpenPair, PairNames, choose_pairs, use_of
 from advisor_training.next.measured import MeasuredSoFar
@@ -115,7 +115,7 @@ def _chosen_pairs(known: MeasuredSoFar, minutes: float) -> list[OpenPair]:
 def _open_pairs(known: MeasuredSoFar) -> Iterator[PairNames]:
     """Pairs of profiled jobs that fit into memory together, and that no measurement holds for."""
     names = sorted(known.profiles.keys() & set(known.jobs))
-    memory_mib = card_memory_mib(known.gpu_model)
+    memory_mib = MEMORY_MIB.get(known.gpu_model)
     for a, b in itertools.combinations_with_replacement(names, 2):
         if (a, b) in known.measured and not {a, b} & set(known.drifting):
             continue

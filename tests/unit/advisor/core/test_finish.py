@@ -71,7 +71,6 @@ def test_what_is_saved_is_saved_while_both_run(shared: SplitResult, work: Work) 
 
 @given(results, works)
 def test_swapping_the_jobs_changes_nothing(shared: SplitResult, work: Work) -> None:
-    """Which job is called the first does not matter."""
     there, back = finish(shared, work), finish(swapped(shared), Work(work.alone_s[::-1]))
     assert back.time_s == pytest.approx(there.time_s)
     assert back.energy_j == pytest.approx(there.energy_j)
@@ -86,7 +85,6 @@ def test_a_job_that_stands_still_is_done_when_the_other_has_ended() -> None:
 
 
 def test_a_job_without_work_is_over_at_once() -> None:
-    """The other one is alone from the start."""
     alone = finish(result(0.5, 0.5, 400), Work((HOUR_S, 0)))
     assert (alone.shared_s, alone.time_s, alone.energy_j) == (0, HOUR_S, 150 * HOUR_S)
     other = finish(result(0.5, 0.5, 400), Work((0, HOUR_S)))

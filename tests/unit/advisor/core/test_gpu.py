@@ -21,13 +21,11 @@ TOTALS = range(80, 201)
     ],
 )
 def test_h200_grants_what_was_read_back(percent: float, units: int) -> None:
-    """The rule gives every SM count that an H200 was seen to grant."""
     assert units_for_percent(percent, 132) == units
 
 
 @pytest.mark.parametrize(("percent", "units"), [(25, 46), (50, 94), (75, 140)])
 def test_rtx_pro_6000_grants_what_was_read_back(percent: float, units: int) -> None:
-    """The rule is not one of the H200 alone."""
     assert units_for_percent(percent, 188) == units
 
 
@@ -51,14 +49,12 @@ def test_grant_is_possible_and_never_more_than_asked(total: int, percent: float)
 
 @given(st.sampled_from(TOTALS), st.floats(0.1, 100), st.floats(0.1, 100))
 def test_more_percent_is_never_fewer_units(total: int, one: float, other: float) -> None:
-    """The grant does not fall while the percentage rises."""
     low, high = sorted((one, other))
     assert units_for_percent(low, total) <= units_for_percent(high, total)
 
 
 @pytest.mark.parametrize("percent", [0, -1, 100.0001, 101, math.nan, math.inf, -math.inf])
 def test_percent_that_means_no_limit_is_refused(percent: float) -> None:
-    """A number that the driver takes as no limit never gets as far as the driver."""
     with pytest.raises(InputError) as refused:
         Share(percent)
     assert str(refused.value) == (
@@ -74,7 +70,6 @@ def test_percent_that_means_no_limit_is_refused(percent: float) -> None:
     [(9, "8 or 10"), (1, "8"), (0, "8"), (-4, "8"), (131, "130 or 132"), (134, "132")],
 )
 def test_count_that_cannot_be_granted_is_refused(units: int, near: str) -> None:
-    """The refusal names the counts nearest to it that can be granted, and no others."""
     with pytest.raises(InputError) as refused:
         percent_for_units(units, 132)
     assert str(refused.value) == (

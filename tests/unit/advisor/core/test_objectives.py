@@ -85,7 +85,6 @@ def test_a_name_that_is_nearly_one_is_asked_back(asked: str, near: str) -> None:
 
 @given(results, objectives)
 def test_swapping_the_jobs_changes_nothing(result: SplitResult, name: str) -> None:
-    """Which job is written first is no property of a split."""
     assert OBJECTIVES[name].value(swapped(result)) == OBJECTIVES[name].value(result)
 
 
@@ -140,14 +139,12 @@ def test_cheap_seconds_do_not_pay_for_dear_work() -> None:
 
 @given(results, objectives, st.floats(1, 10))
 def test_less_power_is_never_worse(result: SplitResult, name: str, factor: float) -> None:
-    """The same work for less power cannot lower any objective."""
     frugal = replace(result, power_w=result.power_w / factor)
     assert OBJECTIVES[name].value(frugal) >= OBJECTIVES[name].value(result) * (1 - 1e-12)
 
 
 @given(results, objectives, st.floats(1, 10))
 def test_more_speed_is_never_worse(result: SplitResult, name: str, factor: float) -> None:
-    """More progress at the same power cannot lower any objective."""
     faster = changed(result, rate_a=result.parts[0].rate * factor)
     assert OBJECTIVES[name].value(faster) >= OBJECTIVES[name].value(result) * (1 - 1e-12)
 
@@ -181,7 +178,6 @@ def test_exclusive_wins_exactly_when_sharing_gives_less_than_one_gpu(
 def test_best_is_within_the_tie_and_none_there_is_more_even(
     given_candidates: list[Candidate], name: str, tie: float
 ) -> None:
-    """The choice loses at most the tie, and is the most even split of those that do."""
     value = OBJECTIVES[name].value
     chosen = best(given_candidates, OBJECTIVES[name], tie)
     least = max(value(c.result) for c in given_candidates) * (1 - tie)
@@ -195,7 +191,6 @@ def test_best_is_within_the_tie_and_none_there_is_more_even(
 def test_best_does_not_depend_on_the_order(
     given_candidates: list[Candidate], name: str, random: Random
 ) -> None:
-    """Two runs over the same candidates name the same split."""
     chosen = best(given_candidates, OBJECTIVES[name], 0.01)
     random.shuffle(given_candidates)
     again = best(given_candidates, OBJECTIVES[name], 0.01)
@@ -216,7 +211,6 @@ def test_of_equally_even_splits_the_larger_value_is_taken() -> None:
 )
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
 def test_what_is_divided_by_is_above_zero(name: str, value: float) -> None:
-    """A missing solo rate or power written as 0 is named, not divided by."""
     plain = name.replace("_a", "").replace("_b", "")
     slow = changed(BY_HAND, solo_rate_a=0.01, solo_rate_b=0.5)
     for result in (BY_HAND, slow):
@@ -227,7 +221,6 @@ def test_what_is_divided_by_is_above_zero(name: str, value: float) -> None:
 
 @given(st.lists(st.tuples(_POSITIVE, _POSITIVE), min_size=1, max_size=5))
 def test_any_number_of_jobs_one_after_the_other(alone: list[tuple[float, float]]) -> None:
-    """Relative speeds add up to 1, and nothing is saved."""
     turns = exclusive(alone)
     assert turns.stp == pytest.approx(1)
     assert turns.energy_saved == pytest.approx(0)
@@ -235,7 +228,6 @@ def test_any_number_of_jobs_one_after_the_other(alone: list[tuple[float, float]]
 
 
 def test_three_jobs_by_hand() -> None:
-    """Objectives add up what each of three jobs does."""
     parts = tuple(
         PartResult(rate, 10.0, power_w) for rate, power_w in ((5, 100), (4, 200), (3, 300))
     )

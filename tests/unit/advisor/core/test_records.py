@@ -76,7 +76,6 @@ def test_a_reading_that_is_not_there_is_none() -> None:
     ],
 )
 def test_a_bad_value_is_refused_by_name(column: str, value: Any) -> None:
-    """A wrong type or a value out of range is an InputError that names the column."""
     with pytest.raises(InputError, match=column):
         from_row(SoloPoint, {**to_row(point()), column: value})
 
@@ -95,17 +94,14 @@ def test_temperatures_and_what_is_saved_may_be_below_0() -> None:
 
 @pytest.mark.parametrize(("text", "truth"), [("True", True), ("0", False), (1.0, True)])
 def test_truths_are_read_as_tables_write_them(text: Any, truth: bool) -> None:
-    """True, 0 and 1.0 are how CSV, SQL and pandas write a truth."""
     assert from_row(SoloPoint, {**to_row(point()), "throttled": text}).throttled is truth
 
 
 def test_empty_flags_are_no_flags() -> None:
-    """Text with nothing between its ";" gives no empty flags."""
     assert from_row(SoloPoint, {**to_row(point()), "flags": ";noisy;;"}).flags == ("noisy",)
 
 
 def test_an_unknown_column_is_refused_by_name() -> None:
-    """A misspelt column is not dropped without a word."""
     with pytest.raises(InputError, match=r"unknown column powr_w"):
         from_row(SoloPoint, {**to_row(point()), "powr_w": 1})
 
@@ -191,7 +187,6 @@ def test_any_order_is_one_record(measured: PairPoint | Observation) -> None:
 
 
 def test_one_job_is_no_pair() -> None:
-    """It is a solo point."""
     row = {**to_row(pair_point()), "jobs": [{"job": "gemm", "share_percent": 50}]}
     for jobs in (row["jobs"], [], None, "gemm", [1, 2]):
         with pytest.raises(InputError, match=r"not a list of two jobs or more|is not an object"):
@@ -216,7 +211,6 @@ def test_other_names_are_of_no_job(name: str) -> None:
 
 
 def test_a_mistake_in_a_flat_row_is_named() -> None:
-    """A column that is none, and a job that lacks its share."""
     row = flat(to_row(pair_point()))
     with pytest.raises(InputError, match="unknown column share_percent_1"):
         from_row(PairPoint, {**row, "share_percent_1": 1})

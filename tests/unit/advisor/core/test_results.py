@@ -38,7 +38,6 @@ def test_a_value_that_is_not_finite_is_wrong_whatever_else_holds(value: float) -
 
 
 def test_nothing_is_said_without_anything_to_compare() -> None:
-    """No values, no reference, a reference that is broken itself, or no count in common."""
     assert judge(Reported(), reported(1.0), TOLERANCE) is None
     assert judge(reported(1.0), None, TOLERANCE) is None
     assert judge(reported(1.0), reported(1.0, math.nan), TOLERANCE) is None
@@ -61,7 +60,6 @@ def test_first_values_survive_their_line(first: tuple[tuple[int, float], ...]) -
 
 
 def test_values_that_are_not_finite_leave_no_line() -> None:
-    """They cannot be a reference."""
     assert write_first(reported(math.nan)) is None
 
 

@@ -55,7 +55,6 @@ def test_text_is_read_as_it_was_written(split: Split) -> None:
     ],
 )
 def test_texts(text: str, split: Split) -> None:
-    """What people write."""
     assert parse_split(text) == split
 
 
@@ -71,14 +70,12 @@ def test_words_say_nothing_of_how_many_share() -> None:
     ["", "50", "30:70", "30/", "/70", "a/b", "50/nan", "50/inf", "-1/50", "1e1/90", "50%/50%"],
 )
 def test_what_is_no_split(text: str) -> None:
-    """The message says how to write one."""
     with pytest.raises(InputError, match=r"is not a split.*write percentages such as 30/70, or un"):
         parse_split(text)
 
 
 @pytest.mark.parametrize("text", ["0/100", "50/0", "50/101", "0/0"])
 def test_shares_that_the_driver_takes_as_no_limit(text: str) -> None:
-    """They are refused, not handed on."""
     with pytest.raises(InputError) as refused:
         parse_split(text)
     assert str(refused.value) == (
@@ -98,7 +95,6 @@ def test_nearest_word() -> None:
 
 @pytest.mark.parametrize("found", [(), (50.0,), (0.0, 50.0), (50.0, float("nan"))])
 def test_impossible_splits(found: tuple[float, ...]) -> None:
-    """No split is made of them."""
     with pytest.raises(InputError) as refused:
         Split(found)
     if len(found) < 2:
@@ -138,7 +134,6 @@ def test_fine_splits_are_all_that_leave_no_unit_over(units_total: int, vendor: V
 
 
 def test_counts_that_are_no_split() -> None:
-    """What the driver cannot grant is refused, not rounded."""
     assert split_of_units((12, 118), 132, "nvidia") == Split((10.0, 90.0))
     with pytest.raises(InputError, match="13 of 132 SMs cannot be granted"):
         split_of_units((13, 119), 132, "nvidia")
@@ -155,7 +150,6 @@ def test_no_two_splits_are_equally_even(found: list[Split], mirrored: bool) -> N
 
 @given(splits)
 def test_mirror_images(split: Split) -> None:
-    """With jobs swapped and mirrored set the order is the same."""
     assert evenness(split.turned(), mirrored=True) == evenness(split, mirrored=False)
 
 
@@ -168,14 +162,11 @@ def test_limits_first_then_the_more_even() -> None:
 
 @given(st.lists(st.floats(0, 10), min_size=1), st.floats(0, 0.5))
 def test_best_within_a_tie(values: list[float], tie: float) -> None:
-    """The smallest of those that are within the tie."""
     found = best_within_tie(values, lambda value: value, tie, lambda value, worth: worth)
     assert found == min(value for value in values if value >= max(values) * (1 - tie))
 
 
 def test_nothing_to_choose_from() -> None:
-    """Neither without candidates, nor with a tie that everything is within."""
-
     def chosen(values: list[float], tie: float) -> float:
         return best_within_tie(values, lambda value: value, tie, lambda value, worth: worth)
 
@@ -223,7 +214,6 @@ def test_environments_of_limits() -> None:
 
 @given(splits)
 def test_turned_is_the_same_sharing_the_other_way_round(split: Split) -> None:
-    """Twice turned is as before."""
     assert split.turned().shares == tuple(reversed(split.shares))
     assert split.turned().turned() == split
     assert split.turned().gap_percent == split.gap_percent
@@ -231,7 +221,6 @@ def test_turned_is_the_same_sharing_the_other_way_round(split: Split) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_only_pairs_are_advised(jobs: int) -> None:
-    """Any other number is refused, with what to do."""
     check_advised(2)
     with pytest.raises(InputError) as refused:
         check_advised(jobs)

@@ -23,7 +23,6 @@ def test_every_column_of_counters_is_a_channel_with_its_unit() -> None:
 
 @given(st.dictionaries(st.sampled_from(sorted(COUNTERS)), st.none() | st.floats(0, 100)))
 def test_readings_become_columns(readings: dict[str, float | None]) -> None:
-    """Each under its own name; what was not read is None."""
     found = asdict(counters_of({**readings, "power.gpu": 5.0}))
     assert found == {column: readings.get(name) for name, column in COUNTERS.items()}
 

@@ -7,7 +7,6 @@ from advisor.core.wording import count_of, in_ranges, listed
 
 
 def test_lists_and_counts() -> None:
-    """As people write them."""
     lists = [listed([]), listed([1]), listed([1, 2]), listed("abc")]
     assert lists == ["", "1", "1 and 2", "a, b and c"]
     assert [count_of(1, "pair"), count_of(2, "pair")] == ["1 pair", "2 pairs"]
@@ -22,7 +21,6 @@ def test_three_in_a_row_are_a_range() -> None:
 
 @given(st.sets(st.integers(1, 66).map(lambda n: 2 * n)))
 def test_no_count_is_lost(counts: set[int]) -> None:
-    """What is written says exactly these counts."""
     written = in_ranges(sorted(counts), 2).replace(" and ", ", ")
     read: set[int] = set()
     for part in filter(None, written.split(", ")):

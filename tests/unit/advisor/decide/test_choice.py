@@ -14,7 +14,6 @@ LESS, MORE = (0.6, 0.6, 400.0), (0.61, 0.61, 400.0)
 
 
 def efficiency(p: Prediction) -> float:
-    """What is maximised."""
     return p.result.stp / p.result.power_w
 
 

@@ -280,7 +280,6 @@ def test_memory_of_all_jobs(a: float | None, b: float | None, card: float | None
 
 
 def test_what_is_said_of_memory() -> None:
-    """With the part of the card that jobs may fill."""
     limits = Limits(default_min_speed=0, memory_mib=2000)
     text = "both need 2000 MiB of memory, 1900 MiB are there (95 % of the card)"
     assert broken((A, B), limits) == {text: 2000 / 1900 - 1}
@@ -301,7 +300,6 @@ def test_a_card_on_which_a_job_does_not_run_alone() -> None:
 
 
 def test_what_is_not_known_of_memory() -> None:
-    """Of the card, or of jobs, each once."""
     dark = replace(A, memory_used_mib=None)
     assert memory_unknown([dark], None) == (
         "the memory of the NVIDIA H200 is not known, so nobody checked whether both jobs fit",

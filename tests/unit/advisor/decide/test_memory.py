@@ -63,13 +63,11 @@ def test_a_card_too_small_for_one_job_alone_is_refused() -> None:
     ],
 )
 def test_sizes_have_units(text: str, memory_mib: float) -> None:
-    """GB is 10^9 bytes, GiB 2^30."""
     assert parse_memory_mib(text) == pytest.approx(memory_mib)
 
 
 @pytest.mark.parametrize("text", ["", "GB", "eighty", "-80GiB", "nan", "80TB", "8e4", "80 G B"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    """With the ways to write one."""
     with pytest.raises(InputError) as refused:
         parse_memory_mib(text)
     assert str(refused.value) == (
@@ -92,7 +90,6 @@ def test_gigabytes_and_bytes_given_as_mib_are_refused(memory_mib: float) -> None
 
 @given(st.floats(1025, 1e6))
 def test_every_size_that_is_printed_is_read_again(memory_mib: float) -> None:
-    """As MiB and as GiB."""
     assert parse_memory_mib(f"{memory_mib:f}") == pytest.approx(memory_mib)
     assert parse_memory_mib(f"{memory_mib / 1024:f}GiB") == pytest.approx(memory_mib, abs=0.01)
 

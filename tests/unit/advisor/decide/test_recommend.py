@@ -153,7 +153,6 @@ def test_of_a_job_beside_itself_the_smaller_share_comes_first(
 
 
 def test_candidates_are_the_nine_splits_and_both_other_ways() -> None:
-    """Splits by the first job's share, then no limits, then one after the other."""
     answer = recommend((A, B), Physics(), FREE)
     assert names(answer) == [*map(str, NINE), "uncapped", "exclusive"]
 
@@ -304,7 +303,6 @@ def test_limits_are_set_as_the_back_end_sets_them() -> None:
 
 
 def test_starved_job_is_warned_of_below_three_tenths() -> None:
-    """Work per joule alone may leave one job with next to nothing."""
     text = "fft runs at 29 % of its speed only"
     starving = recommend((A, B), Scripted({Split((30.0, 70.0)): (0.29, 0.9, 400.0)}), FREE)
     assert text in said(starving)
@@ -312,7 +310,6 @@ def test_starved_job_is_warned_of_below_three_tenths() -> None:
 
 
 def test_profiles_that_lack_something_or_are_doubtful_are_said() -> None:
-    """A number is no better than what it was made from."""
     gap = profile("fft", missing=("fp64_active_percent",), flags=("counter-mismatch", "throttled"))
     text = said(recommend((gap, B), Physics()))
     assert "the profile of fft lacks fp64_active_percent" in text

@@ -36,7 +36,6 @@ def test_the_job_that_goes_on_keeps_its_limit() -> None:
 
 
 def test_without_limits_it_has_the_whole_gpu() -> None:
-    """At 400 W, as fast as alone."""
     free = prediction(UNCAPPED)
     found = to_the_end(free, free.result, (A, B), WORK)
     assert found == finish(free.result, WORK)
@@ -44,7 +43,6 @@ def test_without_limits_it_has_the_whole_gpu() -> None:
 
 
 def test_one_after_the_other_shares_nothing() -> None:
-    """All work alone."""
     apart = predict_exclusive((A, B))
     found = to_the_end(apart, apart.result, (A, B), WORK)
     assert (found.time_s, found.energy_j, found.shared_s) == (1800, 1800 * 400, 0)
@@ -58,7 +56,6 @@ def test_one_after_the_other_shares_nothing() -> None:
     ],
 )
 def test_the_gain_is_energy_or_time_over_one_after_the_other(objective: str, gain: float) -> None:
-    """As the objective has it."""
     p = prediction(EQUAL)
     assert gain_to_the_end(p, (A, B), WORK, OBJECTIVES[objective])(p.result) == pytest.approx(gain)
 

@@ -6,7 +6,6 @@ from advisor.files.locks import try_lock
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
-    """The second open file gets the lock when the first is closed."""
     path = tmp_path / "lock"
     path.touch()
     with path.open() as second:

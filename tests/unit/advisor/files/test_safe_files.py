@@ -79,7 +79,6 @@ def test_a_folder_that_may_be_there_for_others_stays_open(
 
 
 def test_folders_inside_of_one_of_ours_are_closed(tmp_path: Path) -> None:
-    """Whatever is in them: nobody else has put it there."""
     (tmp_path / "home/launches/20260131-120000-abcdef").mkdir(parents=True)
     (tmp_path / "home/launches").chmod(0o777)
     (tmp_path / "home").chmod(0o700)

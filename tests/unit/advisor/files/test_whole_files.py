@@ -44,7 +44,6 @@ def test_file_and_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is a draft left behind."""
     replace_file(tmp_path / "file", b"old")
 
     def full(_descriptor: int) -> None:

@@ -4,6 +4,7 @@ import json
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +33,6 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_full_file(write: Write) -> None:
-    """Every field of a job can be given in a file."""
     path = write(r"""
         name: bert-train
         description: BERT
@@ -125,7 +125,6 @@ def test_least_file(write: Write) -> None:
     ],
 )
 def test_fault_names_its_place(write: Write, text: str, where: str, what: str) -> None:
-    """A faulty file is refused with file, line, column and what was expected."""
     path = write(text)
     with pytest.raises(InputError) as error:
         load_job(path)
@@ -156,7 +155,6 @@ def test_job_cannot_lift_its_own_limit(write: Write, variable: str) -> None:
     ],
 )
 def test_file_that_is_no_job(tmp_path: Path, data: bytes, what: str) -> None:
-    """A file that is something else is refused, whatever its bytes."""
     path = tmp_path / "train.yaml"
     path.write_bytes(data)
     with pytest.raises(InputError, match=what):
@@ -185,14 +183,12 @@ def test_jobs_of_others_in_the_current_folder_are_refused(
 
 
 def test_file_that_is_not_there(tmp_path: Path) -> None:
-    """A missing file and a folder are refused by their path."""
     for path in (tmp_path / "no.yaml", tmp_path):
         with pytest.raises(InputError, match=str(path)):
             load_job(path)
 
 
 def test_file_with_byte_order_mark(tmp_path: Path) -> None:
-    """An editor that begins files with a byte order mark does no harm."""
     (tmp_path / "train.yaml").write_bytes(b"\xef\xbb\xbfcommand: a")
     assert load_job(tmp_path / "train.yaml").command == ("a",)
 
@@ -210,7 +206,6 @@ def test_stem_that_cannot_be_a_name(tmp_path: Path) -> None:
 @given(data=st.binary(max_size=200))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_bytes_raise_nothing_else(tmp_path: Path, data: bytes) -> None:
-    """Random bytes are a job or an InputError."""
     path = tmp_path / "train.yaml"
     path.write_bytes(data)
     _load_or_refuse(path)
@@ -231,7 +226,6 @@ _values = st.recursive(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # random patterns such as "[["
 def test_random_fields_raise_nothing_else(tmp_path: Path, fields: dict[str, object]) -> None:
-    """Valid YAML of any shape is a job or an InputError."""
     path = tmp_path / "train.yaml"
     path.write_text(json.dumps(fields))
     _load_or_refuse(path)
@@ -257,7 +251,6 @@ def test_find_by_path_and_name(tmp_path: Path) -> None:
 
 
 def test_unknown_name(tmp_path: Path) -> None:
-    """An unknown name is answered with close names and how to define a job."""
     (tmp_path / "bert-train.yaml").write_text("command: a")
     with pytest.raises(InputError, match=r"close names are bert-train.*define it in .*<name>.yaml"):
         find_job("bert-trian", tmp_path)
@@ -275,33 +268,33 @@ def test_listing(tmp_path: Path) -> None:
 
 
 def test_name_differs_from_file(tmp_path: Path) -> None:
-    """In a folder of jobs a name leads to one file."""
     (tmp_path / "a.yaml").write_text("command: x\nname: b")
     jobs, (fault,) = sound_jobs(tmp_path)
     assert (jobs, "rename the file to b.yaml" in str(fault)) == ([], True)
 
 
 def test_inline() -> None:
-    """A command line makes the same job as a file would."""
-    job = inline_job("x", ["python", "a b.py"], kind="runs", unit="sorts", per_run=3)
     progress = ProgressSettings(kind="runs", unit="sorts", per_run=3)
+    job = inline_job("x", ["python", "a b.py"], progress)
     assert job == Job(name="x", command=("python", "a b.py"), progress=progress)
 
 
 @pytest.mark.parametrize(
-    ("make", "what"),
+    ("name", "command", "progress", "what"),
     [
-        (lambda: inline_job("X", ["a"]), "cannot name a job"),
-        (lambda: inline_job("x", []), "give it after --"),
-        (lambda: inline_job("x", [""]), "give it after --"),
-        (lambda: inline_job("x", ["a"], kind="output"), "pattern: kind output needs one"),
-        (lambda: inline_job("x", ["a"], kind="output", pattern="["), "not a regular expression"),
-        (lambda: inline_job("x", ["a"], pattern="a"), "kind output only"),
-        (lambda: inline_job("x", ["a"], kind="runs", per_run=float("nan")), "above 0"),
-        (lambda: inline_job("x", ["a"], kind="typo"), "'typo' is not counter"),  # pyright: ignore[reportArgumentType] as a CLI may pass it
+        ("X", ["a"], {}, "cannot name a job"),
+        ("x", [], {}, "give it after --"),
+        ("x", [""], {}, "give it after --"),
+        ("x", ["a"], {"kind": "output"}, "pattern: kind output needs one"),
+        ("x", ["a"], {"kind": "output", "pattern": "["}, "not a regular expression"),
+        ("x", ["a"], {"pattern": "a"}, "kind output only"),
+        ("x", ["a"], {"kind": "runs", "per_run": float("nan")}, "above 0"),
+        ("x", ["a"], {"kind": "typo"}, "'typo' is not counter"),
     ],
 )
-def test_faulty_inline_job(make: Callable[[], Job], what: str) -> None:
+def test_faulty_inline_job(
+    name: str, command: list[str], progress: dict[str, Any], what: str
+) -> None:
     """A command line is held to the rules of a file."""
     with pytest.raises(InputError, match=what):
-        make()
+        inline_job(name, command, ProgressSettings(**progress))

@@ -50,7 +50,6 @@ def test_what_is_no_moment_in_utc(text: str) -> None:
     [("45s", 45), ("90min", 5400), ("90 m", 5400), ("3h", 10_800), ("1.5d", 129_600)],
 )
 def test_spans_are_read(text: str, seconds: float) -> None:
-    """A number and its unit."""
     assert read_duration(text) == seconds
 
 
@@ -81,7 +80,6 @@ def test_spans_are_written(seconds: float, text: str) -> None:
 
 @given(st.floats(1, 1e7))
 def test_a_text_is_near_what_it_says(seconds: float) -> None:
-    """Nothing is off by more than half of its last unit."""
     parts = duration_text(seconds).split()
     read = sum(read_duration(f"{n}{unit}") for n, unit in zip(parts[::2], parts[1::2], strict=True))
     assert read == pytest.approx(seconds, rel=0.03, abs=30)

@@ -235,7 +235,6 @@ def doing(problem: Problem, at: Sequence[JobRun]) -> tuple[float, list[float]]:
 @few
 @given(queues())
 def test_no_plan_is_worse_than_one_after_the_other(problem: Problem) -> None:
-    """It takes no more energy (or no more time), and never ends later."""
     sequential, plan = alone(problem), place(problem).schedule
     assert sequential is not None
     assert plan.makespan_s <= sequential.schedule.makespan_s * (1 + 1e-6)
@@ -246,7 +245,6 @@ def test_no_plan_is_worse_than_one_after_the_other(problem: Problem) -> None:
 @few
 @given(queues())
 def test_sharing_keeps_the_floor_and_saves(problem: Problem) -> None:
-    """Each pair saves what is asked for, and keeps the limits."""
     o = problem.options
     for group in {slot.group for slot in place(problem).slots if slot.group.split}:
         a, b = (problem.type_of(job) for job in group.jobs)
@@ -380,7 +378,6 @@ def test_the_one_that_is_left_keeps_its_limit() -> None:
 
 
 def test_jobs_stay_alone_where_sharing_saves_nothing() -> None:
-    """A pair that draws more for its work than two jobs alone is never made."""
     found = place(problem_of({"a": 4}, 1, pair_w=750.0))
     assert [len(slot.group.jobs) for slot in found.slots] == [1] * 4
 
@@ -479,7 +476,6 @@ def test_longest_first_then_shortest_first_on_each_gpu() -> None:
 
 
 def test_of_equal_jobs_the_first_in_the_queue_starts_first() -> None:
-    """The place in the queue decides among jobs of one name and work."""
     found = place(problem_of({"a": 5}, 1, pair_w=750.0)).schedule
     starts = [run.start_s for run in found.runs]
     assert starts == sorted(starts)
@@ -530,7 +526,6 @@ def test_a_program_that_finds_nothing_in_time_leaves_one_after_the_other(
     "name", ["throughput-per-watt", "raw-throughput-per-watt", "energy-delay", "max-min"]
 )
 def test_objectives_that_are_not_for_queues_are_refused(name: str) -> None:
-    """The message says why, and what to use instead."""
     with pytest.raises(InputError, match=rf"by {name}\..+use energy-efficiency or throughput"):
         problem_of({"a": 2}, 1, objective=name)
 
@@ -556,13 +551,11 @@ def test_an_objective_that_nobody_thought_of_is_refused(monkeypatch: pytest.Monk
     ],
 )
 def test_nonsense_is_refused(fields: dict[str, Any], words: str) -> None:
-    """Numbers that no GPU has end in words, not in a plan."""
     with pytest.raises(InputError, match=words):
         problem_of({"a": 2}, 1, **fields)
 
 
 def test_counts_names_and_works_are_checked() -> None:
-    """No GPU, no job, no work, one name twice, too many kinds, and a time that is none."""
     with pytest.raises(InputError, match="0 GPUs"):
         problem_of({"a": 2}, 0)
     for work_s in (0.0, -1.0, math.nan, math.inf):
@@ -628,13 +621,11 @@ def test_profile_without_idle_power_is_refused() -> None:
 
 
 def test_profiles_of_two_models_are_refused() -> None:
-    """A pair shares one GPU."""
     one, other = profiles()[:2]
     with pytest.raises(InputError, match="GPUs of one model"):
         predict_options([one, dataclasses.replace(other, gpu_model="Other")], Physics())
 
 
 def test_a_pair_of_which_nothing_is_known_does_not_share() -> None:
-    """What is not known is no option."""
     found = place(problem_of({"a": 2}, 1, pair_w=math.nan))
     assert [slot.group.split for slot in found.slots] == [None, None]

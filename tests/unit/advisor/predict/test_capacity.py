@@ -52,7 +52,6 @@ def test_the_capacity_of_any_other_job_is_its_rate() -> None:
     st.lists(st.floats(10, 100), min_size=1),
 )
 def test_a_job_could_do_what_it_does(rates: list[float], shares: list[float]) -> None:
-    """At any share, and whatever it served."""
     job = profile("server", rates, serving=SERVING)
     did = job.at(shares)["rate"] / job.whole_gpu_rate
     assert bool((relative_capacity(job, shares) >= did * (1 - 1e-12)).all())

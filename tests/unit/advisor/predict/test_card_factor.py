@@ -30,7 +30,6 @@ FACTOR = CardFactor(
 
 
 def test_without_anything_seen_there_is_no_factor() -> None:
-    """Other cards tell nothing of this one."""
     assert card_factor("GPU-1", {"GPU-2": {"fft": 0.03}}, {}) is None
 
 
@@ -142,7 +141,6 @@ def predicted(factor: CardFactor, predictor: Predictor | None = None) -> tuple[P
 
 
 def test_prediction_on_a_card() -> None:
-    """Power and power alone are the card's, rates are not touched."""
     before, after = predicted(FACTOR)
     # Two jobs with 250 W each at 50 %, of which 80 W are idle.
     assert (before.power_w.value, after.power_w.value) == pytest.approx((420.0, 370.0))
@@ -171,7 +169,6 @@ def test_job_beside_itself() -> None:
 
 
 def test_words() -> None:
-    """With sign and uncertainty."""
     text = replace(FACTOR, log_factor=math.log(0.979), log_stderr=0.008).text
     assert "draws 2.1 ± 0.8 % less than others of its model" in text
     assert "3.0 ± 1.0 % more" in replace(FACTOR, log_factor=math.log(1.03)).text

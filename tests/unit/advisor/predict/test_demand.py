@@ -65,7 +65,6 @@ def test_a_flat_profile_gets_a_recommendation(rates: list[float]) -> None:
 
 
 def test_a_flat_profile_is_printed() -> None:
-    """Table, plot and summary of a server are those of any job."""
     points = [
         point(share_percent=float(share), rate=DEMAND, offered_rate=DEMAND, rate_stderr=3.0)
         for share in SHARES

@@ -31,7 +31,6 @@ def test_only_the_bounds_of_the_drifted_job_move() -> None:
 
 
 def test_other_jobs_are_as_they_were() -> None:
-    """A drift of a job that is not asked for changes nothing."""
     profiles = (profile("b"), profile("c"))
     known = {("a", "rate"): drift("rate", 0.8)}
     assert DriftPredictor(Physics(), known).predict(profiles, [EQUAL]) == Physics().predict(

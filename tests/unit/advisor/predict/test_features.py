@@ -236,7 +236,6 @@ def test_speed_features_by_hand() -> None:
 def test_of_several_neighbours_the_largest_and_the_sum_count(
     seeds: list[int], split: list[tuple[float, float]]
 ) -> None:
-    """Their order does not matter, and the names are those of two jobs."""
     sides = [side(make_profile("job", seed), [x for x, _ in split]) for seed in seeds]
     own, others = sides[0], sides[1:]
     found = speed_features(own, others)

@@ -96,14 +96,12 @@ def test_between_shares_it_is_linear() -> None:
 
 @pytest.mark.parametrize("share", [9.99, 100.01, 0.0])
 def test_beyond_the_shares_there_is_nothing(share: float) -> None:
-    """No value is made up below the smallest share or above the whole GPU."""
     with pytest.raises(InputError, match="was not measured at"):
         make_profile(points()).at([50, share])
 
 
 @given(seed=st.integers(0, 20), shares=st.lists(st.floats(10, 100), min_size=1))
 def test_readings_lie_between_their_neighbours(seed: int, shares: list[float]) -> None:
-    """Interpolation makes up no peak."""
     made = small_model.make_profile(seed=seed)
     for name, values in made.at(shares).items():
         assert values.min() >= made.values[name].min()
@@ -136,7 +134,6 @@ def test_gaps_are_filled_from_their_neighbours() -> None:
 
 
 def test_a_whole_profile_is_left_as_it_is() -> None:
-    """There is nothing to fill."""
     made = small_model.make_profile()
     assert filled(made, {}) is made
 

@@ -16,7 +16,6 @@ def most_work(predictions: Sequence[Prediction]) -> Prediction:
 
 
 def test_rules_by_hand() -> None:
-    """Each rule does what its meaning says, and every rule has a meaning."""
     # A tenth of the GPU is enough for `light`, and it counts in large numbers.
     light, heavy = profile("light", [1000] * 10), profile("heavy")
     choices = rule_choices([light, heavy], NINE, most_work)
@@ -32,14 +31,12 @@ def test_rules_by_hand() -> None:
 
 @pytest.mark.parametrize(("rate", "split"), [(100, (50, 50)), (99, (10, 90)), (101, (90, 10))])
 def test_equal_rates_are_no_larger_rate(rate: float, split: tuple[float, float]) -> None:
-    """Which job is called the first does not decide."""
     other = profile("other", [*SHARES[:-1], rate])
     choice = rule_choices([other, profile("job")], NINE, most_work)["larger-rate"]
     assert choice == Split(split)
 
 
 def test_split_that_the_profiles_do_not_reach_is_no_choice() -> None:
-    """Nothing is predicted where nothing was measured."""
     short = profile("short", shares=SHARES[6:])
     choices = rule_choices([short, short], (), most_work)
     assert choices["equal"] is None

@@ -47,7 +47,6 @@ def test_a_profile_knows_its_demand() -> None:
 
 
 def test_other_jobs_have_none() -> None:
-    """Neither a demand nor a latency."""
     assert serving_of([point(0), point(1)]) is None
 
 
@@ -63,7 +62,6 @@ def test_latency_between_two_shares_is_between_theirs(share: float) -> None:
 
 @pytest.mark.parametrize("share", [5.0, 9.99, 100.5])
 def test_latency_outside_of_the_measured_shares_is_not_known(share: float) -> None:
-    """It is not made up."""
     assert serving().p99_alone_ms(share) is None
     assert serving(latency_p99_ms=()).p99_alone_ms(50.0) is None
 
@@ -128,6 +126,5 @@ def test_the_option_has_names_and_units() -> None:
     ],
 )
 def test_options_that_cannot_be_meant(option: str, text: str) -> None:
-    """With how to write one."""
     with pytest.raises(InputError, match=text):
         longest_p99_ms((option,), ("a", "b"))

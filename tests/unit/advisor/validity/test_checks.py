@@ -90,7 +90,6 @@ def test_what_is_written_is_read(check: CountCheck) -> None:
     ],
 )
 def test_faults_are_named(change: dict[str, Any], words: str) -> None:
-    """A file that was changed by hand says where it is wrong."""
     text = json.dumps({**json.loads(write(CHECK)), **change})
     with pytest.raises(ValueError, match=words):
         parse_check(text.encode())
@@ -117,7 +116,6 @@ def test_own_check_comes_before_others_and_they_fill_its_gaps() -> None:
 
 
 def test_stored_comes_before_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found on this host counts more than what comes with the package."""
     package, home = tmp_path / "package", tmp_path / "home"
     (package / "bundled/checks").mkdir(parents=True)
     monkeypatch.setattr(count_checks.resources, "files", lambda _: package)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -137,7 +135,6 @@ def test_bundled_files_can_be_read() -> None:
 
 
 def test_damaged_file_says_what_to_do(tmp_path: Path) -> None:
-    """The message has the file, the reason and the way out."""
     path = keep_check(CHECK, tmp_path)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(StoreError) as caught:

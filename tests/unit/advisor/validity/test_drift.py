@@ -47,7 +47,6 @@ def test_change_is_found_with_its_size_and_moment() -> None:
 
 
 def test_model_that_is_always_as_wrong_is_no_drift() -> None:
-    """A pair that a model gets wrong by as much each time has not changed."""
     assert find_drifts(launches(noisy(300, 1.09))) == ()
 
 
@@ -59,20 +58,17 @@ def test_other_pair_with_another_error_is_no_drift() -> None:
 
 
 def test_change_back_ends_the_drift() -> None:
-    """What is as it was is not drifting any more."""
     away = [*noisy(20, 1.0), *noisy(10, 0.8)]
     assert find_drifts(launches(away))
     assert find_drifts(launches([*away, *noisy(10, 1.0, seed=2)])) == ()
 
 
 def test_change_towards_the_prediction_is_no_drift() -> None:
-    """A job that was off and now does what is expected needs no warning."""
     assert find_drifts(launches([*noisy(20, 0.8), *noisy(20, 1.0)])) == ()
 
 
 @given(st.floats(0.01, 100))
 def test_one_launch_never_trips(ratio: float) -> None:
-    """However far off, one launch alone may be a disturbance."""
     assert find_drifts(launches([*noisy(30, 1.0), ratio])) == ()
 
 
@@ -85,7 +81,6 @@ def test_all_partners_share_a_change() -> None:
 
 
 def test_cards_and_quantities_are_apart() -> None:
-    """A change on one card is of that card, and one of power is not one of the rate."""
     changed = launches([*noisy(20, 1.0), *noisy(10, 0.8)])
     steady = launches(noisy(30, 1.0), gpu_uuid="GPU-2")
     power = launches(noisy(30, 1.0), quantity="power")

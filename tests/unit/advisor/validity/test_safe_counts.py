@@ -41,7 +41,6 @@ def test_own_results_go_before_the_check() -> None:
 
 
 def test_a_count_that_was_never_checked_is_allowed_and_said_to_be() -> None:
-    """What is not known is not forbidden."""
     host = checked_with(132, frozenset({92}), checked=frozenset({66, 92}))
     safety = Safety(units_total=132, host=host, right=frozenset({12}))
     assert 68 not in safety.unsafe
@@ -55,7 +54,6 @@ def test_without_any_check_every_count_is_unchecked_but_those_of_own_results() -
 
 
 def test_where_no_count_is_allowed_none_is_near() -> None:
-    """Nobody gets one that is not."""
     for safety in (Safety(), Safety(units_total=132, wrong=frozenset(grantable(132)))):
         assert safety.nearest(66) is None
         assert safety.around(66) == ()
@@ -106,7 +104,6 @@ def test_the_job_that_was_to_have_more_gets_more(mirrored: bool) -> None:
 def test_jobs_of_which_the_same_is_known_keep_their_order(
     unsafe: frozenset[int], wanted: list[int], mirrored: bool
 ) -> None:
-    """None gets less than another that was to have less."""
     safety = Safety(units_total=60, host=checked_with(60, unsafe))
     found = safe_counts(tuple(wanted), 60, [safety] * len(wanted), mirrored=mirrored)
     ordered = sorted(zip(wanted, found or (), strict=False))
@@ -118,7 +115,6 @@ def test_jobs_of_which_the_same_is_known_keep_their_order(
 def test_pairs_are_allowed_fit_and_are_the_nearest(
     case: tuple[tuple[int, int], int, Safety, Safety], mirrored: bool
 ) -> None:
-    """No unsafe count, no more units than there are, and no allowed pair is nearer."""
     wanted, total, a, b = case
     pairs = [(x, y) for x in grantable(total) for y in grantable(total) if x + y <= total]
     possible = [(x, y) for x, y in pairs if x not in a.unsafe and y not in b.unsafe]
@@ -138,7 +134,6 @@ def test_pairs_are_allowed_fit_and_are_the_nearest(
 def test_swapping_the_jobs_swaps_the_pair(
     case: tuple[tuple[int, int], int, Safety, Safety], mirrored: bool
 ) -> None:
-    """It does not matter which job is called the first."""
     wanted, total, a, b = case
     there = safe_counts(wanted, total, [a, b], mirrored=mirrored)
     back = safe_counts((wanted[1], wanted[0]), total, [b, a], mirrored=not mirrored)
@@ -147,7 +142,6 @@ def test_swapping_the_jobs_swaps_the_pair(
 
 @given(totals, st.data())
 def test_all_safe_changes_nothing(total: int, data: st.DataObject) -> None:
-    """Counts that fit and that MPS grants stay as they are."""
     units = data.draw(st.sampled_from(list(grantable(total))[:-4]))
     one, other = Safety(units_total=total), checked_with(total, frozenset())
     wanted = units, total - units

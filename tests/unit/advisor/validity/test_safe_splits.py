@@ -116,7 +116,6 @@ def test_a_share_alone_is_refused_with_the_nearest_two_counts() -> None:
 
 
 def test_where_nothing_is_safe_nothing_is_offered() -> None:
-    """Neither a split nor a count, and no way round it."""
     nothing = Safety(units_total=132, host=checked_with(132, frozenset(grantable(132))))
     assert safe_splits([EQUAL], [nothing, nothing]) == (None,)
     with pytest.raises(UnsafeCountError) as split:
@@ -127,7 +126,6 @@ def test_where_nothing_is_safe_nothing_is_offered() -> None:
 
 
 def test_causes_of_both_jobs_are_named() -> None:
-    """Each with its share."""
     own = Safety(units_total=132, host=checked_132(), wrong=frozenset({12}))
     with pytest.raises(UnsafeCountError) as refused:
         check_split(Split((70, 10)), [KNOWN, own])

@@ -37,7 +37,6 @@ def test_a_whole_gpu_that_is_slower_than_a_part_of_it_is_flagged() -> None:
 
 @pytest.mark.parametrize("change", [{"run": "other"}, {"gpu_uuid": "GPU-other"}, {"job": "other"}])
 def test_another_sweep_says_nothing(change: dict[str, str]) -> None:
-    """Cards and days differ honestly."""
     fast, whole = sweep(100, 80)
     assert slow([replace(fast, **change), whole]) == []
 
