@@ -180,18 +180,17 @@ def another(copy: Path) -> None:
 NEWER = f"UPDATE {VERSION_TABLE} SET version_num = '9999'"
 
 
-@pytest.mark.parametrize(
-    ("spoil", "complaint"),
-    [
-        (lambda copy: run_sql(copy, NEWER), "newer version of advisor"),
-        (lambda copy: os.truncate(copy, copy.stat().st_size // 2), r"copy\.db"),
-        (lambda copy: copy.write_text("no database " * 100), "cannot be read as a database"),
-        (lambda copy: copy.write_bytes(b""), "not a copy of an advisor database"),
-        (another, "not a copy of an advisor database"),
-        (Path.unlink, "there is no file"),
-    ],
-    ids=["newer", "cut", "text", "empty", "another", "gone"],
-)
+SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "newer": (lambda copy: run_sql(copy, NEWER), "newer version of advisor"),
+    "cut": (lambda copy: os.truncate(copy, copy.stat().st_size // 2), r"copy\.db"),
+    "text": (lambda copy: copy.write_text("no database " * 100), "cannot be read as a database"),
+    "empty": (lambda copy: copy.write_bytes(b""), "not a copy of an advisor database"),
+    "another": (another, "not a copy of an advisor database"),
+    "gone": (Path.unlink, "there is no file"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "complaint"), SPOILED.values(), ids=SPOILED)
 def test_a_bad_copy_is_refused_before_anything_changes(
     database: Path, tmp_path: Path, spoil: Callable[[Path], object], complaint: str
 ) -> None:
