@@ -1,24 +1,18 @@
 """`advisor drift`, and advice for jobs that drift and cards that are known."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import Advisor, in_this_process
 from in_process import Api, running
-from launched_pairs import CARD, GPU_MODEL, PAIR, expectation, launched
+from launched_pairs import CARD, GPU_MODEL, PAIR, launched
 
 from advisor.core.flags import LIMIT_BROKEN
 from advisor.core.observations import Observation
-from advisor.core.split import Split
-from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
-from advisor.validity.drift import find_drifts
-from advisor_advice.site.expected import compared, expected_of
-from advisor_advice.site.outdated_checks import outdated_check
 from advisor_api.launches.drift_watch import DriftWatch
 from advisor_data import open_store
 
@@ -27,18 +21,6 @@ KNOWN_CARD = "GPU-11223918-e141-5352-1571-e918124ad11a"
 
 DRIFTED = launched([1.0] * 20 + [0.8] * 8)
 JOBS = [{"job": name} for name in PAIR]
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """Expects the same of everything."""
-
-    expected: Prediction
-
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """See `advisor.predict.predictions.Predictor`."""
-        assert len(profiles) == 2
-        return [self.expected for _ in splits]
 
 
 @pytest.fixture
@@ -172,55 +154,6 @@ def test_queue_on_a_known_card(advisor: Advisor) -> None:
     usual, there = told(advisor, *words), told(advisor, *words, "--gpu-uuid", KNOWN_CARD)
     assert there["card"]["gpu_uuid"] == KNOWN_CARD
     assert there["energy_j"] < usual["energy_j"]
-
-
-def test_what_tells_nothing_is_not_compared() -> None:
-    """Short, failed, doubtful or wrong launches, and unread ones at unsafe counts."""
-    expected, profiles = expectation(PAIR)
-    known = {(profile.job, GPU_MODEL): profile for profile in profiles}
-    fine = launched([1.0])[0]
-    first, second = fine.parts
-
-    def of(seen: Observation) -> int:
-        return len(expected_of([seen], known, Fixed(expected), lambda _: None))
-
-    assert of(fine) == 1
-    for other in (
-        replace(fine, overlap_s=5.0),
-        replace(fine, state="failed"),
-        replace(fine, mode="time-sliced"),
-        replace(fine, flags=("limit-broken",)),
-        replace(fine, parts=(replace(first, results="wrong"), second)),
-        replace(fine, parts=(replace(first, job="nobody-knows"), second)),
-        replace(fine, gpu_model="NVIDIA H100"),
-    ):
-        assert of(other) == 0
-    unread = replace(fine, parts=(replace(first, units=92, results=None), second))
-    assert of(unread) == 1
-    bad = {name: replace(p, wrong_units=frozenset({92})) for name, p in known.items()}
-    assert expected_of([unread], bad, Fixed(expected), lambda _: None) == []
-
-
-def test_model_that_has_learned_ends_a_drift() -> None:
-    """Old launches are held against the model of today."""
-    expected, profiles = expectation(PAIR)
-    known = {(profile.job, GPU_MODEL): profile for profile in profiles}
-
-    first, second = expected.parts
-    learned = replace(expected, parts=(replace(first, speed=first.speed.times(0.8)), second))
-    found = expected_of(DRIFTED, known, Fixed(learned), lambda _: None)
-    assert find_drifts(compared(found)) == ()
-
-
-def test_other_driver_asks_for_a_check(tmp_path: Path) -> None:
-    """Safe counts were found with one driver; the same one asks for nothing."""
-    assert outdated_check(tmp_path, GPU_MODEL, {"driver": "580.159.04"}) == ""
-    assert outdated_check(tmp_path, GPU_MODEL, {}) == ""
-    assert outdated_check(tmp_path, "NVIDIA A100", {"driver": "1"}) == ""
-    text = outdated_check(tmp_path, GPU_MODEL, {"driver": "590.1"})
-    assert "driver 580.159.04 then, 590.1 now" in text
-    assert text.endswith("advisor check")
-    assert "cublas" in outdated_check(tmp_path, GPU_MODEL, {"cublas": "140000"})
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_model import (
     POWER_TREES,
-    SPEED_TREES,
     SPLITS,
     changed_head,
     make_profile,
@@ -39,7 +38,6 @@ from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor.validity.slow_alone import FASTEST
 from advisor_models import manifest
-from advisor_models.forest import NODE
 from advisor_models.intervals import LIMITED, SPLIT, LogBounds, on_gpu_model
 from advisor_models.manifest import Artefact, write_artefact
 from advisor_models.model_predictor import ModelPredictor
@@ -304,14 +302,6 @@ def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(manifest, "read_whole", read_and_remove)
     assert ModelPredictor(copy).predict([A, B], SPLITS)
     assert list(copy.iterdir()) == []
-
-
-def test_trees_of_other_columns_are_refused(tmp_path: Path) -> None:
-    """They may take no feature beyond those that the manifest names."""
-    nodes = np.frombuffer(small_model.trees()[SPEED_TREES], NODE).copy()
-    nodes["feature"][nodes["feature"].argmax()] = 999
-    with pytest.raises(ModelError, match=r"speed\.trees has no trees\. its features go .* to 999"):
-        ModelPredictor(save_model(tmp_path / "m", nodes.tobytes()))
 
 
 def bounds(interval: Interval) -> tuple[float, float]:

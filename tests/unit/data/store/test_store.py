@@ -57,15 +57,11 @@ def test_files_are_not_replaced_or_deleted(tmp_path: Path) -> None:
 
 
 def test_a_point_is_added_once(store: Store) -> None:
+    assert store.add([]) == 0
+    assert (store.solo_points(), store.pair_points()) == ([], [])
     assert store.add([point(1), point(2), point(2)]) == 2
     assert store.add([point(1, rate=7.0), point(3)]) == 1
     assert store.solo_points() == [point(1), point(2), point(3)]
-
-
-def test_nothing_added_is_nothing(store: Store) -> None:
-    assert store.add([]) == 0
-    assert store.solo_points() == []
-    assert store.pair_points() == []
 
 
 def test_both_kinds_are_added_together_and_kept_apart(store: Store) -> None:
@@ -114,7 +110,7 @@ def test_observations_are_found_by_jobs_and_model(store: Store) -> None:
 
 
 def test_a_profile_is_replaced_as_a_whole(database: Database) -> None:
-    """Old points of all runs go, the same measurement takes its new values, others stay."""
+    """Of all runs, or on one GPU model; a measurement takes its new values, others stay."""
     others = [point(8, job="sort"), pair_point(1), observation(1)]
     database.add([point(1), point(2, run="r2"), point(3), *others])
     new = [point(1, rate=7.0), point(4, run="r3")]
@@ -126,12 +122,11 @@ def test_a_profile_is_replaced_as_a_whole(database: Database) -> None:
         *database.observations(),
     ] == others
     assert database.add([point(1), point(2)]) == 1
-
-
-def test_a_profile_is_replaced_on_one_gpu_model(database: Database) -> None:
-    database.add([point(1), point(2, gpu_model="A100")])
-    assert database.replace_profile("gemm", "A100", [point(3, gpu_model="A100")]) == 1
-    assert database.solo_points() == [point(1), point(3, gpu_model="A100")]
+    elsewhere = [point(5, gpu_model="A100")]
+    database.add(elsewhere)
+    assert database.replace_profile("gemm", "A100", [point(6, gpu_model="A100")]) == 1
+    assert database.solo_points(job="gemm", gpu_model="NVIDIA H200") == [*new[:1], point(2), new[1]]
+    assert database.solo_points(gpu_model="A100") == [point(6, gpu_model="A100")]
 
 
 @pytest.mark.parametrize(

@@ -21,19 +21,11 @@ def test_the_default_is_a_database_in_the_home_folder(tmp_path: Path) -> None:
 def test_a_node_without_sqlalchemy_writes_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    with open_store(None, tmp_path) as store:
-        assert store.add([point()]) == 1
-    assert (tmp_path / "points" / "solo-r1.jsonl").is_file()
-
-
-def test_points_stay_visible_when_sqlalchemy_comes_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A home folder that began with files goes on with files."""
+    """And a home folder that began with files goes on with files when it comes later."""
     with monkeypatch.context() as bare:
         bare.setitem(sys.modules, "sqlalchemy", None)
-        open_store(None, tmp_path).add([point()])
+        assert open_store(None, tmp_path).add([point()]) == 1
+    assert (tmp_path / "points" / "solo-r1.jsonl").is_file()
     with open_store(None, tmp_path) as store:
         assert store.solo_points() == [point()]
 

@@ -119,15 +119,6 @@ def test_the_farther_solo_source_is_told() -> None:
     assert only(nine(), solos=solos).main.solo_source == "same model"
 
 
-def test_two_splits_may_be_missing_three_not() -> None:
-    """Flagged points leave gaps; an oracle over too few splits would be none."""
-    assert len(only(nine()[2:]).main.nine) == 7
-    assert make_pairs(nine()[3:], SOLOS)[0] == []
-    assert (
-        make_pairs([p for p in nine(job_2="a") if p.shares_percent[0] in (50, 40)], SOLOS)[0] == []
-    )
-
-
 def test_what_is_left_out_is_counted_with_its_reason() -> None:
     points = [
         *nine(),

@@ -147,10 +147,3 @@ def test_profiles_take_doubtful_points_only_where_there_are_no_others() -> None:
     profile = make_profiles([*only_doubtful, *wrong])["hog", made_up.GPU_MODEL]
     assert profile.values["rate"][0] == pytest.approx(1.05 * solos[0].rate)
     assert profile.values["rate"][1:] == pytest.approx([p.rate for p in solos[1:]])
-
-
-def test_a_job_without_the_whole_gpu_has_no_profile() -> None:
-    """Nor has one with the whole GPU alone."""
-    for kept in ({100.0}, {10.0, 50.0}):
-        solos = [p for p in SOLOS if p.job != "hog" or p.share_percent in kept]
-        assert ("hog", made_up.GPU_MODEL) not in make_profiles(solos)

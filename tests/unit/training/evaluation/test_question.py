@@ -20,18 +20,6 @@ def found() -> list[Any]:
     return list(SCRIPT["answers"](make_data(made_up.pair_points(), full_solo_points())))
 
 
-def test_every_question_has_an_answer_by_each(found: list[Any]) -> None:
-    asked = {(a.objective, a.min_speed, a.chosen_by) for a in found if a.objective}
-    assert asked == {
-        (objective, least, by)
-        for objective in ASKED
-        for least in MIN_SPEEDS
-        for by in (ORACLE, "model", "physics")
-    }
-    rules = {a.chosen_by for a in found if a.objective is None}
-    assert {"equal", "uncapped", "time-sliced", "exclusive"} <= rules
-
-
 def test_nobody_saves_more_than_who_knows_all(found: list[Any]) -> None:
     """At any minimum speed, among those that keep it; one after the other saves nothing."""
     for least in MIN_SPEEDS:

@@ -69,11 +69,6 @@ def test_swapping_the_jobs_swaps_the_answer(name: str) -> None:
     np.testing.assert_array_equal(one.power_w, other.power_w)
 
 
-def test_the_same_rows_give_the_same_predictions() -> None:
-    one, other = (values(fit(extra_trees, ROWS)(ROWS)) for _ in range(2))
-    np.testing.assert_array_equal(one, other)
-
-
 def test_the_number_of_threads_does_not_matter() -> None:
     def side_by_side() -> ExtraTreesRegressor:
         return extra_trees().set_params(n_jobs=2)
