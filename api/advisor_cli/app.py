@@ -57,16 +57,8 @@ _MODULES = {
 
 
 _EXTRAS = {
-    "recommend": "advise",
-    "place": "advise",
-    "drift": "advise",
-    "power": "advise",
-    "launch": "advise",
-    "report": "train",
-    "train": "train",
-    "retrain": "train",
-    "evaluate": "train",
-    "next": "train",
+    **dict.fromkeys(("recommend", "place", "drift", "power", "launch"), "advise"),
+    **dict.fromkeys(("report", "train", "retrain", "evaluate", "next"), "train"),
     "serve": "serve",
     "kubernetes": "kubernetes",
     "slurm": "client",

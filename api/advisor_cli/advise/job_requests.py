@@ -16,14 +16,9 @@ def job_requests(
     longest_ms: Mapping[str, float],
     works_s: Mapping[str, float] | None = None,
 ) -> tuple[JobRequest, ...]:
-    """The jobs of a pair with what each must keep.
+    """The jobs of a pair with what each must keep, as options for `every_name` say it.
 
-    Args:
-        names: Of the pair.
-        every_name: Those that options may name.
-        least: Options `--min-speed`.
-        longest_ms: p99 latencies by name of job.
-        works_s: What each has to do; None: they run on and on.
+    Without works they run on and on.
 
     Raises:
         InputError: an option has no number, or names no job of these.
@@ -50,11 +45,7 @@ def check_known(option: str, job: str, jobs: Sequence[str]) -> None:
 
 
 def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
-    """The minimum speed of each job that has one; the last word counts.
-
-    Args:
-        options: `JOB=0.5`, or `0.5` for all jobs.
-        jobs: Their names.
+    """The minimum speed of each job that has one, `JOB=0.5` or `0.5` for all; the last word counts.
 
     Raises:
         InputError: an option has no number, or names no job of these.
@@ -88,9 +79,7 @@ def longest_p99_ms(
 ) -> tuple[dict[str, float], float | None]:
     """The longest latency by name of job, and that of every other job that answers requests.
 
-    Args:
-        options: `JOB=50ms`, or `50ms` for all of them; the last one of each counts.
-        jobs: Their names.
+    Options are `JOB=50ms`, or `50ms` for all of them; the last one of each counts.
 
     Raises:
         InputError: an option has no time with its unit, or names no job of these.

@@ -13,7 +13,7 @@ from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
 from advisor_advice.placement_wire import to_wire
-from advisor_advice.placing import Planned, plan
+from advisor_advice.placing import plan
 from advisor_cli.advise import place_text
 from advisor_cli.advise.job_requests import min_speeds
 from advisor_cli.advise.queue import Entry, read_entries, read_works
@@ -74,19 +74,14 @@ def place(
         gpu_uuid=gpu_uuid,
         time_limit_s=time_limit,
     )
-    planned = _planned(asked, profiles)
+    with _progress("predicting pairs") as on_progress:
+        planned = plan(asked, read_settings(), profiles, on_progress)
     if gpu_uuid is not None and planned.card is None:
         typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
         typer.echo(write(to_wire(planned)))
     else:
         place_text.show(planned)
-
-
-def _planned(asked: PlacementRequest, profiles: Path | None) -> Planned:
-    settings = read_settings()
-    with _progress("predicting pairs") as on_progress:
-        return plan(asked, settings, profiles, on_progress)
 
 
 def _queue(

@@ -51,11 +51,7 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[Entry]:
 
 
 def read_works(options: Sequence[str], names: Sequence[str]) -> dict[str, float]:
-    """Seconds of work of each job that has some; the last word counts.
-
-    Args:
-        options: `JOB=3h`, or `3h` for all jobs.
-        names: Of the jobs.
+    """Seconds of work of each job that has some, `JOB=3h` or `3h` for all; the last word counts.
 
     Raises:
         InputError: no time, or a job that is not there.

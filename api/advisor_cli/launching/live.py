@@ -35,11 +35,7 @@ Follow = Callable[[Iterator[LaunchStatus]], LaunchStatus]
 def statuses(
     folder: LaunchFolder, supervisor: subprocess.Popen[bytes] | None = None
 ) -> Iterator[LaunchStatus]:
-    """Each new status until the launch is over.
-
-    Args:
-        folder: Of the launch.
-        supervisor: Where it was started just now.
+    """Each new status until the launch, whose supervisor may have been started just now, is over.
 
     Raises:
         JobError: the supervisor never began.

@@ -34,20 +34,15 @@ def line(status: LaunchStatus) -> str:
 def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[str]:
     """What is left to say at the end."""
     for pair in observed:
-        values = (
-            (pair["energy_j"], "J"),
-            (pair["power_w"], "W"),
-        )
+        values = (pair["energy_j"], "J"), (pair["power_w"], "W")
         known = [_number(value, unit) for value, unit in values if value is not None]
         together = f"{pair['overlap_s']:.1f} s together"
         yield f"{' + '.join(job['job'] for job in pair['jobs'])}: {', '.join([together, *known])}"
         yield from _whose(pair)
         yield from _saved(pair)
         rates = [(f"rate of {j['job']}", j["rate"], j["predicted_rate"]) for j in pair["jobs"]]
-        for name, seen, predicted in (
-            *rates,
-            ("power", pair["power_w"], pair["predicted_power_w"]),
-        ):
+        power = "power", pair["power_w"], pair["predicted_power_w"]
+        for name, seen, predicted in (*rates, power):
             if predicted and seen is not None:
                 yield f"  {name}: {seen / predicted - 1:+.1%} against the prediction"
         if pair["stranded_unit_s"]:

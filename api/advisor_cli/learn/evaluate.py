@@ -102,9 +102,7 @@ def _watching(
 ) -> Generator[OnProgress]:
     """A bar with the time left on a terminal; elsewhere a line for each step that begins.
 
-    Args:
-        plan: Cost of each step, a protocol and a method.
-        costs: Of one fit, by method.
+    `plan` has the cost of each step, a protocol and a method; `costs` that of one fit.
     """
     with progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("", total=sum(plan.values()))

@@ -68,10 +68,6 @@ def read_own(settings: Settings, *, with_bundled: bool = False) -> CheckedPoints
 
     Jobs that have no profile of their own get the bundled one of that GPU model.
 
-    Args:
-        settings: Say where points are kept.
-        with_bundled: All bundled points as well.
-
     Raises:
         StoreError: the store cannot be read.
     """
@@ -93,11 +89,6 @@ def read_measured(
     pairs: Path | None, solo: Path | None, *, with_bundled: bool = False
 ) -> CheckedPoints:
     """Pair points and solo points of files; of those not given, the bundled ones.
-
-    Args:
-        pairs: File of pair points.
-        solo: File of solo points.
-        with_bundled: The bundled points as well as those of the files.
 
     Raises:
         InputError: a file cannot be read, or has points of the other kind.
@@ -122,10 +113,6 @@ def read_measured(
 
 def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
     """The same points, and those that launches in this host's store make, where there are any.
-
-    Args:
-        measured: From wherever.
-        settings: Say where observations are kept.
 
     Raises:
         StoreError: the store or a check of counts cannot be read.
@@ -155,13 +142,7 @@ def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
 def with_all_bundled(
     pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], source: PointsSource
 ) -> CheckedPoints:
-    """These points and all bundled ones, each once.
-
-    Args:
-        pairs: Two jobs together.
-        solos: Jobs alone.
-        source: What is said of them.
-    """
+    """These points and all bundled ones, each once."""
     more_pairs, more_solos = bundled_pair_points(), bundled_solo_points()
     bundled = PointsSource(BUNDLED, len(more_pairs), len(more_solos))
     return _measured(

@@ -27,8 +27,6 @@ from advisor_models.registry import Registry
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 
-AsJson = AsJson
-
 _WIDTH = 120
 """Headings are never cut off: on a narrow terminal lines wrap."""
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -26,6 +26,10 @@ app = typer.Typer(
 )
 
 RecordKind = Literal["solo", "pairs", "observations"]
+
+_Kind: TypeAlias = Annotated[
+    RecordKind, typer.Option(help="One job alone, two together, or what launched pairs did")
+]
 
 _NAMED = 5
 """How many jobs or pairs are named before something is deleted."""
@@ -61,9 +65,7 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
 @app.command("export")
 def export(
     file: Path,
-    kind: Annotated[
-        RecordKind, typer.Option(help="One job alone, two together, or what launched pairs did")
-    ] = "solo",
+    kind: _Kind = "solo",
     job: Annotated[str | None, typer.Option(help="Only this job, or pairs with it")] = None,
     run: Annotated[str | None, typer.Option(help="Only this run, or this launch")] = None,
     as_json: AsJson = False,
@@ -81,9 +83,7 @@ def delete(
     job: Annotated[str | None, typer.Option(help="Of this job, or of pairs with it")] = None,
     gpu_model: Annotated[str | None, typer.Option(help="Measured on this GPU model")] = None,
     run: Annotated[str | None, typer.Option(help="Of this run, or this launch")] = None,
-    kind: Annotated[
-        RecordKind, typer.Option(help="One job alone, two together, or what launched pairs did")
-    ] = "solo",
+    kind: _Kind = "solo",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
     as_json: AsJson = False,
 ) -> None:

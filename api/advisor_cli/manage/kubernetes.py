@@ -8,10 +8,9 @@ import typer
 
 from advisor.settings import read_settings
 from advisor_cli.manage.node_agent import client_of, ended_by_signals
-from advisor_cli.shared.options import ServiceAddress, ServiceCa
+from advisor_cli.shared.options import LogLevel, ServiceAddress, ServiceCa
 
 _Policy: TypeAlias = Literal["pass", "hold"]
-_Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 def serve(
@@ -30,17 +29,15 @@ def serve(
     ] = "pass",
     host: Annotated[str, typer.Option(help="Address to listen on")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8443,
-    log_level: Annotated[_Level, typer.Option(help="Requests are logged at info")] = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Admit pods that share a GPU, find each a partner, and send both to the node.
 
     docs/kubernetes.md says what it changes, and which rights it needs.
     """
     # The client of Kubernetes takes a second that no other command should wait.
-    from advisor.client import Client
     from advisor_api.http.options import ServeOptions
     from advisor_api.server import serve_app
-    from advisor_kubernetes.chooser.advice import ASK_S
     from advisor_kubernetes.cluster import connect
     from advisor_kubernetes.serve.app import create_app
     from advisor_kubernetes.serve.choosing import Choosing
@@ -57,9 +54,7 @@ def serve(
         max_bodies_bytes=256 * 1024 * 1024,
         log_level=log_level,
     )
-    trusted = True if service_ca is None else service_ca
-    token = settings.secrets().get("ADVISOR_TOKEN")
-    with Client(service, token, timeout_s=ASK_S, verify=trusted) as client:
+    with client_of(service, service_ca, settings) as client:
         choosing = Choosing(connect(), client, namespace, without_advice)
         serve_app(
             lambda real: create_app(real, choosing),

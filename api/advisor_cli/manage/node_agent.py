@@ -1,4 +1,4 @@
-"""What the agents of nodes have in common: what ends them, and the service they report to."""
+"""What agents and choosers have in common: what ends them, and the service that they ask."""
 
 import signal
 import threading
@@ -22,7 +22,7 @@ def ended_by_signals() -> threading.Event:
 
 
 def client_of(service: str, service_ca: Path | None, settings: Settings) -> Client:
-    """The service at an address, with the token of the environment.
+    """The service at an address, with the token of the environment; an answer may take 5 s.
 
     Raises:
         InputError: one of these cannot be used.

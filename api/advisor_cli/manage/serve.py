@@ -2,7 +2,7 @@
 
 import grp
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 import typer
 
@@ -10,8 +10,7 @@ from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.server import serve as serve_http
-
-_Level: TypeAlias = Literal["debug", "info", "warning", "error"]
+from advisor_cli.shared.options import LogLevel
 
 
 def serve(
@@ -50,7 +49,7 @@ def serve(
     max_connections: Annotated[
         int, typer.Option(help="Open connections; the idlest makes room", min=1)
     ] = 4096,
-    log_level: Annotated[_Level, typer.Option(help="Requests are logged at info")] = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Serve HTTP; by default only this host can connect, and nothing is launched."""
     options = ServeOptions(

@@ -67,21 +67,16 @@ class ColocateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColocateWhere:
-    """Where and how a plan is measured.
-
-    Attributes:
-        gpu: Index, UUID, several of them or `replay`.
-        shard: Part of the plan, such as 2/8.
-        on: This host, or an engine that places the parts on GPUs of nodes.
-        shards: How many parts; 0: on this host.
-        window_s: Longest window.
-        source: Telemetry; None: the vendor's.
-    """
+    """Where and how a plan is measured."""
 
     gpu: str
+    """Index, UUID, several of them or `replay`."""
+
     shard: str
     on: OnWhat
     shards: int
+    """0: on this host."""
+
     window_s: float
     source: SourceName | None
     noise: bool
@@ -117,10 +112,6 @@ class ColocateWhere:
 
 def check_anything(answer: Mapping[str, Any], plan: str) -> None:
     """Nothing of the plan can be measured: a mistake in the plan, not a result.
-
-    Args:
-        answer: What a campaign answers as JSON.
-        plan: Name of the plan.
 
     Raises:
         InputError: every window was skipped.

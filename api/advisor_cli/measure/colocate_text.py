@@ -20,60 +20,42 @@ ReportJson = dict[str, Any]
 
 
 def show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_json: bool) -> None:
-    """Print the run's points of pairs: a table and what it took, or JSON.
-
-    Args:
-        answer: Of the campaign.
-        campaign: What was measured.
-        before: How many windows of pairs the run had before.
-        as_json: Whether to print JSON.
-    """
+    """Print the run's points of pairs, of which it had so many before: a table, or JSON."""
     run, store = campaign.plan.name, campaign.store
-    points = with_pair_flags(store.pair_points(run=run), with_solo_flags(_profiles(answer, store)))
+    profiles = _profiles(answer, store)
+    points = with_pair_flags(store.pair_points(run=run), with_solo_flags(profiles))
     if as_json:
         rows = [to_row(point) for point in points]
         typer.echo(json.dumps({"run": run, **answer, "points": rows}))
         return
     console = plain_console(least=pair_report.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""
-    solo = _solo_points(answer, run, store)
+    # For jobs without a rate in the run, of other runs on such GPUs.
+    solo = pair_report.references(store.solo_points(run=run), profiles)
     console.print(f"run {run} on {answer['gpu_model']}{note}")
     console.print(pair_report.table(pair_report.summarise(points, solo)))
+    nothing = pair_report.nothing_to_do_text(
+        answer["windows"], answer["to_measure"], dry_run=campaign.dry_run
+    )
     new = measured_pairs(campaign) - before
     for line in (
         *pair_report.unknown_alone_text(points, solo),
-        _what_it_took(answer, new, campaign.dry_run),
+        nothing or pair_report.cost_text(Cost(**answer["cost"]), new),
         pair_report.left_out_text(points),
     ):
         if line:
             console.print(line, highlight=False)
 
 
-def _solo_points(answer: ReportJson, run: str, store: Store) -> list[SoloPoint]:
-    """Of the run; for jobs without a rate there, of other runs on such GPUs."""
-    return pair_report.references(store.solo_points(run=run), _profiles(answer, store))
-
-
 def _profiles(answer: ReportJson, store: Store) -> list[SoloPoint]:
     """All jobs alone on such GPUs."""
     model = answer["gpu_model"]
     stored = store.solo_points(gpu_model=model)
-    if not answer["replay"]:
-        return stored
-    return stored + [point for point in _bundled_solo() if point.gpu_model == model]
-
-
-def _bundled_solo() -> list[SoloPoint]:
-    return [point for point in bundled_points() if isinstance(point, SoloPoint)]
+    bundled = (p for p in bundled_points() if isinstance(p, SoloPoint)) if answer["replay"] else ()
+    return stored + [point for point in bundled if point.gpu_model == model]
 
 
 def measured_pairs(campaign: Campaign) -> int:
     """How many windows of pairs the run has; marked points of jobs that failed are none."""
     points: list[PairPoint] = campaign.store.pair_points(run=campaign.plan.name)
     return sum("failed" not in point.flags for point in points)
-
-
-def _what_it_took(answer: ReportJson, pair_points: int, dry_run: bool) -> str:
-    windows, left = answer["windows"], answer["to_measure"]
-    nothing = pair_report.nothing_to_do_text(windows, left, dry_run=dry_run)
-    return nothing or pair_report.cost_text(Cost(**answer["cost"]), pair_points)

@@ -34,23 +34,21 @@ On: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesRequest:
-    """What is to be done on many nodes.
-
-    Attributes:
-        on: The engine.
-        run: Name of the folder by which the shards are found again.
-        gpu: What `--gpu` says, which is nothing of its own.
-        keep_answers: A shard that had ended well when an earlier command was stopped is done.
-        fresh: Shards know nothing of the store.
-        options: More options of each shard's command.
-    """
+    """What is to be done on many nodes."""
 
     on: OnWhat
     run: str
+    """Name of the folder by which the shards are found again."""
+
     gpu: str
     keep_answers: bool = False
+    """A shard that had ended well when an earlier command was stopped is done."""
+
     fresh: bool = False
+    """Shards know nothing of the store."""
+
     options: tuple[str, ...] = ()
+    """More of each shard's command."""
 
 
 def run_on_nodes(
@@ -62,12 +60,7 @@ def run_on_nodes(
 ) -> tuple[list[dict[str, Any]], int]:
     """Have an engine run this command once for each shard, with `--shard 1/n` and so on.
 
-    Args:
-        request: Where and how.
-        names: Of the shards, each of letters that a folder can have.
-        settings: Of the user.
-        store: Takes the points of all shards.
-        console: For what shards say.
+    The store gets the points of all shards, whose names can be those of folders.
 
     Returns:
         As `several_gpus.run_on_each`.

@@ -41,21 +41,11 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
-    """What is to be measured here, and how.
-
-    Attributes:
-        what: Name of a job, or its file; where `name` is given, the command.
-        progress: Of a command: how progress is read.
-        unit: Of a command: what one step is.
-        pattern: Of a command whose output tells its progress.
-        gpu: Index, UUID or `replay`.
-        source: Telemetry; None: the vendor's.
-        mode: How shares are enforced; None: as the GPU can.
-        window_s: Longest window.
-        resume: Whether to go on with the last run.
-    """
+    """What is to be measured here, and how."""
 
     what: tuple[str, ...]
+    """Name of a job, or its file; where `name` is given, the command."""
+
     name: str | None
     progress: ProgressKind
     unit: str

@@ -11,9 +11,7 @@ from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor_cli.shared.console import plain_console, show_chart
-from advisor_profiling.campaign.sweep import (
-    SweepResult,
-)
+from advisor_profiling.campaign.sweep import SweepResult
 from advisor_profiling.reports import sweep as report
 
 

@@ -61,16 +61,9 @@ def together(
     why: Sequence[str],
     console: Console,
 ) -> tuple[list[dict[str, Any]], int]:
-    """What came of one command that ran on several GPUs.
+    """What came of one command on several GPUs, as `run_on_each` gives it and raises it.
 
-    Args:
-        found: The answer of each, None where there is none.
-        codes: The exit code of each.
-        why: Of each, what to say where there is no answer.
-        console: For that.
-
-    Returns:
-        As `run_on_each`, which raises the same errors.
+    Of each there is an answer or None, the exit code, and what to say where there is no answer.
     """
     for answer, text in zip(found, why, strict=True):
         if answer is None:

@@ -47,13 +47,7 @@ def show_chart(chart: str) -> None:
 def plain_table(
     headings: Sequence[str], rows: Iterable[Iterable[str | Text]], whole: Collection[str] = ()
 ) -> Table:
-    """A table without lines; columns of numbers are right-aligned.
-
-    Args:
-        headings: One for each column.
-        rows: Their cells.
-        whole: Headings of columns that never wrap.
-    """
+    """A table without lines; columns of numbers are right-aligned, those of `whole` never wrap."""
     table, cells = Table(box=None, pad_edge=False, header_style="bold"), [[*row] for row in rows]
     for place, name in enumerate(headings):
         numbers = all(_NUMBER.match(str(row[place])) for row in cells)
@@ -67,9 +61,7 @@ def plain_table(
 def print_table(table: Table, width: int = 0) -> None:
     """Print a table; in a pipe nothing is cut off, and no line ends in spaces.
 
-    Args:
-        table: What to print.
-        width: Least width of the screen to draw for; lines wrap where it is narrower.
+    It is drawn for a screen of `width` at least; lines wrap where that is narrower.
     """
     if sys.stdout.isatty():
         plain_console(least=width).print(table)

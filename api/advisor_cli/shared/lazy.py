@@ -11,13 +11,10 @@ import typer.main
 
 
 class LazyGroup(typer.core.TyperGroup):
-    """Holds the name and the line of help of each command, and imports the one that is called.
-
-    Attributes:
-        load: Imports the command of a name, with all its options.
-    """
+    """Holds the name and the line of help of each command, and imports the one that is called."""
 
     load: Callable[[str], Any]
+    """Imports the command of a name, with all its options."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the command itself in the place of its line of help."""

@@ -1,7 +1,7 @@
 """Options that several commands have, with one meaning and one help text."""
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -73,6 +73,10 @@ GpuUuidOption: TypeAlias = Annotated[
 AllowUnsafe: TypeAlias = Annotated[
     bool,
     typer.Option("--allow-unsafe", help="Also at counts of SMs at which results are wrong"),
+]
+
+LogLevel: TypeAlias = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option(help="Requests are logged at info")
 ]
 
 ServiceAddress: TypeAlias = Annotated[

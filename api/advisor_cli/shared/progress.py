@@ -40,13 +40,7 @@ def leaving_out(what: str) -> Generator[Callable[[str, int, int], None]]:
 
 
 def counted(items: Iterable[Item], total: int, name: str) -> Iterator[Item]:
-    """The items as they are asked for; on a terminal a bar shows how many are left, and how long.
-
-    Args:
-        items: One after the other, each of which takes a while.
-        total: How many there are.
-        name: What they are.
-    """
+    """The items as they are asked for; on a terminal a bar says how many are left, and how long."""
     columns = (SpinnerColumn(), MofNCompleteColumn(), TextColumn(f"{name}, left"))
     times = (TimeRemainingColumn(), TextColumn("after"), TimeElapsedColumn())
     with progress(*columns, *times) as bar:

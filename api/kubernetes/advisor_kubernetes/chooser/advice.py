@@ -9,9 +9,6 @@ from advisor.client import Client, ClientError, JobRequest, Recommendation, Reco
 from advisor.core.gpu import PERCENTAGE, WHOLE, Share
 from advisor.errors import InputError
 
-ASK_S = 5.0
-"""For an answer; waiting pods cost nothing but time."""
-
 _QUIET_S = 10.0
 """A service that gave no answer is left alone for so long."""
 
