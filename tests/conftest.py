@@ -90,6 +90,12 @@ def commands() -> Iterator[None]:
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    """Tests that await run in an event loop of the standard library."""
+    return "asyncio"
+
+
+@pytest.fixture
 def advisor(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Advisor:

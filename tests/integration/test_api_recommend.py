@@ -3,18 +3,16 @@
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Advisor
 from in_process import Api, error_of, running
-from typer.testing import CliRunner
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.formats.wire import read
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchAnswer, Recommendation
-from advisor_cli.app import app
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]
@@ -32,12 +30,11 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         yield api
 
 
-def command(monkeypatch: pytest.MonkeyPatch, home: Path, *arguments: str) -> Any:
+def told(advisor: Advisor, *words: str) -> Any:
     """What the command line answers to the same question."""
-    monkeypatch.setenv("ADVISOR_HOME", str(home))
-    done = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    said = advisor(*words, "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
 
 
 @pytest.mark.parametrize(
@@ -59,15 +56,11 @@ def command(monkeypatch: pytest.MonkeyPatch, home: Path, *arguments: str) -> Any
     ],
 )
 def test_answer_is_that_of_the_command_line(
-    api: Api,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    more: dict[str, Any],
-    options: list[str],
+    api: Api, advisor: Advisor, more: dict[str, Any], options: list[str]
 ) -> None:
     """Both doors give the same choice, numbers, reasons and warnings."""
     answer = api.post(URL, {"jobs": jobs(*PAIR), **more})
-    assert answer == command(monkeypatch, tmp_path, "recommend", *PAIR, *options)
+    assert answer == told(advisor, "recommend", *PAIR, *options)
     read(Recommendation, json.dumps(answer))
 
 
@@ -175,13 +168,13 @@ QUEUE = [{"job": "gemm", "work_s": 7200}]
 
 @pytest.mark.parametrize("ffts", [[{"count": 2}], [{}, {}]])
 def test_placement_is_that_of_the_command_line(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ffts: list[dict[str, int]]
+    api: Api, advisor: Advisor, ffts: list[dict[str, int]]
 ) -> None:
     """Counted or listed, the same jobs get the same plan through both doors."""
     queue = [*({"job": "fft", "min_speed": 0.4, **more} for more in ffts), *QUEUE]
     answer = api.post("/v1/placements", {"jobs": queue, "gpus": 2})
     options = ("fft:2", "gemm", "--gpus", "2", "--work", "gemm=2h", "--min-speed", "fft=0.4")
-    assert answer == command(monkeypatch, tmp_path, "place", *options)
+    assert answer == told(advisor, "place", *options)
     read(Placement, json.dumps(answer))
 
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_models.registry import Registry
 
-T = TypeVar("T")
+pytestmark = pytest.mark.anyio
 
 PAIR = RecommendationRequest.of("fft", "gemm")
 
@@ -65,110 +64,92 @@ def engine(source: Source, tmp_path: Path) -> Engine:
     return Engine(settings, source, Registry(tmp_path / "models"), source.change_count)  # pyright: ignore[reportArgumentType]
 
 
-def run(work: Callable[[], Awaitable[T]]) -> T:
-    """Do it in an event loop of its own."""
-
-    async def done() -> T:
-        return await work()
-
-    return asyncio.run(done())
-
-
-def test_many_at_once_cost_one_look_and_one_load(engine: Engine, source: Source) -> None:
+async def test_many_at_once_cost_one_look_and_one_load(engine: Engine, source: Source) -> None:
     """A crowd that asks for the same jobs is no crowd at the database."""
-    answers = run(lambda: asyncio.gather(*(engine.recommend(PAIR) for _ in range(50))))
+    answers = await asyncio.gather(*(engine.recommend(PAIR) for _ in range(50)))
     assert len(set(answers)) == 1
     assert (source.looks, source.loads) == (1, 2)
 
 
-def test_within_a_second_nothing_is_looked_at(
+async def test_within_a_second_nothing_is_looked_at(
     engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then an equal request costs a look in memory; after it one look, and no load."""
     now = [100.0]
     monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
 
-    async def work() -> None:
-        await engine.recommend(PAIR)
-        now[0] += engine_module.FRESH_S - 0.01
-        await engine.recommend(PAIR)
-        assert source.looks == 1
-        now[0] += 0.02
-        await engine.recommend(PAIR)
-
-    run(work)
+    await engine.recommend(PAIR)
+    now[0] += engine_module.FRESH_S - 0.01
+    await engine.recommend(PAIR)
+    assert source.looks == 1
+    now[0] += 0.02
+    await engine.recommend(PAIR)
     assert (source.looks, source.loads) == (2, 2)
     assert (engine.hits, engine.misses) == (2, 1)
 
 
-def test_write_of_this_process_counts_although_a_look_is_under_way(
+async def test_write_of_this_process_counts_although_a_look_is_under_way(
     engine: Engine, source: Source
 ) -> None:
     """A look that began before the write says nothing of it, even when it ends after it."""
     gate = source.gate = threading.Event()
 
-    async def work() -> None:
-        first = asyncio.create_task(engine.recommend(PAIR))
-        while not source.looks:
-            await asyncio.sleep(0.01)
-        source.count += 1
-        engine.changed()
-        gate.set()
-        await first
-
-    run(work)
+    first = asyncio.create_task(engine.recommend(PAIR))
+    while not source.looks:
+        await asyncio.sleep(0.01)
+    source.count += 1
+    engine.changed()
+    gate.set()
+    await first
     assert source.looks == 2
 
 
-def test_what_was_read_before_a_change_is_not_kept_after_it(engine: Engine, source: Source) -> None:
+async def test_what_was_read_before_a_change_is_not_kept_after_it(
+    engine: Engine, source: Source
+) -> None:
     """Profiles that a slow reader brings late do not stand in for the new ones."""
     points = [p for p in bundled_solo_points() if p.job == "fft"]
 
-    async def work() -> None:
-        await engine.recommend(PAIR)
-        source.store.add(points)
-        source.count += 1
-        engine.changed()
-        loads = source.loads
-        await engine.recommend(PAIR)
-        assert source.loads == loads + 2
-
-    run(work)
+    await engine.recommend(PAIR)
+    source.store.add(points)
+    source.count += 1
+    engine.changed()
+    loads = source.loads
+    await engine.recommend(PAIR)
+    assert source.loads == loads + 2
     assert engine.misses == 2
 
 
-def test_store_that_is_gone_is_an_error_and_back_an_answer(engine: Engine, source: Source) -> None:
+async def test_store_that_is_gone_is_an_error_and_back_an_answer(
+    engine: Engine, source: Source
+) -> None:
     """Nobody gets an answer that may be stale; when the store is back, so are the answers."""
-
-    async def work() -> None:
-        await engine.recommend(PAIR)
-        source.fails = True
-        engine.changed()
-        found = await asyncio.gather(
-            *(engine.recommend(PAIR) for _ in range(20)), return_exceptions=True
-        )
-        assert all(isinstance(error, StoreError) for error in found)
-        assert source.looks == 2
-        source.fails = False
-        await engine.recommend(PAIR)
-
-    run(work)
+    await engine.recommend(PAIR)
+    source.fails = True
+    engine.changed()
+    found = await asyncio.gather(
+        *(engine.recommend(PAIR) for _ in range(20)), return_exceptions=True
+    )
+    assert all(isinstance(error, StoreError) for error in found)
+    assert source.looks == 2
+    source.fails = False
+    await engine.recommend(PAIR)
 
 
-def test_unknown_jobs_are_not_looked_for_again_and_again(engine: Engine, source: Source) -> None:
+async def test_unknown_jobs_are_not_looked_for_again_and_again(
+    engine: Engine, source: Source
+) -> None:
     """Asking for what is not there is no way to keep the database busy."""
-
-    async def work() -> None:
-        for _ in range(5):
-            with pytest.raises(InputError, match="did you mean gemm"):
-                await engine.recommend(RecommendationRequest.of("gemn", "fft"))
-
-    run(work)
+    for _ in range(5):
+        with pytest.raises(InputError, match="did you mean gemm"):
+            await engine.recommend(RecommendationRequest.of("gemn", "fft"))
     # Two jobs, and once the names for the hint.
     assert source.loads == 3
 
 
-def test_placements_wait_in_a_short_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_placements_wait_in_a_short_line(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Too many at once are refused, at most two are worked out at a time."""
     running: list[int] = [0, 0]
 
@@ -182,10 +163,7 @@ def test_placements_wait_in_a_short_line(engine: Engine, monkeypatch: pytest.Mon
     wanted = PlacementRequest(jobs=(QueuedJobs(job="fft"),), gpus=1)
     room = engine_module.PLACEMENTS_AT_ONCE + engine_module.PLACEMENTS_WAITING
 
-    async def work() -> list[Any]:
-        places = (engine.place(wanted) for _ in range(room + 3))
-        return await asyncio.gather(*places, return_exceptions=True)
-
-    found = run(work)
+    places = (engine.place(wanted) for _ in range(room + 3))
+    found = await asyncio.gather(*places, return_exceptions=True)
     assert sum(isinstance(error, BusyError) for error in found) == 3
     assert running[1] <= engine_module.PLACEMENTS_AT_ONCE

@@ -234,96 +234,86 @@ class _Tokens:
 SECRET = "adv_" + "a" * 43
 
 
-def test_a_thousand_requests_are_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.anyio
+async def test_a_thousand_requests_are_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A good token is looked up once a second, also when many ask at once."""
     # A busy machine may take more than that second for all of them.
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     tokens = _Tokens()
     tokens.good.add(SECRET)
 
-    async def ask() -> None:
-        cache = TokenCache(tokens.find)
-        found = await asyncio.gather(*(cache.find(SECRET, "::1") for _ in range(1000)))
-        assert all(token is not None for token in found)
-
-    asyncio.run(ask())
+    cache = TokenCache(tokens.find)
+    found = await asyncio.gather(*(cache.find(SECRET, "::1") for _ in range(1000)))
+    assert all(token is not None for token in found)
     assert tokens.asked == 1
 
 
-def test_a_revoked_token_is_forgotten_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.anyio
+async def test_a_revoked_token_is_forgotten_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered is never older than a second, good or not."""
     tokens, now = _Tokens(), [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
-    async def ask() -> None:
-        cache = TokenCache(tokens.find)
-        assert await cache.find(SECRET, "::1") is None
-        tokens.good.add(SECRET)
-        now[0] += 1.0
-        assert await cache.find(SECRET, "::1") is not None
-        tokens.good.clear()
-        now[0] += 0.9
-        assert await cache.find(SECRET, "::1") is not None
-        now[0] += 0.1
-        assert await cache.find(SECRET, "::1") is None
-
-    asyncio.run(ask())
+    cache = TokenCache(tokens.find)
+    assert await cache.find(SECRET, "::1") is None
+    tokens.good.add(SECRET)
+    now[0] += 1.0
+    assert await cache.find(SECRET, "::1") is not None
+    tokens.good.clear()
+    now[0] += 0.9
+    assert await cache.find(SECRET, "::1") is not None
+    now[0] += 0.1
+    assert await cache.find(SECRET, "::1") is None
 
 
-def test_who_tries_secrets_is_slowed_down() -> None:
+@pytest.mark.anyio
+async def test_who_tries_secrets_is_slowed_down() -> None:
     """Wrong secrets of all kinds are limited for each address, and cost the database few reads."""
     tokens = _Tokens()
 
-    async def ask() -> None:
-        cache = TokenCache(tokens.find)
-        for tries in ([f"adv_{n:043}" for n in range(200)], [f"nonsense {n}" for n in range(200)]):
-            address = tries[0]
-            found = [cache.find(secret, address) for secret in tries]
-            results = await asyncio.gather(*found, return_exceptions=True)
-            refused = [error for error in results if isinstance(error, HTTPException)]
-            assert {error.status_code for error in refused} == {429}
-            assert 90 <= len(refused) <= 100
-            assert await cache.find(tries[0], "8.8.8.8") is None
-
-    asyncio.run(ask())
+    cache = TokenCache(tokens.find)
+    for tries in ([f"adv_{n:043}" for n in range(200)], [f"nonsense {n}" for n in range(200)]):
+        address = tries[0]
+        found = [cache.find(secret, address) for secret in tries]
+        results = await asyncio.gather(*found, return_exceptions=True)
+        refused = [error for error in results if isinstance(error, HTTPException)]
+        assert {error.status_code for error in refused} == {429}
+        assert 90 <= len(refused) <= 100
+        assert await cache.find(tries[0], "8.8.8.8") is None
     assert tokens.asked <= 4
 
 
-def test_guesses_starve_no_holder_of_a_good_token(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.anyio
+async def test_guesses_starve_no_holder_of_a_good_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """A good token works at once next to any number of guesses from its own address."""
     tokens, now = _Tokens(), [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     good = [f"adv_{n:040}good" for n in range(100)]
     tokens.good.update(good)
 
-    async def ask() -> None:
-        cache = TokenCache(tokens.find)
-        for turn in range(3):
-            guesses = [cache.find(f"adv_{turn}{n:040}", "::1") for n in range(5000)]
-            holders = [cache.find(secret, "::1") for secret in good]
-            guessed = asyncio.gather(*guesses, return_exceptions=True)
-            assert all(await asyncio.gather(*holders))
-            await guessed
-            now[0] += 5
-
-    asyncio.run(ask())
+    cache = TokenCache(tokens.find)
+    for turn in range(3):
+        guesses = [cache.find(f"adv_{turn}{n:040}", "::1") for n in range(5000)]
+        holders = [cache.find(secret, "::1") for secret in good]
+        guessed = asyncio.gather(*guesses, return_exceptions=True)
+        assert all(await asyncio.gather(*holders))
+        await guessed
+        now[0] += 5
     assert tokens.asked <= 3 * (5000 + 100) // 500 + 6
 
 
-def test_a_database_that_fails_is_told_to_all_that_wait() -> None:
+@pytest.mark.anyio
+async def test_a_database_that_fails_is_told_to_all_that_wait() -> None:
     """And the next one who asks has another look."""
 
     def fail(secrets: Collection[str]) -> dict[str, Token]:
         raise StoreError("gone")
 
-    async def ask() -> None:
-        cache = TokenCache(fail)
-        for _ in range(2):
-            found = [cache.find(SECRET, "::1") for _ in range(5)]
-            results = await asyncio.gather(*found, return_exceptions=True)
-            assert [type(error) for error in results] == [StoreError] * 5
-
-    asyncio.run(ask())
+    cache = TokenCache(fail)
+    for _ in range(2):
+        found = [cache.find(SECRET, "::1") for _ in range(5)]
+        results = await asyncio.gather(*found, return_exceptions=True)
+        assert [type(error) for error in results] == [StoreError] * 5
 
 
 # readiness
@@ -333,7 +323,8 @@ async def _fine() -> None:
     pass
 
 
-def test_a_part_that_hangs_is_not_ready_in_time() -> None:
+@pytest.mark.anyio
+async def test_a_part_that_hangs_is_not_ready_in_time() -> None:
     """Who asks whether it is ready has an answer in a second, and asks the part only once."""
     asked = 0
 
@@ -342,15 +333,12 @@ def test_a_part_that_hangs_is_not_ready_in_time() -> None:
         asked += 1
         await asyncio.sleep(60)
 
-    async def ask() -> None:
-        readiness = ServiceReadiness(database=hang, model=_fine)
-        for _ in range(2):
-            began = time.monotonic()
-            with pytest.raises(NotReadyError, match=r"database \(too-slow\)"):
-                await readiness.check()
-            assert time.monotonic() - began < 2
-
-    asyncio.run(ask())
+    readiness = ServiceReadiness(database=hang, model=_fine)
+    for _ in range(2):
+        began = time.monotonic()
+        with pytest.raises(NotReadyError, match=r"database \(too-slow\)"):
+            await readiness.check()
+        assert time.monotonic() - began < 2
     assert asked == 1
 
 
