@@ -64,7 +64,6 @@ class Settings:
         dcgm_url: `ADVISOR_DCGM_URL`, address of a dcgm-exporter.
         min_speed: `ADVISOR_MIN_SPEED`: the relative speed that every job keeps unless another one
             is asked for, 0 to 1.
-        retention: How much is kept of what grows by itself.
         environment: All variables, as the base of a job's own.
     """
 

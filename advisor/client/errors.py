@@ -37,7 +37,6 @@ class ApiError(ClientError):
 
     Attributes:
         message: What the service said.
-        status: HTTP status.
         request_id: Finds the request in the service's log; empty: the service gave none.
         retry_after_s: When it may be asked again, where it said so.
     """

@@ -52,13 +52,7 @@ class Finish:
 
 
 def finish(result: SplitResult, work: Work, rests: Sequence[Rest] | None = None) -> Finish:
-    """The work done together, and what is then left done alone.
-
-    Args:
-        result: What the jobs do together.
-        work: What is to be done.
-        rests: What each does once the others have ended; None: alone on the whole GPU.
-    """
+    """The work done together, and what is then left done alone; without rests on the whole GPU."""
     rests = rests or [Rest(1.0, part.solo_power_w) for part in result.parts]
     both = list(zip(work.alone_s, result.speeds, strict=True))
     # A job without work is over before it begins.

@@ -46,15 +46,9 @@ def divide_energy(
 ) -> list[Interval]:
     """The part of each job with its bounds, J; the values sum to `energy_j`, for any jobs but none.
 
-    Args:
-        energy_j: Of the GPU in that time.
-        duration_s: The time.
-        idle_power_w: Of the GPU when nobody computes; None: not known.
-        loads: The jobs that were on it.
-
-    Where the use of one of them is not known, or nobody made progress, all is divided by SMs, and
-    the bounds are no more than what must be: idle power by SMs, and all else anybody's. One alone
-    has all of it.
+    Idle power is that of the GPU when nobody computes; None: not known. Where the use of one of the
+    jobs is not known, or nobody made progress, all is divided by SMs, and the bounds are no more
+    than what must be: idle power by SMs, and all else anybody's. One alone has all of it.
     """
     if len(loads) == 1:
         return [Interval(energy_j, energy_j, energy_j)]
@@ -77,12 +71,7 @@ def divide_energy(
 
 
 def with_job_energy(seen: Observation, idle_power_w: float | None) -> Observation:
-    """The observation with the part of its energy that is each job's, where it has any energy.
-
-    Args:
-        seen: What jobs did together.
-        idle_power_w: Of the GPU when nobody computes; None: not known.
-    """
+    """The observation with the part of its energy that is each job's, where it has any energy."""
     if seen.energy_j is None:
         return seen
     loads = [_load(part, seen.units_total) for part in seen.parts]

@@ -48,7 +48,6 @@ class SplitResult:
     """What jobs do on one GPU at one split, measured or predicted.
 
     Attributes:
-        parts: One for each job.
         power_w: Power of the GPU while all run, above 0.
         memory_power_w: The part of it that its memory draws; None: not known.
     """
@@ -112,11 +111,8 @@ class Candidate:
 def best(candidates: Iterable[Candidate], objective: Objective, tie: float = 0.0) -> Candidate:
     """The candidate with the largest value; among nearly equal ones the most even.
 
-    Args:
-        candidates: At least one.
-        objective: What is maximised.
-        tie: Relative distance from the largest value within which a candidate counts as equal to
-            it, such as the noise of the measurement; 0 up to, but not including, 1.
+    The tie is the relative distance from the largest value within which a candidate counts as equal
+    to it, such as the noise of the measurement; 0 up to, but not including, 1.
 
     Raises:
         InputError: no candidate, or a tie out of range.
@@ -136,10 +132,7 @@ def exclusive(alone: Sequence[tuple[float, float]]) -> SplitResult:
 
     Of n jobs each then does 1/n of what it would do alone, and the power is the mean of all. Equal
     parts are what an even-handed queue gives; with any others the relative speeds still add up to
-    1, and the energy saved is still 0.
-
-    Args:
-        alone: Rate of each job alone on the whole GPU, and the power of the GPU meanwhile, W.
+    1, and the energy saved is still 0. Of each job it takes the rate and the power alone.
     """
     n = len(alone)
     return SplitResult(

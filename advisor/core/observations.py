@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.core.interval import Interval
-from advisor.core.records import PairPoint, PointPart, SoloPoint, column, identity, in_name_order
+from advisor.core.records import (
+    PairPoint,
+    PointPart,
+    SoloPoint,
+    column,
+    identity,
+    in_name_order,
+    reading,
+)
 
 SETTLE_S = 3.0
 """The first seconds together are in no mean: clocks and caches find their level."""
@@ -31,38 +39,32 @@ class ObservedPart:
 
     job: str = column("name of the job")
     share_percent: float = column("share asked for; 100 without limits", "%")
-    units: int | None = column("SMs or CUs read back under the limit", "units", default=None)
-    rate: float | None = column(
-        "progress per second, mean over the overlap", "rate_unit/s", default=None
-    )
+    units: int | None = reading("SMs or CUs read back under the limit", "units")
+    rate: float | None = reading("progress per second, mean over the overlap", "rate_unit/s")
     rate_unit: str = column("what one step of progress is", default="steps")
-    solo_rate: float | None = column(
-        "rate alone on the whole GPU, from the profile", "rate_unit/s", default=None
+    solo_rate: float | None = reading(
+        "rate alone on the whole GPU, from the profile", "rate_unit/s"
     )
-    solo_power_w: float | None = column(
-        "power of the GPU while the job runs alone on all of it, from the profile",
-        "W",
-        default=None,
+    solo_power_w: float | None = reading(
+        "power of the GPU while the job runs alone on all of it, from the profile", "W"
     )
-    predicted_rate: float | None = column("what the model expected", "rate_unit/s", default=None)
-    results: str | None = column(
-        "the job's own results against those at the full GPU: right, wrong or differ", default=None
+    predicted_rate: float | None = reading("what the model expected", "rate_unit/s")
+    results: str | None = reading(
+        "the job's own results against those at the full GPU: right, wrong or differ"
     )
-    job_hash: str | None = column("SHA-256 of the job's fields, first 16 digits", default=None)
-    libraries: str | None = column(
-        "versions of the GPU libraries that it had loaded: cublas 130100, torch 2.11.0",
-        default=None,
+    job_hash: str | None = reading("SHA-256 of the job's fields, first 16 digits")
+    libraries: str | None = reading(
+        "versions of the GPU libraries that it had loaded: cublas 130100, torch 2.11.0"
     )
-    rest_rate: float | None = column(
+    rest_rate: float | None = reading(
         "progress per second after another job had ended, under the limit that stayed",
         "rate_unit/s",
-        default=None,
     )
-    energy_j: float | None = column(
-        "part of the GPU's energy over the overlap that is the job's, by a rule", "J", default=None
+    energy_j: float | None = reading(
+        "part of the GPU's energy over the overlap that is the job's, by a rule", "J"
     )
-    energy_low_j: float | None = column("least that it can be", "J", default=None)
-    energy_high_j: float | None = column("most that it can be", "J", default=None)
+    energy_low_j: float | None = reading("least that it can be", "J")
+    energy_high_j: float | None = reading("most that it can be", "J")
     ended_first: bool = column(
         "ended by itself before the others, or together with others; of no job: all ran until "
         "they were stopped",
@@ -82,56 +84,49 @@ class Observation:
     parts: tuple[ObservedPart, ...]
     gpu_model: str = column("as the driver names it")
     gpu_uuid: str = column("the card")
-    units_total: int | None = column("SMs or CUs of the whole GPU", "units", default=None)
-    power_limit_w: float | None = column("enforced power limit", "W", default=None)
-    driver: str | None = column("GPU driver version", default=None)
+    units_total: int | None = reading("SMs or CUs of the whole GPU", "units")
+    power_limit_w: float | None = reading("enforced power limit", "W")
+    driver: str | None = reading("GPU driver version")
     mode: str = column(
         "how the GPU was shared: mps or cu_mask (each job under its share), uncapped (MPS without "
         "limits) or time-sliced (no MPS)",
         default="mps",
     )
-    power_w: float | None = column("mean of the GPU over the overlap", "W", default=None)
-    energy_j: float | None = column("of the GPU over the overlap", "J", default=None)
+    power_w: float | None = reading("mean of the GPU over the overlap", "W")
+    energy_j: float | None = reading("of the GPU over the overlap", "J")
     overlap_s: float = column("how long both jobs ran together", "s")
-    settled_s: float | None = column(
-        "part of the overlap that rates and power_w are means of, after its first seconds",
-        "s",
-        default=None,
+    settled_s: float | None = reading(
+        "part of the overlap that rates and power_w are means of, after its first seconds", "s"
     )
-    work_per_joule: float | None = column(
-        "sum of relative speeds over power, over the overlap", "1/J", default=None
+    work_per_joule: float | None = reading(
+        "sum of relative speeds over power, over the overlap", "1/J"
     )
-    energy_saved: float | None = column(
+    energy_saved: float | None = reading(
         "part of the energy saved for the same work, against one after the other, over the "
-        "overlap; below 0 sharing cost energy",
-        default=None,
+        "overlap; below 0 sharing cost energy"
     )
-    rest_s: float | None = column(
-        "how long one job went on after the other had ended", "s", default=None
+    rest_s: float | None = reading("how long one job went on after the other had ended", "s")
+    rest_energy_j: float | None = reading("of the GPU in that time", "J")
+    rest_energy_saved: float | None = reading(
+        "as energy_saved, of the work in that time, against the whole GPU"
     )
-    rest_energy_j: float | None = column("of the GPU in that time", "J", default=None)
-    rest_energy_saved: float | None = column(
-        "as energy_saved, of the work in that time, against the whole GPU", default=None
-    )
-    energy_saved_to_end: float | None = column(
-        "as energy_saved, from the start to the end of the last job", default=None
+    energy_saved_to_end: float | None = reading(
+        "as energy_saved, from the start to the end of the last job"
     )
     stranded_unit_s: float = column(
         "SMs or CUs held for a job that had ended, times seconds", "unit s", default=0.0
     )
-    model_version: str | None = column("the model that predicted", default=None)
-    predicted_power_w: float | None = column("what it expected of the power", "W", default=None)
-    predicted_work_per_joule: float | None = column(
-        "what it expected of work_per_joule", "1/J", default=None
-    )
-    predicted_energy_saved: float | None = column("what it expected of energy_saved", default=None)
-    predicted_rest_energy_saved: float | None = column(
-        "what the profile of the job that went on says of rest_energy_saved", default=None
+    model_version: str | None = reading("the model that predicted")
+    predicted_power_w: float | None = reading("what it expected of the power", "W")
+    predicted_work_per_joule: float | None = reading("what it expected of work_per_joule", "1/J")
+    predicted_energy_saved: float | None = reading("what it expected of energy_saved")
+    predicted_rest_energy_saved: float | None = reading(
+        "what the profile of the job that went on says of rest_energy_saved"
     )
     state: str = column("how it ended: finished, stopped or failed")
     started_at: str = column("start of the pair, ISO 8601, UTC")
-    host: str | None = column("name of the host", default=None)
-    tool_version: str | None = column("version of advisor", default=None)
+    host: str | None = reading("name of the host")
+    tool_version: str | None = reading("version of advisor")
     flags: tuple[str, ...] = column("what was wrong; empty is good", default=())
 
     def __post_init__(self) -> None:

@@ -24,31 +24,28 @@ def column(meaning: str, unit: str = "", **options: Any) -> Any:
     return field(metadata={"meaning": meaning, "unit": unit}, **options)
 
 
+def reading(meaning: str, unit: str = "") -> Any:
+    """A column that is None where nothing was read."""
+    return column(meaning, unit, default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
     """Hardware counters of the whole GPU, averaged over a window; None where not available."""
 
-    sm_active_percent: float | None = column(
-        "time an SM had a warp, mean of SMs", "%", default=None
-    )
-    sm_occupancy_percent: float | None = column(
-        "resident warps of the most possible", "%", default=None
-    )
-    fp32_active_percent: float | None = column("FP32 pipe busy", "%", default=None)
-    fp64_active_percent: float | None = column("FP64 pipe busy", "%", default=None)
-    fp16_active_percent: float | None = column(
-        "FP16 pipe busy, without tensor cores", "%", default=None
-    )
-    tensor_active_percent: float | None = column("any tensor pipe busy", "%", default=None)
-    integer_active_percent: float | None = column("integer pipe busy", "%", default=None)
-    dram_active_percent: float | None = column("memory interface busy with data", "%", default=None)
-    memory_busy_percent: float | None = column(
-        "time in which memory was read or written", "%", default=None
-    )
-    pcie_tx_mib_per_s: float | None = column("PCIe, GPU to host", "MiB/s", default=None)
-    pcie_rx_mib_per_s: float | None = column("PCIe, host to GPU", "MiB/s", default=None)
-    nvlink_tx_mib_per_s: float | None = column("NVLink sent", "MiB/s", default=None)
-    nvlink_rx_mib_per_s: float | None = column("NVLink received", "MiB/s", default=None)
+    sm_active_percent: float | None = reading("time an SM had a warp, mean of SMs", "%")
+    sm_occupancy_percent: float | None = reading("resident warps of the most possible", "%")
+    fp32_active_percent: float | None = reading("FP32 pipe busy", "%")
+    fp64_active_percent: float | None = reading("FP64 pipe busy", "%")
+    fp16_active_percent: float | None = reading("FP16 pipe busy, without tensor cores", "%")
+    tensor_active_percent: float | None = reading("any tensor pipe busy", "%")
+    integer_active_percent: float | None = reading("integer pipe busy", "%")
+    dram_active_percent: float | None = reading("memory interface busy with data", "%")
+    memory_busy_percent: float | None = reading("time in which memory was read or written", "%")
+    pcie_tx_mib_per_s: float | None = reading("PCIe, GPU to host", "MiB/s")
+    pcie_rx_mib_per_s: float | None = reading("PCIe, host to GPU", "MiB/s")
+    nvlink_tx_mib_per_s: float | None = reading("NVLink sent", "MiB/s")
+    nvlink_rx_mib_per_s: float | None = reading("NVLink received", "MiB/s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,33 +54,27 @@ class Measured(Counters):
 
     gpu_model: str = column("as the driver names it")
     gpu_uuid: str = column("the card")
-    units_total: int | None = column("SMs or CUs of the whole GPU", "units", default=None)
-    power_w: float | None = column("mean of instant readings", "W", default=None)
-    power_stderr_w: float | None = column("standard error of power_w", "W", default=None)
-    counter_power_w: float | None = column(
-        "energy counter over the time between its ticks", "W", default=None
-    )
-    memory_power_w: float | None = column(
-        "mean of the memory's own sensor, part of power_w", "W", default=None
-    )
-    idle_power_w: float | None = column("before the first job started", "W", default=None)
-    power_limit_w: float | None = column("enforced power limit", "W", default=None)
-    sm_clock_mhz: float | None = column("mean clock of SMs or CUs", "MHz", default=None)
-    memory_clock_mhz: float | None = column("mean clock of memory", "MHz", default=None)
-    temperature_c: float | None = column("at the end of the window", "°C", default=None)
-    throttled: bool | None = column("a throttle reason was active in the window", default=None)
-    cpu_steal_percent: float | None = column(
-        "CPU time taken by other guests of the host", "%", default=None
-    )
-    settle_s: float | None = column("time until rate and power were flat", "s", default=None)
+    units_total: int | None = reading("SMs or CUs of the whole GPU", "units")
+    power_w: float | None = reading("mean of instant readings", "W")
+    power_stderr_w: float | None = reading("standard error of power_w", "W")
+    counter_power_w: float | None = reading("energy counter over the time between its ticks", "W")
+    memory_power_w: float | None = reading("mean of the memory's own sensor, part of power_w", "W")
+    idle_power_w: float | None = reading("before the first job started", "W")
+    power_limit_w: float | None = reading("enforced power limit", "W")
+    sm_clock_mhz: float | None = reading("mean clock of SMs or CUs", "MHz")
+    memory_clock_mhz: float | None = reading("mean clock of memory", "MHz")
+    temperature_c: float | None = reading("at the end of the window", "°C")
+    throttled: bool | None = reading("a throttle reason was active in the window")
+    cpu_steal_percent: float | None = reading("CPU time taken by other guests of the host", "%")
+    settle_s: float | None = reading("time until rate and power were flat", "s")
     window_s: float = column("length of the window", "s")
     started_at: str = column("start of the window, ISO 8601, UTC")
     run: str = column("the sweep or campaign that the point belongs to")
     repeat: int = column("0 for the first time in this run", default=0)
-    source: str | None = column("where power and counters came from", default=None)
-    driver: str | None = column("GPU driver version", default=None)
-    host: str | None = column("name of the host", default=None)
-    tool_version: str | None = column("version of advisor", default=None)
+    source: str | None = reading("where power and counters came from")
+    driver: str | None = reading("GPU driver version")
+    host: str | None = reading("name of the host")
+    tool_version: str | None = reading("version of advisor")
     flags: tuple[str, ...] = column("what was wrong with the window; empty is good", default=())
 
 
@@ -94,37 +85,27 @@ class SoloPoint(Measured):
     job: str = column("name of the job")
     mode: str = column("how the share was enforced: mps, cu_mask or uncapped", default="mps")
     share_percent: float = column("share asked for", "%")
-    units_granted: int | None = column(
-        "SMs or CUs read back under the limit", "units", default=None
-    )
+    units_granted: int | None = reading("SMs or CUs read back under the limit", "units")
     rate: float = column("progress per second", "rate_unit/s")
     rate_unit: str = column("what one step of progress is", default="steps")
-    rate_stderr: float | None = column("standard error of rate", "rate_unit/s", default=None)
-    memory_used_mib: float | None = column("GPU memory of the job", "MiB", default=None)
-    job_cpu_percent: float | None = column(
-        "CPU time of the job, 100 is one core", "%", default=None
+    rate_stderr: float | None = reading("standard error of rate", "rate_unit/s")
+    memory_used_mib: float | None = reading("GPU memory of the job", "MiB")
+    job_cpu_percent: float | None = reading("CPU time of the job, 100 is one core", "%")
+    job_hash: str | None = reading("SHA-256 of the job's fields, first 16 digits")
+    results: str | None = reading(
+        "the job's own results against those at the full GPU: right, wrong (not finite) or differ"
     )
-    job_hash: str | None = column("SHA-256 of the job's fields, first 16 digits", default=None)
-    results: str | None = column(
-        "the job's own results against those at the full GPU: right, wrong (not finite) or differ",
-        default=None,
+    reported: str | None = reading(
+        "first values that the job reported, each after its count: 48=10.93 96=10.68"
     )
-    reported: str | None = column(
-        "first values that the job reported, each after its count: 48=10.93 96=10.68", default=None
+    input_fingerprint: str | None = reading(
+        "type and bits of what its matrices held, JSON: advisor.wire.input_power.InputFingerprint"
     )
-    input_fingerprint: str | None = column(
-        "type and bits of what its matrices held, JSON: advisor.wire.input_power.InputFingerprint",
-        default=None,
+    offered_rate: float | None = reading(
+        "requests that arrived per second, for a job that serves a demand", "rate_unit/s"
     )
-    offered_rate: float | None = column(
-        "requests that arrived per second, for a job that serves a demand",
-        "rate_unit/s",
-        default=None,
-    )
-    latency_p50_ms: float | None = column("median time to answer a request", "ms", default=None)
-    latency_p99_ms: float | None = column(
-        "99th percentile of the time to answer a request", "ms", default=None
-    )
+    latency_p50_ms: float | None = reading("median time to answer a request", "ms")
+    latency_p99_ms: float | None = reading("99th percentile of the time to answer a request", "ms")
 
     @property
     def point_id(self) -> str:
@@ -140,17 +121,17 @@ class PointPart:
 
     job: str = column("name of the job")
     share_percent: float = column("share asked for", "%")
-    units: int | None = column("SMs or CUs read back under the limit", "units", default=None)
-    rate: float | None = column("progress per second", "rate_unit/s", default=None)
+    units: int | None = reading("SMs or CUs read back under the limit", "units")
+    rate: float | None = reading("progress per second", "rate_unit/s")
     rate_unit: str = column("what one step of progress is", default="steps")
-    rate_stderr: float | None = column("standard error of rate", "rate_unit/s", default=None)
-    memory_used_mib: float | None = column("GPU memory of the job", "MiB", default=None)
-    cpu_percent: float | None = column("CPU time of the job, 100 is one core", "%", default=None)
-    job_hash: str | None = column("SHA-256 of the job's fields, first 16 digits", default=None)
-    results: str | None = column("as of a solo point", default=None)
-    offered_rate: float | None = column("as of a solo point", "rate_unit/s", default=None)
-    latency_p50_ms: float | None = column("as of a solo point", "ms", default=None)
-    latency_p99_ms: float | None = column("as of a solo point", "ms", default=None)
+    rate_stderr: float | None = reading("standard error of rate", "rate_unit/s")
+    memory_used_mib: float | None = reading("GPU memory of the job", "MiB")
+    cpu_percent: float | None = reading("CPU time of the job, 100 is one core", "%")
+    job_hash: str | None = reading("SHA-256 of the job's fields, first 16 digits")
+    results: str | None = reading("as of a solo point")
+    offered_rate: float | None = reading("as of a solo point", "rate_unit/s")
+    latency_p50_ms: float | None = reading("as of a solo point", "ms")
+    latency_p99_ms: float | None = reading("as of a solo point", "ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +151,7 @@ class PairPoint(Measured):
         "limits) or time-sliced (no MPS)",
         default="mps",
     )
-    error: str | None = column("why there are no rates", default=None)
+    error: str | None = reading("why there are no rates")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", in_name_order(self.parts))

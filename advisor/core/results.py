@@ -49,15 +49,9 @@ NOTHING = Reported()
 
 
 def judge(reported: Reported, reference: Reported | None, tolerance: float) -> Verdict | None:
-    """What the values say.
+    """What the values say beside those of the same job, with the same seed, on the whole GPU.
 
-    Args:
-        reported: Of the job at a share.
-        reference: Of the same job, with the same seed, on the whole GPU; None: not known.
-        tolerance: Largest relative difference that is rounding.
-
-    Returns:
-        None where nothing was reported, or nothing that can be compared with the reference.
+    None where nothing was reported, or nothing that can be compared with the reference.
     """
     if reported.not_finite:
         return "wrong"

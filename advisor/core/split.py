@@ -93,9 +93,7 @@ NINE: tuple[Split, ...] = tuple(Split((float(p), WHOLE - p)) for p in range(10, 
 def parse_split(text: str, jobs: int = 2) -> Split:
     """The split that a text stands for.
 
-    Args:
-        text: Such as `30/70`, `20/30/50`, `uncapped`, `time-sliced` or `exclusive`.
-        jobs: How many share; only words need it, percentages say it themselves.
+    How many jobs share only words need to be told; percentages say it themselves.
 
     Raises:
         InputError: it stands for none; the message says how to write one.
@@ -117,12 +115,7 @@ def parse_split(text: str, jobs: int = 2) -> Split:
 
 
 def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:
-    """Every split of a GPU between two jobs in steps of its quantum, by the share of the first.
-
-    Args:
-        units_total: SMs or CUs of the GPU.
-        vendor: Says which counts can be granted.
-    """
+    """Every split of a GPU between two jobs in steps of its quantum, by the share of the first."""
     step, least = quantum(units_total, vendor), grantable(units_total, vendor)[0]
     together = units_total - units_total % step
     return tuple(
@@ -153,11 +146,6 @@ def split_environments(
     split: Split, units_total: int | None, vendor: Vendor
 ) -> tuple[dict[str, str], ...]:
     """Variables that hold each job to its share, in the order of the jobs; none without limits.
-
-    Args:
-        split: Of the GPU.
-        units_total: SMs or CUs of the GPU; None where they are not known.
-        vendor: Of the GPU.
 
     Raises:
         InputError: an AMD GPU of which the CUs are not known, or cannot be shared.
@@ -190,11 +178,8 @@ def best_within_tie(
 ) -> T:
     """Of those that are worth nearly the most, the first by rank.
 
-    Args:
-        candidates: At least one.
-        value: What is maximised.
-        tie: Relative distance from the largest value that counts as equal to it; 0 up to below 1.
-        rank: What orders those that are equal by their value, the smallest first.
+    The tie is the relative distance from the largest value that counts as equal to it, 0 up to
+    below 1; rank orders those that are equal, the smallest first.
 
     Raises:
         InputError: no candidate, or a tie out of range.

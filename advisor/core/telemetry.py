@@ -74,7 +74,6 @@ class Channel:
 
     Attributes:
         name: One of `UNITS`.
-        kind: What a reading is.
         window_s: Over how long a mean is at most; None: since `TelemetrySource.start_window`.
     """
 

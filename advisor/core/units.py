@@ -89,10 +89,7 @@ def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
 def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> dict[str, str]:
     """Variables that hold a process to its share; which GPU it sees is for others to say.
 
-    Args:
-        share: Of the units.
-        units_total: SMs or CUs of the GPU; NVIDIA's driver counts by itself and needs none.
-        vendor: Of the GPU.
+    NVIDIA's driver counts by itself and needs no number of units.
 
     Raises:
         InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.

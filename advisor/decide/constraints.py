@@ -224,11 +224,7 @@ def _exceeds_memory(
 
 
 def check_jobs_fit(profiles: Iterable[Profile], memory_mib: float | None) -> None:
-    """Refuse a card on which one of the jobs does not even run alone.
-
-    Args:
-        profiles: Of the jobs.
-        memory_mib: Of the card; None: not known, so nothing is refused.
+    """Refuse a card on which one of the jobs does not even run alone, where its memory is known.
 
     Raises:
         InputError: a job needs more memory than the card has.

@@ -25,7 +25,6 @@ class Request(Limits):
     """What is wanted.
 
     Attributes:
-        objective: Name of what is maximised.
         fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
         tie: Relative distance to the best within which the more even split is taken.
         work: What is to be done until both have ended; None: both run on and on.
@@ -86,8 +85,6 @@ class Decision:
         rules: What each simple rule chooses (advisor.predict.rules), limits or not; None: out
             of reach.
         picks: What would be chosen by each objective that is shown next to the one asked for.
-        reasons: Sentences on why.
-        warnings: Sentences on what may go wrong.
     """
 
     profiles: tuple[Profile, ...]

@@ -16,12 +16,9 @@ def replace_file(
 ) -> Path:
     """Write next to the file and swap, so that a full disk or a power cut leaves the old one.
 
-    Args:
-        path: The file.
-        data: What it is to hold.
-        mode: Of the new file, whatever that of the old one was; the umask takes its part.
-        durable: It is on disk when this returns. Waiting for the disk is too slow for what is
-            written each second and means nothing after a power cut.
+    Its mode is that of the new file, whatever the old one was; the umask takes its part. Where it
+    is durable it is on disk when this returns. Waiting for the disk is too slow for what is written
+    each second and means nothing after a power cut.
 
     Raises:
         OSError: it cannot be written.

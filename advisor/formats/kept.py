@@ -32,10 +32,7 @@ def slug(*parts: str) -> str:
 class RecordFolder(Generic[T]):
     """Records of one kind, each a file in a folder of the advisor's home.
 
-    Attributes:
-        name: Of the folder.
-        command: That makes them, for messages.
-        parse: What a file holds; raises ValueError or InputError.
+    Messages name the command that makes them; `parse` raises ValueError or InputError.
     """
 
     name: str
@@ -77,10 +74,8 @@ class RecordFolder(Generic[T]):
 class RecordLines(Generic[T]):
     """Records of one kind, each a line of a file; packed line by line where its name ends in gz.
 
-    Attributes:
-        command: That makes them, for messages.
-        parse: What a line holds; raises ValueError.
-        fix: What to do about a line that holds none.
+    Messages name the command that makes them, and the fix of a line for which `parse` raises
+    ValueError.
     """
 
     path: Path

@@ -41,10 +41,7 @@ class WireError(InputError):
 def read(kind: type[T], text: bytes | str, *, name: str = "the JSON") -> T:
     """The dataclass that a JSON text holds; a key that is unknown is refused.
 
-    Args:
-        kind: A frozen dataclass, or any type made of such.
-        text: JSON in UTF-8.
-        name: What the text is, for messages: a file, "the body".
+    The name says in messages what the text is: a file, "the body".
 
     Raises:
         WireError: not JSON, or not of this kind; says where.

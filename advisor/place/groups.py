@@ -22,7 +22,6 @@ class Groups:
         members: Index of the kind of each job, shape (2, groups); of the second one `ALONE` where
             there is none.
         row: Row of the pair in the options, or `ALONE`.
-        column: Column of its split, or `ALONE`.
         times_s: Until each job has ended, shape (2, groups); 0 where there is no second job.
         energy_j: Until both have ended.
         alone_j: The same work, one after the other.

@@ -66,7 +66,7 @@ def predict_options(
 
     Args:
         profiles: One of each type, all of one GPU model.
-        predictor: Anything that predicts pairs.
+        predictor: Of pairs.
         splits: What is asked of it, where both profiles have the shares; in the place of one with
             an unsafe count the nearest safe one.
         checked: What the check of the GPU model found.

@@ -74,9 +74,7 @@ class Problem:
 
     Attributes:
         queue: In the order in which the jobs came.
-        types: One for each name.
         options: Pairs of these types, in their order.
-        gpus: How many there are, all of one model.
         idle_power_w: Power of a GPU that runs nothing.
         saves_energy: Whether energy is minimised, and not the time until the last job has ended.
         pair_fits: Which pairs keep every limit at which split, shape (pairs, splits).
@@ -170,14 +168,8 @@ def make_problem(
 ) -> Problem:
     """A problem whose numbers make sense.
 
-    Args:
-        queue: At least one job, each of one of the types.
-        types: Each name once.
-        options: Pairs of these types, in their order.
-        gpus: How many GPUs there are.
-        idle_power_w: Power of a GPU that runs nothing.
-        objective: One of `SAVES_ENERGY`.
-        limits: What every GPU and job must keep; a job of unknown memory is taken to need none.
+    Types have each name once, and options are of pairs of them, in their order. A job of unknown
+    memory is taken to need none.
 
     Raises:
         InputError: nonsense, too many kinds of jobs, or an objective that is not for queues.

@@ -49,11 +49,7 @@ class QueuePlan:
 
 
 def place(problem: Problem, *, time_limit_s: float = 60.0) -> QueuePlan:
-    """The best plan for all jobs.
-
-    Args:
-        problem: From `advisor.place.problem.make_problem`.
-        time_limit_s: The search ends about then, with the best that it has.
+    """The best plan for all jobs; the search ends about at the time limit, with what it has.
 
     Raises:
         InputError: a time that is none, or one too short to find any plan.

@@ -139,10 +139,7 @@ def reference_logs(
 ) -> dict[str, dict[str, float]]:
     """By card and job, the log of power alone over the profile's: the median of repeats.
 
-    Args:
-        points: Of any jobs; those on the whole GPU are compared.
-        profiles: By job and GPU model. One that was measured on the card itself says nothing of it.
-        gpu_model: Whose cards.
+    A profile that was measured on the card itself says nothing of it.
     """
     found: dict[str, dict[str, list[float]]] = {}
     for point in points:
@@ -158,12 +155,7 @@ def reference_logs(
 
 
 def reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
-    """Log of a job's power alone on the whole GPU over that of its profile; None: not comparable.
-
-    Args:
-        point: Of the job, on the whole GPU.
-        profile: Of the same job on the same GPU model.
-    """
+    """Log of a job's power alone on the whole GPU over its profile's; None: not comparable."""
     power_w, limit_w = point.power_w, profile.power_limit_w or math.inf
     unsteady = not UNSTEADY.isdisjoint(point.flags)
     if not power_w or unsteady or point.share_percent != WHOLE:
@@ -177,14 +169,7 @@ def reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
 def observation_ratio(
     power_w: float, rates: Sequence[float], expected: Prediction, limit_w: float | None
 ) -> float | None:
-    """Log of a pair's observed over its expected power; None: not comparable.
-
-    Args:
-        power_w: Observed.
-        rates: Observed, of each job.
-        expected: For a usual card.
-        limit_w: Power limit; None: not known.
-    """
+    """Log of a pair's observed power over a usual card's expected one; None: not comparable."""
     below = max(power_w, expected.power_w.value) < BELOW_LIMIT * (limit_w or math.inf)
     parts = zip(rates, expected.parts, strict=True)
     same = all(abs(rate / part.rate.value - 1) < SAME_RATES for rate, part in parts)
@@ -213,10 +198,7 @@ class CardPredictor:
     by 3 to 5 % from pair to pair of a card and by under 1 % from card to card, so there is little
     in them that a factor could take out (docs/measurements/model.md, 2026-11-23).
 
-    Args:
-        predictor: Of a usual card.
-        profiles: Those that were measured, in the order in which `predict` gets the others.
-        factor: Of the card.
+    It is made with the predictor of a usual card and with profiles that were measured.
     """
 
     def __init__(

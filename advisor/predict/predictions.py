@@ -26,7 +26,6 @@ class PredictedPart:
 
     Attributes:
         speed: Relative speed: 1 is as fast as alone on the whole GPU.
-        solo_rate: Rate alone on the whole GPU.
         solo_power_w: Power of the GPU while the job runs alone on all of it.
     """
 
@@ -53,7 +52,6 @@ class Prediction:
 
     Attributes:
         parts: One for each share of the split.
-        power_w: Power of the GPU.
         memory_power_w: The part of it that its memory draws; None: the model does not say.
         efficiency_factors: What to multiply `energy-efficiency` with for its bounds, where they are
             known by its own errors: a card that draws more draws more for each job alone, too, so

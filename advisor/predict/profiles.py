@@ -51,7 +51,6 @@ class Profile:
     """One job alone on one GPU model, at each share that was measured.
 
     Attributes:
-        rate_unit: What one step of progress is.
         units_total: SMs or CUs of the GPU; None if not known.
         idle_power_w: Power before the job started.
         power_limit_w: Enforced limit; None if not known.
@@ -112,11 +111,7 @@ class Profile:
         return float(self.values["power_w"][-1])
 
     def safety(self, host: CheckedCounts | None) -> Safety:
-        """At which counts the job may run, by its own results and by what the host's check found.
-
-        Args:
-            host: Of the profile's GPU model; None: it was not checked.
-        """
+        """At which counts the job may run, by its own results and by the host's check, if any."""
         return Safety(
             units_total=host.units_total if host else self.units_total,
             host=host,
@@ -129,9 +124,7 @@ class Profile:
 def make_profile(points: Iterable[SoloPoint]) -> Profile:
     """The profile of one job on one GPU model; medians where a share was measured repeatedly.
 
-    Args:
-        points: Solo points of one job on one model, of any run or card; those that failed a
-            cross-check should be left out before.
+    Points of any run or card are taken; those that failed a cross-check should be left out before.
 
     Raises:
         InputError: points of several jobs or models, no usable point at 100 %, or fewer than two
@@ -209,11 +202,7 @@ def _smoothed(points: Iterable[SoloPoint]) -> Profile:
 def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
     """The profile without gaps: it has what it lacks at some shares from its own nearest ones.
 
-    `missing` still tells what was not measured at all.
-
-    Args:
-        profile: Any profile.
-        fill: What a column is usually like, for columns that are missing at every share.
+    `missing` still tells what was not measured at all; it gets what the column is usually like.
 
     Raises:
         InputError: `fill` lacks a column that is missing.

@@ -34,13 +34,8 @@ def rule_choices(
 ) -> dict[str, Split | None]:
     """What each rule of `MEANINGS` chooses; None: a split that the profiles do not reach.
 
-    In the place of a split with an unsafe count stands the nearest safe one.
-
-    Args:
-        profiles: Of two jobs.
-        splits: What physics chooses among.
-        pick: How it chooses.
-        checked: What the check of this GPU model found.
+    In the place of a split with an unsafe count stands the nearest safe one. Physics picks one of
+    the splits.
     """
     equal, larger = safe_splits_of(profiles, [EQUAL, _larger_rate(profiles)], checked)
     return {

@@ -22,14 +22,11 @@ class CountCheck:
     """What was computed at which numbers of SMs, and where it was wrong.
 
     Attributes:
-        units_total: SMs of the GPU.
-        driver: Version of the GPU's driver.
         libraries: Version by name: torch, cublas, cudnn.
         checked: Counts that were asked for, granted and computed at.
         wrong: Names of the operations that were wrong, by count; no count without any.
         operations: Names of all operations that were tried at every count.
         checked_at: Time of the last count, ISO 8601, UTC.
-        seconds: What all counts together took, s.
     """
 
     gpu_model: str
@@ -63,12 +60,7 @@ class CountCheck:
         )
 
     def differs_from(self, driver: str, libraries: Mapping[str, str]) -> str:
-        """What has changed since, in words; empty where nothing has.
-
-        Args:
-            driver: Version in use now.
-            libraries: Versions in use now; those that are not known are left out.
-        """
+        """What has changed since, in words; versions that are not known now have not."""
         now = {"driver": driver, **libraries}
         then = {"driver": self.driver, **self.libraries}
         changed = [name for name in then if now.get(name, then[name]) != then[name]]
@@ -85,11 +77,8 @@ def wrong_elsewhere(gpu_model: str, checks: Iterable[CountCheck]) -> dict[int, t
     """Operations that were wrong on other models of as many SMs, and that were not tried on this.
 
     A library takes its kernels by the number of SMs: with the same versions, two models of as many
-    SMs were wrong in the same operations at the same counts, as far as both were checked.
-
-    Args:
-        gpu_model: What they are for; nothing where it was never checked.
-        checks: Of any model; of those of this one the first decides that has a count.
+    SMs were wrong in the same operations at the same counts, as far as both were checked. Of checks
+    of this model the first decides that has a count; without any, nothing is known.
 
     Returns:
         Names with the model on which they were wrong, by count.

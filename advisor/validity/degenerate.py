@@ -48,8 +48,7 @@ LEAST_ACTIVE_PERCENT = 1.0
 def with_solo_flags(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     """The points, in their order, flagged `degenerate-data` or `slow-alone` by their sweep.
 
-    Args:
-        points: Of any jobs, cards and runs; a sweep is judged by those of its points that are here.
+    A sweep is judged by those of its points that are here.
     """
     # One after the other: a share that leaves work out may be the faster one.
     return _judged(_judged(points, is_degenerate, DEGENERATE), is_slow_alone, SLOW_ALONE)
@@ -71,11 +70,8 @@ def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> 
     """The pairs, in their order, with `degenerate-data` where a job alone has it at that share.
 
     The power of two jobs cannot be told apart, so a pair is judged by the profiles of its jobs on
-    the same GPU model. A share between two measured ones is flagged if one of them is.
-
-    Args:
-        points: Of any pairs.
-        solos: The jobs alone, flagged by `with_solo_flags`.
+    the same GPU model, flagged by `with_solo_flags`. A share between two measured ones is flagged
+    if one of them is.
     """
     shares: defaultdict[tuple[str, str], dict[float, bool]] = defaultdict(dict)
     for solo in solos:

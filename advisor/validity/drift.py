@@ -54,11 +54,7 @@ class Compared:
 
 
 def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:
-    """The quantities that drift, by job, GPU model, card and quantity.
-
-    Args:
-        compared: In any order.
-    """
+    """The quantities that drift, by job, GPU model, card and quantity; values in any order."""
     series: defaultdict[tuple[str, str, str, Quantity], list[Compared]] = defaultdict(list)
     for one in compared:
         if one.observed > 0 and one.expected.value > 0:
@@ -98,14 +94,7 @@ def widened(interval: Interval, ratio: float) -> Interval:
 def drifts_of(
     drifts: Iterable[DriftedJob], jobs: Iterable[str], gpu_model: str, gpu_uuid: str | None
 ) -> Mapping[tuple[str, str], DriftedJob]:
-    """The drift furthest off of each job and quantity on a GPU model.
-
-    Args:
-        drifts: All that are known.
-        jobs: Which jobs matter.
-        gpu_model: Where they are to run.
-        gpu_uuid: On which card; None: on any, so that a drift on one of them counts.
-    """
+    """The drift furthest off of each job and quantity on a card, or on any card of a GPU model."""
     names = set(jobs)
     found: dict[tuple[str, str], DriftedJob] = {}
     for drift in drifts:

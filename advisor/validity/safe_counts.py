@@ -23,7 +23,6 @@ class CheckedCounts:
     """What a check found on one GPU model.
 
     Attributes:
-        units_total: SMs of the GPU.
         checked: Counts at which operations were compared.
         wrong: Names of the operations with wrong results, by count; a count without any is safe.
     """

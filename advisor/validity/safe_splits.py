@@ -21,15 +21,8 @@ def safe_splits(
 ) -> tuple[Split | None, ...]:
     """For each split the nearest one at safe counts of all jobs: itself where all are safe.
 
-    A share whose count stays as it is keeps its percentage.
-
-    Args:
-        wanted: Splits under limits.
-        safeties: What is known of each job.
-        mirrored: See `advisor.validity.safe_counts.safe_counts`.
-
-    Returns:
-        None where there is no safe split at all.
+    None where there is no safe split at all. A share whose count stays as it is keeps its
+    percentage. For `mirrored` see `safe_counts`.
     """
     known = _known(safeties)
     if known.units_total is None or not any(s.unsafe for s in safeties):

@@ -96,12 +96,10 @@ class SensorRecord:
     """What was found on one card with one driver.
 
     Attributes:
-        channels: Those that the card has.
         absent: Names of channels that it does not have, or that read 0, always the same, or change
             too rarely or irregularly to be fitted.
         energy: None where the card has no counter.
         measured_at: ISO 8601, UTC.
-        seconds: What measuring it took, s.
         source: live, replay or bundled.
         reasons: Why channels are absent or not accepted, a sentence each.
     """
@@ -149,11 +147,7 @@ def record_for(
 ) -> SensorRecord | None:
     """The record of this card, else the first of its model, each with this driver; else None.
 
-    Args:
-        gpu_uuid: The card.
-        gpu_model: Its model.
-        driver: Its driver: nothing is known of a sensor with another one.
-        records: Those of this host first, then those that come with the package.
+    Nothing is known of a sensor with another driver.
     """
     same = [r for r in records if (r.gpu_model, r.driver) == (gpu_model, driver)]
     own = [record for record in same if record.gpu_uuid == gpu_uuid]

@@ -26,9 +26,7 @@ FASTEST = 1 / (1 - LARGEST_SLOWDOWN)
 def is_slow_alone(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
     """Whether a job had less than its usual rate on the whole GPU: a smaller share was faster.
 
-    Args:
-        point: Of the job.
-        sweep: Points of the same job, card and run; those that failed a cross-check say nothing.
+    Points of the sweep that failed a cross-check say nothing.
     """
     if point.share_percent != WHOLE or not point.rate:
         return False

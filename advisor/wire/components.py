@@ -68,12 +68,7 @@ class SplitParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedTo:
-    """What the weights come from.
-
-    Attributes:
-        windows: How many, of jobs alone.
-        jobs: How many jobs.
-    """
+    """What the weights come from."""
 
     windows: int
     jobs: int
