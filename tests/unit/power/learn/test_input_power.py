@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ from advisor_power.learn.model import (
     residuals_of,
 )
 from advisor_training.learn.conformal import bounds_of, held
+
+POWER = Path(__file__).parents[4] / "docs/measurements/power"
 
 
 def asked(fitted: Fitted, tested: Sequence[InputPoint]) -> RelativeErrors:
@@ -124,7 +127,7 @@ def _on_other_card(of: Sequence[InputPoint]) -> list[InputPoint]:
 def script() -> Any:
     """The script that judges the model on other cards."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[4] / "docs/measurements/power")
+        patch.setattr(sys, "path", [str(POWER), *sys.path])
         return importlib.import_module("input_model")
 
 

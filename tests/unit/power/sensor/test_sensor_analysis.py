@@ -121,7 +121,11 @@ def test_channels_that_are_not_there_are_named(analyse: Analyse) -> None:
 @pytest.mark.parametrize(
     ("name", "sensor", "says"),
     [
-        ("memory", MadeUpSensor(0.1, 1.0, 0.02, 0.0, (75.0,) * 4), "it always reads 75 W"),
+        (
+            "memory",
+            MadeUpSensor(0.1, 1.0, 0.02, 0.0, (75.0, 75.0, 75.0, 75.0)),
+            "it always reads 75 W",
+        ),
         ("average", MadeUpSensor(4.0, 1.0, 0.02, 1.0), "too rarely to be fitted"),
     ],
 )
