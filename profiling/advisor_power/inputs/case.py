@@ -7,9 +7,9 @@ from advisor.errors import InputError
 from advisor_power.operands.from_file import pinned
 from advisor_power.operands.grammar import OperandPair, parse_operands
 
-Work: TypeAlias = Literal["product", "half-sums", "copy", "sum"]
+Work: TypeAlias = Literal["product", "half-sums", "copy"]
 """product: C = A B with sums in fp32, of int8 in int32; half-sums: the same of fp16 with sums in
-fp16; copy: of A; sum: of all elements of A."""
+fp16; copy: of A."""
 
 Shape: TypeAlias = tuple[int, int, int]
 """m, n, k: A is m by k, B is k by n."""
@@ -45,13 +45,12 @@ class InputCase:
     def launch_work(self) -> float:
         """Of one launch: arithmetic operations of a product, else bytes that are moved."""
         m, n, k = self.shape
-        moved = m * k * _BYTES[self.dtype]
-        return {"copy": 2.0 * moved, "sum": 1.0 * moved}.get(self.work, 2.0 * m * n * k)
+        return 2.0 * m * k * (_BYTES[self.dtype] if self.work == "copy" else n)
 
     @property
     def unit(self) -> str:
         """What `launch_work` counts."""
-        return "byte" if self.work in ("copy", "sum") else "operation"
+        return "byte" if self.work == "copy" else "operation"
 
     def __str__(self) -> str:
         m, n, k = self.shape
@@ -68,7 +67,7 @@ def case_of(operands: str, shape: Shape, dtype: str, work: Work = "product") -> 
     """
     text = str(pinned(parse_operands(operands)))
     case = InputCase(operands=text, shape=shape, dtype=dtype, work=work)
-    if work in ("product", "half-sums"):
+    if work != "copy":
         _check_shape(shape, dtype)
     if work == "half-sums" and dtype != "fp16":
         raise InputError(f"sums in fp16 of a product of {dtype}", fix="take --dtype fp16")

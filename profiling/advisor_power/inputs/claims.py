@@ -18,7 +18,7 @@ SIDE = 4096
 SQUARE: Shape = (SIDE, SIDE, SIDE)
 
 MEMORY_SHAPE: Shape = (8192, 1, 16384)
-"""Of copies and sums: larger than the cache of every card."""
+"""Of copies: larger than the cache of every card."""
 
 Cases = Callable[[str], Mapping[Level, InputCase]]
 """The cases of a sweep by level, for a type."""
@@ -106,14 +106,9 @@ def _sums(_: str) -> dict[Level, InputCase]:
     return {x: case_of("normal(0,1024)", SQUARE, "fp16", work) for x, work in works}
 
 
-def _memory(work: Work) -> Cases:
+def _copies(dtype: str) -> dict[Level, InputCase]:
     contents = ("zeros", "constant(1)", "normal(0,1)", "random_bits")
-
-    def cases(dtype: str) -> dict[Level, InputCase]:
-        found = (case_of(text, MEMORY_SHAPE, dtype, work) for text in contents)
-        return dict(enumerate(found))
-
-    return cases
+    return dict(enumerate(case_of(text, MEMORY_SHAPE, dtype, "copy") for text in contents))
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -150,7 +145,7 @@ CLAIMS: tuple[Claim, ...] = (
         says="what is copied does not matter",
         paper="ones 110.6 W, zeros 110.7 W",
         pattern="flat",
-        cases=_memory("copy"),
+        cases=_copies,
         finite=False,
     ),
 )
