@@ -123,6 +123,17 @@ def channels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+# power
+
+
+@pytest.fixture(scope="session")
+def bundled_power(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A made-up card and two kernels as they come with the package; nobody writes into it."""
+    from made_up_bundle import made_up_bundle
+
+    return made_up_bundle(tmp_path_factory.mktemp("made-up"))
+
+
 # power by data
 
 

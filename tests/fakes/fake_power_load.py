@@ -2,7 +2,7 @@
 """Stands in for a Python with PyTorch that runs `power_load.py`: `--python` names this file.
 
 The stages are those of the real program; its load sets the power of the fake GPU. FAKE_LOAD_FAILS
-makes it die before it is ready, or with `stage` in its first stage; FAKE_LOAD_HANGS never end one.
+makes it die in its first stage; FAKE_LOAD_HANGS never end one.
 """
 
 import importlib
@@ -15,14 +15,13 @@ from typing import Any
 from answering_fake import draw_mw, pipes
 
 IDLE_MW, LOAD_MW = 80_000, 500_000
-FAILS = os.environ.get("FAKE_LOAD_FAILS", "")
 
 
 class Load:
     unit_s = 0.001
 
     def run(self, units: int) -> None:
-        if FAILS == "stage":
+        if "FAKE_LOAD_FAILS" in os.environ:
             sys.exit("CUDA error: an illegal memory access was encountered")
         if "FAKE_LOAD_HANGS" in os.environ:
             time.sleep(600)
@@ -34,9 +33,6 @@ class Load:
 def main() -> None:
     sys.path.insert(0, str(Path(sys.argv[1]).parent))
     real: Any = importlib.import_module("power_load")
-
-    if FAILS == "start":
-        sys.exit("CUDA error: out of memory")
     print("a warning of some library", flush=True)
     commands, answers = pipes()
     lines: Any

@@ -45,25 +45,23 @@ def result(
     of: InputCase,
     power_w: float = 400.0,
     *,
-    error_w: float = 0.4,
     at_s: float = 0.0,
     is_reference: bool = False,
     session: str = "one",
     ratio: float | None = None,
-    ratio_error: float = 0.001,
     throttle_reasons: tuple[str, ...] = (),
     rate: float = 1000.0,
     outputs: OutputCheck = OUTPUTS,
     conditions: InputConditions = CONDITIONS,
 ) -> InputPower:
-    """One result; errors are standard errors."""
+    """One result, whose standard errors are 0.4 W and 0.001 of the ratio."""
     return InputPower(
         case=of,
         conditions=conditions,
         session=session,
         is_reference=is_reference,
         measured_at=(START + timedelta(seconds=at_s)).isoformat(),
-        power_w=around(power_w, 1.96 * error_w),
+        power_w=around(power_w, 1.96 * 0.4),
         rate=Estimate(rate, None, None),
         counter_power_w=power_w,
         memory_power_w=None,
@@ -79,15 +77,14 @@ def result(
         b=FINE,
         fingerprint=None,
         outputs=outputs,
-        reference_ratio=None if ratio is None else around(ratio, 1.96 * ratio_error),
+        reference_ratio=None if ratio is None else around(ratio, 1.96 * 0.001),
     )
 
 
 @dataclass
 class MadeUpBench:
-    """Each case draws `watts` by the text of its operands, else 400 W; a case takes 4 s."""
+    """Each case draws 400 W, and takes 4 s."""
 
-    watts: dict[str, float] = field(default_factory=dict[str, float])
     refuses: frozenset[str] = frozenset()
     stops_after: int | None = None
     without_power: bool = False
@@ -104,8 +101,7 @@ class MadeUpBench:
         self.measured.append(case.operands)
         if case.operands in self.refuses:
             raise RefusedError(f"{case}: the operation needs more memory than the GPU has free")
-        watts = self.watts.get(case.operands, 400.0)
-        window = _window(watts, 4.0 * len(self.measured))
+        window = _window(4.0 * len(self.measured))
         return MeasuredCase(OUTPUTS, replace(window, power=None) if self.without_power else window)
 
 
@@ -122,7 +118,7 @@ class HereFilling:
             yield one, future
 
 
-def _window(watts: float, at_s: float) -> Window:
+def _window(at_s: float) -> Window:
     return Window(
         started_at=(START + timedelta(seconds=at_s)).isoformat(),
         window_s=2.1,
@@ -130,8 +126,8 @@ def _window(watts: float, at_s: float) -> Window:
         settled=True,
         rates=(MeanEstimate(1000.0, 1.0),),
         latencies=(),
-        power=MeanEstimate(watts, 0.4),
-        counter_power_w=watts,
+        power=MeanEstimate(400.0, 0.4),
+        counter_power_w=400.0,
         counters=Counters(),
         sm_clock_mhz=1980.0,
         memory_clock_mhz=2619.0,

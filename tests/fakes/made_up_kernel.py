@@ -5,7 +5,7 @@ ticks ten times a second. What it says is what `LiveKernelBench` says of a real 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,20 +24,13 @@ INSTANT = PowerChannel(
     prediction_error=0.01,
     accepted=True,
 )
-FAST = PowerChannel(
-    name="instant",
-    period_ms=10.0,
-    window_ms=10.0,
-    delay_ms=1.0,
-    noise_w=2.0,
-    window_spread_ms=0.5,
-    prediction_error=0.01,
-    accepted=True,
-)
+FAST = replace(INSTANT, period_ms=10.0, window_ms=10.0, delay_ms=1.0)
 """Of a card that lets a campaign hurry."""
 
 COUNTER = EnergyCounter(period_ms=100.0, coverage_spread=0.004, covers_everything=True)
 TICK_S = 0.1
+IDLE_W, MEMORY_W = 120.0, 50.0
+SLOW_BY = 1.2
 _STEP_S = 0.001
 _KEPT_S = 4.0
 
@@ -65,31 +58,24 @@ class MadeUpKernel:
 
     Attributes:
         power_w: Of the time since the start of a run, s.
-        execution_s: Each takes this long; `slow` names runs that take `slow_by` as long.
-        idle_w: Between runs.
+        execution_s: Each takes this long; `slow` names runs that take `SLOW_BY` as long.
         dropped: Why a run cannot be used, by its number.
     """
 
     power_w: Callable[[float], float]
     execution_s: float = 0.0015
-    idle_w: float = 120.0
     lead_w: float = 500.0
     channel: PowerChannel = INSTANT
     slow: frozenset[int] = frozenset()
-    slow_by: float = 1.2
     first_slower: tuple[float, ...] = ()
     dropped: dict[int, str] = field(default_factory=dict)
     stuck_counter: bool = False
-    launch_s: float = 0.00002
-    memory_w: float | None = 50.0
-    dram_active_percent: float | None = None
-    power_capped: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.seed)
         self._times = np.array([0.0, 1.0])
-        self._energies = np.array([0.0, self.idle_w])
+        self._energies = np.array([0.0, IDLE_W])
         self._next_reading = float(self._random.uniform(0, self.channel.period_ms / 1000))
         self.runs = 0
         self.ready = KernelReady(
@@ -105,17 +91,17 @@ class MadeUpKernel:
         """Idle, what is before, then the executions; readings as they would have been seen."""
         number, self.runs = self.runs, self.runs + 1
         began = self._now if not request.lead_s else self._now + request.gap_s
-        self._draw(request.gap_s, self.idle_w)
+        self._draw(request.gap_s, IDLE_W)
         self._draw(request.lead_s, self.lead_w)
-        start, factor = self._now, self.slow_by if number in self.slow else 1.0
+        start, factor = self._now, SLOW_BY if number in self.slow else 1.0
         lengths = [self.execution_s * factor] * request.executions
         for place, slower in enumerate(self.first_slower[: request.executions]):
             lengths[place] *= slower
         self._draw(sum(lengths), self.power_w)
         ends = start + np.cumsum(lengths)
-        self._draw(self.channel.settle_s, self.idle_w)
+        self._draw(self.channel.settle_s, IDLE_W)
         return Run(
-            launched_s=start - self.launch_s,
+            launched_s=start - 0.00002,
             starts_s=(start, *map(float, ends[:-1])),
             ends_s=tuple(map(float, ends)),
             lead_s=start - began,
@@ -129,23 +115,17 @@ class MadeUpKernel:
         self._draw(seconds, self.power_w)
         end = self._now
         times = np.arange(begin + 0.1, end, 0.25)
-        memory_w = self.memory_w
-        drawn = (
-            ()
-            if memory_w is None
-            else tuple(
-                Reading(float(at), memory_w * min(1.0, float(at - begin)) + 0.01 * place)
-                for place, at in enumerate(times)
-            )
-        )
         return Stretch(
             begin_s=begin,
             end_s=end,
             execution_s=self.execution_s,
             readings=tuple(r for r in self._readings() if r.at_s >= begin),
-            memory=drawn,
-            counters=Counters(dram_active_percent=self.dram_active_percent),
-            power_capped=self.power_capped,
+            memory=tuple(
+                Reading(float(at), MEMORY_W * min(1.0, float(at - begin)) + 0.01 * place)
+                for place, at in enumerate(times)
+            ),
+            counters=Counters(),
+            power_capped=False,
         )
 
     def tick(self) -> Tick | None:
@@ -153,7 +133,7 @@ class MadeUpKernel:
         if self.stuck_counter:
             return Tick(self._now, 1000.0)
         wait = TICK_S - self._now % TICK_S
-        self._draw(wait, self.idle_w)
+        self._draw(wait, IDLE_W)
         return Tick(self._now, round(float(self._energies[-1]), 3))
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from in_process import Api, error_of, running
-from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report, made_up_bundle
+from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report
 from made_up_kernel import record
 from scripted_http import Reply, Scripted, scripted_http
 
@@ -21,12 +21,6 @@ from advisor_data.files.power_records import bundled_kernels, bundled_sensors, s
 SENSORS, KERNELS = "/v1/power/sensors", "/v1/power/kernels"
 
 
-@pytest.fixture(scope="module")
-def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One made-up card and two kernels."""
-    return made_up_bundle(tmp_path_factory.mktemp("made-up"))
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A home in which one sensor and one kernel were measured."""
@@ -36,9 +30,9 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def api(home: Path, bundled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+def api(home: Path, bundled_power: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     """A service on that home."""
-    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: bundled)
+    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: bundled_power)
     with running(home) as api:
         yield api
 

@@ -16,7 +16,6 @@ from made_up_bundle import (
     bundle_script,
     campaign,
     kernel_report,
-    made_up_bundle,
 )
 from rich.console import Console
 from synthetic_sensor import HEADER, INSTANT, MadeUpCard
@@ -45,16 +44,10 @@ OTHERS_RECORD = "record of the power sensor: of another card of this model, bund
 KERNEL = ("power", "kernel", "gemm", "--m", "400", "--n", "64", "--k", "64", "--gpu", "replay")
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One made-up card and two kernels, bundled by the script."""
-    return made_up_bundle(tmp_path_factory.mktemp("made-up"))
-
-
 @pytest.fixture
-def folder(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(bundled_power: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same as what comes with the package."""
-    copy = shutil.copytree(built, tmp_path / "bundled")
+    copy = shutil.copytree(bundled_power, tmp_path / "bundled")
     monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: copy)
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
     return copy
@@ -84,20 +77,22 @@ def test_record_is_what_its_recording_says(folder: Path) -> None:
     assert file.stat().st_size < 200 * 1024
 
 
-def test_same_folders_give_the_same_bytes(built: Path, tmp_path: Path) -> None:
+def test_same_folders_give_the_same_bytes(bundled_power: Path, tmp_path: Path) -> None:
     """Once more over what is there, and the card lists what the folder holds."""
-    again = shutil.copytree(built, tmp_path / "again")
-    work = built.parent
+    again = shutil.copytree(bundled_power, tmp_path / "again")
+    work = bundled_power.parent
     bundle_script().bundle([work / "kernels", work / "campaign"], again)
-    for file in (path for path in built.rglob("*") if path.is_file()):
-        assert (again / file.relative_to(built)).read_bytes() == file.read_bytes()
-    card = (built / "README.md").read_text()
+    for file in (path for path in bundled_power.rglob("*") if path.is_file()):
+        assert (again / file.relative_to(bundled_power)).read_bytes() == file.read_bytes()
+    card = (bundled_power / "README.md").read_text()
     assert "| NVIDIA H100 80GB HBM3 GPU-1 | 580.1 | 2026-11-23 | instant | 66.0 |" in card
     assert "| Fake H200 | GPU-1 | 580.00.00 | 2 | gemm m=300" in card
 
 
-def test_newer_measurement_of_a_kernel_replaces_the_older(built: Path, tmp_path: Path) -> None:
-    script, into = bundle_script(), shutil.copytree(built, tmp_path / "into")
+def test_newer_measurement_of_a_kernel_replaces_the_older(
+    bundled_power: Path, tmp_path: Path
+) -> None:
+    script, into = bundle_script(), shutil.copytree(bundled_power, tmp_path / "into")
     (older, _) = map(json.loads, (into / "kernels/kernels.jsonl").read_text().splitlines())
     newer = older | {"measured_at": "2027-01-01T00:00:00Z", "source": "live"}
     (tmp_path / "new").mkdir()
@@ -109,7 +104,7 @@ def test_newer_measurement_of_a_kernel_replaces_the_older(built: Path, tmp_path:
     assert {row["source"] for row in table} == {"bundled"}
 
 
-def test_disturbed_recording_is_refused(built: Path, tmp_path: Path) -> None:
+def test_disturbed_recording_is_refused(bundled_power: Path, tmp_path: Path) -> None:
     card = MadeUpCard(
         {"instant": INSTANT}, looks=lambda second: (["thermal"] if second == 3 else [], [1])
     )
@@ -118,8 +113,8 @@ def test_disturbed_recording_is_refused(built: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "sensors").exists()
 
 
-def test_record_of_another_recording_is_refused(built: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(built.parent / "campaign", tmp_path / "c")
+def test_record_of_another_recording_is_refused(bundled_power: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(bundled_power.parent / "campaign", tmp_path / "c")
     said = json.loads((folder / "record.json").read_text())
     (folder / "record.json").write_text(json.dumps(said | {"gpu_uuid": "GPU-2"}))
     with pytest.raises(InputError, match="is not the record of"):
@@ -136,12 +131,12 @@ def test_folder_without_results_is_refused(text: str | None, tmp_path: Path) -> 
 
 
 def test_large_recording_is_refused(
-    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundled_power: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = bundle_script()
     monkeypatch.setattr(script, "MOST_BYTES", 1024)
     with pytest.raises(InputError, match="KiB when packed"):
-        script.bundle([built.parent / "campaign"], tmp_path)
+        script.bundle([bundled_power.parent / "campaign"], tmp_path)
 
 
 def test_what_comes_with_the_package_is_whole() -> None:

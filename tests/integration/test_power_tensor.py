@@ -6,17 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import Advisor, in_this_process
+from command_line import Advisor
 from safetensors_files import write_safetensors
 
 from advisor_power.operands import in_file
-
-
-@pytest.fixture
-def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Advisor:
-    return in_this_process(capsys, monkeypatch, tmp_path)
 
 
 @pytest.fixture

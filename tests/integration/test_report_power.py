@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report, made_up_bundle
+from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report
 from typer.testing import CliRunner, Result
 
 from advisor.errors import InputError, StoreError
@@ -20,16 +20,10 @@ Whole = tuple[str, dict[str, Any]]
 """The page and the answer with --json."""
 
 
-@pytest.fixture(scope="module")
-def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One made-up card and two kernels."""
-    return made_up_bundle(tmp_path_factory.mktemp("made-up"))
-
-
 @pytest.fixture
-def folder(bundled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(bundled_power: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home beside what is bundled."""
-    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: bundled)
+    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: bundled_power)
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
     return tmp_path
 
@@ -45,11 +39,11 @@ def page_of(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def whole(bundled: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def whole(bundled_power: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """The report of all that is bundled."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(FOLDER_OF_BUNDLED, lambda: bundled)
+        patched.setattr(FOLDER_OF_BUNDLED, lambda: bundled_power)
         patched.setenv("ADVISOR_HOME", str(folder / "home"))
         done = report(folder, "--json")
     assert done.exit_code == 0, done.output
@@ -83,7 +77,7 @@ def test_json_for_programs(whole: Whole) -> None:
     assert [Path(file).name for file in answer["files"]] == ["power.html"]
 
 
-def test_recordings_of_this_host_are_found(folder: Path, bundled: Path) -> None:
+def test_recordings_of_this_host_are_found(folder: Path, bundled_power: Path) -> None:
     """By card and moment; files that are broken are passed over, and a record may lack its own."""
     (known,) = bundled_sensors()
     here = replace(known, source="live", gpu_model="Here", channels=known.channels[:1])
@@ -98,7 +92,7 @@ def test_recordings_of_this_host_are_found(folder: Path, bundled: Path) -> None:
     assert done.stdout.endswith("page/power.html\n"), done.output
     assert "2 sensor records, 0 kernels" in done.stdout
     assert "No kernel was measured." in page_of(folder)
-    shutil.copy(bundled.parent / "campaign/recording.jsonl", recordings / "3.jsonl")
+    shutil.copy(bundled_power.parent / "campaign/recording.jsonl", recordings / "3.jsonl")
     done = report(folder, "--gpu-model", "Here")
     assert done.stdout.startswith(LIMITS[0])
     assert done.stdout.endswith("page/power.html\n")

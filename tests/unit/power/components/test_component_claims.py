@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from advisor.core.records import SoloPoint
-from advisor_data.files.files import write_points
 from advisor_power.components.activity import COLUMNS, activity_of
 
 POWER = Path(__file__).parents[4] / "docs/measurements/power"
@@ -121,17 +120,6 @@ def test_what_another_card_draws_is_told_beside_it(script: Any) -> None:
     assert rows(script, points(by_bytes))[claim] == ("no job was measured so", "open")
 
 
-def test_each_card_is_judged_by_its_own_weights_too(script: Any) -> None:
-    there = points(lambda p: 1.25 * by_bytes(p), "GPU-2")
-    found = rows(script, points(by_bytes), there)
-    claim = "the memory's power, job left out"
-    assert found[claim][1] == "refuted"
-    for card in ("GPU-1", "GPU-2"):
-        text, verdict = found[f"{claim}, on {card}"]
-        assert text.startswith("0.0% (median 0.0%), 0.0 W over 12 jobs; 60 of 60")
-        assert verdict == "confirmed"
-
-
 def test_a_sensor_that_does_not_repeat_is_told(script: Any) -> None:
     first = points(by_bytes)
     again = [
@@ -165,36 +153,12 @@ def test_memory_that_never_changes_refutes_that_it_rises(script: Any) -> None:
     assert found[2][0].startswith("Spearman 0.00")
 
 
-def test_cards_with_and_without_a_sensor_are_compared_as_estimated(script: Any) -> None:
-    """Else a sensor alone would set two equal cards apart."""
-    found = verdicts(script, points(by_bytes), points(lambda _: None, "GPU-2"))
-    assert found[4][0].startswith("12 of 12 within, 12 as estimated; median 0.0")
-
-
 @pytest.mark.parametrize("reading", [None, 0.0, 9999.0])
 def test_without_a_reading_nothing_is_said(script: Any, reading: float | None) -> None:
     """Zero, and more than the whole GPU draws, are none."""
     found = verdicts(script, points(lambda _: reading))
     assert [verdict for _, verdict in found] == ["open"] * 6
     assert found[3][0].startswith("not measured; estimated ")
-
-
-def test_too_few_jobs_leave_everything_open(script: Any) -> None:
-    few = [p for p in points(by_bytes) if p.job in ("job-1", "job-2", "matmul-bf16")]
-    assert [verdict for _, verdict in verdicts(script, few)] == ["open"] * 6
-
-
-def test_files_are_read_beside_the_bundle(
-    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "points.jsonl"
-    write_points(file, points(by_bytes))
-    mine = [p for p in script.solo_points([file, file]) if p.gpu_model == MODEL]
-    assert len(mine) == 5 * len(JOBS)
-    (tmp_path / "bad.jsonl").write_text("{}\n")
-    with pytest.raises(SystemExit):
-        script.main([str(tmp_path / "bad.jsonl")])
-    assert "bad.jsonl" in capsys.readouterr().err
 
 
 @pytest.mark.figures

@@ -1,7 +1,6 @@
 """The order of measuring, what is kept, and what references make of it."""
 
 import dataclasses
-import json
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_inputs import CONDITIONS, SMALL, HereFilling, MadeUpBench, case, result
 
-from advisor.errors import InputError, StoreError
+from advisor.errors import InputError
 from advisor.formats.kept import RecordLines
 from advisor_power.inputs import measuring
 from advisor_power.inputs.case import InputCase, case_of, parse_shape
@@ -159,21 +158,6 @@ def test_fingerprint_of_before_signs_were_counted_is_none(tmp_path: Path) -> Non
     assert keep.read() == [found]
     keep.path.write_text(keep.path.read_text().replace('"product_signs"', '"product_sins"'))
     assert keep.read() == [replace(found, fingerprint=None)]
-
-
-def test_half_written_line_is_dropped_and_a_foreign_one_named(tmp_path: Path) -> None:
-    keep = input_lines(tmp_path, "GPU-1")
-    keep.add(one := result(case()))
-    with keep.path.open("ab") as file:
-        file.write(b'{"case": {"opera')
-    assert keep.read() == keep.resume() == [one]
-    keep.add(one)
-    assert keep.read() == [one, one]
-    with keep.path.open("ab") as file:
-        file.write(json.dumps({"watts": 1}).encode() + b"\n")
-    with pytest.raises(StoreError, match="line 3 does not hold results") as refused:
-        keep.read()
-    assert "remove that line: the others are kept" in str(refused.value)
 
 
 # references

@@ -103,19 +103,23 @@ def test_histogram_counts_every_run(times: list[float]) -> None:
 # steady executions and power
 
 
-def test_steady_execution_is_the_first_after_which_times_fall_no_further() -> None:
-    """Three warm-up executions, as from idle; a single slow one later changes nothing."""
-    run = [2.0, 1.5, 1.1, 1.0, 1.01, 1.0, 1.0]
-    jitter = [2.1, 1.4, 1.2, 1.0, 1.0, 1.6, 1.0]
-    assert steady_execution([run, run, jitter], 0.02) == 4
-    assert steady_execution([[1.0, 1.0]], 0.02) == 1
-    # Runs of other lengths are compared as far as all of them go.
-    assert steady_execution([run, run[:5]], 0.02) == 4
+RUN = [2.0, 1.5, 1.1, 1.0, 1.01, 1.0, 1.0]
+"""Three warm-up executions, as from idle."""
 
 
-def test_times_that_rise_are_steady_from_the_first() -> None:
-    """A clock that falls under load makes no warm-up of the beginning."""
-    assert steady_execution([[1.0, 1.2, 1.3, 1.4]], 0.02) == 1
+@pytest.mark.parametrize(
+    ("runs", "first"),
+    [
+        ([RUN, RUN, [2.1, 1.4, 1.2, 1.0, 1.0, 1.6, 1.0]], 4),  # one slow one changes nothing
+        ([RUN, RUN[:5]], 4),  # compared as far as both go
+        ([[1.0, 1.0]], 1),
+        ([[1.0, 1.2, 1.3, 1.4]], 1),  # a clock that falls under load is no warm-up
+    ],
+)
+def test_steady_execution_is_the_first_after_which_times_fall_no_further(
+    runs: list[list[float]], first: int
+) -> None:
+    assert steady_execution(runs, 0.02) == first
 
 
 @given(rise=st.floats(0.002, 0.3), start=st.integers(4, 32))
@@ -134,17 +138,13 @@ def test_ssp_is_where_two_neighbouring_lengths_agree(rise: float, start: int) ->
         assert abs(power_w(half) - power_w(found.executions)) > 0.01 * power_w(found.executions)
 
 
-def test_power_that_never_settles_has_no_ssp() -> None:
+def test_ends_of_the_search_for_ssp() -> None:
+    """Power that never settles has none; flat power is steady in the shortest run allowed."""
     found = search_ssp(lambda executions: 100.0 * executions, 4, 4, 100)
     assert found.executions is None
     assert max(executions for executions, _ in found.tried) <= 100
-
-
-def test_early_agreement_is_halved_down_to_what_the_sensor_can_tell() -> None:
-    """A flat power is steady in the shortest run that is allowed."""
     assert search_ssp(lambda _: 300.0, 64, 10, 1000).executions == 16
-    assert shortest_run(0.002, 0.0251) == 38
-    assert shortest_run(0.05, 0.025) == 4
+    assert (shortest_run(0.002, 0.0251), shortest_run(0.05, 0.025)) == (38, 4)
 
 
 # plan
