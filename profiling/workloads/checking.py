@@ -69,9 +69,6 @@ def checksum(result: Any) -> float:
     Root mean square plus the absolute projection on signs that depend on the place of an element:
     parts that were never written, or moved, change it even where the size stays as it was. NaN
     and infinity come through.
-
-    Args:
-        result: A tensor, a sequence or mapping of tensors, or an output of `transformers`.
     """
     squares, projection, count = 0.0, 0.0, 0
     for tensor in tensors_of(result):

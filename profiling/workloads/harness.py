@@ -162,10 +162,7 @@ def run(
 ) -> None:
     """Build the work on the device and do it until `--seconds` are over or the advisor quits.
 
-    Args:
-        build: Makes what the loop works on; its `result` is that of a `Work`.
-        args: The command line.
-        loop: Does the work; None: the steps of a `Work`, one after the other.
+    The loop does the work; without one the steps of a `Work` are done, one after the other.
     """
     import torch
 

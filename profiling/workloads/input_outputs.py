@@ -26,12 +26,8 @@ LEAST = 1e-300
 def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
     """What the output is.
 
-    Args:
-        command: What was loaded.
-        a: m by k.
-        b: k by n; None where it takes no part.
-        c: Output, where 2 was before.
-        first: The same, where 1 was before.
+    The product is of m by k and k by n, or of the first alone. Before `c` was computed there was 2
+    in its place, and 1 before `first` was.
     """
     import torch
 

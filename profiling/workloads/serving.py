@@ -160,10 +160,7 @@ def _graphs(
 ) -> Step:
     """The step for any number of requests, as the graph of the next size; on the CPU as it is.
 
-    Args:
-        step: Runs once before each capture.
-        args: The command line.
-        begin: Called before that.
+    The step runs once before each capture, and `begin` before that.
     """
     if args.device == "cpu":
         return step

@@ -61,14 +61,9 @@ def cut(
     that a drift of the card does not look like an effect of the split, but the same for the same
     targets and seed.
 
-    Args:
-        targets: In any order.
-        max_clients: Most processes on the GPU at once.
-        memory_mib: Memory of the GPU; None: not looked at.
-        seed: Any text, such as the run's name.
-        alone: Add to each block, for every job with a process at 100 %, a solo window with the
-            block's number (from 0) as `repeat`: a reference of the same card and hour.
-        profiles: Add such a window for every other process as well.
+    With `alone` each block has, for every job with a process at 100 %, a solo window with the
+    block's number (from 0) as `repeat`: a reference of the same card and hour. With `profiles`
+    every other process has one as well.
     """
     order, chance = sorted(dict.fromkeys(targets), key=_place), random.Random(seed)
     chance.shuffle(order)

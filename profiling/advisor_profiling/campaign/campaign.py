@@ -30,11 +30,7 @@ def conditions_on(
 ) -> RunConditions:
     """Measure what is the same for all windows; no job may run yet.
 
-    Args:
-        testbed: The GPU.
-        run: Name of the run.
-        rules: When windows begin and end.
-        idle_power_w: Where it is known from before the first job: the card needs seconds to cool.
+    Idle power may be known from before the first job: the card needs seconds to cool.
     """
     if idle_power_w is None:
         idle_power_w = measure_idle(testbed.source, testbed.clock, rules)

@@ -44,11 +44,8 @@ def pack(
     Greedy: a group takes in the pair that needs fewest processes more for each of the windows that
     can then be measured, until nothing fits.
 
-    Args:
-        targets: Each once. Of those of the same jobs that do not fit together, the first ones
-            come into the first group.
-        max_clients: Most processes on the GPU at once.
-        memory_mib: Memory of the GPU; None: not looked at.
+    Each target comes once; of those of the same jobs that do not fit together the first ones come
+    into the first group. Without `memory_mib` the memory is not looked at.
     """
     room = _Room(max_clients, memory_mib)
     begun, left = list[_Part](), list[_Part]()

@@ -68,12 +68,7 @@ def sample(
     jobs met the other's kind least. Jobs next to themselves have the same part of the sample as of
     all pairs.
 
-    Args:
-        jobs: Names.
-        count: How many pairs; where there are fewer, all of them.
-        seed: Any text.
-        kinds: Kinds of the jobs; those without one count as a kind of their own.
-        selves: A job may be paired with itself.
+    Jobs without a kind count as a kind of their own; of fewer pairs than `count` all are drawn.
     """
     names, chance = sorted(set(jobs)), random.Random(seed)
     left, drawn = all_pairs(names, selves=False), list[PairNames]()

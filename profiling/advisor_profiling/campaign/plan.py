@@ -115,14 +115,8 @@ def expand(
     Points of the plan's own run, of other GPU models and doubtful ones are not looked at; so what a
     plan means does not change while it is carried out.
 
-    Args:
-        plan: What is wanted.
-        gpu: Its `units_total` must be known where the plan counts units.
-        jobs: Every job by name.
-        earlier: Measured pairs of these jobs; for `around-best`.
-        solo: Solo points of these jobs: for the memory of a pair, the kinds of a sample, and
-            `around-best`.
-        counts: At which counts of units results are wrong.
+    The GPU's `units_total` must be known where the plan counts units. Earlier pairs are for
+    `around-best`; solo points for that, for the memory of a pair and the kinds of a sample.
 
     Raises:
         InputError: a job that is not there, or counts of units that the GPU cannot grant.

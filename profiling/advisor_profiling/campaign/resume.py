@@ -25,13 +25,8 @@ def left_to_measure(
     All splits of a pair are compared with each other, so they come from one card: a pair that
     another card has only in part is measured again on this one.
 
-    Args:
-        blocks: The whole plan, or a shard of it.
-        points: Earlier points of the same run, of any card.
-        gpu: The card that goes on.
-        mode: How its testbed enforces shares.
-        beside: Windows of the plan on a testbed of another mode, each with that mode: with and
-            without limits a pair is compared as well.
+    The points are those of the same run, of any card; `beside` are windows of the plan on a testbed
+    of another mode, each with that mode: with and without limits a pair is compared as well.
     """
     cards = _keys_by_card(points, gpu)
     targets = [target for block in blocks for target in block.targets]

@@ -61,13 +61,7 @@ def counts_on(gpu: Gpu, home: Path, *, allow_unsafe: bool) -> CountRules:
 def check_safe_count(
     units: int | None, gpu: Gpu, home: Path, *, allow_unsafe: bool = False
 ) -> None:
-    """Refuse a number of units at which results of this host's libraries are wrong.
-
-    Args:
-        units: Of one worker; None: the whole GPU.
-        gpu: Where it is measured.
-        home: Of the user.
-        allow_unsafe: Refuse nothing.
+    """Refuse units, None for the whole GPU, at which results of this host's libraries are wrong.
 
     Raises:
         UnsafeCountError: they are wrong there.
@@ -102,16 +96,9 @@ def splits_to_measure(
     requested: SplitRequest, splits: Sequence[Split], nominal: bool, jobs: tuple[Job, Job],
     safety: tuple[Safety, Safety],
 ) -> Iterator[Split]:  # fmt: skip
-    """The splits of a plan entry at which a pair is measured.
+    """The splits at which a pair is measured, of those that a `requested` one means on the GPU.
 
     Those of `nine` are moved to the nearest safe ones, and of `around-best` unsafe ones left out.
-
-    Args:
-        requested: As the plan has it.
-        splits: What that means on the GPU.
-        nominal: Whether it is one of `nine`.
-        jobs: The first and the second job.
-        safety: What is known of each.
 
     Raises:
         UnsafeCountError: a split that was asked for is at an unsafe count, where nothing would

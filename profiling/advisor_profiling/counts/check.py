@@ -85,13 +85,8 @@ def check_counts(
 ) -> CheckOutcome:
     """Compute at each count what was computed on the whole GPU, and compare.
 
-    Args:
-        counts: SMs to check.
-        script: What computes.
-        place: Where.
-        kept: What is known already; counts in it that still hold are not computed again.
-        keep: Called with all that is known after each count.
-        report: Called after each count.
+    Counts in `kept` that still hold are not computed again; `keep` is given all that is known after
+    each count.
 
     Raises:
         JobError: nothing right can be computed on the whole GPU.

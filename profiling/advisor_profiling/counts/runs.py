@@ -53,13 +53,7 @@ def run_at_counts(
 ) -> Generator[Ended]:
     """Each count as its process ends; what still runs when the generator is closed is ended.
 
-    Args:
-        job: Its command ends by itself, well where its exit code is 0.
-        counts: SMs, each of which the back-end can grant.
-        backend: What enforces the limit; it is proven before each start.
-        base: Environment without limits.
-        folder: For the outputs.
-        at_once: Processes at a time.
+    The command ends by itself. Each limit is proven before a start; `base` has none.
 
     Raises:
         PartitionError: what enforces the limits is gone.

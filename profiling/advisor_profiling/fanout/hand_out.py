@@ -35,10 +35,8 @@ def hand_out(
 ) -> list[Answer]:
     """Have an engine do shards.
 
-    Args:
-        shards: Their folders are there; those that have an answer are not submitted.
-        engine: Where they run; it is stopped where this is interrupted.
-        say: Takes each line that a shard says, and how many are done.
+    Their folders are there; those that have an answer are not submitted. The engine is stopped
+    where this is interrupted.
 
     Returns:
         For each shard its answer; where there is none an error that says why.

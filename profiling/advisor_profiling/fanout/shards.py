@@ -69,9 +69,7 @@ def run_shard(shard: Shard, environment: Mapping[str, str]) -> None:
 
     A command that was stopped gives no answer: the shard is to go on.
 
-    Args:
-        shard: What to do.
-        environment: Of the command, before the shard's own variables; names the GPU.
+    The environment names the GPU; the shard's own variables come on top.
 
     Raises:
         InputError: the node does not see the shard's folders, or there is no GPU for it.

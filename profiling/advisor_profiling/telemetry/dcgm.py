@@ -37,12 +37,6 @@ class DcgmSource:
     energy counter, which always moves, and for ten where it does not, because an idle GPU can
     repeat all other values.
 
-    Args:
-        url: Address of the metrics, such as http://127.0.0.1:9400/metrics.
-        gpu: The GPU; the exporter's rows are found by its UUID, or else by its index.
-        interval_s: The exporter's collect interval.
-        clock: Monotonic seconds.
-
     Raises:
         SourceError: no exporter, not a metrics page, the GPU is not there, or the exporter does
             not collect the counters that profiles need.

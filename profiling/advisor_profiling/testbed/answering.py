@@ -65,17 +65,7 @@ def script_workload(
     units: int | None,
     folder: Path,
 ) -> Workload:
-    """One of our workloads under an interpreter, with the user's environment for jobs.
-
-    Args:
-        backend: Of the GPU.
-        settings: Of the user.
-        script: Its file name.
-        options: Of its command line.
-        python: Interpreter that has PyTorch.
-        units: SMs under MPS; None: the whole GPU.
-        folder: Empty.
-    """
+    """One of our workloads, under an interpreter that has PyTorch, in a folder that is empty."""
     return Workload(
         command=(python, str(workload_path(script)), *options),
         units=units,

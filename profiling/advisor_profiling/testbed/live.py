@@ -42,13 +42,8 @@ def live_testbed(
 ) -> Generator[LiveTestbed]:
     """A live GPU for one run; what was started for it is stopped at the end.
 
-    Args:
-        settings: Where daemons, locks and logs live.
-        gpu_name: Index or UUID.
-        source_name: Telemetry; None: the vendor's own library.
-        mode: Back-end; None: MPS on NVIDIA, CU masks on AMD.
-        run: Name of the run, for its folder of logs.
-        jobs: Most jobs of a window; each gets the same number of cores, whoever is beside it.
+    Without a name of the source it is the vendor's own library; `jobs` are the most of a window,
+    each of which gets the same number of cores, whoever is beside it.
     """
     with live_backend(settings, gpu_name, mode) as backend:
         source = open_source(backend.gpu, source_name, settings)

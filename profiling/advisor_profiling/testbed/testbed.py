@@ -172,13 +172,7 @@ class LiveProcess:
 class LiveTestbed:
     """A real GPU, its limits and its telemetry.
 
-    Args:
-        backend: What enforces shares.
-        source: Telemetry of the same GPU.
-        base: Environment of jobs, without limits.
-        folder: Folder of this run: counters, gates and outputs of its jobs.
-        phase_lock: Keeps starts and windows of all advisors on this host apart.
-        jobs: Most jobs of a window.
+    A folder of the run has counters, gates and outputs of its jobs, of which a window has `jobs`.
     """
 
     def __init__(

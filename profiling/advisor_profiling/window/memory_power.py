@@ -21,11 +21,7 @@ def memory_power_w(
     A mean over a second that is read earlier than a second after the beginning is of the time
     before as well. NVML's field 185 in the scope of the memory is such a mean.
 
-    Args:
-        readings: Time in s and W; None where the sensor did not answer.
-        channels: Of the source; they say over how long a reading is a mean.
-        begun_s: When the window began.
-        power_w: Of the whole GPU over the window.
+    Readings are of a time in s and in W, or None; `power_w` is of the whole GPU over the window.
 
     Returns:
         None where the window is too short, a reading is missing, zero or not below the power of

@@ -46,10 +46,7 @@ RESULTS_ONLY = WindowRules(
 def rules_for(window_s: float, timing: PowerTiming | None = None) -> WindowRules:
     """Rules for windows of at most `window_s`; one below 2 s shortens all other waits with it.
 
-    Args:
-        window_s: Longest window.
-        timing: What is known of the card's sensor: it says then how long power settles, instead of
-            a wait that suits all sensors.
+    What is known of the card's sensor says how long power settles, else a wait for all sensors.
 
     Raises:
         InputError: a window of that length holds too few readings of this sensor.

@@ -54,13 +54,7 @@ def pair(
 ) -> Target:
     """Two jobs together; in the order of their names, alike ones in the order of their shares.
 
-    Args:
-        job_a: One job.
-        share_a: Its share.
-        job_b: The other job.
-        share_b: Its share.
-        repeat: Which window of this pair it is.
-        two_ends: The second one's units are counted from the last down, as CU masks need it.
+    With `two_ends` the second one's units are counted from the last down, as CU masks need it.
     """
     first, second = sorted(
         (ProcessSpec(job_a, share_a), ProcessSpec(job_b, share_b)),
