@@ -23,7 +23,7 @@ from advisor_profiling.campaign.outcome import CampaignOutcome
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import WarmProcess
 from advisor_profiling.window.rules import rules_for
-from advisor_profiling.window.targets import ProcessSpec, Target, pair, solo
+from advisor_profiling.window.targets import Target, pair, solo
 
 SHARES = (10, 30, 50, 70, 90, 100)
 SOLO = [
@@ -111,27 +111,6 @@ def test_clients_of_a_block_are_started_once(tmp_path: Path) -> None:
     assert sum(isinstance(p, SoloPoint) for p in outcome.points) == 3
     assert all(process.ended for process in testbed.processes)
     assert [done for _, done, _, _ in told.points] == list(range(1, 16))
-
-
-def test_clients_that_two_blocks_share_stay(tmp_path: Path) -> None:
-    """A start costs more than a wait at the gate."""
-    testbed = BreakableTestbed(SOLO, PAIRS)
-    outcome, _ = run(
-        testbed, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm"))
-    )
-    assert outcome.cost.starts == 12
-    assert len(outcome.points) == 8
-
-
-def test_job_beside_itself_is_two_clients(tmp_path: Path) -> None:
-    """At 50/50 the twins are two processes with the same share."""
-    testbed = BreakableTestbed(SOLO, PAIRS)
-    targets = [pair(JOBS["gemm"], Share(a), JOBS["gemm"], Share(b)) for a, b in SPLITS]
-    run(testbed, tmp_path, block(*dict.fromkeys(targets)))
-    assert good(tmp_path) == {
-        ("gemm", "gemm", 30, 70), ("gemm", "gemm", 50, 50), ("gemm", "gemm", 100, 100)
-    }  # fmt: skip
-    assert sorted(c.share.percent for c in testbed.processes) == [30, 50, 50, 70, 100, 100]
 
 
 @pytest.mark.parametrize("at", ["ready", "check"])
@@ -224,16 +203,6 @@ def test_starved_job_marks_the_point(tmp_path: Path) -> None:
     assert len(good(tmp_path)) == 3
 
 
-def test_runner_without_gate_is_not_kept_between_blocks(tmp_path: Path) -> None:
-    """It has run since its start, so it must not stand next to the next window."""
-    free = Job(name="gemm", command=("x",))
-    first = Block((ProcessSpec(free, Share(50)),), (solo(free, Share(50)),))
-    second = Block((ProcessSpec(free, Share(50)),), (solo(free, Share(50), repeat=1),))
-    testbed = BreakableTestbed(SOLO, PAIRS)
-    outcome, _ = run(testbed, tmp_path, first, second)
-    assert (outcome.cost.starts, len(outcome.points)) == (2, 2)
-
-
 class RecordingQuiet:
     """Two phases that write down when they begin and end."""
 
@@ -254,7 +223,10 @@ class RecordingQuiet:
 
 
 def test_clients_start_and_windows_open_in_phases_of_their_own(tmp_path: Path) -> None:
-    """Over all GPUs of a host: no start in an open window, no window while something starts."""
+    """Over all GPUs of a host: no start in an open window, no window while something starts.
+
+    Processes that two blocks share stay: a start costs more than a wait at the gate.
+    """
     log: list[str] = []
 
     def write(process: BreakableProcess, where: str) -> None:
@@ -263,7 +235,9 @@ def test_clients_start_and_windows_open_in_phases_of_their_own(tmp_path: Path) -
 
     testbed = BreakableTestbed(SOLO, PAIRS, write)
     testbed.phase_lock = RecordingQuiet(log)
-    run(testbed, tmp_path, block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm")))
+    blocks = block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm"))
+    outcome, _ = run(testbed, tmp_path, *blocks)
+    assert outcome.cost.starts == 12
     phases = [key for key, _ in itertools.groupby(log)]
     assert phases == 2 * ["starting", "ready", "started", "measuring", "check", "measured"]
 

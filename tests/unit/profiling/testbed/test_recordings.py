@@ -59,6 +59,13 @@ def test_run_that_has_most_splits_is_preferred_then_the_newest(
     assert runs(other + WHOLE) == runs(WHOLE + other) == {shown}
 
 
+def test_split_that_only_a_small_run_has_is_found() -> None:
+    """The preferred run comes first; it hides nothing."""
+    found = preferred(WHOLE + campaign("fine", 2, (31.0, 69.0)))
+    assert found[31.0, 69.0].run == "fine"
+    assert len(found) == 5
+
+
 def test_card_that_has_all_splits_is_preferred() -> None:
     """A pair that was begun on one card and finished on another is whole on that one."""
     begun = campaign("night", 9, *SPLITS[:3], gpu_uuid="GPU-2")
@@ -82,14 +89,6 @@ def test_failed_windows_make_no_run_more_complete() -> None:
     assert set(found) == set(SPLITS[1:])
     assert {p.run for p in found.values()} == {"good"}
     assert preferred(failed) == {}
-
-
-def test_split_that_only_a_small_run_has_is_found() -> None:
-    """The preferred run comes first; it hides nothing."""
-    fine = campaign("fine", 2, (31.0, 69.0))
-    found = preferred(WHOLE + fine)
-    assert found[31.0, 69.0].run == "fine"
-    assert len(found) == 5
 
 
 @pytest.mark.parametrize(
@@ -147,25 +146,17 @@ def test_share_that_only_pairs_have_can_be_started() -> None:
     assert recordings.granted("gemm", Share(29)).units == 38
     assert recordings.granted("triad", Share(71)).units == 92
     assert recordings.granted("gemm", Share(30)).units == 30
+    for mode in ("mps", "uncapped", "cu_mask"):  # as the live back-end reads it back
+        assert Recordings(SOLO, [], mode).granted("gemm", Share(30)).mps is (mode == "mps")
 
 
-@pytest.mark.parametrize(("mode", "mps"), [("mps", True), ("uncapped", False), ("cu_mask", False)])
-def test_grant_says_whether_mps_was_on(mode: str, mps: bool) -> None:
-    """As the live back-end reads it back."""
-    assert Recordings(SOLO, [], mode).granted("gemm", Share(30)).mps is mps
-
-
-def test_unknown_share_is_refused_with_those_there_are() -> None:
-    """In the order of numbers, those of pairs among them."""
+def test_what_was_not_recorded_is_refused_with_what_there_is() -> None:
+    """Shares in the order of numbers, those of pairs among them; jobs in the order of names."""
     recordings = Recordings(SOLO, [pair_point(5, 95)], "mps")
     with pytest.raises(InputError, match=r"gemm at 40 %.*are: 5 %, 30 %, 70 %, 100 %"):
         recordings.granted("gemm", Share(40))
-
-
-def test_unknown_job_is_refused_with_those_there_are() -> None:
-    """In the order of names."""
     with pytest.raises(InputError, match=r"of sort at 30 %.*are: gemm, triad"):
-        Recordings(SOLO, [], "mps").granted("sort", Share(30))
+        recordings.granted("sort", Share(30))
 
 
 def test_jobs_tell_what_their_newest_points_tell() -> None:
