@@ -5,18 +5,17 @@ from collections.abc import Callable, Sequence
 from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.errors import AdvisorError
 from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
 from advisor_profiling.testbed.testbed import WarmProcess
 
-Fault = Callable[["BreakableProcess", str], AdvisorError | None]
+Fault = Callable[["BreakableProcess", str], BaseException | None]
 
 
 class BreakableProcess(ReplayProcess):
     """A process that asks the test at each step whether it breaks; a broken one stays so."""
 
     ended = False
-    broken: AdvisorError | None = None
+    broken: BaseException | None = None
     slots: tuple[int, ...] = ()
 
     def check(self) -> None:
@@ -27,7 +26,7 @@ class BreakableProcess(ReplayProcess):
 
     def ready(self) -> bool:
         self._ask("ready")
-        return True
+        return self._home.clock.now_s() >= self._home.ready_after_s
 
     def go(self, slot: int = 0) -> None:
         assert not self.ended
@@ -39,9 +38,20 @@ class BreakableProcess(ReplayProcess):
         self._ask("hold")
         super().hold()
 
+    def leave(self) -> None:
+        self.note("leave")
+
     def stop(self) -> None:
         self.ended = True
+        self.note("stop")
         super().stop()
+
+    def note(self, where: str, *, stays: bool = False) -> None:
+        """Remember the step, and break if that is the test's wish for it."""
+        self._home.log.append(f"{where} {self.job.name} at {self.share} %")
+        if error := self._home.fault(self, where):
+            self.broken = error if stays else self.broken
+            raise error
 
     @property
     def _home(self) -> "BreakableTestbed":
@@ -49,9 +59,9 @@ class BreakableProcess(ReplayProcess):
         return self._testbed
 
     def _ask(self, where: str) -> None:
-        self.broken = self.broken or self._home.ask(self, where)
         if self.broken:
             raise self.broken
+        self.note(where, stays=True)
 
 
 class BreakableTestbed(ReplayTestbed):
@@ -60,7 +70,9 @@ class BreakableTestbed(ReplayTestbed):
     Attributes:
         processes: All that were started.
         standing: How many of them had not ended each time that one was let go.
+        log: What each was told, in order, such as "start gemm at 30 %".
         alive: Whether what enforces the shares is there.
+        ready_after_s: Time at which processes are ready.
     """
 
     def __init__(
@@ -70,15 +82,22 @@ class BreakableTestbed(ReplayTestbed):
         fault: Fault = lambda _process, _where: None,
     ) -> None:
         super().__init__(solo, pairs)
-        self.ask = fault
+        self.fault = fault
+        self.log: list[str] = []
+        self.ready_after_s = 0.0
         self.processes: list[BreakableProcess] = []
         self.standing: list[int] = []
         self.alive: Callable[[], None] = lambda: None
 
+    def prove(self, job: Job, share: Share) -> Callable[[], WarmProcess]:
+        self.log.append(f"prove {job.name} at {share} %")
+        return super().prove(job, share)
+
     def start(self, job: Job, share: Share) -> WarmProcess:
-        process = super().start(job, share)
-        self.processes.append(BreakableProcess(job, share, self, process.granted))
-        return self.processes[-1]
+        process = BreakableProcess(job, share, self, super().start(job, share).granted)
+        process.note("start")
+        self.processes.append(process)
+        return process
 
     def check_alive(self) -> None:
         self.alive()

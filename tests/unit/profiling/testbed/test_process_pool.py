@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from breakable_replay import BreakableProcess, BreakableTestbed, Fault
 from store_points import point
 
 from advisor.core.gpu import Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
 from advisor_profiling.testbed.process_pool import ProcessPool
-from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
+from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import WarmProcess
 from advisor_profiling.window.targets import ProcessSpec
 
@@ -21,75 +22,26 @@ GEMM, SORT = (ReplayTestbed(SOLO).jobs()[name] for name in ("gemm", "sort"))
 FREE = replace(GEMM, progress=ProgressSettings(gate=False))
 A, B, C, D = (ProcessSpec(GEMM, Share(share)) for share in SHARES)
 
-Fault = Callable[[str, str], BaseException | None]
 
-
-def no_fault(_act: str, _who: str) -> None:
+def no_fault(_process: BreakableProcess, _where: str) -> None:
     """Everything works."""
 
 
-class LoggingTestbed(ReplayTestbed):
-    """A replay that notes what its processes are told, and breaks them as a test says.
+class LoggingTestbed(BreakableTestbed):
+    """Notes begin and end of the phase in which starts are allowed.
 
     Attributes:
-        log: Such as "start gemm at 30 %"; begin and end of the quiet phase among them.
-        fault: What is raised when a process does something; None: nothing.
         others: Done while windows of others are open.
     """
 
     def __init__(self, fault: Fault = no_fault) -> None:
-        super().__init__(SOLO)
-        self.log: list[str] = []
-        self.fault = fault
-        self.others: Callable[[], object] = lambda: None
+        super().__init__(SOLO, fault=fault)
         self.phase_lock = LoggingQuiet(self)
-        self.ready_after_s = 0.0
-
-    def prove(self, job: Job, share: Share) -> Callable[[], WarmProcess]:
-        self.log.append(f"prove {job.name} at {share} %")
-        if error := self.fault("prove", f"{job.name} at {share} %"):
-            raise error
-        return super().prove(job, share)
-
-    def start(self, job: Job, share: Share) -> WarmProcess:
-        process = LoggingProcess(job, share, self, super().start(job, share).granted)
-        process.note("start")
-        return process
+        self.others: Callable[[], object] = lambda: None
 
     def did(self, act: str) -> list[str]:
         """Who did it, in order."""
         return [who for found, _, who in (line.partition(" ") for line in self.log) if found == act]
-
-
-class LoggingProcess(ReplayProcess):
-    """Notes each step, and raises what the test wants."""
-
-    def note(self, act: str) -> None:
-        testbed = self._testbed
-        assert isinstance(testbed, LoggingTestbed)
-        who = f"{self.job.name} at {self.share} %"
-        testbed.log.append(f"{act} {who}")
-        if error := testbed.fault(act, who):
-            raise error
-
-    def ready(self) -> bool:
-        self.note("ready")
-        testbed = self._testbed
-        assert isinstance(testbed, LoggingTestbed)
-        return testbed.clock.now_s() >= testbed.ready_after_s
-
-    def check(self) -> None:
-        self.note("check")
-
-    def check_limit(self) -> None:
-        self.note("check_limit")
-
-    def leave(self) -> None:
-        self.note("leave")
-
-    def stop(self) -> None:
-        self.note("stop")
-        super().stop()
 
 
 class LoggingQuiet:
@@ -111,15 +63,10 @@ class LoggingQuiet:
         yield
 
 
-def fail(act: str, *whose: ProcessSpec, error: BaseException | None = None) -> Fault:
+def fail(act: str, *whose: ProcessSpec, error: BaseException) -> Fault:
     """Faults of some processes at one act."""
-
-    def fault(done: str, who: str) -> BaseException | None:
-        if done != act or who not in names(*whose):
-            return None
-        return error or JobError(f"{who} broke")
-
-    return fault
+    shares = [spec.share for spec in whose]
+    return lambda process, done: error if done == act and process.share in shares else None
 
 
 def names(*specs: ProcessSpec) -> list[str]:
@@ -216,9 +163,16 @@ def test_error_is_kept_and_its_client_not_started_again(
     assert pool.processes.keys() == {A, B, C}
 
 
-def test_nothing_starts_where_one_limit_is_not_in_force() -> None:
+def test_nothing_starts_where_one_limit_is_not_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last of three is not under its share: no job runs half-limited, none at all."""
-    testbed = LoggingTestbed(fail("prove", C, error=LimitNotProvenError("all SMs were seen")))
+    testbed, prove = LoggingTestbed(), BreakableTestbed.prove
+
+    def proven(job: Job, share: Share) -> Callable[[], WarmProcess]:
+        if share == C.share:
+            raise LimitNotProvenError("all SMs were seen")
+        return prove(testbed, job, share)
+
+    monkeypatch.setattr(testbed, "prove", proven)
     pool = ProcessPool(testbed)
     with pytest.raises(LimitNotProvenError):
         pool.change([A, B, C])
@@ -295,6 +249,6 @@ def test_dead_are_those_that_ended_without_being_asked() -> None:
     pool = ProcessPool(testbed)
     pool.change([A, B, C])
     assert pool.dead() == []
-    testbed.fault = fail("check", A, C)
+    testbed.fault = fail("check", A, C, error=JobError("gone"))
     assert pool.dead() == [A, C]
     assert testbed.did("stop") == []
