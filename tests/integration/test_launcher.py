@@ -16,7 +16,7 @@ from launched import freezer
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import JobError, LimitNotProvenError, PartitionError, SurvivorsError
-from advisor.runtime.backends.backend import Granted, WithoutServer
+from advisor.runtime.backends.backend import Granted, Server
 from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.ending import adopting_orphans
 from advisor.runtime.jobs.launcher import end_leftovers, prove
@@ -39,7 +39,7 @@ GPU = Gpu(uuid="GPU-launcher-test", model="None")
 
 
 @dataclass(frozen=True, slots=True)
-class Unlimited(WithoutServer):
+class Unlimited(Server):
     """A back-end that limits nothing; it notes what it is asked and fails where a test says."""
 
     gpu: Gpu = GPU

@@ -4,7 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import advisor
@@ -26,33 +26,19 @@ FASTEST = 1.3
 between runs. A job that is bound by SMs and got all instead of 70 % of them is faster than this."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """A pair that ran.
-
-    Attributes:
-        started_at: When the gates opened, ISO 8601, UTC.
-    """
-
-    launch_id: str
-    gpu: Gpu
-    started_at: str
-    monitor: PairMonitor
-    state: State
-
-
-def observe(ran: Ran) -> Observation:
-    """The record of jobs that are over."""
-    monitor, rates = ran.monitor, ran.monitor.settled_rates()
-    account = monitor.account
+def observe(
+    monitor: PairMonitor, gpu: Gpu, *, launch_id: str, started_at: str, state: State
+) -> Observation:
+    """The record of jobs that are over, whose gates opened at `started_at` (ISO 8601, UTC)."""
+    account, rates = monitor.account, monitor.settled_rates()
     seen = Observation(
-        launch_id=ran.launch_id,
+        launch_id=launch_id,
         parts=_parts(monitor),
-        gpu_model=ran.gpu.model,
-        gpu_uuid=ran.gpu.uuid,
-        units_total=ran.gpu.units_total,
-        power_limit_w=ran.gpu.power_limit_w,
-        driver=ran.gpu.driver,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        units_total=gpu.units_total,
+        power_limit_w=gpu.power_limit_w,
+        driver=gpu.driver,
         mode=monitor.mode,
         power_w=account.settled_power_w(),
         energy_j=account.energy_j,
@@ -65,8 +51,8 @@ def observe(ran: Ran) -> Observation:
         rest_energy_saved=account.rest_energy_saved(),
         energy_saved_to_end=account.energy_saved_to_end(),
         stranded_unit_s=account.stranded_unit_s,
-        state=ran.state,
-        started_at=ran.started_at,
+        state=state,
+        started_at=started_at,
         host=socket.gethostname(),
         tool_version=advisor.__version__,
         flags=(

@@ -19,7 +19,7 @@ from advisor.launch.records.status import JobOutcome, JobStatus, State
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import StopAskedError, end_jobs, prove_pair, start_pair
 from advisor.launch.supervisor.launch_context import LAUNCH_MARK, Guard, LaunchContext
-from advisor.launch.supervisor.observe import Ran, append_observation, observe
+from advisor.launch.supervisor.observe import append_observation, observe
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.ending import adopting_orphans
 from advisor.runtime.jobs.launcher import Proven
@@ -120,7 +120,14 @@ class PairRun:
             finally:
                 self._show(monitor, self._writer.status.state)
                 self._blame(monitor)
-            self._remember(self._observed(monitor, started_at, _state(ending, monitor)))
+            seen = observe(
+                monitor,
+                self._context.gpu,
+                launch_id=self._folder.launch_id,
+                started_at=started_at,
+                state=_state(ending, monitor),
+            )
+            self._remember(seen)
         return ending
 
     def _ending(self, monitor: PairMonitor) -> Ending | None:
@@ -176,17 +183,6 @@ class PairRun:
             self._writer.update(**changes)
         else:
             self._writer.enter(state, **changes)
-
-    def _observed(self, monitor: PairMonitor, started_at: str, state: State) -> Observation:
-        return observe(
-            Ran(
-                launch_id=self._folder.launch_id,
-                gpu=self._context.gpu,
-                started_at=started_at,
-                monitor=monitor,
-                state=state,
-            )
-        )
 
     def _remember(self, seen: Observation) -> None:
         try:

@@ -68,7 +68,45 @@ def check_environments(
         )
 
 
-class Backend(Protocol):
+class Server(Protocol):
+    """What limits jobs from outside of them; nobody, unless a back-end says otherwise."""
+
+    __slots__ = ()
+
+    def cap(self, percent: int) -> None:
+        """Let no process that starts from now on have more, whatever it says itself.
+
+        Raises:
+            PartitionError: that cannot be set.
+        """
+        return
+
+    def given_percent(self) -> float | None:
+        """MPS percentage given to new clients; None if unset."""
+        return None
+
+    def check_alive(self) -> None:
+        """Check that what enforces the limits still runs.
+
+        Raises:
+            PartitionError: it is gone or broken.
+        """
+        return
+
+    def spoiled(self) -> bool:
+        """Whether a fault of one client has taken all of them down; they must end to go on."""
+        return False
+
+    def release(self, pids: Collection[int]) -> None:
+        """Take the processes off the GPU, so that signals cannot hurt their neighbours."""
+        return
+
+    def close(self) -> None:
+        """Stop what was started for this back-end."""
+        return
+
+
+class Backend(Server, Protocol):
     """Limits jobs on one GPU."""
 
     @property
@@ -88,18 +126,6 @@ class Backend(Protocol):
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that put a process under `share`."""
-        ...
-
-    def cap(self, percent: int) -> None:
-        """Let no process that starts from now on have more, whatever it says itself.
-
-        Raises:
-            PartitionError: that cannot be set.
-        """
-        ...
-
-    def given_percent(self) -> float | None:
-        """MPS percentage given to new clients; None if unset."""
         ...
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
@@ -125,48 +151,3 @@ class Backend(Protocol):
             PartitionError: what enforces the limits does not answer.
         """
         ...
-
-    def check_alive(self) -> None:
-        """Check that what enforces the limits still runs.
-
-        Raises:
-            PartitionError: it is gone or broken.
-        """
-        ...
-
-    def spoiled(self) -> bool:
-        """Whether a fault of one client has taken all of them down; they must end to go on."""
-        ...
-
-    def release(self, pids: Collection[int]) -> None:
-        """Take the processes off the GPU, so that signals cannot hurt their neighbours."""
-        ...
-
-    def close(self) -> None:
-        """Stop what was started for this back-end."""
-        ...
-
-
-class WithoutServer:
-    """What a back-end answers whose limit, if it has one, is in each job alone."""
-
-    __slots__ = ()
-
-    def cap(self, percent: int) -> None:
-        """Nobody holds what starts later."""
-
-    def given_percent(self) -> None:
-        """Every process gets what it can take."""
-
-    def check_alive(self) -> None:
-        """Nothing else has to run."""
-
-    def spoiled(self) -> bool:
-        """Each process has a context of its own: a fault stays with it."""
-        return False
-
-    def release(self, pids: Collection[int]) -> None:
-        """Every process has its own queues; a signal hurts no neighbour."""
-
-    def close(self) -> None:
-        """Nothing was started."""

@@ -7,13 +7,13 @@ from advisor.core.cu_mask import refuse_if_skipped
 from advisor.core.gpu import Gpu, Share
 from advisor.core.units import share_environment, units_for_share
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.runtime.backends.backend import Granted, WithoutServer, check_environments
+from advisor.runtime.backends.backend import Granted, Server, check_environments
 from advisor.runtime.backends.limit import look_hip
 from advisor.runtime.host.processes import environment_of
 
 
 @dataclass(frozen=True, slots=True)
-class CuMaskBackend(WithoutServer):
+class CuMaskBackend(Server):
     """CUs of one AMD GPU from one end, evenly over its XCDs."""
 
     gpu: Gpu

@@ -8,8 +8,8 @@ from advisor.errors import InputError, LimitNotProvenError
 from advisor.runtime.backends.backend import (
     ComputingPids,
     Granted,
+    Server,
     Sight,
-    WithoutServer,
     check_environments,
 )
 from advisor.runtime.backends.limit import look
@@ -17,7 +17,7 @@ from advisor.runtime.backends.mps import PIPE_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
-class UncappedBackend(WithoutServer):
+class UncappedBackend(Server):
     """The GPU as it is; the only share is 100 %.
 
     Attributes:

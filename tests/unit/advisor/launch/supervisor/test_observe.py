@@ -15,7 +15,7 @@ from advisor.core.observations import Observation
 from advisor.core.results import Reported
 from advisor.core.split import UNCAPPED, Split
 from advisor.launch.records.spec import Forecast, JobForecast
-from advisor.launch.supervisor.observe import OBSERVATIONS, Ran, append_observation, observe
+from advisor.launch.supervisor.observe import OBSERVATIONS, append_observation, observe
 
 FORECAST = Forecast(
     model_version="v1",
@@ -32,12 +32,8 @@ FORECAST = Forecast(
 
 def record(watch: Watch, state: Any = "finished") -> Observation:
     """What is kept of it."""
-    return observe(
-        Ran(
-            launch_id="l1", gpu=GPU, monitor=watch.monitor, started_at="2026-01-31T12:00:00Z",
-            state=state,
-        )
-    )  # fmt: skip
+    began = "2026-01-31T12:00:00Z"
+    return observe(watch.monitor, GPU, launch_id="l1", started_at=began, state=state)
 
 
 @pytest.fixture
