@@ -243,14 +243,6 @@ def test_variables_of_the_caller_that_limit_do_not_reach_the_job(run: Launch) ->
     assert not any(line.startswith("ADVISOR_GATE_FILE") for line in lines)
 
 
-def test_nothing_is_started_without_proof(run: Launch, tmp_path: Path) -> None:
-    """A share that is not in force costs no run on the whole GPU."""
-    backend = Unlimited(fails={"prove": LimitNotProvenError("MPS is not in force")})
-    with pytest.raises(LimitNotProvenError), run("sh", "-c", "true", backend=backend):
-        pytest.fail("it started")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_job_that_is_not_under_its_limit_is_ended(run: Launch) -> None:
     """It does not run on while the error travels."""
     backend = Unlimited(fails={"check_clients": LimitNotProvenError("is no client")})

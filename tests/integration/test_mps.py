@@ -107,6 +107,7 @@ def test_job_without_its_limit_is_refused(backend: MpsBackend, host: FakeHost) -
         ({kept: "0"}, "is 38, but a process saw 132"),
         ({kept: "abc"}, "is 38, but a process saw 132"),
         ({"FAKE_CUDA_UUIDS": OTHER_UUID, "CUDA_VISIBLE_DEVICES": OTHER_UUID}, "not see GPU"),
+        ({"FAKE_CUDA_ERROR": "808"}, "all the clients it can take"),
     ):
         environment = host.environment(**backend.environment(share)) | changed
         with pytest.raises(LimitNotProvenError, match=message):
@@ -164,13 +165,6 @@ def test_server_of_another_user_with_clients_is_refused(
     monkeypatch.setattr(os, "getuid", lambda: 4242)
     with pytest.raises(PartitionError, match=r"serves user .* and has clients; we are 4242"):
         open_mps(GPU, host.folder / "run", host.environment(), host.pipe_dir)
-
-
-def test_client_limit_is_named(backend: MpsBackend, host: FakeHost) -> None:
-    """Error 808 of the driver is told in words."""
-    environment = host.environment(**backend.environment(Share(10)), FAKE_CUDA_ERROR="808")
-    with pytest.raises(LimitNotProvenError, match="all the clients it can take"):
-        look(environment)
 
 
 def test_hanging_daemon_is_told_from_a_missing_one(

@@ -18,10 +18,3 @@ def test_process_with_another_limit_or_no_variables_is_named() -> None:
     """A script inside a job may change or clear them."""
     with sleeper(LIMIT) as held, sleeper({"LIMIT": "20"}) as other, sleeper({}) as cleared:
         assert lacking([held, other, cleared], LIMIT) == sorted([other, cleared])
-
-
-def test_process_that_has_ended_is_not_named() -> None:
-    """It cannot run next to its limit any more."""
-    with sleeper({}) as ended:
-        pass
-    assert lacking([ended], LIMIT) == []
