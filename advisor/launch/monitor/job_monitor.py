@@ -56,10 +56,11 @@ class JobMonitor:
             self._count(now_s)
         except JobError as error:
             self.end("failed", error.code, str(error))
+        timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         # Counted after it was seen to have ended: its last steps are not lost.
         if gone:
             self.note_end()
-        elif not self.over and now_s - self._moved_s > self._timeout_s(hang_s):
+        elif not self.over and now_s - self._moved_s > timeout_s:
             self.end("hung", "job-hung", self._hung(now_s))
 
     def judge(self) -> str | None:
@@ -127,9 +128,6 @@ class JobMonitor:
             self._moved_s, self._has_moved = now_s, True
         self.steps = steps
         self._recent.add(now_s, steps)
-
-    def _timeout_s(self, hang_s: float) -> float:
-        return hang_s if self._has_moved else self.job.job.start_timeout_s
 
     def _hung(self, now_s: float) -> str:
         return (

@@ -53,8 +53,8 @@ def prove_pair(
     proven: list[Proven] = []
     shares = split_shares(pair.split)
     for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
-        if missing := _missing_workdir(job.workdir):
-            raise InputError(f"{job.name} cannot run in {missing}: there is no such folder")
+        if job.workdir is not None and not job.workdir.is_dir():
+            raise InputError(f"{job.name} cannot run in {job.workdir}: there is no such folder")
         folder.mkdir(mode=0o700)
         proven.append(prove(job, share, backend, base, folder))
     return tuple(proven)
@@ -104,7 +104,3 @@ def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> 
     for error in stop_all(jobs):
         if isinstance(error, SurvivorsError):
             raise error from cause
-
-
-def _missing_workdir(workdir: Path | None) -> Path | None:
-    return workdir if workdir is not None and not workdir.is_dir() else None

@@ -262,17 +262,13 @@ def start_server(control: Control) -> None:
     """
     if not control.servers():
         control.ask(f"start_server -uid {os.getuid()}")
-    if not wait_until(lambda: _active(control), _START_S):
+    if not wait_until(lambda: "ACTIVE" in map(control.status, control.servers()), _START_S):
         raise PartitionError(
             f"the MPS server did not become active within {_START_S} s",
             why="; ".join(control.status(server) for server in control.servers()) or "none started",
             fix="read server.log in the daemon's log directory; is the GPU in exclusive mode "
             "and held by another process?",
         )
-
-
-def _active(control: Control) -> bool:
-    return any(control.status(server) == "ACTIVE" for server in control.servers())
 
 
 def _daemon_pid(pipe_dir: Path) -> int | None:

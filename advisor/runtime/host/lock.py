@@ -120,12 +120,8 @@ def serving_home(home: Path) -> Generator[str]:
                 fix="stop that one, or give this one a home of its own: ADVISOR_HOME",
             )
         write_holder(file)
-        yield _name_of(home)
-
-
-def _name_of(home: Path) -> str:
-    """Made once, and by the process that has the home for itself."""
-    path = home / _ID
-    if not path.exists():
-        replace_file(path, secrets.token_hex(8).encode())
-    return path.read_text()
+        # Made once, and by the process that has the home for itself.
+        name = home / _ID
+        if not name.exists():
+            replace_file(name, secrets.token_hex(8).encode())
+        yield name.read_text()

@@ -169,7 +169,9 @@ class JobProcess:
             if not data:
                 self._is_over, self._is_lost = "empty" in self._said, "empty" not in self._said
             *lines, self._line = (self._line + data).split(b"\n")
-            self._said |= {key: value for key, _, value in (_words(line) for line in lines)}
+            for line in lines:
+                key, _, value = line.decode(errors="replace").partition(" ")
+                self._said[key] = value
             if "ended" in self._said:
                 self._status = int(self._said["ended"])
 
@@ -181,7 +183,3 @@ class JobProcess:
 
     def _has(self, pid: int) -> bool:
         return pid in self.pids()
-
-
-def _words(line: bytes) -> tuple[str, str, str]:
-    return line.decode(errors="replace").partition(" ")
