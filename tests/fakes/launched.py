@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from forked import Forked
 from host import UUID, FakeHost
 
 from advisor.formats.wire import to_plain
-from advisor.launch.records.folder import LaunchFolder, list_folders
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.status import OVER
 from advisor.runtime.host.bounds import ResourceBounds
 from advisor.runtime.host.cgroup import cgroup_prefix, make_cgroup, remove_cgroup
 from advisor.runtime.host.processes import wait_until
@@ -54,39 +55,18 @@ def stop(host: FakeHost, launch_id: str) -> dict[str, Any]:
 
 def await_end(host: FakeHost, launch_id: str) -> dict[str, Any]:
     """The last word of a launch, its own or that of who finds its supervisor gone."""
-    over = wait_until(lambda: is_over(show(host, launch_id)), PATIENCE_S, poll_s=0.05)
-    status = show(host, launch_id)
-    assert over, status
-    return status
+    return await_status(host, launch_id, lambda status: status["state"] in OVER)
 
 
 def await_status(
     host: FakeHost, launch_id: str, holds: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
     """The first status of which something holds."""
-    file = folder(host, launch_id) / "status.json"
     deadline = time.monotonic() + PATIENCE_S
-    while True:
-        status: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-        if status and holds(status):
-            return status
+    while not holds(status := show(host, launch_id)):
         assert time.monotonic() < deadline, status
         time.sleep(0.05)
-
-
-def is_over(status: Mapping[str, Any]) -> bool:
-    """Whether nothing of it runs any more."""
-    return status["state"] in ("finished", "stopped", "failed")
-
-
-def await_running(host: FakeHost) -> str:
-    """Name of the one launch of a host, as soon as its jobs make progress."""
-    root = host.folder / "home" / "launches"
-    assert wait_until(lambda: bool(list_folders(root)), PATIENCE_S)
-    (found,) = list_folders(root)
-    name = found.launch_id
-    await_status(host, name, lambda s: all(job["rate"] for job in s["jobs"]) and s["jobs"])
-    return name
+    return status
 
 
 def processes_of(host: FakeHost) -> dict[int, str]:

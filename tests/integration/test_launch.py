@@ -7,12 +7,9 @@ import pytest
 from host import UUID, FakeHost
 from launched import (
     await_nobody,
-    await_running,
     detached,
     folder,
     launch,
-    show,
-    stop,
     wait_for_line,
 )
 
@@ -89,12 +86,6 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     hashes = [load_job(jobs.folder / "jobs" / f"{name}.yaml").job_hash for name in ("one", "two")]
     assert [part.job_hash for part in stored.parts] == hashes
     await_nobody(jobs)
-
-
-def stored_states(host: FakeHost) -> list[str]:
-    """How the pairs ended whose records are in the store."""
-    with open_store(None, host.folder / "home") as store:
-        return [seen.state for seen in store.observations()]
 
 
 def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
@@ -190,21 +181,6 @@ def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
     assert process.returncode == 0, rest
     assert "stopped" in rest
     assert "one + two: " in rest
-    await_nobody(jobs)
-
-
-def test_killed_command_leaves_the_launch_running(jobs: FakeHost) -> None:
-    """Anyone who asked may go: the supervisor stays, and another command stops it."""
-    process = jobs.start_advisor("launch", "one", "two", "--split", "50/50", "--json")
-    name = await_running(jobs)
-    process.kill()
-    process.communicate()
-    before = show(jobs, name)["jobs"][0]["steps"]
-    after = show(jobs, name)
-    assert after["state"] == "running"
-    assert after["jobs"][0]["steps"] >= before
-    assert stop(jobs, name)["state"] == "stopped"
-    assert stored_states(jobs) == ["stopped"]
     await_nobody(jobs)
 
 

@@ -22,7 +22,6 @@ from launched import (
     daemon_pid,
     detached,
     folder,
-    is_over,
     launch,
     processes_of,
     show,
@@ -132,7 +131,7 @@ def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
     """Without it neither limit can be trusted."""
     name = detached(jobs, "one", "two", *RUNS)
     os.kill(daemon_pid(jobs), signal.SIGKILL)
-    status = await_status(jobs, name, is_over)
+    status = await_end(jobs, name)
     assert (status["state"], status["code"]) == ("failed", "partition")
     await_nobody(jobs)
 
@@ -168,7 +167,7 @@ def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:
     """A batch system ends the supervisor by SIGTERM: that is the safe order, too."""
     name = detached(jobs, "one", "two", *RUNS)
     os.kill(show(jobs, name)["supervisor_pid"], signal.SIGTERM)
-    status = await_status(jobs, name, is_over)
+    status = await_end(jobs, name)
     assert (status["state"], status["code"]) == ("stopped", None)
     await_nobody(jobs)
 

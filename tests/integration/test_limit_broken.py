@@ -1,7 +1,6 @@
 """A limit that is broken while a launch runs, or a window is open, is found and ends it."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from breaking_job import OUTSIDE
 from host import FAKES, FakeHost
-from launched import await_nobody, await_status, detached, is_over
+from launched import await_end, await_nobody, detached
 
 from advisor.runtime.host.processes import marked_pids
 
@@ -32,7 +31,7 @@ def test_job_that_leaves_its_limit_ends_the_launch(jobs: FakeHost, way: str) -> 
     name = detached(jobs, "breaking", "two", *RUNS)
     file.touch()
     begun = time.monotonic()
-    status = await_status(jobs, name, is_over)
+    status = await_end(jobs, name)
     assert time.monotonic() - begun < 30
     assert (status["state"], status["code"]) == ("failed", "limit-broken")
     assert [job["outcome"] for job in status["jobs"]] == ["failed", "stopped"]
@@ -47,7 +46,7 @@ def test_stranger_on_the_gpu_ends_the_launch(jobs: FakeHost) -> None:
     name = detached(jobs, "one", "two", *RUNS)
     command = [sys.executable, "-c", OUTSIDE, "60"]
     with subprocess.Popen(command, env=jobs.environment()) as stranger:
-        status = await_status(jobs, name, is_over)
+        status = await_end(jobs, name)
         assert stranger.poll() is None
         stranger.kill()
     assert (status["state"], status["code"]) == ("failed", "limit-broken")
@@ -57,22 +56,12 @@ def test_stranger_on_the_gpu_ends_the_launch(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_other_numbers_of_processes_are_told(jobs: FakeHost) -> None:
-    """In a container NVML may name processes as the host does; the launch runs on and says so."""
-    (jobs.folder / "nvml/gpu0/contexts").write_text("no folder, so no contexts")
-    name = detached(jobs, "one", "two", *RUNS)
-    (jobs.folder / "nvml/gpu0/compute_processes").write_text(f"{os.getpid()} 100")
-    status = await_status(jobs, name, lambda s: len(s["warnings"]) > 1)
-    assert "cannot be seen" in status["warnings"][1]
-    assert status["state"] == "running"
-
-
 def test_job_that_raises_the_percentage_of_the_server_ends_the_launch(jobs: FakeHost) -> None:
     """Anyone who starts after that could take the whole GPU."""
     name = detached(jobs, "one", "two", *RUNS)
     assert float((jobs.pipe_dir / "percentage").read_text()) == 70
     jobs.control("set_active_thread_percentage 1 100")
-    status = await_status(jobs, name, is_over)
+    status = await_end(jobs, name)
     assert (status["state"], status["code"]) == ("failed", "limit-broken")
     assert "gives 100 % to what starts now, and was set to 70 %" in status["cause"]
     await_nobody(jobs)
