@@ -96,10 +96,12 @@ class SensorRecord:
     """What was found on one card with one driver.
 
     Attributes:
+        channels: Those that the card has.
         absent: Names of channels that it does not have, or that read 0, always the same, or change
             too rarely or irregularly to be fitted.
         energy: None where the card has no counter.
         measured_at: ISO 8601, UTC.
+        seconds: What measuring it took, s.
         source: live, replay or bundled.
         reasons: Why channels are absent or not accepted, a sentence each.
     """

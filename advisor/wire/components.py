@@ -68,7 +68,12 @@ class SplitParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedTo:
-    """What the weights come from."""
+    """What the weights come from.
+
+    Attributes:
+        windows: How many, of jobs alone.
+        jobs: How many jobs.
+    """
 
     windows: int
     jobs: int

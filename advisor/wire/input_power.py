@@ -44,9 +44,11 @@ class Product:
 
     Attributes:
         shape: (m, n, k).
+        units: SMs that it runs on.
         features: By the names of `FEATURES`.
         idle_w: Power of the same GPU without the product.
         flop_per_s: Operations of the product per second; of int8 the same count of integer ones.
+        clock_mhz: Mean clock of the SMs.
     """
 
     gpu_model: str
@@ -64,13 +66,18 @@ class InputPoint(Product):
     """One measured input.
 
     Attributes:
+        gpu_uuid: The card.
+        driver: Its version.
+        torch: The version of PyTorch that computed it.
         measured_at: Begin of the window, ISO 8601, UTC.
         expression: The canonical text of both operands.
         group: What is left out as one: the pattern of the operands, or the file of a tensor.
         real: Its operands are from a file, not drawn.
         is_reference: It is the reference: normal random numbers, measured again and again.
+        power_w: Of the GPU.
         reference_w: Power of the same reference product shortly before or after; None: there was
             none, or its clock was held back.
+        power_limit_w: None: not known.
         at_limit: The power limit held the clock back.
         throttled: Something else did, such as heat. The clock is then told by the rate: read a few
             times a second, one that goes up and down is off by some percent.
@@ -129,6 +136,7 @@ class MostOf:
     """The feature that does most.
 
     Attributes:
+        feature: One of the fingerprint.
         difference_w: How much more than normal random numbers the product draws by it.
     """
 
@@ -142,7 +150,9 @@ class InputPrediction:
 
     Attributes:
         operands: Canonical text; None: a fingerprint was given.
+        features: The fingerprint.
         power_w: Of the GPU, at most its power limit.
+        work_per_s: Operations per second.
         energy_j: Of one product.
         usual_ratio: Power over that of normal random numbers.
         at_limit: The power limit is expected to hold the clock back: data show as speed.
@@ -175,6 +185,7 @@ class InputPredictions:
     """Predictions in the order of the request.
 
     Attributes:
+        model: Version of the model.
         coverage: Part of the measured values that the intervals are to hold.
     """
 

@@ -16,6 +16,7 @@ class SweepLevel:
 
     Attributes:
         level: What the sweep varies, such as the part of zeros.
+        value: Of the quantity that is compared.
     """
 
     level: float
@@ -30,6 +31,7 @@ class InputSweep:
         name: T and the number of the paper's takeaway, or N and a number of ours.
         says: The claim in a few words.
         paper: What the paper's data show.
+        quantity: What is compared from level to level.
         levels: Those with something to compare, in the order of the sweep.
         left_out: Levels with outputs that are not finite, which say nothing.
         change: Over the sweep, relative, with its 95 % interval; None: too few levels.
@@ -52,6 +54,7 @@ class InputCasePower:
     """Data that belong to no sweep, such as a user's own.
 
     Attributes:
+        case: Operands, shape and type.
         ratio: Power over that of the reference; None: no reference was measured beside it.
         energy_pj: Of one operation, or of one byte that is moved.
     """
@@ -68,8 +71,10 @@ class InputReport:
     """What was measured of one type on one card at one number of SMs.
 
     Attributes:
+        units: SMs; None: not known.
         measured_at: The newest window, ISO 8601, UTC.
         sweeps: Those of two levels or more.
+        others: What is in none of them.
     """
 
     gpu_model: str

@@ -38,8 +38,10 @@ class CurveBin:
 
     Attributes:
         begin_ms: Since the start of the run.
+        end_ms: Since the start of the run.
         power_w: Deconvolved.
         low_w: Of its 95 % band.
+        high_w: Of its 95 % band.
         raw_w: Mean of what was read meanwhile; None where nothing was.
         readings: Whose window ended in the bin.
     """
@@ -80,7 +82,11 @@ class StretchPower:
         power_w: Of the whole GPU, from instant readings; None where the stretch cannot be used.
         memory_power_w: Of the memory's own sensor over the same time, mean between the lowest and
             the highest reading; None where it says nothing.
+        no_memory_power: Why.
+        execution_ms: Median.
+        seconds: Length of the stretch.
         tensor_active_percent: Mean over the stretch; None where there is no such counter.
+        dram_active_percent: As above.
         power_capped: Whether the power limit held the clock back.
     """
 
@@ -131,11 +137,18 @@ class KernelPower:
         sse_energy_j: Of the execution at SSE.
         ssp_energy_j: Of one execution in steady power.
         difference: By the energy counter; None where that says nothing.
+        no_difference: Why.
+        histogram: Execution times of the runs.
         bin_low_ms: Of the bin whose runs are golden.
+        bin_high_ms: Of the bin whose runs are golden.
+        runs: Made.
+        golden_runs: Used.
+        dropped: Number by reason.
         resolution_ms: Width of the curve's bins.
         sigma_w: sqrt(2) * (W / delta) * sigma_R / sqrt(m), with the readings m that there are.
         curve: Empty where there are not enough golden runs, or where it is not to be believed: its
             band leaves what a GPU can draw, or the energy counter says something else.
+        no_curve: Why.
         stretch: Without a gap for seconds; None where another operation was before the runs.
         scatter: Of the readings; None where there are too few golden runs or readings.
     """
@@ -170,13 +183,17 @@ class KernelReport(KernelPower):
     """One operation on one card, with all that one must know to use the result.
 
     Attributes:
+        units: SMs that it had.
         launches: Of the operation in one execution.
         captured: Whether an execution is one CUDA graph.
         launch_flop: Floating point operations of one launch, by definition; None: not known.
         launch_bytes: That its operands hold, each once; None: not known.
+        before: What ran before each run.
+        libraries: Versions by name.
         window_ms: Of the sensor, as its record says; so are delay, noise and period.
         gpu_busy_s: Executions alone, those that looked for the length of a run not counted.
         seconds: Wall time of the command that measured it.
+        measured_at: ISO 8601, UTC.
         launch_energy_j: Of one launch of the operation in steady power.
         source: live, replay or bundled.
     """

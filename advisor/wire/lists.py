@@ -19,7 +19,9 @@ class JobRow:
 
     Attributes:
         shares: Measured, percent.
+        points: How many.
         measured_at: When the last one was, ISO 8601, UTC.
+        flags: Of any of them.
         launchable: There is a job file of that name.
     """
 
@@ -61,6 +63,9 @@ class PairPoints:
     """What was measured of jobs together, the newest first.
 
     Attributes:
+        jobs: Their names, in order.
+        stored: Measured here.
+        bundled: Came with advisor.
         next: The `cursor` of the next page; None: this is the last one.
     """
 
@@ -121,6 +126,7 @@ class ModelRow:
 
     Attributes:
         model: What it is called in requests; `bundled` came with advisor.
+        champion: Predictions are made with it.
         pairs: How many it was learned from.
         figures: How good it is on jobs that it has not seen.
         error: What is wrong with a damaged one.
@@ -143,6 +149,7 @@ class ChampionChange:
     Attributes:
         at: ISO 8601, UTC.
         version: The champion since; `replaced` is the one before.
+        figures: Of the champion since.
     """
 
     at: str
@@ -186,6 +193,7 @@ class AuditEntry:
         at: ISO 8601, UTC.
         who: Name of a token, or of a user of the host.
         action: What was asked for, such as `profile.replace`.
+        subject: What it was done to, such as a job or a launch.
         outcome: `begun`, `done`, or the code of the error.
         request_id: As in the log of the service; empty at the command line.
         client: Address that the request came from; empty at the command line.

@@ -65,6 +65,8 @@ class DriftReport:
 
     Attributes:
         observations: How many were compared with what the model in use expects.
+        drifts: Jobs that do other than expected.
+        cards: What the observed cards draw.
         outdated_checks: In words, GPU models whose driver or libraries have changed since `advisor
             check`.
     """

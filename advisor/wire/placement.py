@@ -34,6 +34,8 @@ class PlacedGroup:
     Attributes:
         count: How often the queue has it.
         split: Shares as people write them, or `alone`.
+        power_w: Of the GPU while all of them run.
+        energy_j: Until all have ended.
         energy_saved: Part of the energy of one after the other.
         time_saved: Part of the GPU's time of one after the other.
     """
@@ -52,6 +54,7 @@ class PlacedJob:
     """When and where one job of the queue runs.
 
     Attributes:
+        gpu: Index of the GPU, from 0.
         number: Its place in the queue, from 1.
         share_percent: Of the GPU; 100 without a limit.
         speed: Mean relative speed from start to end.
@@ -76,6 +79,7 @@ class Totals:
     Attributes:
         energy_j: Of all GPUs until the last job has ended, idle ones among them.
         idle_j: What idle GPUs have of it.
+        makespan_s: Until the last job has ended.
         mean_completion_s: Until a job has ended, the mean of all.
         slowest_speed: Of the job with the lowest mean relative speed while it runs.
     """
@@ -107,8 +111,10 @@ class Placement(Totals):
 
     Attributes:
         queued: How many jobs the queue has; all of them are placed.
+        idle_power_w: Of one GPU.
         groups: The pair that saves most first, jobs alone last.
         schedule: One for each job, in the order of the starts.
+        baselines: What simpler ways take.
         timed_out: The time was up before the search had ended.
         bundled_profiles: Jobs whose profile came with advisor.
         warnings: What may be less certain than it looks, and which counts of SMs are not used.

@@ -10,6 +10,7 @@ class ReadingError:
     Attributes:
         median: Of the absolute relative errors.
         p95: Their 95th percentile.
+        readings: How many there were.
     """
 
     kernel_s: float
@@ -24,6 +25,7 @@ class SensorCurve:
     """Readings of one channel while the load was switched, and what its window and delay predict.
 
     Attributes:
+        channel: Its name.
         load: What the load did: step or wave.
         read_s: When each reading was seen, since the beginning of the stretch.
         read_w: What it was; as many.

@@ -24,6 +24,7 @@ class Alone:
 
     Attributes:
         rate: Progress per second, in the job's unit.
+        power_w: Power of the GPU.
         memory_used_mib: None: not known.
     """
 
@@ -34,7 +35,11 @@ class Alone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedJob:
-    """One of the jobs that were asked about."""
+    """One of the jobs that were asked about.
+
+    Attributes:
+        rate_unit: Unit of its progress, such as images.
+    """
 
     job: str
     rate_unit: str
@@ -69,9 +74,11 @@ class Option:
         split: Shares as people write them (`30/70`), `uncapped` or `exclusive`.
         sharing: How the jobs use the GPU: `limited` has a share for each.
         jobs: In the order that was asked.
+        power_w: Power of the GPU, W.
         memory_power_w: The part of it that its memory draws, W; None: the model has not learned it.
         energy_saved: For the same work, against one after the other; 0.1 is a tenth less.
         stp: Sum of relative speeds: how much more is done in an hour than one after the other.
+        objectives: Values of objectives, by name.
         violations: Limits that the expected values do not keep, in words.
     """
 
@@ -123,8 +130,11 @@ class Recommendation:
 
     Attributes:
         jobs: In the order that was asked.
+        objective: What was maximised.
         choice: One of `candidates`.
         picks: Split of the option that each objective would choose.
+        reasons: Sentences on why.
+        warnings: Sentences on what may go wrong.
         coverage: Part of measured values that the intervals are to hold.
         card: What the power was corrected by; None: nothing was seen of the card, or it is not
             known.

@@ -61,6 +61,7 @@ class QueuedJobs:
     """Equal jobs of a queue.
 
     Attributes:
+        count: How many of them.
         work_s: Time that one takes alone, s.
         min_speed: Minimum relative speed; None: that of the request.
     """
@@ -77,8 +78,10 @@ class AdviceRequest(ABC):
 
     Attributes:
         gpu_model: None: the one that all profiles have in common.
+        objective: What is maximised.
         min_speed: Minimum relative speed of each job without one of its own; None: the setting
             (0.4), and all of its demand for a job that answers requests at a given rate.
+        max_power_w: Most power of the GPU, W.
         memory_mib: Memory of the card, MiB; None: that of its model, where it is known.
     """
 
@@ -180,7 +183,11 @@ class RecommendationRequest(PairRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """Many recommendations at once; a wrong one spoils no other."""
+    """Many recommendations at once; a wrong one spoils no other.
+
+    Attributes:
+        requests: Each as the body of a single one.
+    """
 
     requests: Annotated[
         tuple[Mapping[str, Any], ...], Bounds(min_length=1, max_length=MOST_REQUESTS)
@@ -192,6 +199,7 @@ class PlacementRequest(AdviceRequest):
     """A queue of jobs for a number of GPUs.
 
     Attributes:
+        jobs: In the order of the queue.
         time_limit_s: Most time of searching, s, after all pairs were predicted.
         gpu_uuid: The card, where there is one GPU; None: any.
     """
