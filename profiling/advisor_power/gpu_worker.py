@@ -43,18 +43,15 @@ class WorkerPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuWorker(Generic[ReadyT]):
-    """A worker that is ready.
-
-    Attributes:
-        gpu: Where it runs, with its number of SMs.
-        newcomers: Lists processes that have come to the GPU since the worker was ready.
-    """
+    """A worker that is ready."""
 
     job: AnsweringJob
     ready: ReadyT
     gpu: Gpu
+    """Where it runs, with its number of SMs."""
     source: TelemetrySource
     newcomers: Callable[[], Collection[int]]
+    """Lists processes that have come to the GPU since the worker was ready."""
     folder: Path
 
 

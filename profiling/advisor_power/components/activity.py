@@ -61,16 +61,13 @@ COOL_C = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Readings of one window that power is explained by.
-
-    Attributes:
-        counters: Percent by column: those of `SM_CLASSES`, `dram_active_percent`, and what has no
-            weight, `fp16_active_percent` and `fp64_active_percent`.
-        units_part: Part of the SMs that jobs may use, at most 1.
-    """
+    """Readings of one window that power is explained by."""
 
     counters: Mapping[str, float]
+    """Percent by column: those of `SM_CLASSES`, `dram_active_percent`, and what has no weight,
+    `fp16_active_percent` and `fp64_active_percent`."""
     units_part: float
+    """Part of the SMs that jobs may use, at most 1."""
     clock_mhz: float
     temperature_c: float
 

@@ -14,15 +14,12 @@ from advisor_power.components.weights import ComponentWeights, fit_components, t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownPower:
-    """What is known of the power of jobs on one GPU model.
-
-    Attributes:
-        profiles: Of the jobs, one or two.
-        solos: Of these jobs on the GPU model, doubtful ones too.
-    """
+    """What is known of the power of jobs on one GPU model."""
 
     profiles: tuple[Profile, ...]
+    """Of the jobs, one or two."""
     solos: tuple[SoloPoint, ...]
+    """Of these jobs on the GPU model, doubtful ones too."""
     weights: ComponentWeights
 
     @property

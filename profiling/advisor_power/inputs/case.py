@@ -24,16 +24,13 @@ _INT8_LEAST_M = 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputCase:
-    """One point of a sweep.
-
-    Attributes:
-        operands: Canonical text of both matrices.
-        dtype: One of `operands.words.DTYPES`.
-    """
+    """One point of a sweep."""
 
     operands: str
+    """Canonical text of both matrices."""
     shape: Shape
     dtype: str
+    """One of `operands.words.DTYPES`."""
     work: Work = "product"
 
     @property

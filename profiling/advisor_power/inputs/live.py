@@ -35,13 +35,10 @@ _STOP_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputReady:
-    """What the workload says of itself before the first case.
-
-    Attributes:
-        units: SMs that it sees; None where it has no GPU.
-    """
+    """What the workload says of itself before the first case."""
 
     units: int | None
+    """SMs that it sees; None where it has no GPU."""
     libraries: dict[str, str]
 
 
@@ -111,17 +108,14 @@ class LiveInputBench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRun:
-    """What `measuring.measure_cases` takes.
-
-    Attributes:
-        knows_sensor: Whether there is a record of the card's sensor; else waits are long ones.
-    """
+    """What `measuring.measure_cases` takes."""
 
     name: str
     bench: InputBench
     filling: Filling
     keep: RecordLines[InputPower]
     knows_sensor: bool
+    """Whether there is a record of the card's sensor; else waits are long ones."""
 
 
 @contextmanager

@@ -24,16 +24,13 @@ MOST_PROCESSES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrices:
-    """Both matrices of a case.
-
-    Attributes:
-        a_path: The bytes of A, row by row.
-        b_path: The bytes of B, column by column; None where the work has no B.
-    """
+    """Both matrices of a case."""
 
     a_path: Path
+    """The bytes of A, row by row."""
     a: OperandState
     b_path: Path | None
+    """The bytes of B, column by column; None where the work has no B."""
     b: OperandState | None
     fingerprint: Fingerprint | None
 

@@ -28,14 +28,11 @@ _T_95 = 2.26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """How far it is.
-
-    Attributes:
-        done: Cases and references of this run.
-    """
+    """How far it is."""
 
     case: InputCase
     done: int
+    """Cases and references of this run."""
     total: int
     eta_s: float
 
@@ -59,15 +56,12 @@ class Asked:
 
 @dataclass
 class Outcome:
-    """What became of the cases of a run.
-
-    Attributes:
-        left: Cases that time did not suffice for.
-    """
+    """What became of the cases of a run."""
 
     measured: list[InputPower] = field(default_factory=list[InputPower])
     refused: dict[InputCase, AdvisorError] = field(default_factory=dict[InputCase, AdvisorError])
     left: int = 0
+    """Cases that time did not suffice for."""
 
 
 @dataclass(frozen=True, slots=True)

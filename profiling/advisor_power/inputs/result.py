@@ -50,14 +50,11 @@ class OutputCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandState:
-    """What filling a matrix did.
-
-    Attributes:
-        saturated: Values beyond the range of int8, which became its ends.
-    """
+    """What filling a matrix did."""
 
     non_finite: int
     saturated: int
+    """Values beyond the range of int8, which became its ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,16 +33,13 @@ SEEDS = 3
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSweep:
-    """A claim and the levels that were measured of it.
-
-    Attributes:
-        left_out: Levels with outputs that are not finite.
-    """
+    """A claim and the levels that were measured of it."""
 
     claim: Claim
     levels: dict[float, Level]
     quantity: Quantity
     left_out: int
+    """Levels with outputs that are not finite."""
 
     @property
     def change(self) -> Change | None:

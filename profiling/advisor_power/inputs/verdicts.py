@@ -25,32 +25,26 @@ SAME_CLOCK = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of a sweep over its seeds.
-
-    Attributes:
-        value: Mean of the quantity that is compared.
-        error: Its standard error: of the windows, or of the scatter of seeds where that is larger.
-        clock_mhz: Mean; None where it was not read.
-    """
+    """One level of a sweep over its seeds."""
 
     value: float
+    """Mean of the quantity that is compared."""
     error: float
+    """Its standard error: of the windows, or of the scatter of seeds where that is larger."""
     clock_mhz: float | None = None
+    """Mean; None where it was not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of a sweep, relative.
-
-    Attributes:
-        value: From the first level to the last; of a peak what it is above the higher end; of what
-            should be flat the largest, with its sign.
-        clock: Of the clock from one level to the other; 0 where it was not read.
-    """
+    """Of a sweep, relative."""
 
     value: float
+    """From the first level to the last; of a peak what it is above the higher end; of what should
+    be flat the largest, with its sign."""
     error: float
     clock: float = 0.0
+    """Of the clock from one level to the other; 0 where it was not read."""
 
     @property
     def by_clock(self) -> bool:

@@ -19,16 +19,13 @@ HISTOGRAM_BINS = 20
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """What FinGraV's Table I says for one range of execution times.
-
-    Attributes:
-        up_to_ms: Longest execution of the range.
-        margin: Within which golden runs agree, as a part.
-    """
+    """What FinGraV's Table I says for one range of execution times."""
 
     up_to_ms: float
+    """Longest execution of the range."""
     runs: int
     margin: float
+    """Within which golden runs agree, as a part."""
 
 
 TABLE_I = (
@@ -40,17 +37,14 @@ TABLE_I = (
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """The bin of execution times with most runs in it.
-
-    Attributes:
-        runs: Their positions, in order.
-        dropped: Runs outside of it.
-    """
+    """The bin of execution times with most runs in it."""
 
     runs: tuple[int, ...]
+    """Their positions, in order."""
     low_ms: float
     high_ms: float
     dropped: int
+    """Runs outside of it."""
 
     @property
     def enough(self) -> bool:

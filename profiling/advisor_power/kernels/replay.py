@@ -20,18 +20,15 @@ _NAMED = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedKernel:
-    """Which measured kernel is asked for.
-
-    Attributes:
-        operation: As reports name it.
-        units: SMs; None: as many as there are.
-        gpu_model: None: the first that there is.
-    """
+    """Which measured kernel is asked for."""
 
     operation: str
+    """As reports name it."""
     before: str
     units: int | None = None
+    """SMs; None: as many as there are."""
     gpu_model: str | None = None
+    """None: the first that there is."""
 
 
 def operation_name(name: str, sizes: dict[str, int], dtype: str, *, rotate: bool) -> str:

@@ -19,15 +19,12 @@ STEADY_WITHIN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class SspSearch:
-    """How long a run must be for its power to be steady at its end.
-
-    Attributes:
-        executions: Of the shortest such run that was tried; None where none was long enough.
-        tried: Executions and mean power at the end of runs of so many, W, as they were tried.
-    """
+    """How long a run must be for its power to be steady at its end."""
 
     executions: int | None
+    """Of the shortest such run that was tried; None where none was long enough."""
     tried: tuple[tuple[int, float], ...]
+    """Executions and mean power at the end of runs of so many, W, as they were tried."""
 
 
 def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:

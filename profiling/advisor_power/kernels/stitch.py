@@ -55,17 +55,14 @@ def sensor_of(channel: PowerChannel) -> Sensor:
 
 @dataclass(frozen=True, slots=True)
 class Stitched:
-    """Readings of all runs, ordered by time.
-
-    Attributes:
-        tau_s: Time in the run at which each reading's window ended, shape (readings,).
-        power_w: What it read, shape (readings,).
-        base_w: Power before the runs, from readings whose whole window lay there.
-    """
+    """Readings of all runs, ordered by time."""
 
     tau_s: Floats
+    """Time in the run at which each reading's window ended, shape (readings,)."""
     power_w: Floats
+    """What it read, shape (readings,)."""
     base_w: float
+    """Power before the runs, from readings whose whole window lay there."""
 
 
 def stitch(runs: Sequence[Run], sensor: Sensor) -> Stitched | None:

@@ -36,15 +36,12 @@ class PingPong:
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """Host time of a GPU time: `host_s = offset_s + (1 + drift) * gpu_s`.
-
-    Attributes:
-        error_s: Half of the longest round trip that was used, plus how far it is off the line.
-    """
+    """Host time of a GPU time: `host_s = offset_s + (1 + drift) * gpu_s`."""
 
     offset_s: float
     drift: float
     error_s: float
+    """Half of the longest round trip that was used, plus how far it is off the line."""
 
     def host_s(self, gpu_s: float) -> float:
         """The host's clock when the GPU's stood at `gpu_s`."""

@@ -64,14 +64,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceBlock:
-    """Runs of as many executions each, between two ticks of the energy counter.
-
-    Attributes:
-        began: None where there is no counter, or it did not move.
-    """
+    """Runs of as many executions each, between two ticks of the energy counter."""
 
     runs: tuple[Run, ...]
     began: Tick | None = None
+    """None where there is no counter, or it did not move."""
     ended: Tick | None = None
 
     @property

@@ -44,17 +44,14 @@ class RelativeErrors:
 
 @dataclass(frozen=True, slots=True)
 class InputErrors:
-    """Errors of a method; None: there is no such point.
-
-    Attributes:
-        power: Where nothing held the clock back, by the data alone.
-        speed: Where power limit or heat did, by the data and the power that was left.
-        energy: Of power at the speed that was measured, everywhere.
-    """
+    """Errors of a method; None: there is no such point."""
 
     power: RelativeErrors | None
+    """Where nothing held the clock back, by the data alone."""
     speed: RelativeErrors | None
+    """Where power limit or heat did, by the data and the power that was left."""
     energy: RelativeErrors
+    """Of power at the speed that was measured, everywhere."""
 
 
 def sweep_left_out(points: Points, progress: OnGroup | None = None) -> dict[str, HeldOutInputs]:

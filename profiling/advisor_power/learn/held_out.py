@@ -22,18 +22,15 @@ OnGroup = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutInputs:
-    """Points in the order of their groups, and what was expected of each.
-
-    Attributes:
-        as_run_w: At the rate and the clock that were measured.
-        power_w: At those that its data let expect, at most the power limit.
-        flop_per_s: Expected.
-    """
+    """Points in the order of their groups, and what was expected of each."""
 
     points: tuple[InputPoint, ...]
     as_run_w: Floats
+    """At the rate and the clock that were measured."""
     power_w: Floats
+    """At those that its data let expect, at most the power limit."""
     flop_per_s: Floats
+    """Expected."""
 
 
 def expected(fitted: Fitted, known: Known, points: Points) -> HeldOutInputs:

@@ -30,15 +30,12 @@ LEAST_POINTS = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputModel:
-    """Weights, and the trees behind them, by type.
-
-    Attributes:
-        weights: Of `physics.PARTS`.
-        trees: As scikit-learn has them; none: the physics alone.
-    """
+    """Weights, and the trees behind them, by type."""
 
     weights: Mapping[str, Floats]
+    """Of `physics.PARTS`."""
     trees: Mapping[str, Any]
+    """As scikit-learn has them; none: the physics alone."""
 
     def __call__(self, points: Points) -> Floats:
         """Expected power, W.

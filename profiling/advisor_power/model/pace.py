@@ -44,20 +44,17 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How fast one shape is computed.
-
-    Attributes:
-        work_per_cycle: Operations of one SM in one cycle of its clock.
-        clock_mhz: The highest one, with whatever data. With the tensor cores of all SMs busy it is
-            150 MHz and more below that of a part of the SMs, far from the power limit.
-    """
+    """How fast one shape is computed."""
 
     gpu_model: str
     dtype: str
     shape: tuple[int, int, int]
     units: int
     work_per_cycle: float
+    """Operations of one SM in one cycle of its clock."""
     clock_mhz: float
+    """The highest one, with whatever data. With the tensor cores of all SMs busy it is 150 MHz and
+    more below that of a part of the SMs, far from the power limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,15 +34,12 @@ _NEXT = re.compile(r"[\w.+-]+|\S")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A source or an operation.
-
-    Attributes:
-        name: A key of `WORDS`.
-        arguments: The canonical text of each.
-    """
+    """A source or an operation."""
 
     name: str
+    """A key of `WORDS`."""
     arguments: tuple[str, ...] = ()
+    """The canonical text of each."""
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -77,18 +74,15 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandPair:
-    """Both matrices of a product A B.
-
-    Attributes:
-        aligned: B is filled as the transpose of its pattern, so that rows of the pattern of A meet
-            rows of the pattern of B; else columns of the pattern of B.
-        seed: Of the random numbers of both; A and B never draw the same ones.
-    """
+    """Both matrices of a product A B."""
 
     a: Operand
     b: Operand
     aligned: bool = True
+    """B is filled as the transpose of its pattern, so that rows of the pattern of A meet rows of
+    the pattern of B; else columns of the pattern of B."""
     seed: int = 0
+    """Of the random numbers of both; A and B never draw the same ones."""
 
     def __str__(self) -> str:
         align = "true" if self.aligned else "false"

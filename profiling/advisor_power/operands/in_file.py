@@ -13,17 +13,14 @@ from advisor_power.tensors.types import Tensor
 
 @dataclass(frozen=True, slots=True)
 class MatrixPrint:
-    """A matrix of a file.
-
-    Attributes:
-        tensor: Its name; empty in an npy file.
-        dtype: As the project calls it.
-        shape: Rows, which are along the contraction, and columns.
-    """
+    """A matrix of a file."""
 
     tensor: str
+    """Its name; empty in an npy file."""
     dtype: str
+    """As the project calls it."""
     shape: tuple[int, ...]
+    """Rows, which are along the contraction, and columns."""
     found: OperandPrint
 
     def as_json(self) -> dict[str, Any]:
@@ -48,16 +45,13 @@ class LeftOutTensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """What of a file is looked at.
-
-    Attributes:
-        matrices: Tensors that have a fingerprint.
-        left_out: The others.
-    """
+    """What of a file is looked at."""
 
     file: TensorFile
     matrices: tuple[Tensor, ...]
+    """Tensors that have a fingerprint."""
     left_out: tuple[LeftOutTensor, ...]
+    """The others."""
 
     def prints(self) -> Iterator[MatrixPrint]:
         """Of each matrix, read when it is asked for."""

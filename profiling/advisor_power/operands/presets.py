@@ -22,16 +22,13 @@ _PARTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One experiment of the paper.
-
-    Attributes:
-        levels: By type; of bits up to all that the type has.
-        text: The operands at a level, with `{x}` for it and `{sd}` for the usual deviation.
-    """
+    """One experiment of the paper."""
 
     takeaway: int
     levels: Callable[[str], Sequence[Level]]
+    """By type; of bits up to all that the type has."""
     text: str
+    """The operands at a level, with `{x}` for it and `{sd}` for the usual deviation."""
 
     def pairs(self, dtype: str) -> dict[Level, OperandPair]:
         """The operands of each level."""

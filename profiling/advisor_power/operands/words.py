@@ -26,17 +26,14 @@ _VALUE = r'"(?:[^"\\]|\\.)*"|[^\s,()|;"]*'
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a word takes.
-
-    Attributes:
-        text: What it must be, in words.
-        canonical: The one text of a value, its key; raises ValueError where it is none.
-        usage: How it is written, with its name for {}.
-    """
+    """What a word takes."""
 
     text: str
+    """What it must be, in words."""
     canonical: Callable[[str], str]
+    """The one text of a value, its key; raises ValueError where it is none."""
     usage: str = "{}"
+    """How it is written, with its name for {}."""
 
     @property
     def named(self) -> bool:
@@ -46,17 +43,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A source or an operation.
-
-    Attributes:
-        stage: Where it stands: one source, then operations on values, a cast, operations on bits.
-        parameters: By name, in order.
-        pattern: What follows the word: a group for each parameter.
-    """
+    """A source or an operation."""
 
     stage: Stage
+    """Where it stands: one source, then operations on values, a cast, operations on bits."""
     parameters: dict[str, Parameter]
+    """By name, in order."""
     pattern: re.Pattern[str]
+    """What follows the word: a group for each parameter."""
 
     @property
     def usage(self) -> str:

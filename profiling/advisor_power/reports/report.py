@@ -31,16 +31,13 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorSection:
-    """What is shown of a card.
-
-    Attributes:
-        curves: Empty where its recording is not there.
-        errors: Of ways to read power; empty where no short kernels were recorded.
-    """
+    """What is shown of a card."""
 
     record: SensorRecord
     curves: tuple[SensorCurve, ...]
+    """Empty where its recording is not there."""
     errors: tuple[ReadingError, ...]
+    """Of ways to read power; empty where no short kernels were recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +52,16 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the report shows; something of it at least.
-
-    Attributes:
-        inputs: What was measured of the data of operations.
-        parts: What the power of jobs and pairs goes to.
-        unknown: Why it is not known of others.
-    """
+    """What the report shows; something of it at least."""
 
     sensors: Sequence[SensorSection] = ()
     kernels: Sequence[KernelReport] = ()
     inputs: Sequence[InputReport] = ()
+    """What was measured of the data of operations."""
     parts: Sequence[power_parts.Found] = ()
+    """What the power of jobs and pairs goes to."""
     unknown: Sequence[str] = ()
+    """Why it is not known of others."""
 
 
 def write_report(shown: Shown, folder: Path) -> tuple[Path, ...]:

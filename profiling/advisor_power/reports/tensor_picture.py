@@ -27,16 +27,13 @@ _NAME_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class TensorBar:
-    """One matrix.
-
-    Attributes:
-        toggle: Part of the bits that switch in a row.
-        power_w: Expected; None: not known.
-    """
+    """One matrix."""
 
     name: str
     toggle: float
+    """Part of the bits that switch in a row."""
     power_w: float | None
+    """Expected; None: not known."""
 
 
 def check_picture(path: Path) -> None:

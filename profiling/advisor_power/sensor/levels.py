@@ -13,15 +13,12 @@ from advisor_power.sensor.trace import Floats, RecordedStage, Span, Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelTimes:
-    """The stretches of time in which one level of power holds, as time spent in it so far.
-
-    Attributes:
-        times_s: Begin and end of each stretch, (2 n,), sorted.
-        spent_s: Seconds of the level until then, (2 n,).
-    """
+    """The stretches of time in which one level of power holds, as time spent in it so far."""
 
     times_s: Floats
+    """Begin and end of each stretch, (2 n,), sorted."""
     spent_s: Floats
+    """Seconds of the level until then, (2 n,)."""
 
     def until(self, times_s: Floats) -> Floats:
         """Seconds of this level before each time."""

@@ -19,14 +19,11 @@ _MOST_MISSED = 3
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Time between two updates of a channel.
-
-    Attributes:
-        regular_share: Part of all gaps that is near a whole number of periods.
-    """
+    """Time between two updates of a channel."""
 
     period_s: float
     regular_share: float
+    """Part of all gaps that is near a whole number of periods."""
 
     @property
     def regular(self) -> bool:

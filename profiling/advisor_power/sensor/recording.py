@@ -39,19 +39,16 @@ class LoadReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorRecording:
-    """What is recorded, and how.
-
-    Attributes:
-        load: The workload `power_load.py`, on a card on which nobody else computes.
-        file: Must not be there.
-        more: Stages after those of the record.
-    """
+    """What is recorded, and how."""
 
     load: Workload
+    """The workload `power_load.py`, on a card on which nobody else computes."""
     file: Path
+    """Must not be there."""
     seed: int
     report: Callable[[str], None]
     more: Sequence[Stage] = ()
+    """Stages after those of the record."""
 
     @property
     def gpu(self) -> Gpu:

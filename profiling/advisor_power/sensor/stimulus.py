@@ -28,15 +28,12 @@ _OTHER_PERIODS = (1 / 2, 2 / 3, 3 / 2)
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stretch of the stimulus.
-
-    Attributes:
-        on: When the load runs, s from the beginning of the stage.
-    """
+    """A stretch of the stimulus."""
 
     name: str
     length_s: float
     on: tuple[Span, ...] = ()
+    """When the load runs, s from the beginning of the stage."""
 
 
 def steps_and_bursts(seed: int) -> tuple[Stage, ...]:

@@ -36,13 +36,11 @@ class TensorFile:
 
     While it is in use the file must not be made shorter: the system ends a process that reads a
     mapped page that is gone. Replacing the file by another one of the same name is fine.
-
-    Attributes:
-        tensors: In the order of their bytes.
     """
 
     path: Path
     tensors: tuple[Tensor, ...]
+    """In the order of their bytes."""
     mapped: mmap.mmap
 
     def tensor(self, name: str | None = None) -> Tensor:

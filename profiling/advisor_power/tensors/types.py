@@ -16,16 +16,13 @@ _LONGEST = 80
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """A type of numbers.
-
-    Attributes:
-        dtype: As the project calls it.
-        number: The numpy type; None: no matrix product computes with such numbers.
-    """
+    """A type of numbers."""
 
     dtype: str
+    """As the project calls it."""
     bits: int
     number: Any = None
+    """The numpy type; None: no matrix product computes with such numbers."""
 
 
 _OTHERS = {

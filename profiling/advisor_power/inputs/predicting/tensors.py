@@ -24,31 +24,25 @@ _SAMPLED = 128
 
 @dataclass(frozen=True, slots=True)
 class TensorPower:
-    """A matrix of a file.
-
-    Attributes:
-        expected: What its product with normal random numbers draws; None: not known.
-        why_not: Why it is not; empty: there is no model, or it is known.
-    """
+    """A matrix of a file."""
 
     matrix: MatrixPrint
     expected: InputPrediction | None
+    """What its product with normal random numbers draws; None: not known."""
     why_not: str = ""
+    """Why it is not; empty: there is no model, or it is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expecting:
-    """How power is expected.
-
-    Attributes:
-        model: None: there is none.
-        units: SMs; None: the most that were measured.
-        gpu_model: None: the one that was measured.
-    """
+    """How power is expected."""
 
     model: InputPredictor | None
+    """None: there is none."""
     units: int | None = None
+    """SMs; None: the most that were measured."""
     gpu_model: str | None = None
+    """None: the one that was measured."""
 
     def powers(self, chosen: Chosen) -> Iterator[TensorPower]:
         """Of each matrix of a file, looked at when it is asked for.

@@ -33,17 +33,14 @@ class KernelReady:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One run: after `gap_s` of nothing, the operation before it, if any, then it.
-
-    Attributes:
-        lead_s: Of the operation before it.
-        lead_executions: So many of the operation before it, instead of a time; 0: by the time.
-    """
+    """One run: after `gap_s` of nothing, the operation before it, if any, then it."""
 
     executions: int
     gap_s: float
     lead_s: float = 0.0
+    """Of the operation before it."""
     lead_executions: int = 0
+    """So many of the operation before it, instead of a time; 0: by the time."""
 
 
 class KernelBench(Protocol):

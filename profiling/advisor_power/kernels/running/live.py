@@ -37,14 +37,11 @@ STRANGER = "another process on the GPU"
 
 @dataclass(slots=True, kw_only=True)
 class LiveKernelBench:
-    """One operation on one GPU.
-
-    Attributes:
-        ready: What the workload says of the operation that it runs now.
-    """
+    """One operation on one GPU."""
 
     worker: GpuWorker[KernelReady]
     ready: KernelReady
+    """What the workload says of the operation that it runs now."""
     poller: Poller
     polled: PolledReadings
     channel: PowerChannel

@@ -36,17 +36,14 @@ _RUNS_PER_LOOK = 4
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """How far a measurement is.
-
-    Attributes:
-        total: Runs; None where that is being found out.
-        eta_s: What is left; None where that is being found out.
-    """
+    """How far a measurement is."""
 
     what: str
     done: int
     total: int | None = None
+    """Runs; None where that is being found out."""
     eta_s: float | None = None
+    """What is left; None where that is being found out."""
 
 
 Report = Callable[[KernelStep], object]
@@ -54,15 +51,12 @@ Report = Callable[[KernelStep], object]
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Runs of one bench with random gaps, after the operation before or nothing.
-
-    Attributes:
-        lead_s: Of the operation before each run; 0: nothing is before.
-    """
+    """Runs of one bench with random gaps, after the operation before or nothing."""
 
     bench: KernelBench
     channel: PowerChannel
     lead_s: float
+    """Of the operation before each run; 0: nothing is before."""
     random: random.Random
 
     def run(self, executions: int) -> Run:

@@ -22,11 +22,7 @@ _FRESH = "remove it, or measure again with --fresh"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelConditions:
-    """Under what runs were made: those under others are not put together with them.
-
-    Attributes:
-        sensor_measured_at: When the record of the sensor was made.
-    """
+    """Under what runs were made: those under others are not put together with them."""
 
     operation: str
     before: str
@@ -38,6 +34,7 @@ class KernelConditions:
     launches: int
     torch: str
     sensor_measured_at: str
+    """When the record of the sensor was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
