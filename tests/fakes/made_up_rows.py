@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import synthetic_pairs as made_up
+from synthetic_pairs import MadeUpJob
 
 from advisor.core.records import SoloPoint
 from advisor_training.dataset.rows import Rows
@@ -14,13 +15,13 @@ from advisor_training.learn.learners import Fitted, Predicted, as_predicted
 from advisor_training.train import TrainingSet, make_training_set
 
 
-def solo_points() -> list[SoloPoint]:
+def solo_points(jobs: Iterable[MadeUpJob] = made_up.JOBS) -> list[SoloPoint]:
     """Each made-up job alone, with the power of the idle GPU."""
     idle_w = made_up.IDLE_W
-    return [dataclasses.replace(p, idle_power_w=idle_w) for p in made_up.solo_points()]
+    return [dataclasses.replace(p, idle_power_w=idle_w) for p in made_up.solo_points(jobs)]
 
 
-def full_solo_points() -> list[SoloPoint]:
+def full_solo_points(jobs: Iterable[MadeUpJob] = made_up.JOBS) -> list[SoloPoint]:
     """The same with every counter that is a feature, and the power limit."""
     counters = dict.fromkeys(
         (
@@ -31,7 +32,7 @@ def full_solo_points() -> list[SoloPoint]:
         10.0,
     )  # fmt: skip
     known = {**counters, "power_limit_w": made_up.POWER_LIMIT_W}
-    return [dataclasses.replace(point, **known) for point in solo_points()]
+    return [dataclasses.replace(point, **known) for point in solo_points(jobs)]
 
 
 @functools.cache

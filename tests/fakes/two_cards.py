@@ -2,10 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterable
+from itertools import combinations_with_replacement
 from typing import Any
 
 import synthetic_pairs as made_up
 from flat_records import changed
+from made_up_rows import full_solo_points
 
 from advisor.core.records import PairPoint, SoloPoint
 
@@ -26,12 +28,6 @@ JOBS = tuple(
 )
 """The made-up jobs as a GPU with less bandwidth has them."""
 
-_COUNTERS = (
-    "sm_clock_mhz", "job_cpu_percent", "sm_occupancy_percent", "fp32_active_percent",
-    "fp64_active_percent", "tensor_active_percent", "integer_active_percent",
-    "pcie_tx_mib_per_s", "pcie_rx_mib_per_s",
-)  # fmt: skip
-
 Solos = list[SoloPoint]
 Pairs = list[PairPoint]
 
@@ -39,19 +35,7 @@ Pairs = list[PairPoint]
 def known(jobs: Iterable[made_up.MadeUpJob] = made_up.JOBS) -> tuple[Pairs, Solos]:
     """Pairs and profiles on the first GPU model, with every counter that is a feature."""
     jobs = tuple(jobs)
-    pairs = [(a, b) for n, a in enumerate(jobs) for b in jobs[n:]]
-    card: dict[str, Any] = {
-        **dict.fromkeys(_COUNTERS, 10.0),
-        "idle_power_w": made_up.IDLE_W,
-        "power_limit_w": made_up.POWER_LIMIT_W,
-    }
-    solos = [dataclasses.replace(point, **card) for point in made_up.solo_points(jobs)]
-    return made_up.pair_points(pairs), solos
-
-
-def twin() -> tuple[Pairs, Solos]:
-    """The same on a GPU model whose watts and rates are larger by factors, and nothing else."""
-    return _elsewhere(*known())
+    return made_up.pair_points(combinations_with_replacement(jobs, 2)), full_solo_points(jobs)
 
 
 def slower_memory(jobs: Iterable[made_up.MadeUpJob] = JOBS) -> tuple[Pairs, Solos]:

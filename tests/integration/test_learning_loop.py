@@ -59,9 +59,8 @@ def keep(home: Path, jobs: int, *, solos: bool = True) -> None:
     """Store made-up pairs of so many jobs, and their profiles."""
     chosen = made_up.JOBS[:jobs]
     pairs = made_up.pair_points(itertools.combinations_with_replacement(chosen, 2))
-    alone = [p for p in solo_points() if p.job in {job.name for job in chosen}]
     with open_store(None, home) as store:
-        store.add([*pairs, *(alone if solos else [])])
+        store.add([*pairs, *(solo_points(chosen) if solos else [])])
 
 
 def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> None:

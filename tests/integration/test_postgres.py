@@ -1,16 +1,19 @@
 """Points in a real PostgreSQL server."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import store_points
+from launch_writer import row
 from postgres import Server
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import StoreError
 from advisor_data import migrate, open_store
+from advisor_data.service.state import open_service_state
 
 pytestmark = pytest.mark.postgres
 
@@ -115,19 +118,29 @@ def test_two_migrations_at_once(empty: str, tmp_path: Path) -> None:
 
 
 def test_a_server_that_stops_and_comes_back(server: Server, url: str, tmp_path: Path) -> None:
-    """While it is away there is a StoreError; then the same store goes on with all its points."""
-    with open_store(url, tmp_path) as store:
+    """While it is away there is a StoreError; then the same objects go on with all they had."""
+    with open_store(url, tmp_path) as store, open_service_state(url, tmp_path) as state:
         store.add([point(1)])
+        token, secret = state.make_token("ci", ["read"])
+        state.add_launch(row("1", "node1"))
         server.stop()
+        asked: list[Callable[[], object]] = [
+            lambda: store.add([point(2)]),
+            lambda: open_store(url, tmp_path),
+            state.change_count,
+            lambda: state.find_tokens([secret]),
+            lambda: state.add_launch(row("2", "node2")),
+        ]
         try:
-            with pytest.raises(StoreError, match="check that the server runs"):
-                store.add([point(2)])
-            with pytest.raises(StoreError, match="check that the server runs"):
-                open_store(url, tmp_path)
+            for ask in asked:
+                with pytest.raises(StoreError, match="check that the server runs"):
+                    ask()
         finally:
             server.start()
         assert store.add([point(1), point(2)]) == 1
         assert store.solo_points() == [point(1), point(2)]
+        assert state.find_tokens([secret]) == {secret: token}
+        assert [found.launch_id for found in state.launches()] == ["1"]
 
 
 def test_a_connection_lost_in_use(server: Server, url: str, tmp_path: Path) -> None:

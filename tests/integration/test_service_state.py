@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 from launch_writer import row
-from postgres import Server
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
 from store_points import observation, pair_point, point
@@ -305,30 +304,6 @@ def test_kill_9_loses_nothing_that_was_written(url: str, tmp_path: Path) -> None
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(tmp_path / "state.db")) as database:
             assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
-@pytest.mark.postgres
-def test_a_server_that_stops_and_comes_back(
-    postgres_server: Server, postgres_url: str, tmp_path: Path
-) -> None:
-    """Every question ends in a StoreError while it is away; the same object goes on after."""
-    with open_service_state(postgres_url, tmp_path) as state:
-        token, secret = state.make_token("ci", ["read"])
-        state.add_launch(row("1", "node1"))
-        postgres_server.stop()
-        try:
-            for ask in (
-                state.change_count,
-                lambda: state.find_tokens([secret]),
-                lambda: state.add_launch(row("2", "node2")),
-            ):
-                with pytest.raises(StoreError, match="check that the server runs"):
-                    ask()
-        finally:
-            postgres_server.start()
-        assert state.find_tokens([secret]).get(secret) == token
-        assert [found.launch_id for found in state.launches()] == ["1"]
-        state.audit(entry(1))
 
 
 def test_a_writer_that_takes_its_time_is_waited_for(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from advisor_training.learn.carrying_over import (
     learn_other_gpu,
 )
 from advisor_training.learn.conformal import COVERAGE, held, widening
-from advisor_training.learn.learners import LEARNERS, Fitted, Predicted, as_predicted
+from advisor_training.learn.learners import Fitted, Predicted, as_predicted
 from advisor_training.learn.protocols import BY_GPU_MODEL, PROTOCOLS
 from advisor_training.learn.residuals import Residuals
 from advisor_training.reports.evaluation_gpu_tables import gpu_tables
@@ -113,17 +113,6 @@ def test_pairs_are_added_one_draw_after_the_other(both: Data) -> None:
         assert part | set(asked.pair.tolist()) == set(both.rows.pair[mask].tolist())
     assert all(few <= many for few, many in zip(parts[1:6], parts[6:], strict=True))
     assert len({frozenset(part) for part in parts[6:]}) > 1
-
-
-def test_twin_card_is_no_other_card() -> None:
-    """Where only watts and rates differ, what is learned on one GPU model holds on the other."""
-    data = data_of(two_cards.known(), two_cards.twin())
-    there = data.rows.gpu_model == two_cards.OTHER_MODEL
-    here, twin = data.rows.take(~there), data.rows.take(there)
-    fitted = LEARNERS[OURS](here)
-    expected, found = fitted(here), fitted(twin)
-    np.testing.assert_allclose(found.speed, expected.speed, rtol=1e-6)
-    np.testing.assert_allclose(found.power_w, two_cards.WATTS * expected.power_w, rtol=1e-6)
 
 
 def test_one_gpu_model_tells_nothing_of_another(one: Data) -> None:
