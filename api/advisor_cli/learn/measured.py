@@ -20,7 +20,7 @@ from advisor_data.files.bundled import (
 from advisor_data.files.dataset import select
 from advisor_data.files.files import read_points
 from advisor_data.store.store import is_begun
-from advisor_training.dataset.launched import profiles_that_lack, taught_here
+from advisor_training.dataset.observed import profiles_that_lack, taught_here
 from advisor_training.dataset.pairs import LeftOut
 
 _Kind = TypeVar("_Kind", SoloPoint, PairPoint)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Connection, RowMapping, literal_column, or_, select
 from sqlalchemy import update as sql_update
@@ -58,7 +57,7 @@ def insert(connection: Connection, row: LaunchRow) -> LaunchRow:
     """
     for _ in range(_TRIES):
         # Written first and explained afterwards: looking first would let two of them in.
-        if connection.execute(insert_new(connection, launches), [_values(row)]).rowcount:
+        if connection.execute(insert_new(connection, launches), [dataclasses.asdict(row)]).rowcount:
             return row
         if earlier := asked_before(connection, row.asked_by, row.idempotency_key, row.request_hash):
             return earlier
@@ -153,7 +152,3 @@ def _first(connection: Connection, *matches: ColumnElement[bool]) -> LaunchRow |
 
 def _row(found: RowMapping) -> LaunchRow:
     return LaunchRow(**found)
-
-
-def _values(row: LaunchRow) -> dict[str, Any]:
-    return dataclasses.asdict(row)

@@ -101,7 +101,6 @@ class ServiceState:
             return launch_table.asked_before(connection, asked_by, idempotency_key, request_hash)
 
     def launch(self, launch_id: str) -> LaunchRow | None:
-        """The launch of that id."""
         with store_errors(self._engine.url), self._engine.connect() as connection:
             return launch_table.find(connection, launch_id)
 
@@ -157,7 +156,6 @@ class ServiceState:
             return connection.execute(select(changes.c.count)).scalar_one()
 
     def close(self) -> None:
-        """Closes the connections."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:

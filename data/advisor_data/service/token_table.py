@@ -138,13 +138,8 @@ def _digest(secret: str) -> str:
 
 
 def _token(row: RowMapping) -> Token:
-    return Token(
-        name=row["name"],
-        scopes=cast("tuple[Scope, ...]", tuple(row["scopes"].split())),
-        created_at=row["created_at"],
-        expires_at=row["expires_at"],
-        revoked_at=row["revoked_at"],
-    )
+    fields = {name: row[name] for name in ("name", "created_at", "expires_at", "revoked_at")}
+    return Token(scopes=cast("tuple[Scope, ...]", tuple(row["scopes"].split())), **fields)
 
 
 def _moment(text: str) -> str:

@@ -32,7 +32,6 @@ class FileStore:
         self.folder = folder
 
     def add(self, points: Iterable[Record]) -> int:
-        """See `Store.add`."""
         groups: defaultdict[Path, list[Record]] = defaultdict(list)
         for point in checked(points):
             groups[self._path(type(point), _group(point))].append(point)
@@ -41,7 +40,6 @@ class FileStore:
     def solo_points(
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
     ) -> list[SoloPoint]:
-        """See `Store.solo_points`."""
         found = self._points(SoloPoint, gpu_model, run)
         return [p for p in found if job in (None, p.job)]
 
@@ -52,33 +50,26 @@ class FileStore:
         gpu_model: str | None = None,
         run: str | None = None,
     ) -> list[PairPoint]:
-        """See `Store.pair_points`."""
         return [p for p in self._points(PairPoint, gpu_model, run) if _is_of(p, jobs)]
 
     def observations(
         self, *, jobs: Sequence[str] | None = None, gpu_model: str | None = None
     ) -> list[Observation]:
-        """See `Store.observations`."""
         return [o for o in self._points(Observation, gpu_model) if _is_of(o, jobs)]
 
     def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
-        """See `Store.solo_page`."""
         return page_of(self.solo_points(job=job), span)
 
     def pair_page(self, jobs: Sequence[str], span: Span) -> Page[PairPoint]:
-        """See `Store.pair_page`."""
         return page_of(self.pair_points(jobs=jobs), span)
 
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
-        """See `Store.observation_page`."""
         return page_of((o for o in self.observations() if job is None or job in o.jobs), span)
 
     def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
-        """See `Store.profile_names`."""
         return sorted({p.job for p in self.solo_points() if p.job > after})[:limit]
 
     def profile_rows(self, first: str, last: str) -> list[ProfileRow]:
-        """See `Store.profile_rows`."""
         return profile_rows(p for p in self.solo_points() if first <= p.job <= last)
 
     def close(self) -> None:

@@ -67,12 +67,4 @@ def _values(row: ProfileRow) -> dict[str, Any]:
 
 
 def _row(found: RowMapping) -> ProfileRow:
-    return ProfileRow(
-        job=found["job"],
-        gpu_model=found["gpu_model"],
-        shares=tuple(json.loads(found["shares"])),
-        points=found["points"],
-        measured_at=found["measured_at"],
-        flags=tuple(json.loads(found["flags"])),
-        rate_units=tuple(json.loads(found["rate_units"])),
-    )
+    return ProfileRow(**{**found, **{name: tuple(json.loads(found[name])) for name in _LISTS}})

@@ -20,13 +20,12 @@ from advisor_data.store.tables import jobs_text, tables
 
 
 class SqlStore:
-    """Points in tables, see `tables`; safe for several processes and threads."""
+    """A `Database` of tables, see `tables`; safe for several processes and threads."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def add(self, points: Iterable[Record]) -> int:
-        """See `Store.add`."""
         ordered = _in_writing_order(checked(points))
         if not ordered:
             return 0
@@ -39,7 +38,6 @@ class SqlStore:
             return new
 
     def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
-        """See `Store.replace_profile`."""
         ordered = _in_writing_order(only_of(job, gpu_model, points))
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
@@ -49,7 +47,6 @@ class SqlStore:
             return stored
 
     def delete_profile(self, job: str, gpu_model: str | None = None) -> int:
-        """See `Store.delete_profile`."""
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
             deleted = _delete_profile(connection, job, gpu_model)
@@ -57,7 +54,6 @@ class SqlStore:
             return deleted
 
     def delete(self, points: Iterable[Record]) -> int:
-        """See `Store.delete`."""
         ordered = _in_writing_order(points)
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
@@ -68,7 +64,6 @@ class SqlStore:
     def solo_points(
         self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
     ) -> list[SoloPoint]:
-        """See `Store.solo_points`."""
         return self._points(SoloPoint, job=job, gpu_model=gpu_model, run=run)
 
     def pair_points(
@@ -78,39 +73,31 @@ class SqlStore:
         gpu_model: str | None = None,
         run: str | None = None,
     ) -> list[PairPoint]:
-        """See `Store.pair_points`."""
         return self._points(PairPoint, jobs=_text(jobs), gpu_model=gpu_model, run=run)
 
     def observations(
         self, *, jobs: Sequence[str] | None = None, gpu_model: str | None = None
     ) -> list[Observation]:
-        """See `Store.observations`."""
         return self._points(Observation, jobs=_text(jobs), gpu_model=gpu_model)
 
     def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
-        """See `Store.solo_page`."""
         return self._page(SoloPoint, of_job(job), span)
 
     def pair_page(self, jobs: Sequence[str], span: Span) -> Page[PairPoint]:
-        """See `Store.pair_page`."""
         return self._page(PairPoint, of_pair(jobs), span)
 
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
-        """See `Store.observation_page`."""
         return self._page(Observation, observed(job), span)
 
     def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
-        """See `Store.profile_names`."""
         with store_errors(self._engine.url), self._engine.connect() as connection:
             return profile_table.names(connection, after, limit)
 
     def profile_rows(self, first: str, last: str) -> list[ProfileRow]:
-        """See `Store.profile_rows`."""
         with store_errors(self._engine.url), self._engine.connect() as connection:
             return profile_table.read(connection, first, last)
 
     def close(self) -> None:
-        """Closes the connections."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:

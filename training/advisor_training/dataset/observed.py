@@ -7,14 +7,17 @@ campaign. So it teaches where its results, its limits and its time together are 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
 from advisor.core.observations import SETTLE_S, Observation, ObservedPart
 from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart, SoloPoint
+from advisor.predict.profiles import make_profiles
 from advisor.validity.own_results import own_results
 from advisor.validity.safe_counts import CheckedCounts, Safety
+from advisor_data.files.checked import checked_counts
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.split_kinds import uses_the_gpu
 
@@ -63,6 +66,27 @@ def teach(
         references=tuple(point for seen in taught for point in _references(seen)),
         left_out=tuple(sorted(LeftOut(reason, count) for reason, count in left_out.items())),
     )
+
+
+def taught_here(seen: Sequence[Observation], alone: Sequence[SoloPoint], home: Path) -> Teaching:
+    """What launches teach at the site that keeps its checks of counts in `home`.
+
+    Raises:
+        StoreError: a check of counts cannot be read.
+    """
+    checks = {model: checked_counts(home, model) for model in {o.gpu_model for o in seen}}
+    return teach(seen, alone, {model: check for model, check in checks.items() if check})
+
+
+def profiles_that_lack(
+    pairs: Iterable[PairPoint | Observation],
+    alone: Iterable[SoloPoint],
+    others: Iterable[SoloPoint],
+) -> list[SoloPoint]:
+    """Those of other points, of the pairs' jobs, that make no profile of their own."""
+    wanted = {(job, point.gpu_model) for point in pairs for job in point.jobs}
+    lacking = wanted - make_profiles(alone).keys()
+    return [point for point in others if (point.job, point.gpu_model) in lacking]
 
 
 def _fault(seen: Observation) -> str | None:

@@ -89,7 +89,6 @@ class Measurement:
 
     @property
     def equal(self) -> SplitResult:
-        """At 50/50."""
         return self.nine[EQUAL]
 
     @property
@@ -127,7 +126,6 @@ class MeasuredPair:
 
     @property
     def beside_itself(self) -> bool:
-        """Whether both jobs are the same one."""
         return self.jobs[0] == self.jobs[1]
 
 

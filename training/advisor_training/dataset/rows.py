@@ -49,12 +49,10 @@ class HeadRows:
     prior: Floats
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "HeadRows":
-        """Those of a mask or of indices."""
         return HeadRows(self.features[which], self.prior[which])
 
     @staticmethod
     def joined(blocks: "Sequence[HeadRows]") -> "HeadRows":
-        """One after the other."""
         return HeadRows(
             np.concatenate([block.features for block in blocks]),
             np.concatenate([block.prior for block in blocks]),
@@ -133,7 +131,6 @@ class Rows:
         return (self.job_a == job) | (self.job_b == job)
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
-        """The rows of a mask or of indices."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         heads = {name: seen.take(which) for name, seen in fields.pop("heads").items()}
         return Rows(heads=heads, **{name: values[which] for name, values in fields.items()})

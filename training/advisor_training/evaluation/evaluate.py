@@ -1,6 +1,7 @@
 """The whole evaluation: every method under every protocol."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,7 +73,7 @@ def run_evaluation(
     known = methods(data)
     results = {
         (protocol, name): ask(
-            known[name], data, PROTOCOLS[protocol].answer, _tick(watch, protocol, name)
+            known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
         )
         for protocol, name in _asked(data, known, quick=quick)
     }
@@ -94,8 +95,8 @@ def run_evaluation(
         groups=by_group(data, chosen),
         curve=()
         if quick
-        else tuple(curve(data, _curved(known), lambda name: _tick(watch, CURVE, name))),
-        **_other_gpus(data, quick, _tick(watch, OTHER_GPU, OURS)),
+        else tuple(curve(data, _curved(known), lambda name: partial(watch, CURVE, name))),
+        **_other_gpus(data, quick, partial(watch, OTHER_GPU, OURS)),
         limits=tuple(
             row
             for (protocol, _), answers in results.items()
@@ -149,7 +150,7 @@ def _all_pairs(
         learner = learn_undisturbed(known[name].by_speeds, every, data)
         method = Method(name, learner, learner)
         answer = PROTOCOLS[ALL_PAIRS].answer
-        found[ALL_PAIRS, name] = ask(method, every, answer, _tick(watch, ALL_PAIRS, name))
+        found[ALL_PAIRS, name] = ask(method, every, answer, partial(watch, ALL_PAIRS, name))
     return found
 
 
@@ -164,7 +165,7 @@ def _seeds(
             return fit(lambda: extra_trees(seed), rows)
 
         other = Method(method.name, learner, learner)
-        tick = _tick(watch, OTHER_SEEDS, method.name)
+        tick = partial(watch, OTHER_SEEDS, method.name)
         yield _seed(data, seed, ask(other, data, PROTOCOLS[BY_WORKLOAD].answer, tick))
 
 
@@ -190,10 +191,6 @@ def _other_gpus(data: Data, quick: bool, tick: Tick) -> dict[str, Any]:
 def _curved(known: Mapping[str, Method]) -> list[Method]:
     """Those that learn, so more data can help."""
     return [method for name, method in known.items() if name != PHYSICAL]
-
-
-def _tick(watch: OnProgress, protocol: str, method: str) -> Tick:
-    return lambda: watch(protocol, method)
 
 
 def _job_gains(data: Data, results: MethodResults, objective: str) -> dict[str, tuple[float, ...]]:

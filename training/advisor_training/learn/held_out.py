@@ -52,7 +52,6 @@ class HeldOut:
         return self.predicted.power_w
 
     def take(self, which: Mask | npt.NDArray[np.int64]) -> "HeldOut":
-        """Those of a mask or of places."""
         heads = {name: values[which] for name, values in self.heads.items()}
         return HeldOut(self.left_out[which], self.row[which], Predicted(self.speed[which], heads))
 

@@ -35,7 +35,6 @@ class Residuals:
         return len(self.values)
 
     def take(self, which: npt.NDArray[np.bool_]) -> "Residuals":
-        """Those of a mask."""
         return Residuals(
             self.values[which],
             self.left_out[which],

@@ -47,7 +47,6 @@ class NextStep:
 
     @property
     def command(self) -> str:
-        """What measures it."""
         if self.kind == "pair":
             return f"advisor colocate --pairs {shlex.quote('+'.join(self.jobs))}"
         return " ".join(["advisor", self.kind, *map(shlex.quote, self.jobs)])

@@ -49,7 +49,6 @@ class Challenger:
 
     @property
     def manifest(self) -> Manifest:
-        """What is known of it."""
         return self.artefact.manifest
 
     @property

@@ -16,8 +16,7 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.store.store import Store
-from advisor_training.dataset.launched import profiles_that_lack, taught_here
-from advisor_training.dataset.observed import Teaching
+from advisor_training.dataset.observed import Teaching, profiles_that_lack, taught_here
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows
 
@@ -52,7 +51,6 @@ class PointSet:
         )
 
     def where(self, wanted: Callable[[Point], bool]) -> "PointSet":
-        """Some of the points."""
         return PointSet(
             pairs=tuple(filter(wanted, self.pairs)),
             profiled=tuple(filter(wanted, self.profiled)),
@@ -61,7 +59,6 @@ class PointSet:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Identities of the points."""
         return frozenset(point.point_id for point in self)
 
 

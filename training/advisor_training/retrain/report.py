@@ -46,7 +46,6 @@ class RetrainReport:
 
     @property
     def left_out_points(self) -> int:
-        """How many points were left out."""
         return sum(of_reason.points for of_reason in self.left_out)
 
     @property

@@ -13,7 +13,6 @@ from pathlib import Path
 from advisor.errors import StoreError
 from advisor_models.manifest import Manifest, read_artefact
 from advisor_models.registry import Registry
-from advisor_training.learn.held_out import OnFold
 from advisor_training.retrain.challenger import (
     Challenger,
     OnStage,
@@ -34,10 +33,6 @@ KEPT_VERSIONS = 10
 """Versions of retraining that stay on disk; one takes about 2 MB."""
 
 
-def _silent(_stage: str) -> OnFold | None:
-    return None
-
-
 def retrain(
     collected: Collected,
     models: Path,
@@ -45,7 +40,7 @@ def retrain(
     *,
     registry: Registry | None = None,
     keep: int = KEPT_VERSIONS,
-    on_stage: OnStage = _silent,
+    on_stage: OnStage = lambda _: None,
 ) -> RetrainReport:
     """Check what is new at a moment in UTC, train a challenger, and promote it unless it is worse.
 

@@ -41,7 +41,6 @@ class Workplace:
 
     @property
     def draft(self) -> Path:
-        """Where a challenger is written."""
         return self.folder / "draft"
 
     def clear(self) -> None:

@@ -21,8 +21,13 @@ from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart, SoloPoin
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_training.dataset.data import make_data
-from advisor_training.dataset.launched import profiles_that_lack, taught_here
-from advisor_training.dataset.observed import LEAST_S, Teaching, teach
+from advisor_training.dataset.observed import (
+    LEAST_S,
+    Teaching,
+    profiles_that_lack,
+    taught_here,
+    teach,
+)
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, make_rows
 from advisor_training.learn.learners import extra_trees, fit
