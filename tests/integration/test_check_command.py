@@ -75,7 +75,6 @@ def test_the_one_count_that_is_wrong_is_found(host: FakeHost) -> None:
 
 
 def test_what_a_person_reads(host: FakeHost) -> None:
-    """Safe and unsafe counts, the first operations that were wrong, and what follows."""
     done = host.advisor("check", *PYTHON, "--counts", "8,10,12,92", FAKE_WRONG_AT="92")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -195,7 +194,6 @@ def test_another_library_asks_for_another_check(host: FakeHost, tmp_path: Path) 
     ],
 )
 def test_bad_options(host: FakeHost, options: tuple[str, ...], words: str) -> None:
-    """Each is refused before anything runs, with what to do."""
     done = host.advisor("check", *PYTHON, *options)
     assert done.returncode == 2
     assert words in done.stderr

@@ -27,7 +27,6 @@ measure:
 
 @pytest.fixture
 def jobs(host: FakeHost) -> FakeHost:
-    """A host with three jobs."""
     for name in ("one", "two", "three"):
         host.write_job(name)
     return host
@@ -48,7 +47,6 @@ def write_plan(host: FakeHost, text: str = PLAN) -> str:
 
 
 def exported(host: FakeHost, kind: str = "pairs", home: str = "home") -> list[dict[str, Any]]:
-    """Stored points."""
     with open_store(None, host.folder / home) as store:
         points = store.pair_points() if kind == "pairs" else store.solo_points()
         return [flat(to_row(point)) for point in points]
@@ -121,7 +119,6 @@ def test_person_gets_a_table_and_the_cost(jobs: FakeHost) -> None:
 
 
 def test_kill_9_in_mid_campaign_then_resume(jobs: FakeHost) -> None:
-    """No finished point is lost and none is measured twice."""
     plan = write_plan(jobs)
     with jobs.start_advisor("colocate", plan, *QUICK) as process:
         wait_for(process, "2/5")
@@ -138,7 +135,6 @@ def test_kill_9_in_mid_campaign_then_resume(jobs: FakeHost) -> None:
 
 
 def test_job_that_fails_marks_its_points_only(jobs: FakeHost) -> None:
-    """The other pairs are measured, and the marked points say why."""
     jobs.write_job("bad", "--behave", "exit")
     jobs.write_job("dies", "--behave", "die")
     plan = ("--pairs", "bad+bad,bad+one,dies+one,one+one", "--splits", "30/70")
@@ -198,7 +194,6 @@ def test_interrupt_ends_all_gpus(jobs: FakeHost, two_gpus: dict[str, str]) -> No
 def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(
     jobs: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each with what to write instead."""
     plan = write_plan(jobs)
     here = in_this_process(capsys, monkeypatch, jobs.folder)
     monkeypatch.setenv("ADVISOR_JOBS", str(jobs.folder / "jobs"))

@@ -123,7 +123,6 @@ def test_what_cannot_be_combined_is_refused(
     words: tuple[str, ...],
     message: str,
 ) -> None:
-    """With what to write instead, before anything is submitted."""
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs/gemm.yaml").write_text('{"command": ["true"], "progress": {"kind": "runs"}}')
     said = in_this_process(capsys, monkeypatch, tmp_path)(*words)

@@ -37,7 +37,6 @@ class User:
         return done
 
     def json(self, *arguments: str) -> dict[str, Any]:
-        """As `advisor`, with `--json`."""
         return json.loads(self.advisor(*arguments, "--json").out)
 
 
@@ -136,7 +135,6 @@ def test_the_loop_of_a_replay(user: User, new_user: NewUser, tmp_path: Path) -> 
 
 
 def test_the_loop_of_the_bundled_points(user: User, tmp_path: Path) -> None:
-    """Through a store and its export they come back as they were."""
     files = [str(BUNDLED / name) for name in ("pairs.jsonl", "references.jsonl", "solo.jsonl")]
     counts = user.json("data", "import", *files)
     assert counts["new"] == counts["read"]

@@ -80,19 +80,6 @@ def launch(host: FakeHost, *options: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_the_first_wrong_result_ends_a_launch_where_that_was_asked_for(host: FakeHost) -> None:
-    """Both jobs are stopped in the safe order, with the cause; the observation is flagged."""
-    host.write_job("broken", "--behave", "nan-later", "--at", "50")
-    host.write_job("fine", "--behave", "reports")
-    last = launch(host, "--split", "50/50", "--stop-on-wrong-results")
-    assert (last["state"], last["code"]) == ("failed", "wrong-results")
-    assert "not finite (nan)" in last["cause"]
-    assert [job["results"] for job in last["jobs"]] == ["wrong", None]
-    (seen,) = last["observations"]
-    assert "wrong-results" in seen["flags"]
-    assert seen["overlap_s"] < 5
-
-
 def test_a_wrong_result_is_an_alarm_where_the_split_was_given(host: FakeHost) -> None:
     """Anyone who asks for a split may go on with it; the alarm is given once."""
     host.write_job("broken", "--behave", "nan-later", "--at", "50")
@@ -114,6 +101,8 @@ def test_a_launch_compares_with_what_the_profile_has_of_the_whole_gpu(h200: Fake
     assert (last["state"], last["code"]) == ("failed", "wrong-results")
     assert "differ from those on the whole GPU by 10 %" in last["cause"]
     assert [job["results"] for job in last["jobs"]] == ["differ", "right"]
+    (seen,) = last["observations"]
+    assert "results-differ" in seen["flags"]
 
 
 def test_a_job_is_checked_at_every_count_and_keeps_away_from_where_it_is_wrong(

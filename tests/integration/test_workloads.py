@@ -167,7 +167,6 @@ def started(command: tuple[str, ...], files: Files) -> Generator[subprocess.Pope
 @needs_torch
 @pytest.mark.parametrize("job", ON_CPU, ids=lambda job: job.name)
 def test_the_command_of_a_job_makes_progress(job: Job, tmp_path: Path) -> None:
-    """Each job's own command builds its model and counts whole steps."""
     files = Files(tmp_path)
     files.want(GO)
     seconds = "0.2" if job.offered_rate is None else str(0.2 + 20 / job.offered_rate)
@@ -185,7 +184,6 @@ def test_the_command_of_a_job_makes_progress(job: Job, tmp_path: Path) -> None:
 @needs_torch
 @pytest.mark.parametrize("name", ["bert", "vit", "llm"])
 def test_a_server_says_what_it_can_answer(name: str, tmp_path: Path) -> None:
-    """The capacity is printed, in requests per second."""
     command = ("serving.py", name, "--capacity", "--tiny", "--device", "cpu", "--seconds", "0.2")
     with started(command, Files(tmp_path)) as process:
         output, _ = process.communicate(timeout=50)
@@ -197,7 +195,6 @@ def test_a_server_says_what_it_can_answer(name: str, tmp_path: Path) -> None:
 
 @needs_torch
 def test_a_server_needs_its_rate(tmp_path: Path) -> None:
-    """Without a demand there is nothing to serve, and the message says what to give."""
     with started(("serving.py", "bert", "--tiny", "--device", "cpu"), Files(tmp_path)) as process:
         output, _ = process.communicate(timeout=50)
     assert process.returncode == 2
@@ -207,7 +204,6 @@ def test_a_server_needs_its_rate(tmp_path: Path) -> None:
 
 @needs_torch
 def test_a_workload_waits_goes_pauses_and_quits(tmp_path: Path) -> None:
-    """A workload counts nothing until the gate opens, stands still when it closes, and quits."""
     files = Files(tmp_path)
     with started(("tensor_ops.py", "triad", "--tiny", "--device", "cpu"), files) as process:
         until(lambda: files.state == WAITING, lambda: process.poll() is None)
@@ -226,7 +222,6 @@ def test_a_workload_waits_goes_pauses_and_quits(tmp_path: Path) -> None:
 @needs_torch
 @pytest.mark.parametrize("bad", [("kernels.py", "gemm"), ("transformers_models.py", "whisper")])
 def test_what_cannot_run_is_refused_with_its_reason(bad: tuple[str, str], tmp_path: Path) -> None:
-    """Kernels without a GPU and training of a model for inference end with a message."""
     extra = ("--train",) if bad[1] == "whisper" else ()
     with started((*bad, *extra, "--tiny", "--device", "cpu"), Files(tmp_path)) as process:
         output, _ = process.communicate(timeout=50)
@@ -237,7 +232,6 @@ def test_what_cannot_run_is_refused_with_its_reason(bad: tuple[str, str], tmp_pa
 
 @needs_torch
 def test_the_walsh_reference_is_the_hadamard_matrix() -> None:
-    """What the Walsh kernel is compared with equals multiplication by the Hadamard matrix."""
     script = (
         "import torch, kernels\n"
         "h = torch.ones(1, 1, dtype=torch.float64)\n"

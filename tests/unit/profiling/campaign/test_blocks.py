@@ -122,7 +122,6 @@ def test_windows_of_a_pair_stay_together(plan: list[Target], gpu: tuple[int, int
 def test_cut_does_not_depend_on_the_order(
     plan: list[Target], gpu: tuple[int, int | None], chance: random.Random
 ) -> None:
-    """The same windows and seed give the same blocks, however they were listed."""
     mixed = [*plan, plan[0]]
     chance.shuffle(mixed)
     assert cut(mixed, *gpu, "seed") == cut(plan, *gpu, "seed")
@@ -172,14 +171,12 @@ def test_starts_come_near_the_fewest(seed: str) -> None:
 
 
 def test_memory_parts_a_pair() -> None:
-    """A pair whose processes need more than the GPU has is measured in as few parts as fit."""
     large = jobs("ab", memory_mib=10_000).values()
     blocks = cut(windows(large, selves=False), CLIENTS, 143_771, "seed", alone=False)
     assert sorted(len(block.specs) for block in blocks) == [8, 12]
 
 
 def test_jobs_without_a_gate_are_measured_alone() -> None:
-    """A job that runs from its start gets a block for each window, and nothing is added to it."""
     members = [job("a"), job("b", gate=False)]
     blocks = cut(windows(members), CLIENTS, None, "seed")
     loose = [block for block in blocks if any(not r.job.progress.gate for r in block.specs)]
@@ -265,7 +262,6 @@ def test_a_block_follows_one_with_the_same_clients() -> None:
 def test_remaining_drops_what_is_done(
     plan: list[Target], gpu: tuple[int, int | None], data: st.DataObject
 ) -> None:
-    """What is left is what was not done, in the same order, with the processes that it needs."""
     blocks = cut(plan, *gpu, "seed")
     every = [target for block in blocks for target in block.targets]
     done = set(data.draw(st.lists(st.sampled_from(every), unique=True)))
@@ -306,13 +302,11 @@ def test_blocks_of_a_shard_follow_those_with_the_same_clients() -> None:
 
 @pytest.mark.parametrize(("index", "count"), [(0, 2), (3, 2), (-1, 2), (1, 0)])
 def test_no_such_shard(index: int, count: int) -> None:
-    """A part that does not exist is refused."""
     with pytest.raises(InputError, match=f"no shard {index} of {count}"):
         shard([], index, count)
 
 
 def test_estimate_counts_starts_and_windows() -> None:
-    """48 starts of 1.5 s and 88 windows of 6.5 s; shorter windows take less."""
     blocks = cut(windows(jobs("abcd").values()), CLIENTS, None, "seed")
     assert estimate_s(blocks, WindowRules()) == pytest.approx(48 * 1.5 + 88 * WINDOW_S)
     assert estimate_s(blocks, rules_for(1.0)) == pytest.approx(48 * 1.5 + 88 * 2.6)

@@ -184,7 +184,6 @@ def test_more_parts_than_pairs_leave_some_with_nothing(tmp_path: Path) -> None:
 
 
 def test_finished_plan_is_not_measured_again(tmp_path: Path) -> None:
-    """The same command again finds everything there, time-sliced windows too."""
     wanted = plan(*SPLITS, TIME_SLICED)
     first = measure(wanted, tmp_path)
     before = kept(tmp_path)
@@ -272,7 +271,6 @@ def test_time_sliced_windows_are_measured_without_mps(tmp_path: Path) -> None:
 
 
 def test_time_without_mps_is_counted(tmp_path: Path) -> None:
-    """Estimate and cost are those of both testbeds together."""
     limited, free = plan(), plan(TIME_SLICED)
     expected_s = [measure(p, tmp_path / "dry", dry_run=True).estimated_s for p in (limited, free)]
     assert min(expected_s) > 0
@@ -324,7 +322,6 @@ def test_points_of_the_store_and_of_other_places_say_what_is_known(tmp_path: Pat
 
 
 def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:
-    """Windows that were not measured are counted, and the rest of the plan is there."""
     wanted = plan(Split((70.0, 70.0)), SPLITS[1], TIME_SLICED)
     starved = [
         pair_point(70.0, 70.0, job_1=a, job_2=b, rate_2=0.0, mode="mps") for a, b in TWO_PAIRS

@@ -104,7 +104,6 @@ def test_kinds_agree_with_the_classes_of_the_report(
 
 @given(names=names_of, part=st.floats(0, 1.2), seed=seeds, selves=st.booleans())
 def test_sample_is_balanced(names: list[str], part: float, seed: str, selves: bool) -> None:
-    """A sample has the right size, no pair twice, and all jobs occur about equally often."""
     every = all_pairs(names, selves=selves)
     count = round(part * len(every))
     drawn = sample(names, count, seed, even_kinds(names), selves=selves)
@@ -118,7 +117,6 @@ def test_sample_is_balanced(names: list[str], part: float, seed: str, selves: bo
 @pytest.mark.parametrize("selves", [True, False])
 @pytest.mark.parametrize("count", [6, 7, 12, 24])
 def test_each_job_of_a_sample_meets_every_kind(count: int, selves: bool) -> None:
-    """With six pairs for each job, every job meets jobs of all three kinds."""
     names = [f"j{number:02}" for number in range(count)]
     kinds = even_kinds(names)
     for seed in "abc":
@@ -137,7 +135,6 @@ def test_sample_is_the_same_for_a_seed(names: list[str], count: int, seed: str) 
 
 
 def test_sample_differs_by_seed() -> None:
-    """Another plan draws other pairs."""
     names = [f"j{number:02}" for number in range(12)]
     drawn = {tuple(sample(names, 20, str(seed), even_kinds(names))) for seed in range(5)}
     assert len(drawn) == 5

@@ -19,7 +19,6 @@ JOBS = jobs(["bert", "fft", "gemm", "triad"])
 
 
 def plan(**entry: Any) -> Plan:
-    """A plan of one entry."""
     fields: dict[str, Any] = {"splits": NINE, **entry}
     return Plan("run", (PlanEntry(**fields),))
 
@@ -46,7 +45,6 @@ def test_all_pairs_of_a_group() -> None:
 
 
 def test_shares_go_to_the_jobs_in_the_order_written() -> None:
-    """The first share is for the job named first, whatever its name."""
     split = (Split((70.0, 20.0)),)
     work = expand(plan(pairs=(("triad", "bert"),), splits=split), H200, JOBS, [], [])
     assert work.mps == (pair(JOBS["triad"], Share(70), JOBS["bert"], Share(20)),)
@@ -99,7 +97,6 @@ def test_points_of_the_own_run_change_nothing() -> None:
 
 
 def test_kinds_of_earlier_profiles_guide_a_sample() -> None:
-    """Each job meets jobs of both kinds where profiles tell the kinds."""
     members = jobs(f"j{number}" for number in range(8))
     solo = [
         solo_point(name, sm_active_percent=99.0, dram_active_percent=90.0 * (name < "j4"))
@@ -113,7 +110,6 @@ def test_kinds_of_earlier_profiles_guide_a_sample() -> None:
 
 
 def test_unknown_job() -> None:
-    """A job that is not there is refused with the nearest that is."""
     with pytest.raises(InputError, match=r"no job 'trida' among 4\. the nearest is triad"):
         expand(plan(pairs=(("bert", "trida"),)), H200, JOBS, [], [])
     with pytest.raises(InputError, match="no job 'bert' among 0"):
@@ -142,7 +138,6 @@ def test_exact_units() -> None:
     ],
 )
 def test_units_that_the_gpu_has_not(split: tuple[int, int], what: str) -> None:
-    """Counts that do not fit the GPU are refused with the place at which they were written."""
     entry = plan(
         pairs=(("bert", "triad"),), splits=(UnitSplit(*split, where="p.yaml:3:9: splits"),)
     )
@@ -151,7 +146,6 @@ def test_units_that_the_gpu_has_not(split: tuple[int, int], what: str) -> None:
 
 
 def test_units_of_an_unknown_gpu() -> None:
-    """Units cannot be counted where nobody has read how many there are."""
     unread = Gpu(uuid="GPU-1", model="NVIDIA H200")
     with pytest.raises(InputError, match="number of units of NVIDIA H200 is not known"):
         expand(plan(pairs=(("bert", "triad"),), splits=(UnitSplit(66, 66),)), unread, JOBS, [], [])
@@ -159,7 +153,6 @@ def test_units_of_an_unknown_gpu() -> None:
 
 
 def test_pair_that_does_not_fit_into_memory() -> None:
-    """It is left out with both numbers; the others are measured."""
     members = jobs(["a", "b"], memory_mib=1000)
     solo = [
         solo_point("a", share_percent=10.0, memory_used_mib=1.0),
@@ -215,7 +208,6 @@ def test_around_the_best_split() -> None:
 
 
 def test_best_split_counts_power() -> None:
-    """The same speed at less power is better."""
     frugal = pair_point("bert", "triad", 12, rate_1=50.0, rate_2=800.0, power_w=400.0)
     work = expand(AROUND, H200, JOBS, [*MEASURED, frugal], SOLO)
     assert (12, 120) in units(work)
@@ -257,7 +249,6 @@ def test_points_that_name_no_best_split(fields: dict[str, Any]) -> None:
 def test_around_best_without_earlier_points(
     earlier: list[Any], solo: list[Any], reason: str
 ) -> None:
-    """It is skipped with the reason; the other splits of the pair are measured."""
     entry = plan(pairs=(("bert", "triad"),), splits=(AroundBest(4), UNCAPPED))
     work = expand(entry, H200, JOBS, earlier, solo)
     assert len(work.mps) == 1

@@ -41,7 +41,6 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_full_file(write: Write) -> None:
-    """Every key of a plan can be given in a file."""
     path = write("""
         name: h200-pairs.2
         measure:
@@ -130,7 +129,6 @@ ENTRY = "among: all, splits: [nine]"
 def test_faults_name_line_key_and_what_was_expected(
     write: Write, text: str, where: str, what: str
 ) -> None:
-    """Each fault is found where it stands."""
     path = write(text)
     with pytest.raises(InputError) as error:
         load_plan(path, JOBS)
@@ -176,7 +174,6 @@ _entries = st.fixed_dictionaries(
 @given(measure=st.lists(_entries, max_size=3) | _values, name=_scalars)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_plans_raise_nothing_else(tmp_path: Path, measure: Any, name: Any) -> None:
-    """Valid YAML of any shape is a plan or an InputError."""
     path = tmp_path / "plan.yaml"
     path.write_text(json.dumps({"name": name, "measure": measure}))
     try:
@@ -223,7 +220,6 @@ def test_plan_is_read_as_it_was_written(tmp_path: Path, entries: list[PlanEntry]
 
 
 def test_written_plan_reads_well() -> None:
-    """One line for the jobs, one for the splits."""
     plan = Plan(
         "x",
         (
@@ -244,7 +240,6 @@ def test_written_plan_reads_well() -> None:
 
 
 def test_options() -> None:
-    """Options make the same plan as a file would."""
     assert plan_from_options("fft, gemm", "", "nine,uncapped", 2, "x") == Plan(
         "x", (PlanEntry(among=("fft", "gemm"), splits=NINE_UNCAPPED, repeats=2),)
     )

@@ -68,7 +68,6 @@ def targets(blocks: Sequence[Block]) -> list[Target]:
 
 
 def of_pair(*names: str) -> list[Target]:
-    """The windows of two jobs."""
     return [target for target in PLAN if target.jobs == names]
 
 
@@ -115,7 +114,6 @@ def test_without_mps_only_time_sliced_points_answer() -> None:
 
 
 def test_job_beside_itself_is_found_again() -> None:
-    """The twins of a pair are one job with one share twice."""
     twins = pair(GEMM, Share(50.0), GEMM, Share(50.0))
     assert left([Block(twins.specs, (twins,))], [answer(twins)]) == []
 

@@ -82,7 +82,6 @@ def test_a_pair_is_cleared_by_itself_alone() -> None:
 def test_nothing_is_given_up_before_it_failed_often_enough(
     failed: list[tuple[str, ...]], asked: tuple[str, ...]
 ) -> None:
-    """A verdict needs three failed windows of one of its jobs, and tells their number."""
     verdict = after(*failed).verdict(asked)
     most = max(sum(job in names for names in failed) for job in asked)
     if verdict is not None:

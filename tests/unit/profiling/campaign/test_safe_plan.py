@@ -34,12 +34,10 @@ def work(
 
 
 def percents(found: PlannedWindows) -> list[tuple[float, ...]]:
-    """Shares of each window under limits."""
     return [tuple(spec.share.percent for spec in target.specs) for target in found.mps]
 
 
 def units(found: PlannedWindows) -> list[tuple[int, ...]]:
-    """Counts of each window under limits."""
     return [
         tuple(units_for_percent(spec.share.percent, 132) for spec in target.specs)
         for target in found.mps
@@ -92,7 +90,6 @@ def test_around_the_best_split_unsafe_ones_are_left_out() -> None:
 
 
 def test_without_a_check_and_on_amd_nothing_is_moved() -> None:
-    """As before."""
     plain = work(*NINE, HAND, counts=CountRules())
     assert plain.mps == work(*NINE, HAND, counts=CountRules(allow_unsafe=True)).mps
     assert len(plain.mps) == 9

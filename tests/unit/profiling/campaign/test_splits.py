@@ -33,7 +33,6 @@ from advisor_profiling.campaign.splits import (
     ],
 )
 def test_words_for_splits(text: str, splits: tuple[Any, ...]) -> None:
-    """Each word means what docs/colocate.md says."""
     assert read_split(text, "here") == splits
 
 
@@ -58,7 +57,6 @@ def test_words_for_splits(text: str, splits: tuple[Any, ...]) -> None:
     ],
 )
 def test_word_that_is_no_split(text: str, what: str) -> None:
-    """The message says where, what was expected and what was found."""
     with pytest.raises(InputError) as error:
         read_split(text, "here")
     assert str(error.value).startswith("here: expected ")
@@ -77,7 +75,6 @@ any_split = (
 
 @given(splits=st.lists(any_split, unique=True))
 def test_splits_are_read_as_they_were_written(splits: list[Any]) -> None:
-    """Words and splits are two forms of the same."""
     words = write_splits(splits)
     again = [split for word in words for split in read_split(word, "here")]
     assert sorted(map(str, again)) == sorted(map(str, splits))
@@ -96,7 +93,6 @@ def test_around_best_stays_on_the_card(best: int, reach: int) -> None:
 
 
 def test_around_best_on_amd() -> None:
-    """On AMD the grid holds the counts that can be masked in."""
     splits = AroundBest(32).on(MI300X, 96)
     counts = [round(split.shares[0] * 304 / 100) for split in splits]
     assert 96 in counts

@@ -45,7 +45,6 @@ def bench(fault: Fault = lambda _process, _where: None) -> BreakableTestbed:
 
 
 def fails_at(share: float, at: str, error: AdvisorError) -> Fault:
-    """The job breaks at one share and step."""
     return lambda process, where: error if (process.share.percent, where) == (share, at) else None
 
 
@@ -89,7 +88,6 @@ def test_reporter_is_told_each_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["ready", "check"])
 def test_failure_that_stays_costs_its_share_only(tmp_path: Path, where: str) -> None:
-    """The others are measured, and the failed one is told once, with its reason."""
     testbed = bench(fails_at(50, where, JobError("bad checkpoint")))
     result, told = run(testbed, tmp_path)
     assert sorted(kept(tmp_path)) == [20, 100]
@@ -203,7 +201,6 @@ def of_run(name: str, day: int, **fields: Any) -> SoloPoint:
 
 
 def test_newest_run_is_gone_on_with() -> None:
-    """All its points count, none of an older run."""
     old, first, last = of_run("a", 1), of_run("b", 2), of_run("b", 4)
     between = of_run("a", 3)
     assert unfinished_run([last, old, first, between], JOB, H200, "mps") == ("b", [last, first])
@@ -215,7 +212,6 @@ def test_newest_run_is_gone_on_with() -> None:
      {"driver": "570"}],
 )  # fmt: skip
 def test_run_under_other_conditions_is_not_gone_on_with(other: dict[str, Any]) -> None:
-    """Points of another command, card, back-end or driver are not comparable."""
     assert unfinished_run([of_run("a", 1, **other)], JOB, H200, "mps") is None
     mixed = [of_run("b", 2, **other), of_run("a", 1)]
     assert unfinished_run(mixed, JOB, H200, "mps") == ("a", [mixed[1]])

@@ -103,7 +103,6 @@ def test_only_windows_under_limits_can_be_the_best_split(free_mode: str, limit: 
 
 @pytest.mark.parametrize("flag", sorted(DOUBTFUL))
 def test_points_that_failed_a_check_are_left_out_of_the_table(flag: str) -> None:
-    """However good they look."""
     wrong = pair(10, 90, rate_1=3.0, rate_2=3.0, flags=(flag, "throttled"))
     (found,) = summarise([wrong, *nine({30: 1.5})[1:]], SOLOS)
     assert found.best is not None
@@ -120,7 +119,6 @@ def test_points_with_other_flags_stay(flag: str) -> None:
 
 
 def test_left_out_points_are_counted_by_flag() -> None:
-    """A person sees how many windows were wrong, and with what."""
     flags = [("failed",), ("cpu-steal", "throttled"), ("failed",), (), ("noisy-rate",)]
     points = [pair(30, 70, flags=found) for found in flags]
     assert left_out_text(points) == "left out of the table: 1 cpu-steal, 2 failed"
@@ -139,28 +137,24 @@ def test_left_out_points_are_counted_by_flag() -> None:
     ],
 )
 def test_pair_without_known_solo_rates_shows_dashes(solos: list[SoloPoint]) -> None:
-    """Its windows are counted, and nothing is made up."""
     (found,) = summarise([*nine(), UNCAPPED], solos)
     assert found == PairResult(("a", "b"), 10)
     assert printed([found])[1] == ["a", "+", "b", "10", *"-------"]
 
 
 def test_points_without_power_are_no_candidates() -> None:
-    """Work per joule is not known without the power."""
     (found,) = summarise([pair(30, 70, power_w=None), pair(50, 50)], SOLOS)
     assert found.best == pair(50, 50)
     assert summarise([pair(30, 70, power_w=None)], SOLOS)[0].best is None
 
 
 def test_pairs_come_in_the_order_of_their_names() -> None:
-    """Whatever the order in which they were measured."""
     points = [pair(job_1="b", job_2="c"), pair(job_1="a", job_2="c"), pair(job_1="a", job_2="a")]
     assert [line.pair for line in summarise(points, SOLOS)] == [("a", "a"), ("a", "c"), ("b", "c")]
     assert summarise([], SOLOS) == []
 
 
 def test_line_of_the_table() -> None:
-    """Split, speed of each job, power and gains, as a person reads them."""
     (found,) = summarise([*nine({30: 1.5}), UNCAPPED], SOLOS)
     head, line = printed([found])
     assert " ".join(head) == " ".join(COLUMNS)
@@ -172,7 +166,6 @@ def test_line_of_the_table() -> None:
 
 
 def test_cost_of_a_campaign() -> None:
-    """GPU-seconds for each point, and how much of the time a window was open."""
     cost = Cost(600.0, measuring_s=480.0, window_s=300.0, starting_s=60.0, waiting_s=6.0, starts=24)
     assert cost_text(cost, 100) == (
         "100 pair points in 10.0 GPU-minutes: 6.0 GPU-seconds a pair point, 24 starts, "

@@ -73,7 +73,6 @@ def test_a_server_shows_what_it_answered_of_its_demand() -> None:
 
 
 def test_every_value_stands_under_its_heading() -> None:
-    """A reader takes the number below a heading for that quantity."""
     result = table([FULL])
     headings = [str(column.header) for column in result.columns]
     assert list(zip(headings, *cells(result), strict=True)) == [
@@ -93,7 +92,6 @@ def test_every_value_stands_under_its_heading() -> None:
 
 
 def test_missing_reading_is_a_dash_and_not_a_zero() -> None:
-    """Nothing that was not measured looks measured."""
     assert cells(table([point(rate=3.0)])) == [["50", "-", "3", *"--------", ""]]
 
 
@@ -121,7 +119,6 @@ def test_any_points_can_be_shown(points: list[SoloPoint]) -> None:
 
 
 def test_plot_has_both_axes() -> None:
-    """Rate and power stand over the same shares."""
     text = plot([point(share_percent=s, rate=s, power_w=100 + s) for s in (100.0, 10.0, 50.0)])
     assert "steps/s" in text
     assert "W (right)" in text
@@ -132,7 +129,6 @@ def test_plot_has_both_axes() -> None:
 
 @pytest.mark.parametrize(("powers", "shown"), [([None], 0), ([None] * 3, 0), ([None, 300.0], 1)])
 def test_plot_leaves_out_only_the_missing_power(powers: list[float | None], shown: int) -> None:
-    """One failed reading costs its point of one curve."""
     points = [point(share_percent=10.0 * (n + 1), power_w=w) for n, w in enumerate(powers)]
     assert plot(points).count("steps/s") == 1
     assert plot(points).count("W (right)") == shown
@@ -148,7 +144,6 @@ def test_summary_tells_the_median_error() -> None:
 
 
 def test_flags_are_explained_with_their_shares() -> None:
-    """Each flag is one sentence, whatever the number of shares that carry it."""
     points = [point(share_percent=s, flags=("throttled",)) for s in (90.0, 20.0)]
     assert problems([*points, point()]) == [f"throttled at 20, 90 %: {FLAGS['throttled']}"]
 
@@ -179,7 +174,6 @@ def test_idle_power_that_moved_is_told(
 
 
 def test_missing_shares_are_told() -> None:
-    """A profile with a hole says where, and why."""
     failure = Failure(solo(Job(name="gemm", command=("x",)), Share(30)), "x ended with exit code 3")
     assert problems([], result(None, None, (failure,))) == [
         "no point of gemm at 30 %: x ended with exit code 3"
@@ -187,7 +181,6 @@ def test_missing_shares_are_told() -> None:
 
 
 def test_progress_lines_hold_numbers_flags_and_time_to_go() -> None:
-    """A log file shows each point on a line of its own, brackets as they are."""
     file = io.StringIO()
     reporter = ConsoleReporter(Console(file=file, width=20))
     reporter.phase("measuring idle power [of 2]")

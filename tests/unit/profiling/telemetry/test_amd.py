@@ -43,7 +43,6 @@ def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(lines: str, environment: dict[str, str]) -> Any:
-    """What these lines of Python show."""
     body = "".join(f"    {line}\n" for line in lines.strip().splitlines())
     command = [sys.executable, "-c", _PROLOGUE + body + _EPILOGUE]
     environment = {k: v for k, v in os.environ.items() if k != "ROCM_HOME"} | environment
@@ -90,7 +89,6 @@ def test_power_is_the_field_that_the_generation_has(ask: Ask) -> None:
 
 
 def test_violations_become_throttle_reasons(ask: Ask) -> None:
-    """Active violations are named, inactive ones not, and all "N/A" is unknown."""
     script = """
 import amdsmi
 s, answers = AmdSource("uuid-1"), []
@@ -104,7 +102,6 @@ show(answers)
 
 
 def test_memory_of_processes_is_their_vram(ask: Ask) -> None:
-    """VRAM of the named processes is summed; none of them is unknown, not zero."""
     script = """
 import amdsmi
 def process(pid, mib):
@@ -118,7 +115,6 @@ show([before, s.processes_memory_mib([1, 2]), s.processes_memory_mib([9])])
 
 
 def test_gpus_are_described(ask: Ask) -> None:
-    """Each GPU has its UUID, vendor and memory; what the driver does not say is None."""
     script = """
 import amdsmi
 amdsmi.amdsmi_get_power_info = lambda device: {"power_limit": 750}
@@ -142,7 +138,6 @@ show(list_gpus())
     ],
 )
 def test_what_cannot_be_read_says_what_to_do(ask: Ask, lines: str, kind: str, says: str) -> None:
-    """A group to join, the GPUs that are there, the driver that is missing."""
     answer = ask(lines, kind)
     assert answer["error"] == "source"
     assert says in answer["text"]

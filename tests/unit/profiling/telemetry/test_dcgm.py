@@ -76,14 +76,12 @@ def test_labels_are_read_without_case(spell: Callable[[str], str]) -> None:
 
 
 def test_rows_of_other_gpus_do_not_count() -> None:
-    """Only the rows with this UUID count, even when another GPU has this index."""
     other = LABELS | {"UUID": "GPU-other"}
     rows = text({SM_ACTIVE: 0.9}, other) + text({SM_ACTIVE: 0.5}, LABELS | {"gpu": "7"})
     assert values_of(rows, GPU) == {"counter.sm_active": 50}
 
 
 def test_index_decides_where_rows_have_no_uuid() -> None:
-    """Rows without a UUID are matched by their gpu label."""
     rows = text({SM_ACTIVE: 0.5}, {"gpu": "0"}, {"gpu": "1"})
     assert values_of(rows, GPU) == {"counter.sm_active": 50}
     assert values_of(rows.replace('"1"} 0.5', '"1"} 0.25'), Gpu(uuid="x", model="", index=1)) == {
@@ -105,7 +103,6 @@ def test_values_that_differ_by_pod_are_left_out() -> None:
 
 
 def test_rows_of_mig_instances_are_not_the_gpu() -> None:
-    """Rows of instances are left out, and refused when there is nothing else."""
     mig = LABELS | {"GPU_I_ID": "3", "GPU_I_PROFILE": "1g.18gb"}
     rows = text({SM_ACTIVE: 0.9}, mig)
     assert values_of(rows + text({SM_ACTIVE: 0.5}), GPU) == {"counter.sm_active": 50}
@@ -114,14 +111,12 @@ def test_rows_of_mig_instances_are_not_the_gpu() -> None:
 
 
 def test_gpu_that_is_not_there_is_an_error() -> None:
-    """The message names the GPUs that the exporter does show."""
     with pytest.raises(SourceError, match=f"no row for GPU-me.*it shows {UUID}"):
         values_of(text(CLASSIC), Gpu(uuid="GPU-me", model="", index=5))
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-0.5"])
 def test_value_that_is_no_reading_is_an_error(value: str) -> None:
-    """Refused with the field's name."""
     with pytest.raises(SourceError, match=SM_ACTIVE):
         values_of(text({SM_ACTIVE: value}), GPU)
 
@@ -135,7 +130,6 @@ def test_blank_values_are_missing(blank: str) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_gives_values_or_our_error(body: str) -> None:
-    """No text, however damaged, raises anything but our error."""
     try:
         values = values_of(body, GPU)
     except SourceError:
@@ -171,14 +165,12 @@ class Clock:
 
 @pytest.fixture
 def server() -> Iterator[Exporter]:
-    """An exporter that shows every field."""
     with fake.exporter(text(CLASSIC)) as state:
         yield state
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """Time at a standstill."""
     return Clock()
 
 
@@ -207,7 +199,6 @@ def test_readings_come_from_the_exporter(source: DcgmSource) -> None:
 
 
 def test_fields_that_are_not_shown_are_none(server: Exporter) -> None:
-    """A value that the exporter does not show is None, never 0."""
     server.text = text({k: v for k, v in CLASSIC.items() if "_PROF_" in k})
     source = DcgmSource(server.url, GPU)
     names = ("power.gpu", "energy.gpu", "power.memory")
@@ -220,7 +211,6 @@ def test_fields_that_are_not_shown_are_none(server: Exporter) -> None:
 def test_exporter_is_asked_once_per_interval(
     server: Exporter, clock: Clock, source: DcgmSource
 ) -> None:
-    """However often power is read, HTTP is asked once a second."""
     for step in range(100):
         clock.now_s = 100 + step * 0.02
         source.read(POWER)
@@ -255,7 +245,6 @@ def test_counters_average_what_was_collected_in_the_window(
 def test_exporter_that_repeats_itself_is_too_slow(
     server: Exporter, clock: Clock, hidden: tuple[str, ...], after_s: int
 ) -> None:
-    """Unchanged values for several intervals are refused with the option that mends it."""
     server.text = text({k: v for k, v in CLASSIC.items() if k not in hidden})
     source = DcgmSource(server.url, GPU, 1.0, clock)
     clock.now_s += after_s - 0.5
@@ -267,7 +256,6 @@ def test_exporter_that_repeats_itself_is_too_slow(
 
 
 def test_exporter_without_the_counters_is_refused(server: Exporter) -> None:
-    """Opening names the counters that are off and the lines that turn them on."""
     server.text = text({k: v for k, v in CLASSIC.items() if k != SM_ACTIVE})
     with pytest.raises(SourceError) as caught:
         DcgmSource(server.url, GPU)
@@ -295,7 +283,6 @@ def test_faults_of_the_exporter_are_named(
     fault: Fault,
     says: str,
 ) -> None:
-    """Each fault in the middle of a run is an error that says which it was."""
     if fault == "slow":
         # Else a busy machine would be slow for every fault.
         monkeypatch.setattr(dcgm, "_READ_S", 0.3)

@@ -77,7 +77,6 @@ def test_gpus_are_described_and_found_as_the_driver_does(nvml: FakeNvml, ask: As
 
 
 def test_readings_have_our_units(nvml: FakeNvml, ask: Ask) -> None:
-    """Milliwatts, millijoules and bytes become W, J and MiB."""
     nvml.write(gpu=0, power_mw=250_500, energy_mj=7500, sm_clock_mhz=1410, temperature_c=61)
     nvml.write(gpu=0, mem_clock_mhz=2619, memory_used_mib=2048)
     script = "s = NvmlSource(0); names = [c.name for c in s.channels]"
@@ -120,7 +119,6 @@ def test_average_power_only_without_the_instant_field(nvml: FakeNvml, ask: Ask) 
 
 
 def test_unsupported_readings_are_none(nvml: FakeNvml, ask: Ask) -> None:
-    """What the GPU does not have is None and stops nothing."""
     missing = ("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "memory_used_mib")
     nvml.write(gpu=0, **dict.fromkeys([*missing, "power_limit_mw", "throttle"], error(3)))
     nvml.write(gpu=0, energy_mj=error(3), memory_busy=error(21), mig=error(3))
@@ -247,21 +245,6 @@ show([first, again])
     assert ask(script) == [12.0, 77.0]
 
 
-def test_energy_ticks_and_follows_power(ask: Ask) -> None:
-    """The fake counter moves in ticks of 0.1 s by the power of the moment, as the card's does."""
-    script = """
-put("power_mw", 200_000)
-s = NvmlSource(0)
-seen, end = [one(s, 'energy.gpu')], time.monotonic() + 0.55
-while time.monotonic() < end:
-    seen.append(one(s, 'energy.gpu'))
-show([round(b - a, 3) for a, b in zip(seen, seen[1:]) if b != a])
-"""
-    steps = ask(script)
-    assert 2 <= len(steps) <= 5
-    assert all(step % 20 == 0 for step in steps)
-
-
 def test_memory_of_processes_counts_each_once(nvml: FakeNvml, ask: Ask) -> None:
     """Also one in both lists; one without a figure makes the sum unknown, not smaller."""
     nvml.write(gpu=0, compute_processes="10 500\n11 300\n13 n/a", mps_processes="11 300\n12 64")
@@ -285,7 +268,6 @@ def test_process_without_memory_has_no_context(nvml: FakeNvml, ask: Ask) -> None
 def test_driver_that_does_not_start_says_what_to_do(
     nvml: FakeNvml, ask: Ask, code: int, says: str
 ) -> None:
-    """Each way in which NVML fails to start has its own advice."""
     nvml.write(init=error(code))
     answer = ask("show(list_gpus())")
     assert answer["error"] == "source"
@@ -293,7 +275,6 @@ def test_driver_that_does_not_start_says_what_to_do(
 
 
 def test_lost_gpu_is_an_error_in_every_reading(ask: Ask) -> None:
-    """A GPU that falls off the bus is an error with advice, never a missing value."""
     script = """
 s, looks = NvmlSource(0), []
 put("every", "error 15")
@@ -310,7 +291,6 @@ show(looks)
 
 @pytest.mark.parametrize("name", ["7", "GPU-nobody"])
 def test_unknown_gpu_is_refused(ask: Ask, name: str) -> None:
-    """An index or UUID that is not there is refused with the command that lists GPUs."""
     assert "nvidia-smi -L" in ask(f"show(NvmlSource({name!r}).gpu)")["text"]
 
 
@@ -321,12 +301,10 @@ def test_counters_without_permission_are_refused_at_once(nvml: FakeNvml, ask: As
 
 
 def test_closed_source_answers_nothing(ask: Ask) -> None:
-    """A reading after close is an error."""
     assert "closed" in ask("s = NvmlSource(0); s.close(); show(one(s, 'power.gpu'))")["text"]
 
 
 def test_no_library_says_that_the_driver_is_missing() -> None:
-    """Without libnvidia-ml.so.1 the message names it."""
     script = _PROLOGUE.replace("FAKE_NVML_DIR", "HOME") + "    show(list_gpus())" + _EPILOGUE
     script = "import ctypes; ctypes.CDLL = lambda *_: (_ for _ in ()).throw(OSError())\n" + script
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -104,7 +104,6 @@ def test_all_starts_and_ends_are_kept_out_of_windows() -> None:
 
 
 def test_change_waits_until_all_are_ready() -> None:
-    """A process whose warm-up goes on is not let into a window."""
     testbed = LoggingTestbed()
     testbed.ready_after_s = 3.0
     ProcessPool(testbed).change([A, B])
@@ -125,7 +124,6 @@ def test_client_without_a_gate_is_never_kept() -> None:
 
 
 def test_same_job_and_share_of_twins_are_two_clients() -> None:
-    """A job next to itself."""
     testbed, copy = LoggingTestbed(), ProcessSpec(GEMM, Share(30.0), copy=1)
     pool = ProcessPool(testbed)
     pool.change([A, copy])

@@ -59,7 +59,6 @@ def replay(points: list[SoloPoint], folder: Path, *shares: float) -> SweepResult
 
 
 def test_recorded_values_come_back(tmp_path: Path) -> None:
-    """What was measured is what a replay shows: rate, power, counters, state, units."""
     points = [recorded(20.0), recorded(50.0), recorded(100.0, throttled=True)]
     found = replay(points, tmp_path, 100, 20, 50)
     assert (found.idle_before_w, found.idle_after_w) == pytest.approx((76, 76))
@@ -141,7 +140,6 @@ def test_a_mismatch_of_the_counter_comes_back(
 
 
 def test_stored_replay_is_gone_on_with(tmp_path: Path) -> None:
-    """What an interrupted run stored is found again, point for point."""
     points = [recorded(20.0), recorded(50.0), recorded(100.0)]
     first = replay(points, tmp_path, 50, 100)
     testbed = ReplayTestbed(points)
@@ -160,7 +158,6 @@ def test_newest_of_several_recordings_is_replayed(tmp_path: Path) -> None:
 
 
 def test_without_points_there_is_no_bench() -> None:
-    """An empty file is told, not replayed as an empty GPU."""
     with pytest.raises(InputError, match="no recorded points"):
         ReplayTestbed([])
 
@@ -203,7 +200,6 @@ def show(testbed: ReplayTestbed, slots: Sequence[JobAtShare], times: int = 1) ->
 
 
 def test_gates_in_any_order_show_the_same_window() -> None:
-    """Each job has its own rate, whichever was let go first."""
     testbed = ReplayTestbed(ALONE, TOGETHER)
     (ahead,) = show(testbed, THIRTY_SEVENTY)
     (behind,) = show(testbed, THIRTY_SEVENTY[::-1])
@@ -212,14 +208,12 @@ def test_gates_in_any_order_show_the_same_window() -> None:
 
 
 def test_twins_have_one_rate_each() -> None:
-    """A job next to itself at the same share is two processes with two recorded rates."""
     twins = pair_point(50.0, 50.0, job_2="gemm", rate_1=20.0, rate_2=21.0)
     ((rates, _),) = show(ReplayTestbed(ALONE, [twins]), [("gemm", 50.0), ("gemm", 50.0)])
     assert rates == pytest.approx((20, 21))
 
 
 def test_job_goes_on_alone_when_its_partner_stops() -> None:
-    """What plays is always the window of exactly those that run."""
     testbed = ReplayTestbed(ALONE, TOGETHER)
     first, second = (testbed.start(testbed.jobs()[job], Share(s)) for job, s in THIRTY_SEVENTY)
     readings: list[float | None] = [testbed.source.read((POWER_GPU,))[POWER_GPU]]
@@ -256,7 +250,6 @@ def test_without_noise_or_recorded_errors_the_exact_means_come_back(
 
 
 def test_same_seed_gives_the_same_noise() -> None:
-    """A replay with noise can be repeated; another seed is another campaign."""
     one, same, other = (
         show(ReplayTestbed(ALONE, TOGETHER, noise=seed), THIRTY_SEVENTY, times=5)
         for seed in ("a", "a", "b")

@@ -9,7 +9,6 @@ FINITE = st.floats(0.1, 1e4)
 
 
 def test_no_readings_have_no_mean() -> None:
-    """An empty window is unknown, not zero."""
     assert mean_estimate([]) is None
     assert rate_estimate([]) is None
     assert rate_estimate([(1.0, 5.0)]) is None
@@ -26,7 +25,6 @@ def test_steady_steps_give_their_rate_exactly(rate: float, steps: int) -> None:
 
 @given(st.lists(FINITE, min_size=2, max_size=200))
 def test_mean_is_between_the_extremes_and_its_error_is_positive(values: list[float]) -> None:
-    """The error never is negative and the mean never leaves the readings."""
     estimate = mean_estimate([(0.05 * i, value) for i, value in enumerate(values)])
     assert estimate is not None
     assert min(values) * (1 - 1e-9) <= estimate.mean <= max(values) * (1 + 1e-9)

@@ -109,7 +109,6 @@ def with_rate(rate: MeanEstimate) -> WindowResult:
     ],
 )
 def test_each_fault_has_its_flag(result: WindowResult, flag: str) -> None:
-    """Every flag of the table is raised by its fault, and by nothing else."""
     assert flags_of(TAKEN, CONDITIONS) == ()
     assert flags_of(result, CONDITIONS) == (flag,)
     assert flag in FLAGS
@@ -150,7 +149,6 @@ def test_point_of_a_job_that_tells_its_data_has_their_fingerprint() -> None:
 
 
 def test_pair_point_keeps_its_two_jobs_apart() -> None:
-    """Each job has its own share, units, rate and memory; the power is of both."""
     point = to_point(PAIR, CONDITIONS)
     assert isinstance(point, PairPoint)
     assert [(p.job, p.share_percent, p.units, p.rate, p.job_hash) for p in point.parts] == [
@@ -235,7 +233,6 @@ def test_job_beside_itself_is_one_pair_however_it_is_written() -> None:
 
 
 def test_flags_page_lists_every_flag() -> None:
-    """The page and the code name the same flags with the same meanings."""
     page = (Path(__file__).parents[4] / "docs/flags.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert rows == [f"| `{flag}` | {meaning} |" for flag, meaning in FLAGS.items()]

@@ -36,7 +36,6 @@ def test_steady_job_ends_at_the_shortest_window() -> None:
 
 
 def test_window_waits_until_power_is_flat_although_the_rate_is() -> None:
-    """A job at full speed whose power still climbs is not measured yet."""
     source = ScriptedSource(VirtualClock(), lambda t: min(300.0, 100 + 40 * t))
     window = measure(watch(source), RULES)
     assert window.settled
@@ -75,7 +74,6 @@ def test_power_that_never_settles_is_measured_and_marked() -> None:
 
 
 def test_noisy_power_uses_the_whole_time() -> None:
-    """A window goes on to its limit while the error is above the target."""
     source = ScriptedSource(VirtualClock(), lambda t: 300 + 200 * math.copysign(1, math.sin(3 * t)))
     window = measure(watch(source), WindowRules(settle_most_s=2, most_s=6))
     assert window.window_s == pytest.approx(6, abs=0.3)
@@ -92,7 +90,6 @@ def test_energy_counter_shows_its_gap_to_the_power(counted_w: float, gap: float)
 
 
 def test_missing_readings_stay_missing() -> None:
-    """No power sensor and no counter: None, never 0, and the rate is still measured."""
     source = ScriptedSource(VirtualClock(), lambda _: None, throttle=lambda _: None)
     window = measure(watch(source), RULES)
     assert window.power is None
@@ -112,7 +109,6 @@ def test_throttling_within_the_window_is_named() -> None:
 
 
 def test_two_jobs_are_measured_together() -> None:
-    """Each has its own rate, over the same window."""
     clock = VirtualClock()
     source = ScriptedSource(clock, lambda _: 300.0)
     counts = [lambda: math.floor(100 * clock.now_s()), lambda: 32 * math.floor(50 * clock.now_s())]
@@ -122,7 +118,6 @@ def test_two_jobs_are_measured_together() -> None:
 
 
 def test_window_waits_for_the_slower_of_two_to_become_flat() -> None:
-    """A partner that still speeds up keeps the window closed."""
     clock = VirtualClock()
     source = ScriptedSource(clock, lambda _: 300.0)
 
@@ -208,7 +203,6 @@ def at_random(rate: float, seed: int, ramp_s: float = 0.0) -> WindowInputs:
 
 
 def test_job_that_dies_ends_the_window() -> None:
-    """The check is asked while measuring, and its error comes through."""
     source = ScriptedSource(VirtualClock(), lambda _: 100.0)
 
     def check() -> None:

@@ -45,7 +45,6 @@ def wrong_rows(product: Array, left: Array, right: Array, dtype: str, offset: fl
     inner=st.integers(1, 300),
 )
 def test_rounding_to_fp16_is_right(seed: int, rows: int, columns: int, inner: int) -> None:
-    """No right product is called wrong, whatever its size."""
     left, right = uniform(seed, rows, inner), uniform(seed + 1, inner, columns)
     assert wrong_rows((left @ right).astype(np.float16), left, right, "fp16") == 0
 
@@ -141,7 +140,6 @@ def test_fingerprints_show_what_is_missing(seed: int, begin: int) -> None:
 
 
 def test_wrong_operations_are_named_in_order() -> None:
-    """Products by their wrong rows, the others by their fingerprints."""
     right = [[0, 1.0, 10.0, 5.0]]
     wanted = {"matmul": 0, "fft": right, "sort": right}
     values = {"matmul": 3, "fft": right, "sort": [[1, 1.0, 10.0, 5.0]]}

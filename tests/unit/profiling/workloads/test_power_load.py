@@ -44,7 +44,6 @@ def run(stage: Any, load: VirtualLoad) -> list[list[Any]]:
 @settings(max_examples=10)
 @given(seed=st.integers(0, 1000), unit_s=st.floats(5e-5, 5e-4))
 def test_bursts_are_where_they_were_planned(seed: int, unit_s: float) -> None:
-    """Each begins in time and is as long as it should be, within a unit."""
     bursts = steps_and_bursts(seed)[2]
     load = VirtualLoad(VirtualClock(), unit_s)
     (kind, name, begun_s), *ons = run(bursts, load)
@@ -57,7 +56,6 @@ def test_bursts_are_where_they_were_planned(seed: int, unit_s: float) -> None:
 
 
 def test_wave_keeps_its_period_although_each_launch_is_late() -> None:
-    """Lateness does not add up from one period to the next."""
     wave = waves(0.066, 1)[-1]
     load = VirtualLoad(VirtualClock(), 1e-4, launch_s=3e-5)
     (_, _, begun_s), *ons = run(wave, load)
