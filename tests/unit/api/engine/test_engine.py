@@ -77,7 +77,6 @@ async def test_within_a_second_nothing_is_looked_at(
     """Until then an equal request costs a look in memory; after it one look, and no load."""
     now = [100.0]
     monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
-
     await engine.recommend(PAIR)
     now[0] += engine_module.FRESH_S - 0.01
     await engine.recommend(PAIR)
@@ -109,7 +108,6 @@ async def test_what_was_read_before_a_change_is_not_kept_after_it(
 ) -> None:
     """Profiles that a slow reader brings late do not stand in for the new ones."""
     points = [p for p in bundled_solo_points() if p.job == "fft"]
-
     await engine.recommend(PAIR)
     source.store.add(points)
     source.count += 1

@@ -26,6 +26,8 @@ from advisor_api.service.audit import Audit
 from advisor_api.service.readiness import NotReadyError, ServiceReadiness
 from advisor_data.service.state import AuditEntry, ServiceState, Token
 
+pytestmark = pytest.mark.anyio
+
 # errors
 
 _KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type)]
@@ -234,26 +236,22 @@ class _Tokens:
 SECRET = "adv_" + "a" * 43
 
 
-@pytest.mark.anyio
 async def test_a_thousand_requests_are_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A good token is looked up once a second, also when many ask at once."""
     # A busy machine may take more than that second for all of them.
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     tokens = _Tokens()
     tokens.good.add(SECRET)
-
     cache = TokenCache(tokens.find)
     found = await asyncio.gather(*(cache.find(SECRET, "::1") for _ in range(1000)))
     assert all(token is not None for token in found)
     assert tokens.asked == 1
 
 
-@pytest.mark.anyio
 async def test_a_revoked_token_is_forgotten_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered is never older than a second, good or not."""
     tokens, now = _Tokens(), [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-
     cache = TokenCache(tokens.find)
     assert await cache.find(SECRET, "::1") is None
     tokens.good.add(SECRET)
@@ -266,11 +264,9 @@ async def test_a_revoked_token_is_forgotten_after_a_second(monkeypatch: pytest.M
     assert await cache.find(SECRET, "::1") is None
 
 
-@pytest.mark.anyio
 async def test_who_tries_secrets_is_slowed_down() -> None:
     """Wrong secrets of all kinds are limited for each address, and cost the database few reads."""
     tokens = _Tokens()
-
     cache = TokenCache(tokens.find)
     for tries in ([f"adv_{n:043}" for n in range(200)], [f"nonsense {n}" for n in range(200)]):
         address = tries[0]
@@ -283,14 +279,12 @@ async def test_who_tries_secrets_is_slowed_down() -> None:
     assert tokens.asked <= 4
 
 
-@pytest.mark.anyio
 async def test_guesses_starve_no_holder_of_a_good_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """A good token works at once next to any number of guesses from its own address."""
     tokens, now = _Tokens(), [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     good = [f"adv_{n:040}good" for n in range(100)]
     tokens.good.update(good)
-
     cache = TokenCache(tokens.find)
     for turn in range(3):
         guesses = [cache.find(f"adv_{turn}{n:040}", "::1") for n in range(5000)]
@@ -302,7 +296,6 @@ async def test_guesses_starve_no_holder_of_a_good_token(monkeypatch: pytest.Monk
     assert tokens.asked <= 3 * (5000 + 100) // 500 + 6
 
 
-@pytest.mark.anyio
 async def test_a_database_that_fails_is_told_to_all_that_wait() -> None:
     """And the next one who asks has another look."""
 
@@ -323,7 +316,6 @@ async def _fine() -> None:
     pass
 
 
-@pytest.mark.anyio
 async def test_a_part_that_hangs_is_not_ready_in_time() -> None:
     """Who asks whether it is ready has an answer in a second, and asks the part only once."""
     asked = 0
