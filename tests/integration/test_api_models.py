@@ -34,12 +34,10 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture
 def admin(api: Api) -> str:
-    """The token of somebody who may do everything."""
     return api.token("admin")
 
 
 def add_model(home: Path, version: str, evaluation: Any = None) -> None:
-    """Take in a copy of the bundled model under another name."""
     folder = home.parent / f"trained-{version}"
     shutil.copytree(BUNDLED, folder)
     manifest = read_manifest(folder)
@@ -58,7 +56,6 @@ def version_of_answer(api: Api) -> str:
 
 
 def test_promotion_and_rollback_count_at_once(api: Api, admin: str) -> None:
-    """The next answer is by the new champion, and after a rollback by the one before."""
     bundled = version_of_answer(api)
     done = api.post("/v1/models/v1/promote", None, admin)
     assert done == {"champion": "v1", "replaced": "bundled"}
@@ -113,14 +110,12 @@ def test_damaged_model_spoils_neither_the_list_nor_the_service(
 
 
 def test_evaluation_is_served_where_the_model_carries_it(api: Api) -> None:
-    """What was found of a model, else 404: never the figures of another one."""
     assert api.get("/v1/models/v1/evaluation") == {"jobs": [{"job": "fft"}]}
     assert error_of(api.ask("GET", "/v1/models/v2/evaluation"))[:2] == (404, "not-found")
 
 
 @pytest.mark.parametrize("name", ["v3", "..", ".adding-v1", "v1%2F..%2Fv2"])
 def test_names_that_are_no_models(api: Api, admin: str, name: str) -> None:
-    """A path that leads elsewhere finds no folder and makes no promotion."""
     status, code, _ = error_of(api.ask("POST", f"/v1/models/{name}/promote", admin))
     assert (status, code) in {(404, "not-found"), (422, "bad-input"), (405, "method-not-allowed")}
     assert api.get("/v1/models")["history"] == []

@@ -31,7 +31,6 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def api(home: Path, bundled_power: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """A service on that home."""
     monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: bundled_power)
     with running(home) as api:
         yield api

@@ -43,13 +43,11 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 @pytest.fixture(scope="module")
 def tokens(empty: Api) -> dict[str, str]:
-    """A token of each scope."""
     return {scope: empty.token(scope) for scope in ("read", "write", "launch", "admin")}
 
 
 @pytest.fixture
 def writer(api: Api) -> str:
-    """The token of somebody who may write."""
     return api.token("write")
 
 
@@ -60,7 +58,6 @@ def sweep(job: str = "mine", like: str = "bert-train", **changes: Any) -> list[S
 
 
 def pair_point(job_a: str, job_b: str) -> PairPoint:
-    """A measured pair."""
     return changed(bundled_pair_points()[0], job_1=job_a, job_2=job_b)
 
 
@@ -70,7 +67,6 @@ def rows(points: list[Any]) -> dict[str, Any]:
 
 
 def put(api: Api, token: str, points: list[SoloPoint], job: str = "mine") -> Any:
-    """Replace a profile."""
     return api.ask("PUT", f"/v1/profiles/{job}", token, json=rows(points))
 
 
@@ -118,7 +114,6 @@ def test_profile_comes_back_as_it_was_sent(api: Api, writer: str) -> None:
 
 
 def test_bad_profile_leaves_the_old_one(api: Api, writer: str) -> None:
-    """A profile that could not be used, or is of another job, replaces nothing."""
     put(api, writer, sweep())
     before = api.get("/v1/profiles/mine")
     other_card = [*sweep(), *sweep(gpu_model="NVIDIA B200")]
@@ -164,7 +159,6 @@ def test_bad_point_is_refused_with_its_place(
 
 
 def test_points_of_both_kinds_are_taken_in_once(api: Api, writer: str) -> None:
-    """As `advisor data import`: what is there already is left, and both kinds are counted."""
     sent = rows([*sweep(), pair_point("fft", "mine")])
     first, again = (api.post("/v1/points", sent, writer) for _ in range(2))
     assert first == {
@@ -178,7 +172,6 @@ def test_points_of_both_kinds_are_taken_in_once(api: Api, writer: str) -> None:
 
 
 def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None:
-    """What was measured here and what came with advisor stand apart."""
     mine = pair_point("fft", "gemm")
     api.post("/v1/points", rows([mine]), writer)
     found = api.get("/v1/pairs/gemm/fft/points")
@@ -217,7 +210,6 @@ def test_jobs_say_where_profiles_are_from_and_what_can_be_launched(api: Api, wri
 
 
 def test_observations_are_kept_and_found_by_job(api: Api, writer: str) -> None:
-    """What launched pairs did comes back whole, the newest first."""
     # Sharing may cost energy.
     mine = dataclasses.replace(observation(1), energy_saved=-0.4)
     other = observation(2, job_2="triad")
@@ -266,14 +258,12 @@ def test_every_write_is_audited_with_how_it_ended(api: Api, writer: str) -> None
 def test_changes_need_their_scope(
     empty: Api, tokens: dict[str, str], method: str, path: str, scope: str
 ) -> None:
-    """Without a token 401, with a lesser scope 403, and nothing is written."""
     assert error_of(empty.ask(method, path))[:2] == (401, "unauthorized")
     assert error_of(empty.ask(method, path, tokens[scope]))[:2] == (403, "forbidden")
     assert empty.service.state.audit_log() == []
 
 
 def test_what_is_not_there_is_404(empty: Api) -> None:
-    """There is no profile of what nobody measured, nor on a GPU that it was not measured on."""
     for path in ("/v1/profiles/nope", "/v1/profiles/fft?gpu_model=A100", "/v1/models/v1"):
         assert error_of(empty.ask("GET", path))[:2] == (404, "not-found")
 

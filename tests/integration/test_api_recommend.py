@@ -31,7 +31,6 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 def told(advisor: Advisor, *words: str) -> Any:
-    """What the command line answers to the same question."""
     said = advisor(*words, "--json")
     assert said.code == 0, said.err
     return json.loads(said.out)
@@ -65,7 +64,6 @@ def test_answer_is_that_of_the_command_line(
 
 
 def test_swapped_jobs_swap_the_answer(api: Api) -> None:
-    """Which job is called the first changes nothing but the order."""
     answers = [api.post(URL, {"jobs": jobs(*pair)}) for pair in (PAIR, PAIR[::-1])]
     one, other = ([answer["choice"], *answer["candidates"][:9]] for answer in answers)
     for option, mirror in zip(one, [other[0], *other[:0:-1]], strict=True):
@@ -88,7 +86,6 @@ def test_equal_requests_are_worked_out_once(api: Api) -> None:
 
 
 def test_objectives_have_answers_of_their_own(api: Api) -> None:
-    """An answer that is kept for one objective is not given for another."""
     asked = ({"jobs": jobs(*PAIR), "objective": objective} for objective in OBJECTIVES)
     assert [api.post(URL, body)["objective"] for body in asked] == [*OBJECTIVES]
 
@@ -135,7 +132,6 @@ def test_what_cannot_be_meant_is_refused(api: Api, body: str, says: str) -> None
 
 
 def test_no_split_is_told_with_what_comes_nearest(api: Api) -> None:
-    """Limits that nothing keeps are an error with its own code, not an arbitrary split."""
     limits = {"jobs": jobs(*PAIR), "max_power_w": 90}
     status, code, message = error_of(api.ask("POST", URL, json=limits))
     assert (status, code) == (422, "no-split")
@@ -143,7 +139,6 @@ def test_no_split_is_told_with_what_comes_nearest(api: Api) -> None:
 
 
 def test_batch_answers_each_request_in_order(api: Api) -> None:
-    """One bad request spoils no other, and each item is what a request of its own would give."""
     twice = jobs("gemm", "gemm")
     alike = {"jobs": twice, "objective": "throughput", "gpu_model": "NVIDIA H200"}
     good = [{"jobs": jobs(*PAIR)}, alike]
@@ -158,7 +153,6 @@ def test_batch_answers_each_request_in_order(api: Api) -> None:
 
 @pytest.mark.parametrize("count", [0, 1001])
 def test_batches_are_bounded(api: Api, count: int) -> None:
-    """A batch of nothing, and one without end, are refused whole."""
     answer = api.ask("POST", f"{URL}/batch", json={"requests": [{}] * count})
     assert error_of(answer)[:2] == (422, "bad-input")
 

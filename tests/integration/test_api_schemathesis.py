@@ -93,11 +93,9 @@ class Admin:
     """
 
     def get(self, _case: Any, _context: Any) -> str:
-        """What stands for the token."""
         return LATER
 
     def set(self, case: Any, data: str, _context: Any) -> None:
-        """Put it in."""
         case.headers["Authorization"] = data
 
 

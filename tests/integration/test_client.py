@@ -80,7 +80,6 @@ def own_points(job: str = "mine") -> list[SoloPoint]:
 
 
 def test_a_batch_keeps_its_order_and_its_errors(service: Served) -> None:
-    """One wrong request has its error in its place and spoils no other."""
     asked = [
         RecommendationRequest.of("bert-train", "vit-infer", fine=True),
         RecommendationRequest.of("bert-train", "no-such-job"),
@@ -116,7 +115,6 @@ def test_points_go_in_and_come_back(service: Served, writer: str) -> None:
 
 
 def test_many_points_go_in_several_requests(service: Served, writer: str) -> None:
-    """More points than one body may have arrive all the same."""
     points = [
         replace(p, job="many", started_at=f"2026-01-01T00:{n // 60:02}:{n % 60:02}+00:00")
         for n, p in zip(range(1200), own_points() * 1200, strict=False)
@@ -125,7 +123,6 @@ def test_many_points_go_in_several_requests(service: Served, writer: str) -> Non
 
 
 def test_it_lives_and_is_ready(service: Served) -> None:
-    """Yes while it runs; no, and not an error, where nobody listens."""
     assert speak(service.url, "healthy") is True
     assert speak(service.url, "ready") is True
     assert speak("http://127.0.0.1:9", "healthy") is False
@@ -214,7 +211,6 @@ def refusal(status: int, code: str = "overloaded", **headers: str) -> Reply:
 
 
 def test_a_busy_service_is_asked_again(scripted: Scripted) -> None:
-    """429 and 503 are waited out for as long as the service said."""
     scripted.will(refusal(429, Retry_After="1"), refusal(503, Retry_After="0"), NO_MODELS)
     began = time.monotonic()
     assert speak(scripted.url, "models").models == ()
@@ -223,7 +219,6 @@ def test_a_busy_service_is_asked_again(scripted: Scripted) -> None:
 
 
 def test_asking_again_has_an_end(scripted: Scripted) -> None:
-    """A service that stays busy is asked four times in all, and then the error is the answer."""
     scripted.will(refusal(503, Retry_After="0"))
     with pytest.raises(ApiError) as refused:
         speak(scripted.url, "models")
@@ -264,7 +259,6 @@ def test_a_change_is_asked_for_once(
 
 
 def test_a_lost_connection_is_tried_again(scripted: Scripted) -> None:
-    """A service that restarts while it is asked is not noticed."""
     scripted.will(Reply(status=None), Reply(status=None), NO_MODELS)
     assert speak(scripted.url, "models").models == ()
     assert len(scripted.seen) == 3
@@ -297,14 +291,12 @@ def test_a_launch_is_a_status(scripted: Scripted) -> None:
 
 
 def test_waiting_for_the_end(scripted: Scripted) -> None:
-    """It looks until the launch is over, and tells how it ended, badly too."""
     scripted.will(a_launch(), a_launch(state="stopping"), a_launch(state="failed", code="job"))
     found: Launch = speak(scripted.url, "wait", STATUS, every_s=0.01)
     assert (found.state, found.code, len(scripted.seen)) == ("failed", "job", 3)
 
 
 def test_waiting_has_a_limit(scripted: Scripted) -> None:
-    """After the time that was given it says how the launch stands and what ends it."""
     scripted.will(a_launch())
     with pytest.raises(TooSlowError, match=r"abcdef is running after 1 s.*stop_launch"):
         speak(scripted.url, "wait", STATUS.launch_id, timeout_s=1.0, every_s=0.05)
@@ -322,7 +314,6 @@ def test_a_slow_answer_ends_in_time(scripted: Scripted) -> None:
 
 
 def test_nobody_there() -> None:
-    """The message has the address and what to look at."""
     with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:9.*advisor serve"):
         speak("http://127.0.0.1:9", "models")
 
@@ -360,7 +351,6 @@ def test_a_token_stays_a_secret(scripted: Scripted, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("token", ["", "adv_secret\n", "adv secret", "adv_sécret"])
 def test_a_token_that_is_none(token: str) -> None:
-    """It is refused before anything is sent, and not repeated."""
     with pytest.raises(InputError, match="the token") as refused:
         Client("http://127.0.0.1:9", token)
     assert not token or token.strip() not in str(refused.value)
@@ -385,7 +375,6 @@ def test_an_address_with_a_path(scripted: Scripted) -> None:
 
 
 def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:
-    """A name with a slash or dots asks for no other route."""
     scripted.will(refusal(422, "bad-input"))
     with pytest.raises(ApiError):
         speak(scripted.url, "delete_profile", "../models/x?y=1#z")
@@ -422,7 +411,6 @@ LATER = {"card", "data", "drifts", "components", "components_unknown", "memory_p
 
 
 def test_what_is_missing_is_named(answer: Recommendation) -> None:
-    """Without any one of the keys that were always there the error says which."""
     raw = to_plain(answer)
     for target in _records(raw):
         for name in list(target):
@@ -457,7 +445,6 @@ def _records(raw: Any) -> list[dict[str, Any]]:
 
 
 def test_without_httpx_the_message_has_the_command() -> None:
-    """The import fails with what to install."""
     code = "import sys; sys.modules['httpx'] = None; import advisor.client"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -194,7 +194,6 @@ def look(request: pytest.FixtureRequest, browser: Browser, served: RawServer) ->
 
 @pytest.fixture
 def visit(browser: Browser, served: RawServer) -> Iterator[Visit]:
-    """A fresh tab."""
     with visiting(browser, served.port) as tab:
         yield tab
         assert tab.problems == []
@@ -266,7 +265,6 @@ def test_the_split_moves_by_keyboard_and_shows_the_numbers_of_the_api(
 
 
 def test_the_split_is_dragged_on_a_chart(visit: Visit) -> None:
-    """A finger or a mouse on a chart moves the split, also to sharing without limits."""
     visit.open(PAGES["pair"])
     plot = visit.page.locator("figure svg").first
     box = plot.bounding_box()
@@ -327,7 +325,6 @@ def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServ
 
 
 def test_jobs_are_filtered_by_typing(visit: Visit) -> None:
-    """Every word must be found; nothing found is said with what to do."""
     visit.open("/")
     visit.page.fill("#filter", "mine stored")
     assert visit.page.locator("tbody tr").count() == 1
@@ -336,7 +333,6 @@ def test_jobs_are_filtered_by_typing(visit: Visit) -> None:
 
 
 def test_foreign_names_and_errors_are_text(visit: Visit) -> None:
-    """A job named like markup is shown as it is named, and runs nothing; so are errors."""
     visit.open("/")
     assert EVIL in visit.text("main")
     visit.page.click(f"a:text-is({json.dumps(EVIL)})")
@@ -400,7 +396,6 @@ def test_a_page_with_nothing_to_show_says_what_to_do(
 
 
 def test_a_launch_that_is_refused_says_why(visit: Visit) -> None:
-    """Launching asks back first; without a token the page asks for one and starts nothing."""
     visit.open(PAGES["pair"])
     visit.page.click("button:has-text('Launch at')")
     assert "POST /v1/launches" not in visit.asked
@@ -457,7 +452,6 @@ def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:
 
 
 def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
-    """Flags and objectives are explained as the package explains them; none is forgotten."""
     visit.open("/")
     flags = visit.page.evaluate("import('/pages/flags.js').then((m) => m.FLAGS)")
     assert flags == FLAGS

@@ -30,7 +30,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
 
 @pytest.fixture
 def visit(browser: Browser, served: RawServer) -> Iterator[Visit]:
-    """A fresh tab."""
     with visiting(browser, served.port) as tab:
         yield tab
         assert tab.problems == []
@@ -140,7 +139,6 @@ def test_a_split_between_the_steps_is_not_made_up(visit: Visit) -> None:
 
 
 def test_parts_are_those_of_the_package(visit: Visit) -> None:
-    """In its order; none is forgotten."""
     visit.open("/")
     parts = visit.page.evaluate("import('/pages/power_parts.js').then((m) => Object.keys(m.PARTS))")
     assert parts == list(PARTS)

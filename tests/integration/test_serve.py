@@ -22,7 +22,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
 
 @pytest.fixture(scope="module")
 def secrets(served: RawServer) -> dict[str, str]:
-    """The secret of a token of each scope, by the scope."""
     with served.state() as state:
         return {s: state.make_token(s, (s,))[1] for s in ("read", "write", "launch", "admin")}
 
@@ -35,7 +34,6 @@ def bearer(secret: str) -> dict[str, str]:
 
 
 def test_a_fresh_service_is_alive_and_ready(served: RawServer) -> None:
-    """A probe learns that the process lives and that database and model answer."""
     assert served.ask("GET", "/healthz").body == b'{"status":"ok"}'
     assert served.ask("GET", "/readyz").status == 200
 
@@ -66,7 +64,6 @@ def test_every_answer_has_an_id_and_safe_headers(served: RawServer) -> None:
 
 
 def test_the_usual_documentation_pages_are_off(served: RawServer) -> None:
-    """No page loads anything from another host; the description itself is there."""
     assert served.ask("GET", "/docs").status == 404
     assert served.ask("GET", "/redoc").status == 404
     assert served.ask("GET", "/v1/openapi.json").status == 200
@@ -96,7 +93,6 @@ def test_a_wrong_token_is_refused_even_where_none_is_needed(served: RawServer, v
 
 
 def test_tokens_may_do_what_their_scopes_say(served: RawServer, secrets: dict[str, str]) -> None:
-    """Write and launch imply read, and admin may do everything."""
     wanted = {"read": (200, 403, 403), "write": (200, 404, 403), "launch": (200, 403, 403)}
     for scope, statuses in {**wanted, "admin": (200, 404, 200)}.items():
         headers = bearer(secrets[scope])
@@ -125,7 +121,6 @@ def test_the_log_names_callers_and_never_their_tokens(
 
 
 def test_a_taken_port_is_told(served: RawServer, tmp_path: Path) -> None:
-    """The second server on a port ends with the reason and what to do."""
     done = run_forked(["serve", "--port", str(served.port)], environment(tmp_path), timeout_s=60)
     assert done.returncode == 2
     assert f"port {served.port}" in done.stderr
@@ -157,7 +152,6 @@ def test_a_stop_lets_requests_end(tmp_path: Path) -> None:
 
 
 def test_after_kill_9_it_starts_again_on_its_port(tmp_path: Path) -> None:
-    """What was written before is there, and the port is free at once."""
     with raw_server(tmp_path / "home") as first:
         with first.state() as state:
             _, secret = state.make_token("kept", ("write",))

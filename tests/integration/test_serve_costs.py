@@ -77,7 +77,6 @@ def test_a_question_is_shorter_than_a_list(served: RawServer, writer: dict[str, 
 
 
 def test_five_faults_are_named(served: RawServer) -> None:
-    """Many faults are few words, and the number of the others."""
     answer = served.ask("POST", RECOMMEND, _body(_keys(200)), JSON)
     message = json.loads(answer.body)["error"]["message"]
     assert message.count("; ") == 5
@@ -91,7 +90,6 @@ def test_who_may_not_write_is_told_nothing_of_the_body(served: RawServer) -> Non
 
 
 def test_keys_are_counted_first(served: RawServer) -> None:
-    """More keys than a question can have are told as that."""
     answer = served.ask("POST", RECOMMEND, _body(_keys(1001)), JSON)
     assert (answer.status, answer.code) == (422, "bad-input")
     assert "keys" in json.loads(answer.body)["error"]["message"]
@@ -108,7 +106,6 @@ def test_keys_are_counted_first(served: RawServer) -> None:
     ],
 )
 def test_unknown_query_parameters_are_refused(served: RawServer, method: str, path: str) -> None:
-    """A slip in a parameter is told, also where the body alone would be answered."""
     body = _body(PAIR) if method == "POST" else None
     answer = served.ask(method, f"{path}?objectve=max-min", body, JSON if body else None)
     assert (answer.status, answer.code) == (422, "bad-input")

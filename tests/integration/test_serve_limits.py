@@ -34,13 +34,11 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
 
 
 def test_a_connection_that_says_nothing_is_closed(impatient: RawServer) -> None:
-    """Opening a connection holds a place for as long as a head may take, and no longer."""
     with impatient.connect() as client:
         assert 0.5 < _seconds_until_closed(client) < 5
 
 
 def test_a_slow_head_is_cut_off(impatient: RawServer) -> None:
-    """Byte by byte keeps a connection open no longer than silence does."""
     began = time.monotonic()
     with impatient.connect() as client, contextlib.suppress(OSError):
         for byte in b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 100:
@@ -59,7 +57,6 @@ def test_a_kept_connection_is_closed_when_idle(impatient: RawServer) -> None:
 
 
 def test_a_slow_body_gets_408(impatient: RawServer) -> None:
-    """A body in drops ends with a code, and the connection with it."""
     with impatient.connect() as client:
         client.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
         answer = read_answer(client)
@@ -90,7 +87,6 @@ def test_the_connection_that_waited_longest_makes_room(impatient: RawServer) -> 
 
 
 def test_ten_thousand_connections_left_open_starve_nobody(tmp_path: Path) -> None:
-    """10,000 clients connect and say nothing; others are answered meanwhile."""
     wanted = 10_000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < wanted + 200:
@@ -117,7 +113,6 @@ def test_ten_thousand_connections_left_open_starve_nobody(tmp_path: Path) -> Non
 
 
 def test_each_caller_has_a_rate(tmp_path: Path) -> None:
-    """Who asks too often is told when to come back, and others are not held up."""
     with raw_server(tmp_path / "home", "--requests-per-s", "1") as served:
         with served.state() as state:
             _, secret = state.make_token("other", ("read",))
@@ -134,7 +129,6 @@ def test_each_caller_has_a_rate(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A certificate for this host, and its key."""
     return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
@@ -153,7 +147,6 @@ def test_tls_works_and_plain_http_ends_cleanly(files: Made, tmp_path: Path) -> N
 
 
 def test_a_wrong_key_is_told(files: Made, tmp_path: Path) -> None:
-    """A key that is none ends the start with one line."""
     key = tmp_path / "key.pem"
     key.write_text("no key")
     options = [f"--tls-certificate={files.certificate}", f"--tls-key={key}"]

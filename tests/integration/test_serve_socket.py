@@ -120,7 +120,6 @@ def test_what_is_no_socket_is_left_alone(folder: Path) -> None:
     ],
 )
 def test_options_that_do_not_fit_are_told(folder: Path, options: list[str], told: str) -> None:
-    """One line each, before anything listens."""
     refused = _advisor(folder, "serve", *options)
     assert refused.returncode == 2
     assert told in refused.stderr
@@ -128,14 +127,12 @@ def test_options_that_do_not_fit_are_told(folder: Path, options: list[str], told
 
 
 def test_tls_is_for_ports() -> None:
-    """Both together are a mistake."""
     file = Path("a.pem")
     with pytest.raises(InputError, match="no TLS"):
         check_options(ServeOptions(socket=Path("s"), tls_certificate=file, tls_key=file))
 
 
 def test_the_kernel_says_who_it_is() -> None:
-    """Of both ends of a pair of sockets: this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours, theirs:
         peer = peer_of(ours.fileno())

@@ -30,7 +30,6 @@ app(["serve", "--port", "0"])
 
 @pytest.fixture
 def manager() -> Iterator[socket.socket]:
-    """Where systemd listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.settimeout(30)
         yield listener
@@ -53,7 +52,6 @@ def service(folder: Path, address: str) -> Generator[subprocess.Popen[bytes]]:
 
 
 def heard(manager: socket.socket, seconds: float) -> list[str]:
-    """What comes in this time."""
     found, ends_s = list[str](), time.monotonic() + seconds
     while (left_s := ends_s - time.monotonic()) > 0:
         manager.settimeout(left_s)
@@ -101,7 +99,6 @@ def test_a_ping_for_another_process_is_not_sent(manager: socket.socket, tmp_path
 
 
 def test_where_nobody_listens_nothing_happens(tmp_path: Path) -> None:
-    """Without systemd, and after its socket has gone."""
     for address in ({}, {"NOTIFY_SOCKET": str(tmp_path / "gone")}):
         told = Systemd({**address, "WATCHDOG_USEC": "1000"})
         told.ready("listens")

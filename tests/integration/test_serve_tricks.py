@@ -77,14 +77,12 @@ CODES = {
 
 @pytest.mark.parametrize("trick", TRICKS)
 def test_tricks_are_refused_with_a_code(served: RawServer, trick: str) -> None:
-    """Whatever a path or header tries ends in an error with a code, never in another route."""
     head, status = TRICKS[trick]
     answer = served.send(head + CLOSE + b"\r\n")
     assert (answer.status, answer.code) == (status, CODES[status])
 
 
 def test_a_head_without_end_is_cut_off(served: RawServer) -> None:
-    """One header that never ends takes no memory."""
     with served.connect() as client:
         client.sendall(b"GET / HTTP/1.1\r\n" + HOST + b"X: ")
         with pytest.raises(OSError):  # noqa: PT011 reset or broken pipe, as the system likes
@@ -121,7 +119,6 @@ BODIES = {
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_bad_bodies_are_refused_with_a_code(served: RawServer, kind: str) -> None:
-    """No body ends in an internal error, and the server goes on."""
     body, status = BODIES[kind]
     answer = served.ask("POST", "/v1/recommendations", body, JSON)
     expected = {413: "body-too-large"}.get(status, "bad-input")
@@ -138,7 +135,6 @@ def test_a_body_must_say_that_it_is_json(served: RawServer) -> None:
 
 
 def test_chunks_without_end_are_cut_off(served: RawServer) -> None:
-    """A body without a length is counted as it comes."""
     chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
     answer = served.send(SENT + CHUNKS + b"\r\n" + chunk * 17)
     assert (answer.status, answer.code) == (413, "body-too-large")
@@ -157,7 +153,6 @@ OFFERS = {
 
 @pytest.mark.parametrize("kind", OFFERS)
 def test_an_offer_is_ignored_and_its_body_read(served: RawServer, kind: str) -> None:
-    """A request that offers another protocol is answered as if it did not, with all its body."""
     head = SENT + OFFERS[kind] + b"Content-Length: %d\r\n\r\n" % len(PAIR)
     answer = served.send(head + PAIR)
     assert answer.status == 200
@@ -200,7 +195,6 @@ def test_an_offer_with_two_lengths_is_refused(served: RawServer) -> None:
 
 
 def test_a_tunnel_is_refused(served: RawServer) -> None:
-    """This is no proxy."""
     answer = served.send(b"CONNECT localhost:22 HTTP/1.1\r\n" + HOST + b"\r\n")
     assert (answer.status, answer.code) == (400, "bad-request")
 

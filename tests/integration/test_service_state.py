@@ -34,7 +34,6 @@ WRITER = Path(__file__).parents[1] / "fakes/launch_writer.py"
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a fresh database of each kind."""
     if request.param == "postgres":
         return request.getfixturevalue("postgres_url")
     return f"sqlite:///{tmp_path}/state.db"
@@ -47,14 +46,12 @@ def state(url: str, tmp_path: Path) -> Iterator[ServiceState]:
 
 
 def entry(number: int, **fields: Any) -> AuditEntry:
-    """Something that was done."""
     values: dict[str, Any] = {"at": now(), "who": "ci", "action": "launch.create", "outcome": "ok"}
     values |= {"subject": str(number), **fields}
     return AuditEntry(**values)
 
 
 def later(**time: int) -> str:
-    """A moment that far from now."""
     return (datetime.now(UTC) + timedelta(**time)).isoformat()
 
 
@@ -115,7 +112,6 @@ def test_a_token_that_has_ended_is_not_found(state: ServiceState) -> None:
 def test_a_token_that_makes_no_sense_is_not_made(
     tmp_path: Path, name: str, scopes: list[str], end: str | None, complaint: str
 ) -> None:
-    """The message says what to write instead."""
     with open_service_state(None, tmp_path) as state:
         with pytest.raises(InputError, match=complaint):
             state.make_token(name, scopes, end)
@@ -168,7 +164,6 @@ def test_asking_again_with_the_same_key_launches_once(state: ServiceState) -> No
 
 
 def test_a_launch_that_is_over_stays_over(state: ServiceState) -> None:
-    """A report that comes late does not take the GPU again."""
     state.add_launch(row("1", "node1"))
     assert state.update_launch("1", "stopped", '{"last": true}')
     assert not state.update_launch("1", "running", "{}")
@@ -179,7 +174,6 @@ def test_a_launch_that_is_over_stays_over(state: ServiceState) -> None:
 
 
 def test_launches_come_in_pages(state: ServiceState) -> None:
-    """The last first; each page goes on where the one before ended."""
     for number in range(7):
         state.add_launch(row(f"2026-{number}", f"node{number % 2}"))
         state.update_launch(f"2026-{number}", "finished", "{}")

@@ -52,7 +52,6 @@ def noting(notes: list[Any], answer: Any) -> Callable[..., Any]:
 
 
 def test_an_answer_gets_the_parts_of_its_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those at the split that was chosen."""
     asked: list[Any] = []
     monkeypatch.setattr(module, "components_at", noting(asked, "parts"))
     without = to_wire(GIVEN)
@@ -63,8 +62,6 @@ def test_an_answer_gets_the_parts_of_its_choice(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_answer_without_parts_says_why() -> None:
-    """It is an answer all the same."""
-
     def fails() -> Any:
         raise InputError("2 jobs are too few", fix="profile more")
 
@@ -98,7 +95,6 @@ def profiles_of(known: list[Any]) -> Any:
 def test_a_job_is_told_by_its_own_profile(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the GPU model that was asked for."""
     shown: list[Any] = []
     monkeypatch.setattr(module, "known_power_of", noting(shown, "power"))
     monkeypatch.setattr(module, "components_by_share", noting(shown, "parts"))

@@ -53,7 +53,6 @@ def test_the_best_split_of_the_model_is_taken() -> None:
 
 
 def test_limits_are_kept() -> None:
-    """And where nothing keeps them, there is no answer."""
     found = answer_by(MODEL, profiles(), replace(ANY, min_speed={"a": 0.65}), CHECKED)
     assert found.recommendation.choice.sharing == "exclusive"
     with pytest.raises(NoSplitError):
@@ -71,7 +70,6 @@ def test_limits_are_kept() -> None:
 def test_few_features_beyond_the_training_data_are_named(
     outside: tuple[str, ...], said: str
 ) -> None:
-    """There can be dozens."""
     known = replace(MODEL, outside=outside)
     assert said in answer_by(known, profiles(), ANY, CHECKED).recommendation.warnings
 
@@ -85,7 +83,6 @@ def test_one_after_the_other_is_no_extrapolation() -> None:
 
 
 def test_a_gpu_that_nobody_checked_is_said() -> None:
-    """Unless a job says itself at which counts it is right, or wrong."""
     said = "nobody has checked at which numbers of SMs libraries compute right results on Card"
 
     def is_said(**fields: frozenset[int]) -> bool:
@@ -99,7 +96,6 @@ def test_a_gpu_that_nobody_checked_is_said() -> None:
 
 
 def test_where_profiles_come_from_is_said() -> None:
-    """Of another GPU model that both were profiled on, and of bundled ones."""
     found = replace(profiles(bundled=("b",)), other_models=("Old", "Older"))
     warnings = answer_by(MODEL, found, ANY, CHECKED).recommendation.warnings
     assert any(text.startswith("both were profiled on Old and Older, too") for text in warnings)
@@ -107,7 +103,6 @@ def test_where_profiles_come_from_is_said() -> None:
 
 
 def test_the_idle_power_of_the_model_stands_in() -> None:
-    """And that is said."""
     lacking = profiles(*(profile(job, idle_power_w=float("nan")) for job in "ab"))
     filled = replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.4}))
     given = answer_by(filled, lacking, ANY, CHECKED).recommendation
@@ -154,7 +149,6 @@ def test_the_model_in_use_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_two_gpu_models_are_no_pair() -> None:
-    """Whatever the model says."""
     with pytest.raises(InputError, match="that of b is of Other"):
         answer_by(MODEL, profiles(profile("a"), profile("b", gpu_model="Other")), ANY, CHECKED)
 

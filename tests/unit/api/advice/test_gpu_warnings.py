@@ -16,12 +16,10 @@ def warnings_of(other_gpu: OtherGpu) -> list[str]:
 
 
 def test_a_known_gpu_needs_no_words() -> None:
-    """Profiles of the GPU model that it has learned from."""
     assert list(gpu_warnings(make_manifest({}), [make_profile("a", 1)])) == []
 
 
 def test_names_the_card_the_models_the_width_and_the_command() -> None:
-    """As far as it is known from one GPU model."""
     (text,) = warnings_of(OtherGpu({"speed": 2.0, "power": 1.5}, (), MOST_PAIRS))
     assert text == (
         "the model has not seen the New, only Card: intervals are wider: 2 times for speed and "
@@ -41,7 +39,6 @@ def test_names_the_card_the_models_the_width_and_the_command() -> None:
     ],
 )
 def test_width_from_gpu_models_that_were_left_out(pairs: int | None, said: str) -> None:
-    """Which ones, and how many pairs it took."""
     (text,) = warnings_of(OtherGpu({"speed": 1.25, "power": 1.0}, ("X", "Y"), pairs))
     assert "1.2 times for speed and 1 times for power" in text
     assert "which leaving out the X or the Y took" in text
@@ -49,7 +46,6 @@ def test_width_from_gpu_models_that_were_left_out(pairs: int | None, said: str) 
 
 
 def test_no_wider_intervals_are_said_to_be_so() -> None:
-    """Where those of the others held what they promise."""
     (text,) = warnings_of(OtherGpu({"speed": 1.0, "power": 1.0}, ("X",), 0))
     assert "only Card: intervals are no wider, since leaving out the X took none. It took" in text
 

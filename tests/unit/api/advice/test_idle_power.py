@@ -8,7 +8,6 @@ NAN = float("nan")
 
 
 def test_whole_profiles_stay_as_they_are() -> None:
-    """And nothing is said."""
     found = profiles()
     assert with_idle_power(found, {"idle_power_w": 1.0}) == (found, ())
 
@@ -23,6 +22,5 @@ def test_the_median_of_the_others_stands_in() -> None:
 
 
 def test_where_nobody_knows_nothing_is_made_up() -> None:
-    """The model may lack it, too."""
     found = profiles(profile("a", idle_power_w=NAN), profile("b", idle_power_w=NAN))
     assert with_idle_power(found, {}) == (found, ())

@@ -17,7 +17,6 @@ def row(job: str, gpu_model: str = "H200", **fields: Any) -> ProfileRow:
 
 
 def test_a_row_says_what_was_measured_and_whether_it_can_be_launched() -> None:
-    """Stored and bundled ones alike."""
     (stored, bundled) = job_rows({"a"}, [row("a")], [row("b", points=9)])
     assert stored == JobRow(
         job="a", gpu_model="H200", shares=(10.0, 100.0), points=2, measured_at="2026-01-31",

@@ -47,7 +47,6 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Points of `a` and `b`."""
     return points_file(tmp_path)
 
 
@@ -170,7 +169,6 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
 
 
 def test_a_given_split_gets_its_forecast(file: Path, settings: Settings) -> None:
-    """With warnings of the GPU, and of its counts."""
     pair, notes = with_forecast(launch_pair(EQUAL), wanted(file), settings)
     assert notes == ()
     assert [part.share_rate for part in pair.parts] == [50.0, 50.0]
@@ -186,7 +184,6 @@ def test_without_limits_nothing_stays_behind(file: Path, settings: Settings) -> 
 
 
 def test_jobs_in_turns_are_not_predicted(file: Path, settings: Settings) -> None:
-    """What profiles know is there all the same."""
     turns = launch_pair(without_limits("time-sliced"))
     pair, notes = with_forecast(turns, wanted(file), settings)
     assert notes == ("no forecast: models do not predict jobs that take turns",)
@@ -197,8 +194,6 @@ def test_jobs_in_turns_are_not_predicted(file: Path, settings: Settings) -> None
 def test_a_model_that_cannot_say_is_no_reason_not_to_launch(
     file: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The launch says why there is no forecast."""
-
     def broken(_: Registry) -> Any:
         raise ModelError("the model is damaged")
 
@@ -209,7 +204,6 @@ def test_a_model_that_cannot_say_is_no_reason_not_to_launch(
 
 
 def test_jobs_without_a_profile_have_no_forecast(settings: Settings, tmp_path: Path) -> None:
-    """And are launched as they were asked for."""
     asked = launch_pair(EQUAL)
     pair, (note,) = with_forecast(asked, wanted(points_file(tmp_path, solo_points("a"))), settings)
     assert pair == asked
@@ -217,7 +211,6 @@ def test_jobs_without_a_profile_have_no_forecast(settings: Settings, tmp_path: P
 
 
 def test_a_model_of_other_gpus_is_said(file: Path, settings: Settings, use: Use) -> None:
-    """As every recommendation says it."""
     use(replace(MODEL, manifest=replace(MODEL.manifest, gpu_models=("Other",))))
     _, (note,) = with_forecast(launch_pair(EQUAL), wanted(file), settings)
     assert note.startswith("the model has not seen the Card")

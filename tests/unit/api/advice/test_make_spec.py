@@ -36,7 +36,6 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Points of both."""
     return points_file(tmp_path)
 
 
@@ -47,7 +46,6 @@ def wanted(file: Path | None = None, *jobs: str, **fields: Any) -> ResolvedLaunc
 
 
 def test_a_spec_says_what_was_asked_for(settings: Settings, file: Path) -> None:
-    """Who, where, how long, and what then."""
     then = (NextPair(jobs=(JobRequest(job="b"), JobRequest(job="a"))),)
     spec = make_spec(
         wanted(file, when_one_ends="stop", duration_s=60.0, hang_s=9.0, then=then), settings
@@ -73,7 +71,6 @@ def test_who_chose_the_split_answers_for_its_results(settings: Settings, file: P
 
 
 def test_a_given_split_is_launched_as_given(settings: Settings, file: Path) -> None:
-    """With a word on limits that add up to more than the GPU."""
     spec = make_spec(wanted(file, split="70/70"), settings)
     assert spec.pairs[0].split == Split((70.0, 70.0))
     assert spec.notes[0].startswith("70/70 is over-subscribed: 184 of 132 SMs")
@@ -121,7 +118,6 @@ def test_times_that_are_none_are_refused(field: str, value: float, settings: Set
 
 @pytest.mark.parametrize("name", ["x/y", "x.yaml", "x.yml"])
 def test_paths_are_no_names_of_jobs(name: str, settings: Settings) -> None:
-    """Only what is in the folder of jobs is launched."""
     with pytest.raises(InputError, match="is not a valid job name") as raised:
         make_spec(wanted(None, name, "b", split="50/50"), settings)
     assert raised.value.why == "only jobs of the folder of jobs are launched"
@@ -129,7 +125,6 @@ def test_paths_are_no_names_of_jobs(name: str, settings: Settings) -> None:
 
 
 def test_a_folder_that_is_not_there_is_said(settings: Settings, tmp_path: Path) -> None:
-    """Before anything starts; one that is there is kept."""
     text = f"name: a\ncommand: ['true']\nworkdir: {tmp_path / 'gone'}\n"
     (tmp_path / "a.yaml").write_text(text)
     with pytest.raises(
@@ -158,7 +153,6 @@ def test_splits_that_are_no_launch_are_refused(text: str, says: str) -> None:
 
 
 def test_splits_that_are_launched() -> None:
-    """Limits, none, and turns."""
     assert parse_launch_split("30/70") == Split((30.0, 70.0))
     assert parse_launch_split("uncapped") == UNCAPPED
     assert parse_launch_split("time-sliced").sharing == "time-sliced"
@@ -185,7 +179,6 @@ def test_limits_of_more_than_the_gpu(split: Split, total: int | None, said: str 
 
 
 def test_units_of_amd_are_called_by_their_name() -> None:
-    """CUs."""
     (text,) = over_subscribed(launch_pair(Split((70.0, 70.0))), 304, "amd")
     assert "of 304 CUs" in text
 
@@ -223,7 +216,6 @@ def test_an_unsafe_split_offers_the_mirror_image_that_is_near() -> None:
 
 
 def test_the_check_of_the_host_is_of_any_job(settings: Settings) -> None:
-    """Where the GPU is known, and was checked."""
     assert host_safety(settings.home, CARD, 132) == (Safety(), Safety())
     write_check(settings, wrong={66: ("gemm",)})
     first, second = host_safety(settings.home, CARD, 132)
@@ -234,7 +226,6 @@ def test_the_check_of_the_host_is_of_any_job(settings: Settings) -> None:
 
 
 def write_check(settings: Settings, wrong: dict[int, tuple[str, ...]]) -> None:
-    """A check of the card on this host."""
     check = CountCheck(
         gpu_model=CARD, gpu_uuid="GPU-1", units_total=132, driver="1", libraries={},
         checked=(66,), wrong=wrong, operations=("gemm",), checked_at="2026-01-31T12:00:00Z",
@@ -247,7 +238,6 @@ def write_check(settings: Settings, wrong: dict[int, tuple[str, ...]]) -> None:
 
 
 def test_what_was_seen_of_the_gpu_counts_where_nothing_is_asked_for() -> None:
-    """Model, card, units and the smaller of both memories."""
     seen = wanted()
     assert (seen.gpu_model, seen.gpu_uuid, seen.units_total) == (CARD, "GPU-1", 132)
     assert seen.memory_mib == 80_000

@@ -49,7 +49,6 @@ def planned(
 
 
 def test_limits_are_those_of_the_request() -> None:
-    """And the setting where nothing is said."""
     slow = QueuedJobs(job="a", min_speed=0.5)
     found = limits_of(asked(slow, QueuedJobs(job="b"), max_power_w=400.0, memory_mib=2e4), 0.3)
     assert (found.min_speed, found.default_min_speed) == ({"a": 0.5}, 0.3)
@@ -57,7 +56,6 @@ def test_limits_are_those_of_the_request() -> None:
 
 
 def test_jobs_that_do_well_together_share() -> None:
-    """At their best split, with what simpler ways would take."""
     found = planned()
     ((group, count),) = found.groups.items()
     assert ([job.name for job in group.jobs], way(group), count) == (["a", "b"], "30/70", 1)
@@ -110,14 +108,12 @@ def test_a_minimum_speed_is_kept_by_every_group() -> None:
 
 
 def test_a_job_that_does_not_fit_is_refused() -> None:
-    """Nothing can be done with it on that card."""
     big = profiles(profile("a", memory_used_mib=9000.0), profile("b"))
     with pytest.raises(InputError, match="a needs 9000 MiB of memory, the card has 8000 MiB"):
         planned(asked(memory_mib=8000.0), big)
 
 
 def test_a_ceiling_of_power_that_nothing_keeps_is_an_error() -> None:
-    """Not even one after the other."""
     with pytest.raises(NoSplitError):
         planned(asked(max_power_w=200.0))
 
@@ -166,7 +162,6 @@ def test_what_may_be_wrong_is_said_once() -> None:
 
 
 def test_nobody_has_checked_the_counts() -> None:
-    """As a recommendation says it."""
     assert any(text.startswith("nobody has checked") for text in planned(checked=None).warnings)
 
 
@@ -179,7 +174,6 @@ def test_units_are_those_of_any_profile() -> None:
 
 
 def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of profiles in a file, and with each pair told as it is done."""
     monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
     done: list[tuple[int, int]] = []
     found = plan(
@@ -198,7 +192,6 @@ def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_the_plan_as_it_is_told() -> None:
-    """Every field from where it belongs."""
     found = planned(found=profiles(bundled=("a",)))
     wire = to_wire(found)
     assert (wire.gpu_model, wire.objective) == (CARD, "energy-efficiency")
@@ -229,7 +222,6 @@ def test_the_plan_as_it_is_told() -> None:
 
 
 def test_a_job_alone_as_it_is_told() -> None:
-    """It has the whole GPU, and nobody beside it."""
     wire = to_wire(planned(by=model({})))
     assert [g.split for g in wire.groups] == ["alone", "alone"]
     assert [g.jobs[0].share_percent for g in wire.groups] == [100.0, 100.0]
@@ -238,7 +230,6 @@ def test_a_job_alone_as_it_is_told() -> None:
 
 
 def test_counts_that_are_unsafe_are_in_no_plan() -> None:
-    """Every split of the nine is at safe counts, or at none."""
     unsafe = replace(CHECKED, wrong=dict.fromkeys(range(2, 60), ("gemm",)))
     found = planned(by=model(), checked=unsafe)
     used = [s for of_pair in found.problem.options.used for s in of_pair if s]

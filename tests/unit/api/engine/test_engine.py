@@ -32,7 +32,6 @@ class Source:
         self.gate: threading.Event | None = None
 
     def change_count(self) -> int:
-        """The present count."""
         self.looks += 1
         if self.gate:
             self.gate.wait(10)
@@ -41,19 +40,16 @@ class Source:
         return self.count
 
     def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
-        """As the store does."""
         self.loads += 1
         return self.store.profile_names(after, limit)
 
     def solo_points(self, **wanted: str | None) -> list[SoloPoint]:
-        """As the store does."""
         self.loads += 1
         return self.store.solo_points(**wanted)
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
-    """Nothing stored."""
     return Source(tmp_path)
 
 

@@ -237,7 +237,6 @@ SECRET = "adv_" + "a" * 43
 
 
 async def test_a_thousand_requests_are_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A good token is looked up once a second, also when many ask at once."""
     # A busy machine may take more than that second for all of them.
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     tokens = _Tokens()
@@ -297,8 +296,6 @@ async def test_guesses_starve_no_holder_of_a_good_token(monkeypatch: pytest.Monk
 
 
 async def test_a_database_that_fails_is_told_to_all_that_wait() -> None:
-    """And the next one who asks has another look."""
-
     def fail(secrets: Collection[str]) -> dict[str, Token]:
         raise StoreError("gone")
 

@@ -144,7 +144,6 @@ def test_a_body_is_whole_or_refused(size: int, *, chunked: bool) -> None:
 
 
 def test_a_long_body_counts_as_many_requests() -> None:
-    """Who sends long bodies may send fewer."""
     app, _ = behind_gate(requests_per_s=1, burst=40)
     body = b"[" + b" " * 60_000 + b"]"
 
@@ -199,7 +198,6 @@ def test_no_line_of_the_log_can_be_made_up(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_metrics_know_no_names_of_paths() -> None:
-    """Whatever paths are asked for, one series counts all that no route has."""
     app, metrics = behind_gate()
     for number in range(5):
         run(app, lambda client: client.get(f"/nowhere-{number}"))  # noqa: B023
@@ -209,8 +207,6 @@ def test_metrics_know_no_names_of_paths() -> None:
 
 
 def kept_in(sent: list[Any]) -> Callable[[Any], Any]:
-    """What an application sends with."""
-
     async def send(message: Any) -> None:
         sent.append(message)
 

@@ -12,7 +12,6 @@ VALUE = st.from_regex(rb"[!-~]{1,20}", fullmatch=True)
 
 @given(st.lists(st.tuples(NAME, VALUE)))
 def test_all_other_headers_stay(headers: list[tuple[bytes, bytes]]) -> None:
-    """Nothing but the offer goes, and the order stays."""
     offer = [(b"upgrade", b"h2c"), (b"http2-settings", b"AA")]
     kept = [(n, v) for n, v in headers if n not in (b"upgrade", b"http2-settings", b"connection")]
     head = without_offer(b"GET", b"/a?b", "1.1", [*offer, *kept, (b"connection", b"Upgrade, x")])

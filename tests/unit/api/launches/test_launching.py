@@ -76,7 +76,6 @@ def request(**more: Any) -> LaunchRequest:
 
 
 def pair(*names: str, **limits: float) -> list[dict[str, Any]]:
-    """Jobs as requests have them."""
     return [{"job": name, **limits} for name in names]
 
 
@@ -85,7 +84,6 @@ def pair(*names: str, **limits: float) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("split", ["30/70", "33.3/66.7", "100/100", "uncapped", "time-sliced"])
 def test_every_split_that_can_be_launched_is_taken(split: str) -> None:
-    """As on the command line."""
     asked = request(split=split)
     assert (asked.names, asked.split) == (("zed", "abe"), split)
 
@@ -184,7 +182,6 @@ def test_a_reader_sees_nothing_that_a_job_wrote() -> None:
 
 @given(st.text(max_size=60))
 def test_no_path_and_no_address_stays_in_a_warning(text: str) -> None:
-    """Wherever it stands in the text."""
     status = LaunchStatus(
         launch_id="x", state="running", updated_at="t",
         warnings=(f"{text} /srv/secret/file", f"{text} sqlite:////srv/secret {text}"),
@@ -193,7 +190,6 @@ def test_no_path_and_no_address_stays_in_a_warning(text: str) -> None:
 
 
 def test_what_is_shown_is_what_openapi_describes() -> None:
-    """Every key, and no other."""
     told = visible_launch(first_status(SPEC, "2026-01-31T12:00:00Z", GPU), "h", READER)
     described = adapter(Launch).json_schema()["$defs"]["Launch"]["properties"]
     assert set(to_plain(told)) == set(described)
@@ -307,7 +303,6 @@ def test_observations_wait_for_the_database(
 
 
 def test_a_launch_that_is_closed_is_never_begun(tmp_path: Path) -> None:
-    """The claim is taken for good, and the end is the one that was said."""
     folder = create_folder(tmp_path, SPEC)
     close_unclaimed(folder, "failed", "supervisor-gone", "it did not begin")
     close_unclaimed(folder, "stopped")

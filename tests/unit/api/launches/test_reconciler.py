@@ -195,7 +195,6 @@ def test_a_launch_that_cannot_be_gone_on_with_has_failed(
 def test_a_stop_that_came_before_the_beginning_is_heeded(
     service: Service, spawned: list[str]
 ) -> None:
-    """No supervisor is started for a launch that nobody wants any more."""
     made(service, service.state.add_launch(row())).ask_stop()
     look(service)
     assert spawned == []
@@ -281,7 +280,6 @@ def test_a_home_has_one_service(service: Service) -> None:
 
 
 def test_a_home_keeps_its_name(tmp_path: Path) -> None:
-    """The next service of a home finds the launches of the one before."""
     with serving_home(tmp_path / "a") as first:
         pass
     with serving_home(tmp_path / "a") as again, serving_home(tmp_path / "b") as other:

@@ -60,7 +60,6 @@ def never(gpu_model: str) -> None:
 
 
 def expected(*launches: Observation, checked: Any = never) -> list[Expected]:
-    """What the model expects of them."""
     return expected_of(launches, PROFILES, MODEL, checked)
 
 
@@ -125,7 +124,6 @@ def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
 
 
 def test_each_launch_stands_beside_its_own_split() -> None:
-    """In the order of pairs, each predicted once."""
     whole = launch(
         1, mode="uncapped", share_1_percent=100.0, share_2_percent=100.0, units_1=None,
         units_2=None,
@@ -153,7 +151,6 @@ def test_each_launch_stands_beside_its_own_split() -> None:
     ],
 )
 def test_launches_that_say_nothing_are_left_out(columns: dict[str, Any]) -> None:
-    """Failed, too short, wrong, in turns, or without a profile at the share."""
     assert expected(launch(**columns)) == []
 
 
@@ -178,7 +175,6 @@ def test_unsafe_counts_count_only_with_right_results() -> None:
 
 
 def test_both_rates_and_the_power_are_compared() -> None:
-    """With the card, the split, the time and the software."""
     (one,) = expected(launch(driver="580", libraries_1="torch 2, cublas 13", rate_1=66.0))
     rate_a, rate_b, power_a, power_b = compared([one])
     assert (rate_a.job, rate_a.quantity, rate_a.observed) == ("a", "rate", 66.0)
@@ -235,13 +231,11 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def stored(settings: Settings, *records: Any) -> None:
-    """More records in the store."""
     with open_store(settings.database_url, settings.home) as store:
         store.add(records)
 
 
 def test_no_card_has_no_factor(settings: Settings) -> None:
-    """And a card of which nothing was seen has none either."""
     with open_store(settings.database_url, settings.home) as store:
         assert stored_factor(CARD, None, [], store) is None
         assert stored_factor(CARD, OTHER, [], store) is None
@@ -272,7 +266,6 @@ def test_bundled_runs_alone_tell_of_the_cards_they_were_on() -> None:
 
 
 def test_profiles_of_the_store_go_before_bundled_ones(settings: Settings) -> None:
-    """And without a store there are those alone."""
     with open_store(settings.database_url, settings.home) as store:
         own = profiles_of({"a", "fft"}, store)
     assert ("a", CARD) in own
@@ -281,7 +274,6 @@ def test_profiles_of_the_store_go_before_bundled_ones(settings: Settings) -> Non
 
 
 def test_experience_is_what_launches_did(settings: Settings) -> None:
-    """Those that can be compared, and drifts of many."""
     slow = [launch(n, rate_1=60.0 if n < 20 else 30.0) for n in range(40)]
     stored(settings, *slow)
     with open_store(settings.database_url, settings.home) as store:
@@ -296,7 +288,6 @@ def test_experience_is_what_launches_did(settings: Settings) -> None:
 
 
 def test_conditions_of_a_host(settings: Settings, tmp_path: Path) -> None:
-    """From its store; without one there is nothing."""
     stored(settings, *(launch(n, power_w=350 * 1.1) for n in range(3)))
     found = read_conditions(settings, MODEL, CARD, OTHER)
     assert found.factor
@@ -314,8 +305,6 @@ def test_conditions_of_a_host(settings: Settings, tmp_path: Path) -> None:
 def test_the_driver_in_use_goes_before_that_of_the_newest_launch(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it is told, it is what the check is held against."""
-
     def outdated(home: Path, gpu_model: str, versions: Any) -> str:
         return f"{gpu_model} now {versions}"
 

@@ -30,7 +30,6 @@ def known(**models: str) -> dict[str, ProfilesOfJob]:
 
 
 def test_the_common_gpu_model_is_taken() -> None:
-    """Without a wish, the one that all have."""
     found = on_one_gpu("ab", known(a="H100 H200", b="H100"))
     assert [profile.gpu_model for profile in found.profiles] == ["H100", "H100"]
 
@@ -65,13 +64,11 @@ def test_the_missing_profile_is_named(
 
 
 def test_the_gpu_model_that_most_jobs_have_is_asked_for() -> None:
-    """One profile is missing, not two."""
     with pytest.raises(InputError, match="no profile on H200: c"):
         on_one_gpu("abc", known(a="H200", b="H200", c="H100"))
 
 
 def test_few_of_many_jobs_are_named() -> None:
-    """A placement can have hundreds."""
     jobs = {f"job{n}": "H200" for n in range(9)}
     with pytest.raises(InputError, match="no profile on H100: job0, job1, job2 and 6 more"):
         on_one_gpu(list(jobs), known(**jobs), "H100")
@@ -82,7 +79,6 @@ def test_few_of_many_jobs_are_named() -> None:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A host with a store in plain files."""
     return replace(settings_of(tmp_path), database_url=f"files:{tmp_path / 'points'}")
 
 
@@ -115,7 +111,6 @@ def test_bundled_profiles_stand_in_and_are_named(settings: Settings) -> None:
 
 
 def test_the_gpu_model_of_ones_own_points_goes_before_bundled_ones(settings: Settings) -> None:
-    """Both were measured on both."""
     for job in ("fft", "sorting"):
         stored(settings, *solo_points(job), *solo_points(job, gpu_model="NVIDIA H100", run="r2"))
     with pytest.raises(InputError, match="all of them were profiled on Card, NVIDIA H100"):
@@ -125,7 +120,6 @@ def test_the_gpu_model_of_ones_own_points_goes_before_bundled_ones(settings: Set
 
 
 def test_other_models_that_all_jobs_have_are_told(settings: Settings) -> None:
-    """Where one was taken without being asked for."""
     own = {
         job: ProfilesOfJob({m: make_profile(job, 1, gpu_model=m) for m in ("H100", "H200", "X")})
         for job in "ab"
@@ -158,7 +152,6 @@ def test_a_job_without_enough_points_is_told_what_to_measure(
 
 
 def test_a_job_that_is_only_defined_has_no_profile(settings: Settings, tmp_path: Path) -> None:
-    """It is known by its file."""
     (tmp_path / "mine.yaml").write_text("name: mine\ncommand: ['true']\n")
     with pytest.raises(InputError, match="mine has no profile") as raised:
         find_profiles(["mine", "fft"], settings)
@@ -168,7 +161,6 @@ def test_a_job_that_is_only_defined_has_no_profile(settings: Settings, tmp_path:
 
 
 def test_a_name_that_nobody_knows_is_spelled_for_you(settings: Settings) -> None:
-    """Near names of all that is known: stored, bundled and defined."""
     stored(settings, *solo_points("matrices"))
     with pytest.raises(InputError, match="there is no job matrice") as raised:
         find_profiles(["matrice", "fft"], settings)
