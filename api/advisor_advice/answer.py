@@ -44,17 +44,12 @@ def request_of(request: RecommendationRequest, default_min_speed: float) -> Requ
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelAdvice:
-    """A recommendation, and what it is by.
-
-    Attributes:
-        manifest: Of the model.
-        card: The factor by which power was corrected for the card; None: it was not.
-        drifts: Of the jobs, which made intervals wider.
-    """
+    """A recommendation, and what it is by."""
 
     recommendation: Decision
     manifest: Manifest
     card: CardFactor | None = None
+    """By which power was corrected for the card; None: it was not."""
     drifts: tuple[DriftedJob, ...] = ()
 
 

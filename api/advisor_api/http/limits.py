@@ -20,13 +20,7 @@ _HOSTS = 64
 _LONGEST_PATH = 8192
 """Bytes of a path."""
 
-_NEEDED_ONCE = (
-    b"host",
-    b"content-length",
-    b"content-type",
-    b"authorization",
-    b"idempotency-key",
-)
+_NEEDED_ONCE = (b"host", b"content-length", b"content-type", b"authorization", b"idempotency-key")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,7 @@ class HttpMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         of_route = ("route", "method", "status")
-        self._requests = Counter(
-            "advisor_requests", "Requests answered", of_route, registry=self.registry
-        )
+        self._requests = self.counter("requests", "Requests answered", of_route)
         self._latency = Histogram(
             "advisor_request_duration_seconds",
             "From the head of a request to the end of its answer, s",

@@ -6,7 +6,7 @@ anything, and several services on one host show the same numbers.
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -63,18 +63,8 @@ class LaunchMetrics(Collector):
         yield _gauge("launches", "Launches of this host", "state", {
             state: float(states[state]) for state in counted
         })  # fmt: skip
-        yield _gauge("observed_work_per_joule", _WORTH, "gpu", {
-            one.gpu_uuid: one.work_per_joule for one in running
-        })  # fmt: skip
-        yield _gauge("predicted_work_per_joule", f"{_WORTH}, as forecast", "gpu", {
-            one.gpu_uuid: one.forecast and one.forecast.work_per_joule.value for one in running
-        })  # fmt: skip
-        yield _gauge("observed_energy_saved", _SAVED, "gpu", {
-            one.gpu_uuid: one.energy_saved for one in running
-        })  # fmt: skip
-        yield _gauge("predicted_energy_saved", f"{_SAVED}, as forecast", "gpu", {
-            one.gpu_uuid: _predicted_saved(one) for one in running
-        })  # fmt: skip
+        for name, text, value_of in _OF_RUNNING:
+            yield _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
         quantities = _QUANTITIES if self._complete else ()
         for name, text, counts in (
             ("judged", "Forecasts of pairs that have ended", judged),
@@ -91,8 +81,20 @@ _WORTH = "Sum of relative speeds per watt of the launch that runs on a GPU, 1/J"
 _SAVED = "Energy saved for the same work by the launch on a GPU, against one after the other, part"
 
 
+def _predicted(one: LaunchStatus) -> float | None:
+    return one.forecast and one.forecast.work_per_joule.value
+
+
 def _predicted_saved(one: LaunchStatus) -> float | None:
     return one.forecast and one.forecast.energy_saved and one.forecast.energy_saved.value
+
+
+_OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...] = (
+    ("observed_work_per_joule", _WORTH, lambda one: one.work_per_joule),
+    ("predicted_work_per_joule", f"{_WORTH}, as forecast", _predicted),
+    ("observed_energy_saved", _SAVED, lambda one: one.energy_saved),
+    ("predicted_energy_saved", f"{_SAVED}, as forecast", _predicted_saved),
+)
 
 
 def _gauge(
