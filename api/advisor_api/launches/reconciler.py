@@ -113,7 +113,9 @@ class Reconciler:
         if row.state != "accepted":
             gone = "the folder of the launch is gone, and nobody can tell what became of it"
             fail(row, self._state, "supervisor-gone", gone)
-        elif self._may_start and not self._is_young(row.launch_id, _moment_of(row)):
+            return
+        asked_s = datetime.fromisoformat(row.created_at).timestamp()
+        if self._may_start and not self._is_young(row.launch_id, asked_s):
             try:
                 start_supervisor(row, self._state, self._settings)
             except ValueError as error:
@@ -233,7 +235,3 @@ def _made_at(folder: LaunchFolder) -> float:
         return (folder.path / "spec.json").stat().st_mtime
     except OSError as error:
         raise InputError(f"the launch {folder.launch_id} has no readable spec") from error
-
-
-def _moment_of(row: LaunchRow) -> float:
-    return datetime.fromisoformat(row.created_at).timestamp()

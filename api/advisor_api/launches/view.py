@@ -11,7 +11,7 @@ from typing import cast
 from advisor.errors import InputError
 from advisor.launch.records.answers import Launch
 from advisor.launch.records.folder import LaunchFolder, parse_status
-from advisor.launch.records.status import JobStatus, LaunchStatus, State
+from advisor.launch.records.status import LaunchStatus, State
 from advisor.launch.records.status_writer import first_status
 from advisor_api.http.access import Caller
 from advisor_data.service.state import LaunchRow
@@ -54,10 +54,6 @@ def _for_reader(status: LaunchStatus) -> LaunchStatus:
     return replace(
         status,
         cause=status.cause and HIDDEN,
-        jobs=tuple(map(_job_for_reader, status.jobs)),
+        jobs=tuple(replace(job, error=job.error and HIDDEN) for job in status.jobs),
         warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
     )
-
-
-def _job_for_reader(job: JobStatus) -> JobStatus:
-    return replace(job, error=job.error and HIDDEN)
