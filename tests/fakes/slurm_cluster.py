@@ -9,13 +9,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from slurm_lua import write_settings
+from waiting import eventually
 
 SETUP = Path(__file__).parents[2] / "api/slurm/setup.sh"
 FAKE_MPS = Path(__file__).parent / "mps"
@@ -61,6 +62,15 @@ class Cluster:
         assert done.returncode == 0, done.stderr + self.log("slurmctld")
         return done.stdout.strip(), done.stderr
 
+    def node_state(self) -> str:
+        """What `sinfo` says of the one node."""
+        return self.run("sinfo", "-h", "-o", "%T").stdout.strip()
+
+    def set_node(self, *settings: str) -> None:
+        """Change the one node, as an administrator does."""
+        name = self.run("sinfo", "-h", "-o", "%n").stdout.strip()
+        self.run("scontrol", "update", f"NodeName={name}", *settings)
+
     def job(self, number: str) -> dict[str, str]:
         """What `scontrol show job` says, by name; comments with all their words."""
         text = self.run("scontrol", "show", "job", number).stdout
@@ -70,23 +80,32 @@ class Cluster:
 
     def await_state(self, number: str, *states: str) -> dict[str, str]:
         """The job, as soon as it is in one of the states."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (job := self.job(number))["JobState"] not in states:
-            assert time.monotonic() < deadline, f"{job}{self.log('slurmctld')}{self.log('slurmd')}"
-            time.sleep(0.1)
-        return job
+        eventually(
+            lambda: self.job(number)["JobState"] in states,
+            lambda: f"{self.job(number)}{self.logs()}",
+        )
+        return self.job(number)
+
+    def await_turn(self, number: str) -> str:
+        """The state of a job after the scheduler has looked whether there is room for it."""
+
+        def state() -> str:
+            job = self.job(number)
+            waits = job["JobState"] == "PENDING" and job["Reason"] == "None"
+            return "" if waits else job["JobState"]
+
+        return eventually(state, self.logs)
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
+    def logs(self) -> str:
+        """The ends of all logs."""
+        return "\n".join(path.read_text()[-2000:] for path in self.folder.glob("*.log"))
+
     def point_at(self, address: str, **more: str) -> None:
         """Write `advisor.conf`: this address and other settings."""
-        settings = {
-            "address": address, "timeout_s": "10", "pause_s": "0", "without_advice": "pass",
-            "mps_per_gpu": "100",
-        }  # fmt: skip
-        lines = [f"{name} = {text}\n" for name, text in (settings | more).items()]
-        (self.etc / "advisor/advisor.conf").write_text("".join(lines))
+        write_settings(self.etc, address, **more)
 
 
 def environment(folder: Path, **more: str) -> Mapping[str, str]:
@@ -136,7 +155,7 @@ def slurm_cluster(folder: Path, gpus: int = 1, advisor: str = "") -> Generator[C
     with ExitStack() as stack:
         cluster = Cluster(folder, {})
         for name in ("munged", "slurmctld", "slurmd"):
-            stack.callback(_stop, cluster, name)
+            stack.callback(kill, cluster, name)
         start(cluster, "munged", "slurmctld", "slurmd")
         yield cluster
 
@@ -157,33 +176,20 @@ def start(cluster: Cluster, *names: str) -> None:
                 commands[name], env=environment(folder), cwd=folder, stdout=log, stderr=log
             )
         if name == "munged":
-            _await(cluster, lambda: (folder / "munge.socket").exists())
-    _await(
-        cluster, lambda: cluster.run("sinfo", "-h", "-o", "%T").stdout.strip() in ("idle", "mixed")
-    )
+            eventually((folder / "munge.socket").exists, cluster.logs)
+    # A controller that was started again knows of no GPU before the node has reported.
+    eventually(lambda: "Time=None" not in cluster.run("scontrol", "show", "node").stdout)
+    eventually(lambda: cluster.node_state() in ("idle", "mixed"), cluster.logs)
 
 
 def kill(cluster: Cluster, name: str) -> None:
-    """`kill -9` of a daemon; of slurmd with all that it has started."""
-    process = cluster.daemons.pop(name)
+    """`kill -9` of a daemon, if it runs; of slurmd with all that it has started."""
+    if (process := cluster.daemons.pop(name, None)) is None:
+        return
     # slurmd is the first process of its namespace, whose end ends all others; `unshare` reaps it.
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[0]) if name == "slurmd" and children else process.pid, signal.SIGKILL)
     process.wait(10)
-
-
-def _await(cluster: Cluster, holds: object) -> None:
-    assert callable(holds)
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        logs = [path.read_text()[-2000:] for path in cluster.folder.glob("*.log")]
-        assert time.monotonic() < deadline, "\n".join(logs)
-        time.sleep(0.05)
-
-
-def _stop(cluster: Cluster, name: str) -> None:
-    if name in cluster.daemons:
-        kill(cluster, name)
 
 
 def _add_test_settings(folder: Path) -> None:

@@ -37,12 +37,7 @@ class Plugin:
 
     def configure(self, address: str, **more: str) -> None:
         """Write `advisor.conf`."""
-        settings = {
-            "address": address, "timeout_s": "5", "pause_s": "0", "without_advice": "pass",
-            "mps_per_gpu": "100",
-        }  # fmt: skip
-        lines = [f"{name} = {text}\n" for name, text in (settings | more).items()]
-        (self.etc / "advisor/advisor.conf").write_text("".join(lines))
+        write_settings(self.etc, address, **more)
 
     def submit(self, *jobs: Mapping[str, str | int]) -> list[dict[str, str]]:
         """What becomes of jobs, one after the other: fields, environment, `code` and `said`."""
@@ -57,6 +52,16 @@ class Plugin:
     def submit_one(self, **fields: str | int) -> dict[str, str]:
         """What becomes of a batch job for one GPU, with these fields beside or instead."""
         return self.submit(BATCH | fields)[0]
+
+
+def write_settings(etc: Path, address: str, **more: str) -> None:
+    """Write `advisor.conf`: this address and other settings."""
+    settings = {
+        "address": address, "timeout_s": "10", "pause_s": "0", "without_advice": "pass",
+        "mps_per_gpu": "100",
+    }  # fmt: skip
+    lines = [f"{name} = {text}\n" for name, text in (settings | more).items()]
+    (etc / "advisor/advisor.conf").write_text("".join(lines))
 
 
 def run_lua(interpreter: str, text: str) -> str:

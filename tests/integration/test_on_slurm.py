@@ -5,14 +5,14 @@ import re
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fanned_out import PATIENCE_S, PLAN, answer_of, each_once, of_shards, stored, two_gpus, until
+from fanned_out import PLAN, answer_of, each_once, of_shards, stored, two_gpus, until
 from host import FakeHost
 from slurm_cluster import Cluster, kill, slurm_cluster, start
+from waiting import eventually
 
 from advisor_data import open_store
 
@@ -140,15 +140,11 @@ def lose_node(cluster: Cluster) -> None:
     Slurm waits two minutes before a shard of a lost node starts again, so that nothing which it
     still sends to the lost one ends the new one; here it need not wait once that was sent.
     """
-    node = cluster.run("sinfo", "-h", "-o", "%n").stdout.strip()
-    cluster.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
+    cluster.set_node("State=DOWN", "Reason=lost")
     waiting = cluster.run("squeue", "-h", "-r", "-o", "%i").stdout.split()
     assert len(waiting) == 2, cluster.log("slurmctld")
-    cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+    cluster.set_node("State=RESUME")
     start(cluster, "slurmd")
-    deadline = time.monotonic() + PATIENCE_S
-    while not re.search(r"Agent count: +0\n", cluster.run("sdiag").stdout):
-        assert time.monotonic() < deadline, cluster.run("sdiag").stdout
-        time.sleep(0.1)
+    eventually(lambda: re.search(r"Agent count: +0\n", cluster.run("sdiag").stdout), cluster.logs)
     for number in waiting:
         cluster.run("scontrol", "update", f"JobId={number}", "StartTime=now")

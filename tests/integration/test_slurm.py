@@ -1,5 +1,6 @@
 """A real Slurm with the plugin, its scripts and a real service; the GPU and its MPS are fakes."""
 
+import re
 import socket
 import tempfile
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from serving import Served, serving
 from slurm_cluster import Cluster, kill, slurm_cluster, start
+from waiting import eventually
 
 pytestmark = pytest.mark.slurm
 
@@ -20,6 +22,8 @@ env > env.$SLURM_JOB_NAME
 srun env > step.$SLURM_JOB_NAME || exit 3
 for i in $(seq 100); do [ -e step.$1 ] && exit 0; sleep 0.2; done; exit 4
 """
+# Runs until the test makes a file.
+UNTIL = "while [ ! -e {} ]; do sleep 0.1; done"
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +76,17 @@ def test_shares_that_overlap_run_together(cluster: Cluster, service: Served) -> 
 def test_a_daemon_lives_as_long_as_its_jobs(cluster: Cluster) -> None:
     """Prolog starts it for the first job of a user, and Epilog ends it after the last."""
     pid_file = cluster.mps / "gpu0-0/pipe/nvidia-cuda-mps-control.pid"
-    first, _ = cluster.submit("sleep 1", "--gres=mps:30")
-    second, _ = cluster.submit(f"sleep 2; cp {pid_file} daemon", "--gres=mps:30")
-    cluster.await_state(first, "COMPLETED")
-    cluster.await_state(second, "COMPLETED")
-    assert (cluster.folder / "daemon").read_text(), "the daemon had ended before its last job"
-    until(lambda: not pid_file.exists())
-    until(lambda: not list((cluster.mps / "gpu0-0/jobs").iterdir()))
+    jobs = [cluster.submit(UNTIL.format(name), "--gres=mps:30")[0] for name in ("one", "other")]
+    for job in jobs:
+        cluster.await_state(job, "RUNNING")
+    (cluster.folder / "one").touch()
+    cluster.await_state(jobs[0], "COMPLETED")
+    eventually(lambda: not (cluster.mps / "gpu0-0/jobs" / jobs[0]).exists())
+    assert pid_file.exists(), "the daemon ended before its last job"
+    (cluster.folder / "other").touch()
+    cluster.await_state(jobs[1], "COMPLETED")
+    eventually(lambda: not pid_file.exists())
+    eventually(lambda: not list((cluster.mps / "gpu0-0/jobs").iterdir()))
 
 
 def test_another_user_waits(cluster: Cluster) -> None:
@@ -86,12 +94,12 @@ def test_another_user_waits(cluster: Cluster) -> None:
     mine, _ = cluster.submit("sleep 60", "--gres=mps:30")
     cluster.await_state(mine, "RUNNING")
     wrapped = ("--gres=mps:30", "--chdir=/", "--output=/dev/null", "--wrap=true")
-    theirs = cluster.run("sbatch", "--parsable", *wrapped, user="nobody")
-    assert theirs.returncode == 0, theirs.stderr
-    time.sleep(2.5)  # the scheduler looks once a second
-    assert cluster.job(theirs.stdout.strip())["JobState"] == "PENDING"
+    done = cluster.run("sbatch", "--parsable", *wrapped, user="nobody")
+    assert done.returncode == 0, done.stderr
+    theirs = done.stdout.strip()
+    assert cluster.await_turn(theirs) == "PENDING"
     cluster.run("scancel", mine)
-    cluster.await_state(theirs.stdout.strip(), "COMPLETED")
+    cluster.await_state(theirs, "COMPLETED")
     uid = cluster.run("id", "-u", "nobody").stdout.strip()
     assert (cluster.mps / f"gpu0-{uid}/pipe").stat().st_uid == int(uid)
 
@@ -126,8 +134,7 @@ def test_a_whole_gpu_is_waited_for(cluster: Cluster, nobody_listens: str) -> Non
     beside, _ = cluster.submit("sleep 60", "--gres=mps:30")
     cluster.await_state(beside, "RUNNING")
     whole, _ = cluster.submit("true", "--gres=gpu:1", "--comment=advisor:job=gemm")
-    time.sleep(2.5)  # the scheduler looks once a second
-    assert cluster.job(whole)["JobState"] == "PENDING"
+    assert cluster.await_turn(whole) == "PENDING"
     cluster.run("scancel", beside)
     assert cluster.await_state(whole, *ENDED)["JobState"] == "COMPLETED"
 
@@ -159,26 +166,30 @@ def test_a_service_that_hangs_holds_nothing_up(cluster: Cluster, service: Served
         silent.listen()
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         cluster.point_at(address, timeout_s="0.5", pause_s="3")
+        options = ("--hold", "--gres=gpu:1", "--comment=advisor:job=gemm")
         began = time.monotonic()
         for _ in range(5):
-            cluster.submit("true", "--gres=gpu:1", "--comment=advisor:job=gemm")
+            cluster.submit("true", *options)
         assert time.monotonic() - began < 3
-    time.sleep(4)  # until it would be asked again
     cluster.point_at(service.url)
-    _, said = cluster.submit("true", "--gres=gpu:1", "--comment=advisor:job=gemm")
-    assert "without advice" not in said
+    eventually(lambda: "without advice" not in cluster.submit("true", *options)[1])
+    cluster.run("scancel", "--state=PENDING", "--user=root")
 
 
 def test_a_controller_that_was_killed_forgets_nothing(cluster: Cluster, service: Served) -> None:
     """Kill -9 of slurmctld beside a running job and a waiting one; both end with their shares."""
     cluster.point_at(service.url)
-    running, _ = cluster.submit("sleep 14", "--gres=mps:80")
+    running, _ = cluster.submit(UNTIL.format("go"), "--gres=mps:80")
     cluster.await_state(running, "RUNNING")
-    options = ("--gres=gpu:1", "--comment=advisor:job=bert-infer-b2,with=reduction")
+    comment = "--comment=advisor:job=bert-infer-b2,with=reduction"
+    options = ("--gres=gpu:1", "--job-name=written-down", comment)
     waiting, _ = cluster.submit("env > env.killed", *options)
-    time.sleep(7)  # Slurm writes its state down every five seconds; what came later would be lost
+    # Slurm writes its state down every five seconds; what came later would be lost.
+    state = cluster.folder / "state/job_state"
+    eventually(lambda: state.exists() and b"written-down" in state.read_bytes())
     kill(cluster, "slurmctld")
     start(cluster, "slurmctld")
+    (cluster.folder / "go").touch()
     assert cluster.await_state(waiting, *ENDED)["TresPerNode"] == "gres:mps:50"
     assert cluster.await_state(running, *ENDED)["JobState"] == "COMPLETED"
     assert percentages(cluster, "env", "killed") == ["50"]
@@ -199,21 +210,16 @@ def test_no_daemon_no_job(cluster: Cluster) -> None:
     """A job that would run without a limit does not run: the node is drained, and says so."""
     script = cluster.etc / "advisor/mps.sh"
     text = script.read_text()
-    broken = "\n".join(
-        "MPS_CONTROL=/bin/false" if line.startswith("MPS_CONTROL=") else line
-        for line in text.splitlines()
-    )
-    until(lambda: not list(cluster.mps.glob("gpu0-0/jobs/*")))  # also where none ran yet
-    script.write_text(broken)
+    eventually(lambda: not list(cluster.mps.glob("gpu0-0/jobs/*")))  # also where none ran yet
+    script.write_text(re.sub("^MPS_CONTROL=.*", "MPS_CONTROL=/bin/false", text, flags=re.MULTILINE))
     number, _ = cluster.submit("touch ran", "--gres=mps:30")
     try:
-        until(lambda: "drain" in cluster.run("sinfo", "-h", "-o", "%T").stdout)
+        eventually(lambda: "drain" in cluster.node_state())
         assert not (cluster.folder / "ran").exists()
     finally:
         script.write_text(text)
         cluster.run("scancel", number)
-        node = cluster.run("sinfo", "-h", "-o", "%n").stdout.strip()
-        cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        cluster.set_node("State=RESUME")
 
 
 def test_each_gpu_has_a_daemon_of_its_own() -> None:
@@ -251,12 +257,3 @@ def percentages(cluster: Cluster, kind: str, *jobs: str) -> list[str | None]:
 
 def job_output(cluster: Cluster, *numbers: str) -> str:
     return "".join((cluster.folder / f"slurm-{number}.out").read_text() for number in numbers)
-
-
-def until(holds: object) -> None:
-    """Wait, with an end."""
-    assert callable(holds)
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

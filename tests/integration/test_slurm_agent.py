@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from host import FAKES, UUID
 from serving import Served, serving
 from slurm_agent import SETTLE_S
 from slurm_cluster import Cluster, slurm_cluster
+from waiting import eventually
 
 from advisor.client import Client
 from advisor.core.observations import Observation
@@ -102,20 +104,16 @@ class Node:
     def both_work(self, numbers: dict[str, str]) -> dict[str, str]:
         """Wait until both count; they go on until the file `end` is there."""
         for job in PAIR:
-            until(lambda job=job: self.steps(numbers[job]), self)
+            self.until(lambda job=job: self.steps(numbers[job]))
         return numbers
 
     def await_overlap(self, numbers: dict[str, str]) -> None:
         """Wait until the agent has seen both work, and longer than their first seconds."""
-        words = [f"{number} ({job})" for job, number in numbers.items()]
-        until(lambda: self.together(words), self)
-        began = time.monotonic()
-        until(lambda: time.monotonic() - began > SETTLE_S + 2, self)
-
-    def together(self, words: list[str]) -> bool:
-        """Whether the agent has said that these work together."""
-        lines = [line for line in self.log.splitlines() if "work together" in line]
-        return any(all(word in line for word in words) for line in lines)
+        words = ["work together", *(f"{number} ({job})" for job, number in numbers.items())]
+        self.until(
+            lambda: any(all(word in line for word in words) for line in self.log.splitlines())
+        )
+        time.sleep(SETTLE_S + 2)
 
     def steps(self, number: str) -> int:
         """How far a job is."""
@@ -138,10 +136,16 @@ class Node:
             if str(self.cluster.mps).encode() in (line := _read(path)) and b"python" in line
         ]
 
-    def observations(self) -> list[Observation]:
-        """What the service has, the oldest first."""
+    def observed(self, numbers: dict[str, str]) -> Observation:
+        """What the service has of these jobs, once it has it."""
+        name = "slurm-" + "-".join(sorted(numbers.values()))
         with Client(f"unix:{self.socket}") as client:
-            return sorted(client.observations(), key=lambda seen: seen.started_at)
+            [seen] = self.until(lambda: [o for o in client.observations() if o.launch_id == name])
+        return seen
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        """Wait, and show the logs where it was in vain."""
+        return eventually(holds, lambda: self.log + self.cluster.logs())
 
 
 def _read(path: Path) -> bytes:
@@ -149,14 +153,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def until(holds: Callable[[], object], node: Node) -> None:
-    """Wait, with an end that only a machine that stands still reaches."""
-    deadline = time.monotonic() + 100
-    while not holds():
-        assert time.monotonic() < deadline, node.log + node.cluster.log("slurmd")
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -176,9 +172,9 @@ def node(fake_libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
             yield node
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def service(node: Node) -> Iterator[Served]:
-    """Starts when the first test asks for it."""
+    """While a test runs; without it nobody listens at the socket."""
     with serving(node.home, ["--socket", str(node.socket)]) as served:
         yield served
 
@@ -199,19 +195,18 @@ def test_an_agent_that_is_killed_hurts_no_job(node: Node) -> None:
     assert len(killed) == 1
     os.kill(killed[0], signal.SIGKILL)
     assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
-    until(lambda: node.agents() == [], node)
+    node.until(lambda: node.agents() == [])
 
 
 def test_a_later_pair_waits_for_the_service(node: Node, request: pytest.FixtureRequest) -> None:
     """The next Prolog starts an agent; what ends while the service is down arrives afterwards."""
     numbers = node.pair()
     node.await_overlap(numbers)
+    before = len(node.log)
     assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
-    until(lambda: "the service did not take an observation" in node.log, node)
+    node.until(lambda: "the service did not take an observation" in node.log[before:])
     request.getfixturevalue("service")
-    until(node.observations, node)
-    [seen] = node.observations()
-    assert seen.launch_id == "slurm-" + "-".join(sorted(numbers.values()))
+    seen = node.observed(numbers)
     # Without advice both had what they asked for themselves.
     assert [part.share_percent for part in seen.parts] == [30, 30]
 
@@ -226,9 +221,7 @@ def test_a_pair_is_observed(node: Node) -> None:
     assert progress.stat().st_size == FILE_BYTES
     node.await_overlap(numbers)
     assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
-    name = "slurm-" + "-".join(sorted(numbers.values()))
-    until(lambda: any(seen.launch_id == name for seen in node.observations()), node)
-    seen = node.observations()[-1]
+    seen = node.observed(numbers)
     assert (seen.jobs, seen.gpu_model) == (("bert-infer-b2", "reduction"), "Fake H200")
     assert [part.share_percent for part in seen.parts] == [50, 26]
     assert [part.units for part in seen.parts] == [66, 34]
@@ -243,14 +236,14 @@ def test_what_cannot_be_observed_is_said_once(node: Node) -> None:
     """A comment that names no job, and a job that counts nothing; others go on."""
     wait = "touch runs.$SLURM_JOB_ID; while [ ! -e end ]; do sleep 0.1; done"
     silent = node.submit(wait, "advisor:job=unprofiled")
-    until((node.cluster.folder / f"runs.{silent}").exists, node)
+    node.until((node.cluster.folder / f"runs.{silent}").exists)
     odd = node.submit(wait, "advisor:job=../gemm,with=gemm")
     left_out = f"jobs/{odd} is left out: the comment 'advisor:job=../gemm,with=gemm' names no job"
-    until(lambda: left_out in node.log, node)
+    node.until(lambda: left_out in node.log)
     assert node.end({"silent": silent, "odd": odd}) == ["COMPLETED", "COMPLETED"]
-    until(lambda: f"job {silent} (unprofiled): it reported no progress" in node.log, node)
+    node.until(lambda: f"job {silent} (unprofiled): it reported no progress" in node.log)
     assert node.log.count(left_out) == 1
-    until(lambda: not list((node.cluster.mps / "gpu0-0/jobs").iterdir()), node)
+    node.until(lambda: not list((node.cluster.mps / "gpu0-0/jobs").iterdir()))
 
 
 @pytest.mark.usefixtures("service")
