@@ -1,4 +1,4 @@
-"""What fake workloads have in common that stand in for a Python with PyTorch.
+"""What fake workloads have in common, which stand in for those on a GPU.
 
 They are told by lines in one pipe and answer in another, are under the limit of the fake MPS, and
 set what the fake NVML reads.
@@ -22,6 +22,13 @@ def say(answers: Path, what: dict[str, object]) -> None:
     """One answer."""
     with answers.open("a") as file:
         file.write(json.dumps(what) + "\n")
+
+
+def compute() -> None:
+    """Get a context, as a client of the fake MPS."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    cuda.cuInit(0)
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
 
 
 def granted_units() -> int:

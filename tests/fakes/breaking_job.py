@@ -5,12 +5,13 @@
 It is a good client at first. Each way ends in a process with a context on the fake GPU.
 """
 
-import ctypes
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from answering_fake import compute
 
 from advisor.progress import Progress
 
@@ -36,13 +37,6 @@ def main(way: str, file: Path) -> None:
         if file.exists() and not broken:
             broken = way != "children"
             break_limit(way)
-
-
-def compute() -> None:
-    """Get a context, as a good client."""
-    cuda = ctypes.CDLL("libcuda.so.1")
-    cuda.cuInit(0)
-    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
 
 
 def break_limit(way: str) -> None:

@@ -7,12 +7,13 @@ FAKE_CUBLAS its version; FAKE_BLIND makes it say that it saw all SMs. A crash at
 also in FAKE_ONCE happens only once.
 """
 
-import ctypes
 import json
 import os
 import sys
 import time
 from pathlib import Path
+
+from answering_fake import granted_units
 
 OPERATIONS = ["matmul bf16 forward 4096x4096x4096", "convolution fp32 3x3 nchw", "sort fp32"]
 
@@ -55,13 +56,6 @@ def crashed_before(units: int, folder: Path) -> bool:
     before = mark.exists() and units in counts("FAKE_ONCE")
     mark.touch()
     return before
-
-
-def granted_units() -> int:
-    cuda, units = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
-    cuda.cuInit(0)
-    cuda.cuDeviceGetAttribute(ctypes.byref(units), 16, 0)
-    return units.value
 
 
 sys.exit(main())

@@ -102,9 +102,9 @@ class KubeApi:
         file.write_text(json.dumps(text))
         return file
 
-    def create_pod(self, pod: Object, namespace: str = "default") -> Object:
+    def create_pod(self, pod: Object) -> Object:
         """Make a pod, through the webhook."""
-        return self.create(f"/api/v1/namespaces/{namespace}/pods", pod)
+        return self.create("/api/v1/namespaces/default/pods", pod)
 
     def create(self, folder: str, item: Object) -> Object:
         """Make an object.
@@ -167,9 +167,9 @@ class KubeApi:
                 raise RefusedError(404, "NotFound")
             return copy.deepcopy(self.objects[path])
 
-    def pod(self, name: str, namespace: str = "default") -> Object:
+    def pod(self, name: str) -> Object:
         """A copy of a pod."""
-        return self.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        return self.get(f"/api/v1/namespaces/default/pods/{name}")
 
     def bind(self, path: str, node: str) -> Object:
         """Put a pod on a node, as a scheduler does."""

@@ -1,6 +1,5 @@
 """A real `advisor kubernetes serve` in a process of its own."""
 
-import http.client
 import json
 import os
 import re
@@ -16,23 +15,12 @@ from urllib.parse import urlsplit
 
 from certificates import Made, make_certificate
 from kube_objects import KubeApi, Object, Webhook, patched
+from raw_server import Answer, ask
 from waiting import announced, ending
 
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.review import review
 from advisor_kubernetes.cluster import NODES
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What came back."""
-
-    status: int
-    text: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.text)
 
 
 @dataclass(frozen=True)
@@ -48,19 +36,13 @@ class KubeServed:
     def webhook(self) -> Webhook:
         return Webhook(self.url, self.tls.certificate)
 
-    def ask(self, path: str, body: Any = None, **headers: str) -> Reply:
+    def ask(self, path: str, body: Any = None, **headers: str) -> Answer:
         """One request; a body is sent as JSON, bytes as they are."""
         context = ssl.create_default_context(cafile=str(self.tls.certificate))
-        port = urlsplit(self.url).port
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
         text = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json"} | headers
-        try:
-            connection.request("GET" if text is None else "POST", path, text, sent)
-            answer = connection.getresponse()
-            return Reply(answer.status, answer.read().decode())
-        finally:
-            connection.close()
+        method = "GET" if text is None else "POST"
+        return ask(urlsplit(self.url).port, method, path, text, sent, context)
 
     def metric(self, name: str) -> float:
         """A number of `/metrics`."""

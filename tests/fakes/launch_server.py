@@ -1,9 +1,7 @@
 """A real `advisor serve` on a fake host, asked for launches as other programs do."""
 
-import http.client
 import json
 import re
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,28 +9,10 @@ from typing import Any
 
 from forked import Forked, start_forked
 from host import FakeHost
+from raw_server import Answer, ask
+from waiting import eventually
 
 from advisor_data.service.state import Scope, ServiceState, open_service_state
-
-PATIENCE_S = 50
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What came back."""
-
-    status: int
-    headers: Mapping[str, str]
-    text: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.text)
-
-    @property
-    def code(self) -> str:
-        """The code of an error."""
-        return self.json["error"]["code"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +25,7 @@ class LaunchServer:
 
     def ask(
         self, method: str, path: str, body: Any = None, scope: str | None = None, **headers: str
-    ) -> Reply:
+    ) -> Answer:
         """One request, with the token of a scope; the words of a header's name by underscores."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if scope:
@@ -53,16 +33,9 @@ class LaunchServer:
         text = body if isinstance(body, str) or body is None else json.dumps(body)
         if text is not None:
             sent["Content-Type"] = "application/json"
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        try:
-            connection.request(method, path, text, sent)
-            answer = connection.getresponse()
-            named = {name.lower(): value for name, value in answer.getheaders()}
-            return Reply(answer.status, named, answer.read().decode())
-        finally:
-            connection.close()
+        return ask(self.port, method, path, None if text is None else text.encode(), sent)
 
-    def launch(self, a: str, b: str, **wanted: Any) -> Reply:
+    def launch(self, a: str, b: str, **wanted: Any) -> Answer:
         """Ask for a launch, at 26/50 unless something else is said."""
         body = {"jobs": [{"job": a}, {"job": b}], "split": "26/50", **wanted}
         return self.ask("POST", "/v1/launches", body, "launch")
@@ -89,11 +62,12 @@ class LaunchServer:
         self, launch_id: str, holds: Callable[[dict[str, Any]], Any], scope: str | None = "launch"
     ) -> dict[str, Any]:
         """The first status of which something holds."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not holds(status := self.status(launch_id, scope)):
-            assert time.monotonic() < deadline, status
-            time.sleep(0.1)
-        return status
+
+        def found() -> dict[str, Any] | None:
+            status = self.status(launch_id, scope)
+            return status if holds(status) else None
+
+        return eventually(found, lambda: self.status(launch_id, scope))
 
     def stop_launch(self, launch_id: str) -> dict[str, Any]:
         """Stop a launch, and wait for its end."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from forked import Forked
 from host import UUID, FakeHost
+from waiting import eventually
 
 from advisor.formats.wire import to_plain
 from advisor.launch.records.folder import LaunchFolder
@@ -19,8 +19,6 @@ from advisor.runtime.host.bounds import ResourceBounds
 from advisor.runtime.host.cgroup import cgroup_prefix, make_cgroup, remove_cgroup
 from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.ending import end_cgroups
-
-PATIENCE_S = 40
 
 
 def launch(host: FakeHost, *options: str, code: int = 0, **more: str) -> dict[str, Any]:
@@ -62,11 +60,12 @@ def await_status(
     host: FakeHost, launch_id: str, holds: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
     """The first status of which something holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds(status := show(host, launch_id)):
-        assert time.monotonic() < deadline, status
-        time.sleep(0.05)
-    return status
+
+    def found() -> dict[str, Any] | None:
+        status = show(host, launch_id)
+        return status if holds(status) else None
+
+    return eventually(found, lambda: show(host, launch_id))
 
 
 def processes_of(host: FakeHost) -> dict[int, str]:
@@ -88,7 +87,7 @@ def processes_of(host: FakeHost) -> dict[int, str]:
 
 def await_nobody(host: FakeHost) -> None:
     """Jobs, supervisors and guards have all ended."""
-    assert wait_until(lambda: not processes_of(host), PATIENCE_S, poll_s=0.1), processes_of(host)
+    eventually(lambda: not processes_of(host), lambda: processes_of(host))
 
 
 @contextmanager

@@ -13,11 +13,13 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from forked import Forked, start_forked
 
 from advisor_data.service.state import ServiceState, open_service_state
+
+PATIENCE_S = 50
 
 JSON = {"Content-Type": "application/json"}
 
@@ -40,9 +42,17 @@ class Answer:
     body: bytes
 
     @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
     def code(self) -> str:
         """The code of an error; checks its form."""
-        error = cast("dict[str, dict[str, str]]", json.loads(self.body))["error"]
+        error = self.json["error"]
         assert set(error) == {"code", "message", "request_id"}
         assert error["request_id"] == self.headers["x-request-id"]
         return error["code"]
@@ -66,18 +76,7 @@ class RawServer:
         tls: ssl.SSLContext | None = None,
     ) -> Answer:
         """One request on a connection of its own."""
-        connection = (
-            http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=tls)
-            if tls
-            else http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        )
-        try:
-            connection.request(method, path, body, dict(headers or {}))
-            response = connection.getresponse()
-            names = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, names, response.read())
-        finally:
-            connection.close()
+        return ask(self.port, method, path, body, headers, tls)
 
     def send(self, data: bytes) -> Answer:
         """Bytes as they are, and the answer to them."""
@@ -98,12 +97,37 @@ class RawServer:
         return self.process.wait(30)
 
 
+def ask(
+    port: int | None,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> Answer:
+    """One request to a server on this host, on a connection of its own."""
+    connection = (
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_S, context=tls)
+        if tls
+        else http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    )
+    try:
+        connection.request(method, path, body, dict(headers or {}))
+        return _answer(connection.getresponse())
+    finally:
+        connection.close()
+
+
 def read_answer(client: socket.socket) -> Answer:
     """The next answer of a connection."""
     with http.client.HTTPResponse(client) as response:
         response.begin()
-        names = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, names, response.read())
+        return _answer(response)
+
+
+def _answer(response: http.client.HTTPResponse) -> Answer:
+    names = {name.lower(): value for name, value in response.getheaders()}
+    return Answer(response.status, names, response.read())
 
 
 @contextmanager

@@ -1,21 +1,41 @@
 """`--on` without a cluster: what reaches the one store, what is answered, and what is refused."""
 
 import json
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import Advisor, in_this_process
-from engine_here import EngineHere
 from host import FakeHost
 
 from advisor.formats.flat_rows import flat
 from advisor_cli.measure import on_nodes
 from advisor_cli.measure.profile_text import show_profiles
 from advisor_data import open_store
+from advisor_profiling.fanout.shards import Shard, run_shard
 
 NODES = ("--on", "slurm", "--shards", "2")
 COLOCATE = ("colocate", "--pairs", "one+two,two+two", "--splits", "50/50", "--window", "0.5")
+
+
+class EngineHere:
+    """Runs shards while they are submitted, as on a node with GPU 0."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Shard] = []
+
+    def submit(self, shards: Sequence[Shard]) -> None:
+        self.submitted += shards
+        for shard in shards:
+            run_shard(shard, {**os.environ, "CUDA_VISIBLE_DEVICES": "0"})
+
+    def ended(self) -> Mapping[str, str]:
+        return {shard.name: "" for shard in self.submitted}
+
+    def stop(self) -> None:
+        """Nothing runs."""
 
 
 @pytest.fixture
@@ -23,10 +43,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> EngineHere:
     """Stands for each engine that a command asks for."""
     made = EngineHere()
 
-    def engine_of(*_asked: object) -> EngineHere:
-        return made
-
-    monkeypatch.setattr(on_nodes, "_engine", engine_of)
+    monkeypatch.setattr(on_nodes, "_engine", lambda *_: made)
     return made
 
 

@@ -217,7 +217,7 @@ def test_job_that_dies_ends_the_window() -> None:
 def test_real_card_under_its_power_cap() -> None:
     """Readings recorded on an H200: power, energy counter and throttle reason agree."""
     clock = VirtualClock()
-    source = TraceSource(Path(__file__).parents[3] / "fixtures/h200-bert-infer.jsonl", clock.now_s)
+    source = TraceSource(Path(__file__).parents[3] / "fixtures/h200-bert-infer.jsonl", clock)
     window = measure(
         WindowInputs(counts=[lambda: math.floor(68 * clock.now_s())], source=source, clock=clock),
         # The record has the readings of one schedule: one and a half seconds, then four.
