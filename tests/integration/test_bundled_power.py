@@ -67,16 +67,6 @@ def advisor(*words: str) -> Result:
 # what is bundled
 
 
-def test_record_is_what_its_recording_says(folder: Path) -> None:
-    (found,) = bundled_sensors()
-    assert found.source == "bundled"
-    assert found.accepted
-    assert record_of(bundled_trace(found), "bundled") == found
-    (file,) = (folder / "sensors").glob("*.gz")
-    assert file.name == "nvidia-h100-80gb-hbm3-1-580.1.jsonl.gz"
-    assert file.stat().st_size < 200 * 1024
-
-
 def test_same_folders_give_the_same_bytes(bundled_power: Path, tmp_path: Path) -> None:
     """Once more over what is there, and the card lists what the folder holds."""
     again = shutil.copytree(bundled_power, tmp_path / "again")
@@ -87,6 +77,8 @@ def test_same_folders_give_the_same_bytes(bundled_power: Path, tmp_path: Path) -
     card = (bundled_power / "README.md").read_text()
     assert "| NVIDIA H100 80GB HBM3 GPU-1 | 580.1 | 2026-11-23 | instant | 66.0 |" in card
     assert "| Fake H200 | GPU-1 | 580.00.00 | 2 | gemm m=300" in card
+    (found,) = (bundled_power / "sensors").glob("*.gz")
+    assert found.name == "nvidia-h100-80gb-hbm3-1-580.1.jsonl.gz"
 
 
 def test_newer_measurement_of_a_kernel_replaces_the_older(
@@ -113,12 +105,18 @@ def test_disturbed_recording_is_refused(bundled_power: Path, tmp_path: Path) -> 
     assert not (tmp_path / "sensors").exists()
 
 
-def test_record_of_another_recording_is_refused(bundled_power: Path, tmp_path: Path) -> None:
+def test_large_recording_and_record_of_another_one_are_refused(
+    bundled_power: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = bundle_script()
     folder = shutil.copytree(bundled_power.parent / "campaign", tmp_path / "c")
     said = json.loads((folder / "record.json").read_text())
     (folder / "record.json").write_text(json.dumps(said | {"gpu_uuid": "GPU-2"}))
     with pytest.raises(InputError, match="is not the record of"):
-        bundle_script().bundle([folder], tmp_path)
+        script.bundle([folder], tmp_path)
+    monkeypatch.setattr(script, "MOST_BYTES", 1024)
+    with pytest.raises(InputError, match="KiB when packed"):
+        script.bundle([bundled_power.parent / "campaign"], tmp_path)
 
 
 @pytest.mark.parametrize("text", [None, "{}", '{"error": {"code": "job", "message": "no"}}'])
@@ -128,15 +126,6 @@ def test_folder_without_results_is_refused(text: str | None, tmp_path: Path) -> 
         (tmp_path / "f/a.json").write_text(text)
     with pytest.raises(InputError):
         bundle_script().bundle([tmp_path / "f"], tmp_path)
-
-
-def test_large_recording_is_refused(
-    bundled_power: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = bundle_script()
-    monkeypatch.setattr(script, "MOST_BYTES", 1024)
-    with pytest.raises(InputError, match="KiB when packed"):
-        script.bundle([bundled_power.parent / "campaign"], tmp_path)
 
 
 def test_what_comes_with_the_package_is_whole() -> None:

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from command_line import Advisor, in_this_process
 from in_process import Api, error_of, running
-from made_up_input_points import USUAL, points, references
+from made_up_input_points import points, references
 from rich.console import Console
 from safetensors_files import write_safetensors
-from serving import serving
 
-from advisor.client import Client, InputAsked
+from advisor.client import InputAsked
 from advisor.errors import ModelError
+from advisor.formats.wire import read
+from advisor.wire.input_power import InputPredictions
 from advisor_cli.power.input_text import predicted_cells, predicted_table
 from advisor_cli.shared import progress
 from advisor_data.files.input_points import input_points_text
@@ -229,6 +230,8 @@ def test_the_service_says_what_the_command_says(api: Api, modelled: Advisor, ten
     words = ("normal(0,1)", "zeros", "--predict", "--shape", "1024x1024x1024", "--json")
     told = json.loads(modelled("power", "input", *words).out)
     assert api.post(ROUTE, {"inputs": [item(), item(operands="zeros")]}) == told
+    # Also as the type that a client has.
+    assert len(read(InputPredictions, json.dumps(told)).predictions) == 2
     # A fingerprint as `advisor power tensor --json` prints it.
     matrices = json.loads(modelled("power", "tensor", str(tensors), "--json").out)["matrices"]
     expected = next(one["expected"] for one in matrices if one["tensor"] == "zeros")
@@ -267,15 +270,3 @@ def test_a_service_without_a_model_says_so(with_input_model: Path, tmp_path: Pat
             with_input_model / "home/input-model", own_folder(tmp_path / "home"), dirs_exist_ok=True
         )
         assert len(api.post(ROUTE, {"inputs": [item()]})["predictions"]) == 1
-
-
-def test_client_and_service_agree(with_input_model: Path, tmp_path: Path) -> None:
-    shutil.copytree(
-        with_input_model / "home/input-model", own_folder(tmp_path / "home"), dirs_exist_ok=True
-    )
-    asked = InputAsked(features=USUAL, shape=(4096, 4096, 4096), dtype="bf16", units=66)
-    with serving(tmp_path) as served, Client(served.url) as client:
-        found = client.input_power([asked])
-    (one,) = found.predictions
-    assert one == load_input_model(with_input_model / "home").predict(asked)
-    assert one.unmeasured == ()

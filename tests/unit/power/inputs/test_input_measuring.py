@@ -16,6 +16,7 @@ from made_up_inputs import CONDITIONS, SMALL, HereFilling, MadeUpBench, case, re
 
 from advisor.errors import InputError
 from advisor.formats.kept import RecordLines
+from advisor_cli.power.input_text import note_lines
 from advisor_power.inputs import measuring
 from advisor_power.inputs.case import InputCase, case_of, parse_shape
 from advisor_power.inputs.keeping import input_lines, newest_of
@@ -245,6 +246,15 @@ def test_flags_say_what_is_wrong() -> None:
     found = result(case(), 690, outputs=wrong, throttle_reasons=("sw-thermal",))
     assert found.flags == ("non-finite-outputs", "wrong-outputs", "power-limit", "throttled")
     assert result(case(), throttle_reasons=("sw-power-cap",)).at_limit
+
+
+def test_overflowing_cast_and_saturation_are_flagged_and_explained(tmp_path: Path) -> None:
+    """Of the operands, before anything is computed."""
+    odd = [case("constant(70000)", "fp16"), case("normal(0,100)", "int8")]
+    outcome, _, _ = run(tmp_path, MadeUpBench(), odd)
+    notes = "\n".join(note_lines(outcome.measured))
+    assert "non-finite-operands: matrices hold NaN or infinity" in notes
+    assert "saturated-operands: values were beyond the range of int8" in notes
 
 
 def test_text_of_a_case_has_the_hash_of_its_files(tmp_path: Path) -> None:
