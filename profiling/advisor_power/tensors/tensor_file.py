@@ -77,24 +77,7 @@ class TensorFile:
                 byte=tensor.begin,
                 fix="name a matrix of bf16, fp16, fp8, int8, fp32 or fp64",
             )
-        return self.numbers(tensor)
-
-    def numbers(self, tensor: Tensor) -> Matrix:
-        """The numbers of a tensor of any shape; nothing is read before they are looked at.
-
-        Raises:
-            InputError: it is of a type that no product computes with.
-        """
-        known = TYPES.get(tensor.type_name)
-        if known is None or known.number is None:
-            raise fault(
-                str(self.path),
-                f"its numbers are {shown(tensor.dtype)}, which are not known here",
-                tensor=tensor.name,
-                byte=tensor.begin,
-                fix="cast it to bf16, fp16, fp8, int8, fp32 or fp64",
-            )
-        number = np.dtype(known.number)
+        number = np.dtype(TYPES[tensor.type_name].number)
         flat: Matrix = np.frombuffer(self.mapped, number, math.prod(tensor.shape), tensor.begin)
         return flat.reshape(tensor.shape, order="F" if tensor.by_columns else "C")
 

@@ -38,7 +38,6 @@ class Expecting:
     """How power is expected."""
 
     model: InputPredictor | None
-    """None: there is none."""
     units: int | None = None
     """SMs; None: the most that were measured."""
     gpu_model: str | None = None

@@ -61,12 +61,7 @@ class KernelBench(Protocol):
         ...
 
     def stretch(self, seconds: float) -> Stretch:
-        """The operation without a gap for so long, with what slow sensors read.
-
-        Raises:
-            JobError: as `run`.
-            SourceError: as `run`.
-        """
+        """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
         ...
 
     def tick(self) -> Tick | None:
