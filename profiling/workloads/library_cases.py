@@ -127,16 +127,12 @@ class LibraryProduct:
 
 def products(tiny: bool = False) -> list[LibraryProduct]:
     """All matrix products that are tried."""
+    every_type = ("bf16", "fp16", "fp32", "tf32")
     linear = [
         LibraryProduct(dtype, kind, shape)
-        for dtype in ("bf16", "fp16", "fp32", "tf32")
-        for shape in PRODUCTS
-        for kind in ("forward", "data gradient", "weight gradient")
-    ]
-    narrow = [
-        LibraryProduct(dtype, kind, shape)
-        for dtype in ("bf16", "fp16")
-        for shape in NARROW_PRODUCTS
+        for dtypes, shapes in ((every_type, PRODUCTS), (every_type[:2], NARROW_PRODUCTS))
+        for dtype in dtypes
+        for shape in shapes
         for kind in ("forward", "data gradient", "weight gradient")
     ]
     small = [LibraryProduct(t, "forward", s) for t in ("fp8", "int8") for s in SMALL_TYPE_PRODUCTS]
@@ -146,7 +142,7 @@ def products(tiny: bool = False) -> list[LibraryProduct]:
         for kind, shapes in (("batched", BATCHED), ("bias", WITH_BIAS))
         for shape in shapes
     ]
-    every = [*linear, *narrow, *small, *more]
+    every = [*linear, *small, *more]
     if not tiny:
         return every
     return list(dict.fromkeys(LibraryProduct(p.dtype, p.kind, cut(p.shape)) for p in every))

@@ -1,7 +1,7 @@
 """What a sweep says to a person: live progress, a table, a plot, and what looked wrong."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -62,12 +62,7 @@ COLUMNS = (
 
 def table(points: Sequence[SoloPoint]) -> Table:
     """A profile as a table, one line per point; all but the flags fits into 80 columns."""
-    result = Table(box=None, pad_edge=False, header_style="bold")
-    for name in COLUMNS:
-        result.add_column(Text(name), justify="left" if name == "flags" else "right", no_wrap=True)
-    for point in sorted(points, key=lambda p: (p.share_percent, p.repeat)):
-        result.add_row(*map(Text, _cells(point)))
-    return result
+    return _laid_out(COLUMNS, points, _cells)
 
 
 REQUEST_COLUMNS = ("share%", "offered", "answered", "answered%", "p50 ms", "p99 ms")
@@ -77,13 +72,19 @@ REQUEST_COLUMNS = ("share%", "offered", "answered", "answered%", "p50 ms", "p99 
 def requests(points: Sequence[SoloPoint]) -> Table | None:
     """What a server made of its demand, one line per point; None of a job that serves none."""
     served = [p for p in points if p.offered_rate is not None or p.latency_p50_ms is not None]
-    if not served:
-        return None
+    return _laid_out(REQUEST_COLUMNS, served, _request_cells) if served else None
+
+
+def _laid_out(
+    columns: Sequence[str],
+    points: Sequence[SoloPoint],
+    cells_of: Callable[[SoloPoint], list[str]],
+) -> Table:
     result = Table(box=None, pad_edge=False, header_style="bold")
-    for name in REQUEST_COLUMNS:
-        result.add_column(Text(name), justify="right", no_wrap=True)
-    for point in sorted(served, key=lambda p: (p.share_percent, p.repeat)):
-        result.add_row(*map(Text, _request_cells(point)))
+    for name in columns:
+        result.add_column(Text(name), justify="left" if name == "flags" else "right", no_wrap=True)
+    for point in sorted(points, key=lambda p: (p.share_percent, p.repeat)):
+        result.add_row(*map(Text, cells_of(point)))
     return result
 
 

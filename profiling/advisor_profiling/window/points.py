@@ -1,6 +1,6 @@
 """Turns a window into a point, with a flag for everything that was wrong with it."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import advisor
@@ -85,7 +85,7 @@ def to_point(result: WindowResult, conditions: RunConditions) -> Point:
 def failed_point(target: Target, conditions: RunConditions, moment: str, error: str) -> PairPoint:
     """The mark that a pair leaves where it could not be measured."""
     return PairPoint(
-        parts=tuple(map(_part, target.specs)),
+        parts=tuple(PointPart(**_wanted(spec)) for spec in target.specs),
         mode=pair_mode(conditions.mode, target),
         **_origin(target, conditions),
         window_s=0.0,
@@ -127,49 +127,42 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
 def _solo(target: Target, part: JobResult, mode: str, measured: dict[str, Any]) -> SoloPoint:
     (spec,) = target.specs
     return SoloPoint(
-        job=spec.job.name,
-        job_hash=spec.job.job_hash,
+        **_wanted(spec),
+        **_done(part),
         mode=mode,
-        share_percent=spec.share.percent,
         units_granted=part.granted.units,
-        rate=part.rate.mean,
-        rate_unit=spec.job.progress.unit,
-        rate_stderr=part.rate.stderr,
-        offered_rate=spec.job.offered_rate,
-        latency_p50_ms=part.latency.p50_ms,
-        latency_p99_ms=part.latency.p99_ms,
-        memory_used_mib=part.memory_used_mib,
         job_cpu_percent=part.cpu_percent,
-        results=part.verdict,
         reported=write_first(part.reported),
         input_fingerprint=spec.job.input_fingerprint,
         **measured,
     )
 
 
-def _part(spec: ProcessSpec) -> PointPart:
-    """What is known of a job's part before it is measured."""
-    return PointPart(
-        job=spec.job.name,
-        job_hash=spec.job.job_hash,
-        share_percent=spec.share.percent,
-        rate_unit=spec.job.progress.unit,
-        offered_rate=spec.job.offered_rate,
-    )
-
-
 def _measured_part(spec: ProcessSpec, part: JobResult) -> PointPart:
-    return replace(
-        _part(spec),
-        units=part.granted.units,
-        rate=part.rate.mean,
-        rate_stderr=part.rate.stderr,
-        latency_p50_ms=part.latency.p50_ms,
-        latency_p99_ms=part.latency.p99_ms,
-        memory_used_mib=part.memory_used_mib,
-        cpu_percent=part.cpu_percent,
-        results=part.verdict,
-    )
+    cpu_percent, units = part.cpu_percent, part.granted.units
+    return PointPart(**_wanted(spec), **_done(part), units=units, cpu_percent=cpu_percent)
+
+
+def _wanted(spec: ProcessSpec) -> dict[str, Any]:
+    """What is known of a job's part before it is measured."""
+    return {
+        "job": spec.job.name,
+        "job_hash": spec.job.job_hash,
+        "share_percent": spec.share.percent,
+        "rate_unit": spec.job.progress.unit,
+        "offered_rate": spec.job.offered_rate,
+    }
+
+
+def _done(part: JobResult) -> dict[str, Any]:
+    return {
+        "rate": part.rate.mean,
+        "rate_stderr": part.rate.stderr,
+        "latency_p50_ms": part.latency.p50_ms,
+        "latency_p99_ms": part.latency.p99_ms,
+        "memory_used_mib": part.memory_used_mib,
+        "results": part.verdict,
+    }
 
 
 def _origin(target: Target, conditions: RunConditions) -> dict[str, Any]:
