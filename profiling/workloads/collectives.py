@@ -69,9 +69,7 @@ def reduce(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
 class Group:
     """Both processes: what the first says, the second hears, in order.
 
-    Args:
-        rank: 0 for the first.
-        port: Of the store; 0: any, for the first.
+    The first has rank 0, and chooses the port of the store where it is 0.
     """
 
     def __init__(self, rank: int, port: int) -> None:

@@ -88,10 +88,8 @@ class Event(Protocol):
 class Finished:
     """Counts steps when the GPU has completed them, while a few more are under way.
 
-    Args:
-        record: Marks the work launched so far; the event is completed together with it.
-        add: Receives the progress of each completed step, and the value that came with it.
-        units: Progress of one step.
+    `record` marks the work launched so far, and its event is completed together with it; `add`
+    receives the `units` of each completed step, and the value that came with it.
     """
 
     def __init__(

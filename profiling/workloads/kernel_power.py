@@ -42,9 +42,7 @@ class Player(Protocol):
 class Operation:
     """One operation, ready to be executed: CUDA graphs, or launches where it cannot be captured.
 
-    Args:
-        args: Its options.
-        agree: Makes a number that was found here the same in all processes that take part.
+    `agree` makes a number that was found here the same in all processes that take part.
     """
 
     def __init__(self, args: argparse.Namespace, agree: Callable[[int], int] = int) -> None:

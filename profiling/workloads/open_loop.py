@@ -79,12 +79,8 @@ class Server:
     then; a second one is launched ahead only when it is full, so that the GPU has no gaps at
     overload.
 
-    Args:
-        arrivals: The requests.
-        launch: Launches the work of this many requests; returns before the GPU is done.
-        record: Marks what was launched so far; the event is completed together with it.
-        counts: Where answers are counted; it may wait there while the gate is closed.
-        most: Largest batch.
+    `record` marks what was launched so far, and its event is completed together with it. Counting
+    may wait while the gate is closed. `most` is the largest batch.
     """
 
     def __init__(

@@ -58,13 +58,8 @@ def plan_from_options(
 ) -> Plan:
     """The plan that options of the command line describe.
 
-    Args:
-        among: Jobs of which every pair is meant, such as "bert-train,triad"; "all" for all jobs.
-        pairs: Single pairs, such as "bert-train+triad,gemm+gemm".
-        splits: As in a file, such as "nine,uncapped".
-        repeats: Windows for each pair and split, 1 or more.
-        name: The run's name; None: one that the same options always give.
-        sample: How many pairs of `among` are drawn; None: all.
+    Such as "bert-train,triad" or "all" for `among`, "bert-train+triad,gemm+gemm" for `pairs` and
+    "nine,uncapped" for `splits`. Without a name the run has one that the same options always give.
 
     Raises:
         InputError: there is nothing to measure, or an option cannot be understood.

@@ -39,14 +39,12 @@ _Ready = TypeVar("_Ready", bound=SaidReady)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A workload process that is to be started.
+    """A workload process that is to be started, in an empty folder for its pipes and output.
 
     Attributes:
         command: Without the names of the pipes.
         units: SMs under MPS; None: the whole GPU.
-        backend: What enforces that.
         base: Environment without limits.
-        folder: Empty, for its pipes and output.
     """
 
     command: tuple[str, ...]

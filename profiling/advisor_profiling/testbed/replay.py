@@ -104,14 +104,9 @@ class ReplayProcess:
 class ReplayTestbed:
     """The testbed of one recorded GPU.
 
-    Args:
-        points: Recorded solo points of any number of jobs. Of several GPU models the one with the
-            most points is played.
-        pairs: Recorded pair points, likewise.
-        mode: As of a live testbed: mps or cu_mask with limits, uncapped without MPS. None: with
-            limits, where any point had one.
-        noise: Seed; each window differs from the recorded mean as its standard error, and the
-            choice among repeats, say. None: the means come back.
+    Of several GPU models the one with the most solo points is played. The mode is as of a live
+    testbed; None: with limits, where any point had one. With a seed of noise each window differs
+    from the recorded mean as its standard error, and the choice among repeats, say.
 
     Raises:
         InputError: there are no points.
