@@ -89,7 +89,6 @@ def test_what_a_person_reads(host: FakeHost) -> None:
 
 
 def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
-    """Finished counts are kept, none is computed twice, and nothing runs on."""
     with after_counts(host, 2, FAKE_WRONG_AT="10") as process:
         process.send_signal(signal.SIGINT)
         _, rest = process.communicate()
@@ -104,7 +103,6 @@ def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
 
 
 def test_all_known_counts_need_no_gpu(host: FakeHost) -> None:
-    """The same question again is answered at once; `--fresh` computes again."""
     check(host, "--counts", "8,92", FAKE_WRONG_AT="92")
     again = check(host, "--counts", "8,92", FAKE_CRASH_AT="8,92,132")
     assert again["unsafe"] == [92]
@@ -200,7 +198,6 @@ def test_bad_options(host: FakeHost, options: tuple[str, ...], words: str) -> No
 
 
 def test_damaged_file_is_named(host: FakeHost) -> None:
-    """It is neither believed nor written over."""
     file = host.folder / "home/checks/fake-h200.json"
     file.parent.mkdir(parents=True)
     file.write_text("{")

@@ -165,7 +165,6 @@ def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None
 
 
 def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
-    """Each pair is measured once, whole on one card, and the answer is one."""
     plan = ("--pairs", "one+two,two+three,one+three", "--splits", "30/70,time-sliced")
     answer = colocate(jobs, *plan, "--gpu", "0,1", **two_gpus)
     rows = [*map(flat, answer["points"])]

@@ -38,7 +38,6 @@ def missing(findings: dict[str, Finding]) -> set[str]:
 
 
 def test_host_with_everything(host: FakeHost) -> None:
-    """All is well, and the exit code says so to a script."""
     done = host.advisor("doctor", "--json", ADVISOR_DCGM_URL=NOWHERE)
     assert done.returncode == 0, done.stdout
     rows = json.loads(done.stdout)
@@ -145,7 +144,6 @@ def test_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_exporter_that_lacks_counters(tmp_path: Path) -> None:
-    """The counters that are off by default are named; a full one is fine."""
     short = {k: v for k, v in CLASSIC.items() if "SM_ACTIVE" not in k}
     with exporter(text(short)) as running:
         environment = {"PATH": str(tmp_path), "ADVISOR_DCGM_URL": running.url}

@@ -88,7 +88,6 @@ def test_shards_give_what_one_host_gives(
 def test_profiles_have_the_keys_of_one_profile(
     advisor: Advisor, engine: EngineHere, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A list of what `advisor profile` answers for each job, in the order that was asked for."""
     words = ("profile", "two", "one", "--shares", "50,100", "--window", "0.5", "--on", "ray")
     profiles = json.loads(advisor(*words, "--json").out)["profiles"]
     assert set(profiles[0]) == {
@@ -109,7 +108,6 @@ def test_shards_write_into_postgresql_themselves(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Their points are in the one database, once, and not in files as well."""
     monkeypatch.setenv("ADVISOR_DATABASE_URL", postgres_url)
     said = advisor(*COLOCATE, "--run", "night", "--on", "ray", "--shards", "1", "--json")
     assert said.code == 0, said.err

@@ -95,7 +95,6 @@ def test_profile_of_a_pairs_job_is_still_its_sweep(user: User) -> None:
 
 
 def test_replay_of_recorded_pairs(user: User) -> None:
-    """The real command gives back what was recorded, says replay in each form, stores nothing."""
     done = user.advisor("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)
     assert "REPLAY of recorded points of NVIDIA H200" in done.err
     assert "(replay of recorded points)" in done.out

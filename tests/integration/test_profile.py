@@ -81,7 +81,6 @@ def wait_for_line(process: Forked, start: str) -> IO[str]:
 
 
 def test_interrupt_keeps_points_and_leaves_nothing_behind(host: FakeHost) -> None:
-    """Ctrl-C ends jobs and daemon; points stay."""
     host.write_job("steady")
     with host.start_advisor("profile", "steady", *SHARES, "--window", "1") as process:
         output = wait_for_line(process, "1/3")
@@ -94,7 +93,6 @@ def test_interrupt_keeps_points_and_leaves_nothing_behind(host: FakeHost) -> Non
 
 
 def test_finished_profile_is_not_measured_again(host: FakeHost) -> None:
-    """The same command twice measures once; --fresh measures again."""
     host.write_job("steady")
     first = profile(host, "steady", *ONE)
     again = profile(host, "steady", *ONE)

@@ -81,7 +81,6 @@ def length_s(blocks: Sequence[Block]) -> float:
 def test_every_window_is_in_one_block(
     plan: list[Target], gpu: tuple[int, int | None], alone: bool
 ) -> None:
-    """Nothing is lost, nothing is measured twice, and a block has just the processes it needs."""
     blocks = cut(plan, *gpu, "seed", alone=alone)
     found = Counter(target for block in blocks for target in block.targets)
     added = found.keys() - set(plan)
@@ -153,7 +152,6 @@ print(sample("abcdefgh", 20, "seed", {}))
 
 @pytest.mark.parametrize("seed", ["", "a"])
 def test_four_jobs_are_one_block(seed: str) -> None:
-    """All 84 windows of four jobs, with themselves as well, are measured with 48 processes."""
     (block,) = cut(windows(jobs("abcd").values()), CLIENTS, 143_771, seed, alone=False)
     assert len(block.specs) == CLIENTS
     assert len(block.targets) == 84
@@ -252,7 +250,6 @@ def test_loose_windows_come_in_a_random_order() -> None:
 
 
 def test_a_block_follows_one_with_the_same_clients() -> None:
-    """Processes that the next block needs again are not started again."""
     blocks = cut(windows(jobs("abcdefgh").values(), selves=False), CLIENTS, None, "seed")
     common = [len(set(a.specs) & set(b.specs)) for a, b in itertools.pairwise(blocks)]
     assert sum(common) >= 10 * len(common)
@@ -278,7 +275,6 @@ def test_remaining_drops_what_is_done(
 def test_shards_part_the_blocks(
     plan: list[Target], gpu: tuple[int, int | None], count: int
 ) -> None:
-    """Each block is in one shard, all windows of a pair are in one, and lengths are even."""
     blocks = cut(plan, *gpu, "seed")
     shards = [shard(blocks, index, count) for index in range(1, count + 1)]
     assert Counter(block for part in shards for block in part) == Counter(blocks)

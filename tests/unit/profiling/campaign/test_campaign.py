@@ -82,7 +82,6 @@ def good(folder: Path) -> set[tuple[str | float, ...]]:
 
 
 def test_recorded_pairs_come_back(tmp_path: Path) -> None:
-    """Both rates, the power of both and the way of sharing; what they cost is measured."""
     outcome, _ = run(ReplayTestbed(SOLO, PAIRS), tmp_path, block(*targets_of("gemm", "triad")))
     found = {p.shares_percent: p for p in kept(tmp_path)}
     assert set(found) == set(SPLITS)
@@ -244,7 +243,6 @@ def test_clients_start_and_windows_open_in_phases_of_their_own(tmp_path: Path) -
 
 
 def test_two_jobs_of_a_pair_get_cores_of_their_own(tmp_path: Path) -> None:
-    """The first job runs in the first seat, the second in the second, a job alone in the first."""
     testbed = BreakableTestbed(SOLO, PAIRS)
     run(testbed, tmp_path, block(*targets_of("gemm", "triad"), solo(JOBS["triad"], Share(100))))
     slots = {

@@ -111,7 +111,6 @@ def pairs(folder: Path) -> set[tuple[str, ...]]:
 
 
 def test_whole_plan_is_measured(tmp_path: Path) -> None:
-    """Every split of every pair once, and each job alone for its block; MPS is not given up."""
     gpus = Gpus()
     report = measure(plan(), tmp_path, gpus.open)
     assert gpus.log == ["open None", "close None"]
@@ -243,7 +242,6 @@ def test_pair_of_another_card_is_left_there(tmp_path: Path) -> None:
 
 
 def test_dry_run_tells_windows_and_seconds_and_measures_nothing(tmp_path: Path) -> None:
-    """What is told before is what is measured after."""
     wanted, told = plan(*SPLITS, TIME_SLICED), Watching()
     dry = measure(wanted, tmp_path, reporter=told, dry_run=True)
     assert list(tmp_path.iterdir()) == []
@@ -262,22 +260,16 @@ def test_dry_run_tells_windows_and_seconds_and_measures_nothing(tmp_path: Path) 
 def test_time_sliced_windows_are_measured_without_mps(tmp_path: Path) -> None:
     """On a testbed that is opened after the other was closed: each waits for the GPU's lock."""
     gpus = Gpus()
-    measure(plan(*SPLITS, TIME_SLICED), tmp_path, gpus.open)
+    parts = [measure(p, tmp_path / "dry", dry_run=True) for p in (plan(), plan(TIME_SLICED))]
+    report = measure(plan(*SPLITS, TIME_SLICED), tmp_path, gpus.open)
     assert gpus.log == ["open None", "close None", "open uncapped", "close uncapped"]
+    assert report.estimated_s == pytest.approx(sum(part.estimated_s for part in parts))
+    assert all(part.estimated_s > 0 for part in parts)
+    assert report.cost.starts == 12 + 4
     modes = Counter(p.mode for p in kept(tmp_path))
     assert modes == {"mps": 4, "uncapped": 2, "time-sliced": 2}
     with FileStore(tmp_path) as store:
         assert {p.mode for p in store.solo_points()} == {"mps"}
-
-
-def test_time_without_mps_is_counted(tmp_path: Path) -> None:
-    limited, free = plan(), plan(TIME_SLICED)
-    expected_s = [measure(p, tmp_path / "dry", dry_run=True).estimated_s for p in (limited, free)]
-    assert min(expected_s) > 0
-    report = measure(plan(*SPLITS, TIME_SLICED), tmp_path)
-    assert report.estimated_s == pytest.approx(sum(expected_s))
-    assert report.cost.starts == 12 + 4
-    with FileStore(tmp_path) as store:
         points = [*store.pair_points(), *store.solo_points()]
     assert report.cost.window_s == pytest.approx(sum(p.window_s for p in points))
 

@@ -126,7 +126,6 @@ def test_each_job_of_a_sample_meets_every_kind(count: int, selves: bool) -> None
 
 @given(names=names_of, count=st.integers(0, 60), seed=seeds)
 def test_sample_is_the_same_for_a_seed(names: list[str], count: int, seed: str) -> None:
-    """The order in which jobs are named does not matter, nor how often."""
     kinds = even_kinds(names)
     again = sample([*names[::-1], *names], count, seed, kinds)
     assert sample(names, count, seed, kinds) == again

@@ -71,7 +71,6 @@ def test_same_window_of_two_entries_is_measured_once() -> None:
 
 
 def test_sample() -> None:
-    """A sample has as many pairs as asked, the same for the same name of a plan."""
     entry = {"among": "all", "sample": 4, "splits": (UNCAPPED,)}
     first = expand(plan(**entry), H200, JOBS, [], [])
     assert len(first.mps) == 4

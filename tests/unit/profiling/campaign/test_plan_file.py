@@ -257,7 +257,6 @@ def test_options() -> None:
 
 
 def test_run_of_options_is_found_again() -> None:
-    """Without a name the same options go on with the same run; others begin another."""
     first = plan_from_options("fft,gemm", "", "nine")
     assert plan_from_options("fft , gemm", "", "nine").name == first.name
     assert plan_from_options("fft,gemm", "", "nine,uncapped").name != first.name

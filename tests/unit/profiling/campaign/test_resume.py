@@ -131,7 +131,6 @@ BESIDE = Block(UNLIMITED.specs, (UNLIMITED, LIMITED, REFERENCE, solo(SORT, FULL,
 
 
 def test_reference_of_this_card_is_not_measured_again() -> None:
-    """The windows alone count like all others."""
     (rest,) = left([BESIDE], [answer(REFERENCE)])
     assert rest.targets == (UNLIMITED, LIMITED, solo(SORT, FULL, repeat=3))
 

@@ -68,7 +68,6 @@ def kept(folder: Path) -> list[float]:
 
 
 def test_reporter_is_told_each_step(tmp_path: Path) -> None:
-    """A person sees what happens, how much is done, and how long it still takes."""
     result, told = run(bench(), tmp_path)
     assert (told.phases[0], told.phases[-1]) == (
         "measuring idle power",
@@ -185,7 +184,6 @@ def test_shares_are_shuffled() -> None:
 
 
 def test_runs_have_names_of_their_own() -> None:
-    """Two runs in one second are two runs, and names sort by time."""
     names = {new_run("2026-01-31T12:00:00Z") for _ in range(8)}
     assert len(names) > 1
     assert all(name.startswith("20260131T120000-") for name in names)

@@ -101,7 +101,6 @@ def test_a_shard_that_was_given_up_says_why(
 
 
 def test_whole_lines_are_passed_on_as_they_come(shards: list[Shard]) -> None:
-    """Each once, with its shard before it; and how many are done when one is."""
     one, two = shards
     lines: list[str] = []
 

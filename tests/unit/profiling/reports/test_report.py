@@ -56,7 +56,6 @@ def rendered(result: Table) -> str:
 
 
 def test_a_server_shows_what_it_answered_of_its_demand() -> None:
-    """Demand, answers and latencies stand side by side, in the order of the shares."""
     enough = point(
         share_percent=50.0, rate=119.0, offered_rate=120.0, latency_p50_ms=4.04, latency_p99_ms=9.3
     )
@@ -96,7 +95,6 @@ def test_missing_reading_is_a_dash_and_not_a_zero() -> None:
 
 
 def test_rows_are_in_the_order_of_shares_and_repeats() -> None:
-    """The shuffled order of measuring does not reach the reader."""
     shuffled = [
         point(share_percent=share, repeat=repeat, rate=share + repeat)
         for share, repeat in [(100.0, 0), (10.0, 1), (50.0, 0), (10.0, 0)]

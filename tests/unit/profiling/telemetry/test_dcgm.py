@@ -189,7 +189,6 @@ def collect(server: Exporter, clock: Clock, energy_mj: float, sm_active: float) 
 
 
 def test_readings_come_from_the_exporter(source: DcgmSource) -> None:
-    """Power, energy and state have our units; a mask becomes names."""
     found = source.read(("power.gpu", "energy.gpu", "clock.sm", "memory.used", "power.limit"))
     assert [*found.values()] == [250.5, 7.5, 1410, 2048, 700]
     assert source.gpu == GPU

@@ -53,7 +53,6 @@ def ask(nvml: FakeNvml) -> Ask:
 
 
 def test_gpus_are_described_and_found_as_the_driver_does(nvml: FakeNvml, ask: Ask) -> None:
-    """Every GPU has its own UUID, memory, limit, mode and driver; both names find it."""
     nvml.write(gpu_count=2, driver="580.1")
     nvml.write(gpu=1, name="Other", memory_total_mib=1000, power_limit_mw=300_000, mig=1)
     nvml.write(gpu=1, compute_mode=3)

@@ -9,7 +9,6 @@ from advisor_profiling.reports.doctor import core_speeds
 
 
 def test_every_core_is_looked_at_and_the_thread_goes_back() -> None:
-    """The caller keeps its cores."""
     before = os.sched_getaffinity(0)
     speeds = core_speeds(before, seconds=0.001)
     assert speeds.keys() == before

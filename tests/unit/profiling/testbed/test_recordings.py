@@ -151,7 +151,6 @@ def test_share_that_only_pairs_have_can_be_started() -> None:
 
 
 def test_what_was_not_recorded_is_refused_with_what_there_is() -> None:
-    """Shares in the order of numbers, those of pairs among them; jobs in the order of names."""
     recordings = Recordings(SOLO, [pair_point(5, 95)], "mps")
     with pytest.raises(InputError, match=r"gemm at 40 %.*are: 5 %, 30 %, 70 %, 100 %"):
         recordings.granted("gemm", Share(40))
@@ -160,7 +159,6 @@ def test_what_was_not_recorded_is_refused_with_what_there_is() -> None:
 
 
 def test_jobs_tell_what_their_newest_points_tell() -> None:
-    """Memory is rounded up; where it was not read nobody knows it."""
     points = [
         point(1, rate_unit="images", memory_used_mib=10.2),
         point(0, rate_unit="steps", memory_used_mib=99.0),

@@ -112,7 +112,6 @@ def test_latencies_and_demand_come_back(
 
 
 def test_missing_readings_stay_missing(tmp_path: Path) -> None:
-    """A replay invents no power and no counter, and flags what the models will miss."""
     (now,) = replay([point(share_percent=30.0)], tmp_path, 30).points
     unknown = pair_point(30.0, 70.0, power_w=None, power_stderr_w=5.0)
     ((_, power_w),) = show(ReplayTestbed(ALONE, [unknown], noise="seed"), THIRTY_SEVENTY)
@@ -150,7 +149,6 @@ def test_stored_replay_is_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_newest_of_several_recordings_is_replayed(tmp_path: Path) -> None:
-    """A job that was measured twice at a share has one rate in a replay."""
     old = recorded(50.0, rate=1.0, started_at="2026-01-01T00:00:00Z")
     new = recorded(50.0, rate=9.0, started_at="2026-02-01T00:00:00Z")
     (now,) = replay([old, new, old], tmp_path, 50).points
@@ -260,7 +258,6 @@ def test_same_seed_gives_the_same_noise() -> None:
 
 
 def test_noise_has_the_size_of_the_recorded_errors() -> None:
-    """Over many windows rates and power vary about their means as they were recorded to."""
     windows = 2000
     shown = show(ReplayTestbed(ALONE, TOGETHER, noise="seed"), THIRTY_SEVENTY, windows)
     power = [power_w for _, power_w in shown if power_w is not None]

@@ -32,7 +32,6 @@ def test_mean_is_between_the_extremes_and_its_error_is_positive(values: list[flo
 
 
 def test_readings_that_repeat_do_not_make_the_mean_look_exact() -> None:
-    """A sensor that is read ten times per update is no more certain than one read once."""
     once = [(float(i), 100.0 + 10 * (i % 2)) for i in range(10)]
     often = [(i + j / 10, value) for i, value in once for j in range(10)]
     single, repeated = mean_estimate(once), mean_estimate(often)
@@ -44,7 +43,6 @@ def test_readings_that_repeat_do_not_make_the_mean_look_exact() -> None:
 
 
 def test_a_rate_that_changes_has_a_large_error() -> None:
-    """A job that halves its speed in mid-window is not reported as exact."""
     events = [(0.1 * i, float(i)) for i in range(20)]
     events += [(1.9 + 0.2 * i, 19.0 + i) for i in range(1, 20)]
     estimate = rate_estimate(events)

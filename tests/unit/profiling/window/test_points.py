@@ -165,7 +165,6 @@ def test_pair_point_keeps_its_two_jobs_apart() -> None:
 
 
 def test_a_server_has_its_demand_and_its_latencies() -> None:
-    """What was asked of it and how long the answers took stand next to its rate."""
     server = dataclasses.replace(JOB, offered_rate=120.0)
     alone = to_point(dataclasses.replace(TAKEN, target=solo(server, Share(50))), CONDITIONS)
     assert isinstance(alone, SoloPoint)

@@ -99,7 +99,6 @@ def test_missing_readings_stay_missing() -> None:
 
 
 def test_throttling_within_the_window_is_named() -> None:
-    """A reason that was active for part of the window only still marks it."""
     source = ScriptedSource(
         VirtualClock(),
         lambda _: 700.0,

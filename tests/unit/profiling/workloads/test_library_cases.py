@@ -73,7 +73,6 @@ def test_one_wrong_tile_is_found(seed: int, top: int, side: int, what: str) -> N
 
 
 def test_batches_and_bias_are_checked_too() -> None:
-    """Each matrix of a batch by itself, and what a bias adds to each row."""
     left, right = uniform(1, 3, 16, 32), uniform(2, 3, 32, 24)
     product = left @ right
     assert wrong_rows(product, left, right, "fp32") == 0
@@ -98,7 +97,6 @@ def test_a_linear_layer_has_three_products() -> None:
 
 @pytest.mark.parametrize("tiny", [False, True])
 def test_names_are_unique(tiny: bool) -> None:
-    """Two operations of one name would be judged as one."""
     names = [p.name for p in cases.products(tiny)]
     assert len(names) == len(set(names)) > 30
 

@@ -42,7 +42,6 @@ def test_a_fault_while_reading_ends_the_job() -> None:
 
 
 def test_images_are_cut_at_random_and_the_same_for_the_same_seed() -> None:
-    """Every batch has other bytes, none of them constant, and a seed repeats them."""
     read, again = loader.image_reader(3, 16, seed=5), loader.image_reader(3, 16, seed=5)
     first, second = read(), read()
     assert first.shape == (3, 16, 16, 3)

@@ -32,7 +32,6 @@ def arrived(rate: float, seed: int, looks: Sequence[float], queue: int = 10**6) 
 
 @given(RATES, SEEDS)
 def test_as_many_arrive_as_the_rate_says(rate: float, seed: int) -> None:
-    """The number of requests is that of a Poisson process: its mean, within five errors."""
     expected = 2000
     moments = arrived(rate, seed, [expected / rate])
     assert abs(len(moments) - expected) < 5 * expected**0.5
@@ -68,7 +67,6 @@ def test_nobody_arrives_during_a_pause(rate: float, seed: int, ran: float, pause
 
 @given(SEEDS, st.integers(1, 50))
 def test_the_oldest_give_way_when_the_queue_is_full(seed: int, queue: int) -> None:
-    """The queue holds the newest requests; the others are counted as dropped."""
     everybody = arrived(10.0, seed, [20.0])
     arrivals = open_loop.Arrivals(10.0, queue, seed)
     arrivals.start(0.0)
