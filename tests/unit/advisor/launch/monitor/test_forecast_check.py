@@ -77,22 +77,14 @@ def test_means_of_a_short_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -
     assert len(said(watched(monkeypatch, forecast(100.0)), 8.0)) == 1
 
 
-def test_units_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job beside itself is said twice, where both are off."""
-    twin = Job(name="a", command=("true",), progress=ProgressSettings(unit="images"))
-    watch = watched(monkeypatch, forecast(100.0, 40.0), twin, twin)
-    first, second = said(watch)
-    assert first.startswith("rate of a is 50 images/s")
-    assert second.startswith("rate of a is 80 images/s")
-
-
 def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second is said though the first was; of other jobs the names are enough."""
-    twin = Job(name="a", command=("true",))
+    """The second is said though the first was, each in the unit of the job."""
+    twin = Job(name="a", command=("true",), progress=ProgressSettings(unit="images"))
     watch = watched(monkeypatch, forecast(100.0, 80.0), twin, twin)
     drift = ForecastCheck(watch.pair)
     watch.go_on(20)
-    assert len(drift.warnings(watch.monitor)) == 1
+    (first,) = drift.warnings(watch.monitor)
+    assert first.startswith("rate of a is 50 images/s")
     watch.jobs[1].script.hangs_s = 20.0
     watch.go_on(60)
     later = drift.warnings(watch.monitor)

@@ -87,7 +87,7 @@ def test_what_a_pair_did_is_not_what_the_next_one_does(folder: LaunchFolder) -> 
     writer.begin_pair(1)
     now = folder.read_status()
     assert (now.pair_number, now.pairs, now.state, now.energy_j) == (1, 2, "starting", None)
-    assert [job.outcome for job in now.jobs] == ["waiting"] * 2
+    assert now.jobs[0] == JobStatus(job="gemm", rate_unit="steps", share_percent=30)
     kept = ("code", "cause", "gpu_uuid", "started_at", "supervisor_pid", "warnings")
     assert all(getattr(now, name) == getattr(before, name) for name in kept)
 
@@ -153,9 +153,3 @@ def test_damaged_spec_is_told(folder: LaunchFolder) -> None:
     (folder.path / "spec.json").write_bytes(b'{"launch_id": "x"')
     with pytest.raises(InputError, match="has no readable spec"):
         folder.read_spec()
-
-
-def test_jobs_wait_before_anything_has_begun(folder: LaunchFolder) -> None:
-    """They are listed with their shares from the start."""
-    job = JobStatus(job="gemm", rate_unit="steps", share_percent=30)
-    assert StatusWriter(folder, SPEC).status.jobs[0] == job
