@@ -78,18 +78,6 @@ class FakeHost:
         """Run the command line to its end, forked from a process that has imported it."""
         return run_forked(arguments, self.environment(**more))
 
-    def run_module(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `python -m` to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", *arguments],
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
     def start_advisor(self, *arguments: str, **more: str) -> Forked:
         """Start the command line."""
         return start_forked(arguments, self.environment(**more))

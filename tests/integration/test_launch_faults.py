@@ -23,7 +23,6 @@ from launched import (
     detached,
     folder,
     launch,
-    processes_of,
     show,
     stop,
 )
@@ -42,9 +41,10 @@ def jobs(jobs: FakeHost) -> FakeHost:
     return jobs
 
 
-def outputs(host: FakeHost, launch_id: str, name: str = "output.log") -> list[Path]:
-    """What the jobs of a launch wrote; a job that never started has none."""
-    return sorted(folder(host, launch_id).glob(f"*/{name}"))
+def counts(host: FakeHost, launch_id: str) -> list[int]:
+    """What the jobs of a launch have counted; a job that was never started has no count."""
+    files = sorted(folder(host, launch_id).glob("*/progress"))
+    return [struct.unpack_from("<q", file.read_bytes())[0] for file in files]
 
 
 # jobs
@@ -109,7 +109,7 @@ def test_limit_that_is_not_proven_starts_nothing(jobs: FakeHost) -> None:
     last = launch(jobs, "one", "loose", *RUNS, code=3)
     assert (last["state"], last["code"]) == ("failed", "limit-not-proven")
     assert "70 % of 132 SMs is 92, but a process saw 62" in last["cause"]
-    assert outputs(jobs, last["launch_id"]) == []
+    assert counts(jobs, last["launch_id"]) == []
     await_nobody(jobs)
 
 
@@ -119,11 +119,7 @@ def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> N
     jobs.write_job("escape", command=["sh", "-c", script])
     last = launch(jobs, "escape", "one", *RUNS, code=3)
     assert "do not carry the variables of its share of 30 %" in last["cause"]
-    counted = [
-        struct.unpack_from("<q", p.read_bytes())[0]
-        for p in outputs(jobs, last["launch_id"], "progress")
-    ]
-    assert counted == [0, 0]
+    assert counts(jobs, last["launch_id"]) == [0, 0]
     await_nobody(jobs)
 
 
@@ -182,10 +178,10 @@ def test_full_disk_stops_nobody(jobs: FakeHost) -> None:
     supervisor = show(jobs, name)["supervisor_pid"]
     with full_disk(supervisor):
         time.sleep(1.2)
-        before = show(jobs, name)["updated_at"], steps(jobs, name)
+        before = show(jobs, name)["updated_at"], counts(jobs, name)
         time.sleep(1.2)
         assert show(jobs, name)["updated_at"] == before[0]
-        assert steps(jobs, name) > before[1]
+        assert counts(jobs, name) > before[1]
     status = await_status(jobs, name, lambda s: bool(s["warnings"][1:]))
     assert "the status could not be written for a while" in status["warnings"][1]
     assert status["state"] == "running"
@@ -241,11 +237,6 @@ def fill(place: Path) -> None:
                     pass
 
 
-def steps(host: FakeHost, name: str) -> int:
-    """What the first job has counted, read next to its supervisor."""
-    return struct.unpack_from("<q", (folder(host, name) / "0-a" / "progress").read_bytes())[0]
-
-
 def test_database_that_is_away_costs_no_observation(jobs: FakeHost) -> None:
     """The record stays in the folder, and the status says where it is missing."""
     away = "postgresql://advisor:geheim@127.0.0.1:1/advisor"
@@ -265,7 +256,4 @@ def test_launch_whose_supervisor_never_began_can_be_stopped(jobs: FakeHost) -> N
     assert show(jobs, waiting.launch_id)["state"] == "accepted"
     assert jobs.advisor("launches", "stop", waiting.launch_id).returncode == 0
     assert show(jobs, waiting.launch_id)["state"] == "stopped"
-    again = jobs.run_module("advisor_profiling.supervise", str(waiting.path))
-    assert again.returncode == 8, again.stderr
-    assert "has or had a supervisor already" in again.stderr
-    assert processes_of(jobs) == {}
+    assert waiting.claimed()
