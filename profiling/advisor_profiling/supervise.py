@@ -19,8 +19,7 @@ from advisor.core.split import Sharing
 from advisor.errors import AdvisorError
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.supervisor.guard import ProcessGuard
-from advisor.launch.supervisor.launch_context import LaunchContext
+from advisor.launch.supervisor.pair_run import LaunchContext
 from advisor.launch.supervisor.supervise import run_launch
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.lock import gpu_lock
@@ -46,26 +45,22 @@ def supervise(folder: Path) -> None:
     launch, settings = LaunchFolder(folder.absolute()), read_settings()
     with _stoppable() as stop_asked, launch.supervising():
         spec = launch.read_spec()
-        run_launch(launch, spec, lambda: _open_context(launch, spec, settings), stop_asked)
+        run_launch(launch, spec, lambda: _open_context(spec, settings), stop_asked)
 
 
 @contextmanager
-def _open_context(
-    launch: LaunchFolder, spec: LaunchSpec, settings: Settings
-) -> Generator[LaunchContext]:
+def _open_context(spec: LaunchSpec, settings: Settings) -> Generator[LaunchContext]:
     """The GPU, its telemetry and its lock, for this process alone."""
     gpu = find_gpu(spec.gpu)
     with gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id):
         gpu = with_units(gpu, settings)
-        environment = settings.job_environment()
         source = open_source(gpu, None, settings)
         try:
             yield LaunchContext(
                 gpu=gpu,
                 source=source,
-                environment=environment,
+                environment=settings.job_environment(),
                 open_backend=lambda sharing: _open_backend(sharing, gpu, settings),
-                guard=lambda backend: ProcessGuard(launch.path, backend, environment),
                 remember=lambda seen: _remember(seen, settings),
             )
         finally:

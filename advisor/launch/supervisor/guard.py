@@ -20,13 +20,15 @@ from pathlib import Path
 
 from advisor.core.gpu import Gpu
 from advisor.errors import SurvivorsError
-from advisor.launch.supervisor.launch_context import LAUNCH_MARK
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.backends.mps import MpsBackend
 from advisor.runtime.backends.mps_control import Control
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.runtime.jobs.ending import end_marked, known_children
 from advisor.settings import python
+
+LAUNCH_MARK = "ADVISOR_LAUNCH"
+"""Every job of a launch carries the folder of its launch in this variable, so that it is found."""
 
 SILENCE_S = 300.0
 """Longer than anything that a supervisor waits for: two proofs, or two jobs that will not end."""

@@ -3,12 +3,15 @@
 import enum
 import string
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from advisor.core.gpu import Gpu
 from advisor.core.observations import Observation
+from advisor.core.split import Sharing
+from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.forecast_check import ForecastCheck
@@ -18,7 +21,7 @@ from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import JobOutcome, JobStatus, State
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import StopAskedError, end_jobs, prove_pair, start_pair
-from advisor.launch.supervisor.launch_context import LAUNCH_MARK, Guard, LaunchContext
+from advisor.launch.supervisor.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.supervisor.observe import append_observation, observe
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.ending import adopting_orphans
@@ -26,6 +29,24 @@ from advisor.runtime.jobs.launcher import Proven
 from advisor.runtime.jobs.running_job import RunningJob
 
 LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchContext:
+    """A GPU that is held for one launch, and what else the launch needs of its host.
+
+    Attributes:
+        source: Telemetry of the GPU.
+        environment: Of jobs, without limits and without secrets.
+        open_backend: What enforces the shares of a pair; closed with each pair.
+        remember: Keeps an observation where others find it; may fail without harm.
+    """
+
+    gpu: Gpu
+    source: TelemetrySource
+    environment: Mapping[str, str]
+    open_backend: Callable[[Sharing], Backend]
+    remember: Callable[[Observation], None]
 
 
 class Ending(enum.Enum):
@@ -65,7 +86,7 @@ class PairRun:
         with ExitStack() as stack:
             backend = self._context.open_backend(self._pair.split.sharing)
             stack.callback(_close, backend)
-            guard = self._context.guard(backend)
+            guard = ProcessGuard(self._folder.path, backend, self._context.environment)
             stack.callback(guard.close)
             stack.enter_context(adopting_orphans())
             try:
@@ -81,7 +102,7 @@ class PairRun:
             stack.callback(end_jobs, jobs)
             return self._monitor(jobs, backend, guard)
 
-    def _start(self, backend: Backend, guard: Guard) -> tuple[RunningJob, ...]:
+    def _start(self, backend: Backend, guard: ProcessGuard) -> tuple[RunningJob, ...]:
         base = {**self._context.environment, LAUNCH_MARK: str(self._folder.path)}
         letters = string.ascii_lowercase[: len(self._pair.parts)]
         places = [self._folder.path / f"{self._number}-{letter}" for letter in letters]
@@ -92,13 +113,15 @@ class PairRun:
         self._beat(guard)
         return start_pair(proven, lambda: self._beat(guard), self._stop_asked)
 
-    def _beat(self, guard: Guard) -> None:
+    def _beat(self, guard: ProcessGuard) -> None:
         if guard.beat():
             self._writer.warn(
                 "the guard of this launch was killed or hung; another one watches now"
             )
 
-    def _monitor(self, jobs: tuple[RunningJob, ...], backend: Backend, guard: Guard) -> Ending:
+    def _monitor(
+        self, jobs: tuple[RunningJob, ...], backend: Backend, guard: ProcessGuard
+    ) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
         monitor = PairMonitor(self._pair, jobs, backend, self._context.source, self._spec)
         check = ForecastCheck(self._pair)

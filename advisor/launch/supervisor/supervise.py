@@ -12,8 +12,7 @@ from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus, State
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import check_memory
-from advisor.launch.supervisor.launch_context import LaunchContext
-from advisor.launch.supervisor.pair_run import Ending, PairRun
+from advisor.launch.supervisor.pair_run import Ending, LaunchContext, PairRun
 
 OpenContext = Callable[[], AbstractContextManager[LaunchContext]]
 
