@@ -1,8 +1,14 @@
-"""Bodies as routes take them: read by the one reader of JSON, long ones in a thread."""
+"""Bodies as routes take them and answers as they give them, by the one reader and writer of JSON.
 
+What takes long has threads of its own: long bodies, and lists out of the database. Recommendations
+have others, so that however many lists are read, they wait for none.
+"""
+
+import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar, cast
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar, cast
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -11,36 +17,59 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from advisor.errors import InputError
-from advisor.formats.wire import read
-from advisor_api.engine.long_work import in_thread
+from advisor.formats.wire import read, write
 from advisor_api.http.body import LONG_BYTES
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+JSON = "application/json"
 
 _FEW_BYTES = 512
 """A question of this length is likely to come again, letter by letter."""
+
+_THREADS = 4
+"""Python runs one at a time; more would only make the event loop wait for its turn."""
+
+_POOL = ThreadPoolExecutor(_THREADS, "long-work")
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A dataclass of `advisor.wire` as it is sent."""
+    return Response(write(value), status, headers, media_type=JSON)
+
+
+async def long_answer(make: Callable[[], Any]) -> Response:
+    """What takes long to read or to write down."""
+    return Response(await _in_thread(lambda: write(make())), media_type=JSON)
+
+
+async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `work` returns or raises; the event loop goes on meanwhile."""
+    call = functools.partial(work, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_POOL, call)
 
 
 class SentRoute(APIRoute):
     """A route whose body, if it has one, is a dataclass or a model."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        answer = super().get_route_handler()
+        usual = super().get_route_handler()
         if self.body_field is None:
-            return answer
+            return usual
         kind = cast("type[Any]", self.body_field.field_info.annotation)
 
         async def handler(request: Request) -> Response:
             body = await request.body()
             if not body:  # told as a field that is missing
-                return await answer(request)
+                return await usual(request)
             value, fault = None, None
             try:
                 value = await _read(kind, body)
             except InputError as error:
                 fault = error
             try:
-                return await answer(_Sent(request, value))
+                return await usual(_Sent(request, value))
             except RequestValidationError as other:
                 # Only now: who may not ask at all learns only that, and nothing about the body.
                 raise fault or other from None
@@ -105,5 +134,5 @@ def _read_again(kind: type[T], body: bytes) -> T:
 
 async def _read(kind: type[T], body: bytes) -> T:
     if len(body) > LONG_BYTES:
-        return await in_thread(read, kind, body, name="the body")
+        return await _in_thread(read, kind, body, name="the body")
     return read(kind, body, name="the body")

@@ -8,8 +8,8 @@ from fastapi.responses import Response
 from advisor.wire.lists import AuditLog
 from advisor_api.http.access import Admin
 from advisor_api.http.routing import v1_router
+from advisor_api.http.sent import answer
 from advisor_api.schemas.query import LimitInQuery
-from advisor_api.schemas.sending import answer
 from advisor_api.service.service import ServiceOf
 
 router = v1_router("audit")

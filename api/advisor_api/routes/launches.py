@@ -9,6 +9,7 @@ from advisor.launch.records.answers import Launch, LaunchList, LaunchPlan
 from advisor.wire.launch_request import LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.routing import v1_router
+from advisor_api.http.sent import answer
 from advisor_api.launches import launching
 from advisor_api.launches.view import visible_launch
 from advisor_api.schemas.query import (
@@ -18,7 +19,6 @@ from advisor_api.schemas.query import (
     LaunchInQuery,
     LimitInQuery,
 )
-from advisor_api.schemas.sending import answer
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import Service, ServiceOf
 

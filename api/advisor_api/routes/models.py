@@ -9,8 +9,8 @@ from advisor.wire.lists import Champion, ModelDetails, ModelList
 from advisor_api.http.access import Admin, Reader
 from advisor_api.http.errors import not_found
 from advisor_api.http.routing import v1_router
+from advisor_api.http.sent import JSON, answer
 from advisor_api.schemas.query import LimitInQuery, VersionInPath
-from advisor_api.schemas.sending import JSON, answer
 from advisor_api.service.audit import Audited
 from advisor_api.service.profiles import changing
 from advisor_api.service.service import ServiceOf

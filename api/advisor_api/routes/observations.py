@@ -10,9 +10,9 @@ from advisor.wire.bounds import NAME
 from advisor.wire.lists import Observations, TakenIn
 from advisor_api.http.access import Reader, Writer
 from advisor_api.http.routing import v1_router
+from advisor_api.http.sent import answer, long_answer
 from advisor_api.schemas.query import SpanOfObservations
 from advisor_api.schemas.records import ObservationsRequest
-from advisor_api.schemas.sending import answer, long_answer
 from advisor_api.service import profiles
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import ServiceOf

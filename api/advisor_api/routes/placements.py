@@ -7,8 +7,7 @@ from advisor.wire.requests import PlacementRequest, check_size
 from advisor_advice.placement_wire import to_wire
 from advisor_api.http.access import Reader
 from advisor_api.http.routing import v1_router
-from advisor_api.http.sent import DirectRoute
-from advisor_api.schemas.sending import long_answer
+from advisor_api.http.sent import DirectRoute, long_answer
 from advisor_api.service.service import ServiceOf
 
 router = v1_router("placements", DirectRoute)

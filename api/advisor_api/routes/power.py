@@ -16,8 +16,8 @@ from advisor.wire.kernel_power import KernelReport, KernelReports
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import not_found
 from advisor_api.http.routing import v1_router
+from advisor_api.http.sent import long_answer
 from advisor_api.schemas.query import SpanOfObservations
-from advisor_api.schemas.sending import long_answer
 from advisor_api.service.service import Service, ServiceOf
 from advisor_data.files.power_records import known_kernels, known_sensors
 from advisor_data.store.pages import Position, Span, us_of

@@ -13,9 +13,9 @@ from advisor_api.engine import bundled
 from advisor_api.http.access import Reader, Writer
 from advisor_api.http.errors import not_found
 from advisor_api.http.routing import v1_router
+from advisor_api.http.sent import answer, long_answer
 from advisor_api.schemas.query import GpuModelInQuery, JobInPath, LimitInQuery, SpanOfPoints
 from advisor_api.schemas.records import PointsRequest, SoloPointsRequest
-from advisor_api.schemas.sending import answer, long_answer
 from advisor_api.service import profiles
 from advisor_api.service.audit import Audited
 from advisor_api.service.service import ServiceOf

@@ -15,8 +15,7 @@ from advisor_api.engine.engine import Engine
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import fault_of
 from advisor_api.http.routing import v1_router
-from advisor_api.http.sent import DirectRoute
-from advisor_api.schemas.sending import JSON
+from advisor_api.http.sent import JSON, DirectRoute
 from advisor_api.service.service import ServiceOf
 
 router = v1_router("recommendations", DirectRoute)
