@@ -34,7 +34,6 @@ def url_of(file: Path) -> str:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """A database with something of each kind."""
     file = tmp_path / "data" / "advisor.db"
     file.parent.mkdir()
     fill(url_of(file))
@@ -98,7 +97,6 @@ def test_a_backup_while_a_server_writes_is_one_moment(database: Path, tmp_path: 
 def test_a_backup_that_fails_leaves_the_old_copy(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk costs no earlier backup, and leaves no half of a new one."""
     copy = tmp_path / "copy.db"
     back_up(url_of(database), Path(), copy)
     before = copy.read_bytes()
@@ -135,7 +133,6 @@ def test_a_damaged_database_never_replaces_a_good_copy(database: Path, tmp_path:
 
 
 def test_restore_overwrites_only_when_told(database: Path, tmp_path: Path) -> None:
-    """What is there stays, unless the flag says that it may go."""
     copy = tmp_path / "copy.db"
     back_up(url_of(database), Path(), copy)
     with open_store(url_of(database), Path()) as store:
@@ -194,7 +191,6 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_a_bad_copy_is_refused_before_anything_changes(
     database: Path, tmp_path: Path, spoil: Callable[[Path], object], complaint: str
 ) -> None:
-    """Whatever the file is, the database that it was to replace is as before."""
     copy = tmp_path / "copy.db"
     back_up(url_of(database), Path(), copy)
     spoil(copy)
@@ -301,7 +297,6 @@ def test_a_writer_that_does_not_end_stops_a_restore(
     ],
 )
 def test_what_cannot_be_backed_up_says_what_to_do(tmp_path: Path, url: str, complaint: str) -> None:
-    """Nothing is made at either place."""
     with pytest.raises(InputError, match=complaint) as caught:
         back_up(url.format(tmp_path), tmp_path, tmp_path / "copy.db")
     assert "secret" not in str(caught.value)

@@ -32,7 +32,6 @@ BAD_SHARES = {20, 30, 40, 60, 70, 80}
 
 
 def unflagged(points: list[P]) -> list[P]:
-    """Points as a version that did not know the flags left them."""
     return [
         dataclasses.replace(p, flags=tuple(f for f in p.flags if f not in (DEGENERATE, UNREAD)))
         for p in points
@@ -50,7 +49,6 @@ def pairs() -> list[PairPoint]:
 
 
 def advisor(folder: Path, *arguments: str) -> str:
-    """What the command prints, in this process."""
     home = {"ADVISOR_HOME": str(folder / "home"), "ADVISOR_DATABASE_URL": None, "COLUMNS": "80"}
     with contextlib.chdir(folder):
         done = CliRunner().invoke(app, arguments, env=home)
@@ -59,7 +57,6 @@ def advisor(folder: Path, *arguments: str) -> str:
 
 
 def flag(folder: Path) -> None:
-    """Run the script in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(SCRIPT.parent), *sys.path])
         patch.setattr(sys, "argv", [str(SCRIPT), str(folder)])

@@ -42,7 +42,6 @@ def told(advisor: Advisor, *words: str) -> dict[str, Any]:
 
 
 def test_keys_of_the_json_stay(advisor: Advisor, tmp_path: Path) -> None:
-    """Programs read them; docs/drift.md promises them."""
     keep(tmp_path, DRIFTED)
     report = told(advisor, "drift")
     assert set(report) == {"observations", "drifts", "cards", "outdated_checks"}
@@ -63,7 +62,6 @@ def test_nothing_launched_is_said(advisor: Advisor) -> None:
 
 
 def test_table_names_job_and_card(advisor: Advisor, tmp_path: Path) -> None:
-    """What a person reads first: which job, by how much, since when."""
     keep(tmp_path, DRIFTED)
     out = advisor("drift").out
     assert "28 launched pairs compared" in out
@@ -88,13 +86,6 @@ def test_advice_warns_and_is_less_sure(advisor: Advisor, tmp_path: Path) -> None
         assert second["speed"] == then["jobs"][1]["speed"]
 
 
-def test_drift_on_one_card_is_not_of_another(advisor: Advisor, tmp_path: Path) -> None:
-    """Where the card is known only its own drift counts."""
-    keep(tmp_path, DRIFTED)
-    there = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL, "--gpu-uuid", "GPU-other")
-    assert there["drifts"] == []
-
-
 def test_launches_that_failed_a_cross_check_are_no_drift(advisor: Advisor, tmp_path: Path) -> None:
     """Something else drew power, so theirs says nothing of the job or of the card."""
     usual, lower = (found := launched(powers=[1.0] * 20 + [0.8] * 8))[:20], found[20:]
@@ -107,7 +98,6 @@ def test_launches_that_failed_a_cross_check_are_no_drift(advisor: Advisor, tmp_p
 
 
 def test_launches_as_expected_change_nothing(advisor: Advisor, tmp_path: Path) -> None:
-    """Advice stays what it was, to the last bit."""
     before = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL)
     keep(tmp_path, launched([1.0] * 30))
     assert told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL) == before
@@ -142,14 +132,12 @@ def test_launches_teach_what_a_card_draws(advisor: Advisor, tmp_path: Path) -> N
 
 
 def test_queue_is_not_on_one_card(advisor: Advisor) -> None:
-    """The factor of a card says nothing of three others."""
     said = advisor("place", *PAIR, "--gpus", "4", "--gpu-uuid", CARD)
     assert said.code != 0
     assert "4 GPUs are not the one card" in said.err
 
 
 def test_queue_on_a_known_card(advisor: Advisor) -> None:
-    """Its energy is the card's."""
     words = ("place", *PAIR, "--gpus", "1", "--gpu-model", GPU_MODEL)
     usual, there = told(advisor, *words), told(advisor, *words, "--gpu-uuid", KNOWN_CARD)
     assert there["card"]["gpu_uuid"] == KNOWN_CARD

@@ -115,7 +115,6 @@ def test_profile_on_another_gpu_model(advisor: Advisor, tmp_path: Path) -> None:
 
 
 def test_a_profile_that_hides_a_bundled_one_says_so(advisor: Advisor, tmp_path: Path) -> None:
-    """And how to get it back."""
     write(tmp_path / "p.csv", *profile("triad"))
     done = advisor("data", "import", "p.csv")
     assert "triad on NVIDIA H200: used from now on instead of the bundled profile" in done.out
@@ -135,7 +134,6 @@ def test_a_profile_that_hides_a_bundled_one_says_so(advisor: Advisor, tmp_path: 
 def test_points_that_are_refused(
     advisor: Advisor, tmp_path: Path, rows: tuple[dict[str, Any], ...], said: str
 ) -> None:
-    """Nothing of the file is kept."""
     write(tmp_path / "p.csv", *rows)
     done = advisor("data", "import", "p.csv")
     assert done.code == 2
@@ -170,7 +168,6 @@ def test_points_are_deleted_from_the_command_line(advisor: Advisor, tmp_path: Pa
 
 
 def test_pairs_are_deleted_by_their_kind(advisor: Advisor, tmp_path: Path) -> None:
-    """Points alone stay."""
     (tmp_path / "pairs.csv").write_text(schema_page.PAIRS_CSV)
     write(tmp_path / "p.csv", *profile("triad"))
     advisor("data", "import", "pairs.csv", "p.csv")
@@ -187,7 +184,6 @@ def test_pairs_are_deleted_by_their_kind(advisor: Advisor, tmp_path: Path) -> No
 def test_nothing_is_deleted_by_accident(
     advisor: Advisor, words: tuple[str, ...], said: str
 ) -> None:
-    """Not all points, and none without being asked."""
     done = advisor("data", "delete", *words)
     assert done.code == 2
     assert said in done.err
@@ -214,7 +210,6 @@ def pairs_in_order() -> list[PairPoint]:
 
 @given(PAIRS)
 def test_a_pair_in_the_other_order_is_the_same_pair(point: Any) -> None:
-    """Every column of one job goes with it."""
     row = flat(to_row(point))
     turn = {0: 2, 1: 1}
     turned = {

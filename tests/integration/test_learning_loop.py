@@ -51,12 +51,10 @@ def advisor(
 
 @pytest.fixture
 def home(advisor: Advisor, tmp_path: Path) -> Path:
-    """Where `advisor` keeps points."""
     return tmp_path / "home"
 
 
 def keep(home: Path, jobs: int, *, solos: bool = True) -> None:
-    """Store made-up pairs of so many jobs, and their profiles."""
     chosen = made_up.JOBS[:jobs]
     pairs = made_up.pair_points(itertools.combinations_with_replacement(chosen, 2))
     with open_store(None, home) as store:
@@ -157,18 +155,6 @@ def test_two_jobs_are_too_few(home: Path, advisor: Advisor) -> None:
     assert not Path("model").exists()
 
 
-def test_points_that_nothing_can_be_learned_from_are_counted_with_the_cause(
-    home: Path, advisor: Advisor
-) -> None:
-    """Profiles are no cause where each job has ten shares."""
-    failed = [dataclasses.replace(p, flags=("failed",)) for p in made_up.pair_points()]
-    with open_store(None, home) as store:
-        store.add([*failed, *made_up.solo_points()])
-    done = advisor("train")
-    assert done.code == 2
-    assert f"{len(failed)}: pair points flagged failed" in done.err
-
-
 def test_a_model_that_is_right_to_a_percent_is_promoted(home: Path) -> None:
     """Its intervals are nearly nothing, and so is what lies outside of them."""
     registry = Registry(home / "models")
@@ -253,7 +239,6 @@ def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
 
 
 def test_own_needs_pairs(advisor: Advisor) -> None:
-    """Of the bundled ones the other evaluation is."""
     done = advisor("evaluate", "--own")
     assert done.code == 2
     assert "no pairs were measured here" in done.err

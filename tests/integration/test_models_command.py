@@ -20,7 +20,6 @@ FIGURES = {"oracle_throughput_per_watt_percent": 99.46, "rate_mean_error_percent
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A host with a bundled model and two versions."""
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
     bundled = save_model(tmp_path / "bundled", version="20260101-bundle", figures=FIGURES)
     monkeypatch.setattr(registry, "BUNDLED", bundled)
@@ -31,12 +30,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*words: str) -> Result:
-    """`advisor models` with these words."""
     return CliRunner(env={"COLUMNS": "120"}).invoke(app, ["models", *words])
 
 
 def answer(*words: str) -> Any:
-    """What it says as JSON."""
     done = run(*words, "--json")
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
@@ -44,7 +41,6 @@ def answer(*words: str) -> Any:
 
 @pytest.mark.usefixtures("home")
 def test_list() -> None:
-    """Every model with its figures; the champion has a star."""
     done = run("list")
     assert done.exit_code == 0
     head, *lines = [line.split() for line in done.stdout.splitlines()]
@@ -96,7 +92,6 @@ def test_show() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_promote_and_roll_back() -> None:
-    """There and back, and it says what it did."""
     done = run("promote", "20260201-first")
     assert "20260201-first is the champion now; it was bundled" in done.stdout
     assert run("promote", "20260201-first").stdout == "20260201-first is the champion already\n"

@@ -99,7 +99,6 @@ def test_two_writers_at_once(url: str, tmp_path: Path) -> None:
 
 
 def test_two_migrations_at_once(empty: str, tmp_path: Path) -> None:
-    """The second waits for the first and finds nothing to do."""
     errors: list[Exception] = []
 
     def run() -> None:
@@ -153,6 +152,5 @@ def test_a_connection_lost_in_use(server: Server, url: str, tmp_path: Path) -> N
 
 
 def test_a_database_that_is_not_there(server: Server, tmp_path: Path) -> None:
-    """The message says what the server said."""
     with pytest.raises(StoreError, match='database "nowhere" does not exist'):
         open_store(server.url("nowhere"), tmp_path)

@@ -37,7 +37,6 @@ def small_models() -> Iterator[None]:
 def advisor(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Advisor:
-    """With a small model and few points in the place of the package's."""
     monkeypatch.setattr(registry, "BUNDLED", bundled_model(tmp_path / "bundled"))
     monkeypatch.setattr(collected, "bundled_points", lambda: BUNDLED_POINTS)
     return in_this_process(capsys, monkeypatch, tmp_path)
@@ -99,7 +98,6 @@ def test_points_left_out_are_named(home: Path, advisor: Advisor) -> None:
 
 
 def test_without_a_store_there_is_nothing_new(home: Path, advisor: Advisor) -> None:
-    """And none is made."""
     assert json.loads(advisor("retrain", "--json").out)["outcome"] == "nothing-new"
     assert not (home / "advisor.db").exists()
 

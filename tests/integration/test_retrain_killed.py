@@ -50,7 +50,6 @@ def small_models() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundled model of a few made-up jobs."""
     return bundled_model(tmp_path_factory.mktemp("bundled"))
 
 
@@ -60,7 +59,6 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_full_disk(
     tmp_path: Path, bundled: Path, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the disk turns out to be full, the champion is whole and no half version listed."""
     registry, left = registry_in(tmp_path, bundled), place
     real = os.fsync
 

@@ -347,13 +347,11 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_files_keeps_no_state(tmp_path: Path) -> None:
-    """The message says which setting to change, and how to bring the points along."""
     with pytest.raises(InputError, match=r"ADVISOR_DATABASE_URL.*data import"):
         open_service_state(f"files:{tmp_path}", tmp_path)
 
 
 def test_a_password_is_never_shown(tmp_path: Path) -> None:
-    """Not even one that stands among the options of an address."""
     url = "postgresql://u:secret1@127.0.0.1:1/x?password=secret2"
     with pytest.raises(StoreError) as caught:
         open_service_state(url, tmp_path)

@@ -47,8 +47,6 @@ Run: TypeAlias = Callable[..., Done]
 
 @pytest.fixture
 def run(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command in the folder of the data, in this process: it imports for seconds."""
-
     def call(*options: str) -> Done:
         monkeypatch.chdir(data)
         monkeypatch.setattr(sys, "argv", ["advisor", "train", *options])
@@ -157,7 +155,6 @@ def test_own_points_beside_the_bundled_ones(data: Path) -> None:
 def test_what_cannot_be_used_is_said(
     data: Path, run: Run, options: tuple[str, ...], said: str
 ) -> None:
-    """One line and an exit code, no model."""
     done = run(*FILES, *options, "--json")
     assert done.returncode == 2
     assert said in json.loads(done.stdout)["error"]["message"]
@@ -195,7 +192,6 @@ def test_bundled_model_is_of_the_bundled_points() -> None:
 
 
 def test_the_card_says_what_the_manifest_says() -> None:
-    """A model card with figures of another model would be a lie."""
     code = runpy.run_path(str(ROOT / "docs/measurements/model/card.py"))
     card = (BUNDLED / "README.md").read_text().splitlines()
     manifest = read_manifest(BUNDLED)

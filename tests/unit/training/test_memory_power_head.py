@@ -141,13 +141,6 @@ def test_nothing_to_learn_from_expects_nothing() -> None:
     assert head_errors(rows, held_out, MEMORY_POWER_LEARNER).size == 0
 
 
-@pytest.mark.parametrize("read_w", [None, 0.0, 1e6])
-def test_what_cannot_be_is_no_reading(read_w: float | None) -> None:
-    """Nothing, and more than the whole GPU."""
-    points = [replace(p, memory_power_w=read_w) for p in made_up.pair_points()]
-    assert np.isnan(rows_of(points).memory_power_w).all()
-
-
 def test_answers_have_it_where_the_model_has(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

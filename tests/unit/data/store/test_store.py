@@ -262,11 +262,14 @@ def writer(url: str, home: Path, count: int, program: str = WRITER) -> "subproce
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def rest_of(process: "subprocess.Popen[str]") -> str:
-    """What a process wrote behind the lines that were read; `communicate` forgets read-ahead."""
+def killed(process: "subprocess.Popen[str]") -> list[str]:
+    """What it wrote behind its first 20 lines; `communicate` would forget what was read ahead."""
     assert process.stdout is not None
+    for _ in range(20):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
     with process:
-        return process.stdout.read()
+        return process.stdout.read().splitlines()
 
 
 def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
@@ -279,13 +282,7 @@ def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
 
 
 def test_kill_9_loses_nothing_that_was_added(url: str, tmp_path: Path) -> None:
-    process = writer(url, tmp_path, 80_000)
-    assert process.stdout is not None
-    for _ in range(20):
-        process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    rest = rest_of(process).splitlines()
-    whole = [line for line in rest if len(line.split()) == 2]
+    whole = [line for line in killed(writer(url, tmp_path, 80_000)) if len(line.split()) == 2]
     with open_store(url, tmp_path) as store:
         assert len(store.solo_points()) >= 20 + len(whole)
         assert store.add([point(0), point(80_000)]) == 1
@@ -307,12 +304,7 @@ def test_writers_and_replacers_at_once(replaceable: str, tmp_path: Path) -> None
 def test_kill_9_of_a_replacement_keeps_one_profile_at_least(
     replaceable: str, tmp_path: Path
 ) -> None:
-    process = writer(replaceable, tmp_path, 80_000, REPLACER)
-    assert process.stdout is not None
-    for _ in range(20):
-        process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    rest = rest_of(process).split()
+    rest = killed(writer(replaceable, tmp_path, 80_000, REPLACER))
     done = int(rest[-1]) if rest else 19
     with open_database(replaceable, tmp_path) as database:
         starts = {p.started_at for p in database.solo_points()}

@@ -84,15 +84,6 @@ def test_a_moment_with_very_many_records_is_cut(
     assert found == sorted(seen, key=position, reverse=True)
 
 
-def test_a_job_is_found_on_either_side(store: Store) -> None:
-    """And each observation once, also of a job next to itself."""
-    pairs = [("fft", "gemm"), ("fft", "fft"), ("gemm", "triad"), ("a", "fft")]
-    seen = [observation(n, job_1=a, job_2=b) for n, (a, b) in enumerate(pairs)]
-    store.add(seen)
-    found = store.observation_page("fft", Span(limit=10)).records
-    assert sorted(found, key=position) == sorted((seen[n] for n in (0, 1, 3)), key=position)
-
-
 MOMENTS = ("", ".5", ".500000", ".999999")
 ZONES = ("Z", "+00:00")
 

@@ -73,19 +73,15 @@ def test_a_ceiling_by_hand() -> None:
     assert [worse(value, 10.0, found.tie) for value in (7.3, 7.31)] == [True, False]
 
 
-def test_repeats_of_one_run_are_takes_too() -> None:
+def test_it_takes_two_takes_that_can_be_compared() -> None:
+    """Three in one run give six choices. Noise that was not measured is not known, not 0.
+
+    A second take of four splits cannot score a choice among nine, nor one worth nothing.
+    """
     found = ceiling([point for n in range(3) for point in nine(repeat=n)])
     assert found is not None
     assert (found.pairs, found.choices) == (1, 6)
-
-
-def test_one_take_has_no_ceiling() -> None:
-    """Noise that was not measured is not known, not 0."""
     assert ceiling(nine()) is None
-
-
-def test_a_take_with_gaps_is_none() -> None:
-    """A second take of four splits cannot score a choice among nine, nor one worth nothing."""
     assert ceiling([*nine(), *nine(repeat=1)[2:6]]) is None
     assert ceiling([p for n in range(2) for p in nine(rate_1=0.0, repeat=n)], "max-min") is None
 

@@ -12,7 +12,7 @@ from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
 from advisor.core.split import Split
 from advisor_data.files.bundled import bundled_pair_points
-from advisor_training.dataset.noise import best_split, noise_ceiling
+from advisor_training.dataset.noise import noise_ceiling
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.split_kinds import is_full, kinds_of, split_of, uses_the_gpu
 
@@ -112,17 +112,6 @@ def test_kinds_do_not_depend_on_the_order(random_: random.Random, kept: int) -> 
     shuffled = random_.sample(points, len(points))
     kinds = dict(zip(points, kinds_of(points), strict=True))
     assert kinds_of(shuffled) == [kinds[point] for point in shuffled]
-
-
-def test_splits_at_safe_counts_can_be_best() -> None:
-    """47/54 gives one job four SMs more, which is as good as any other."""
-    for best in ((47, 54), (54, 26), (90, 11), (50, 50)):
-        points = [
-            pair(a, b, units_1=UNITS[a], units_2=UNITS[b], power_w=50.0 if (a, b) == best else 100)
-            for a, b in SAFE
-        ]
-        pairs, _ = make_pairs(points, SOLOS)
-        assert best_split(pairs[0].main.nine, OBJECTIVES["throughput-per-watt"]).shares == best
 
 
 def test_takes_at_other_splits_tell_nothing_of_the_noise() -> None:

@@ -7,9 +7,9 @@ from made_up_rows import training_set
 from advisor.core.objectives import OBJECTIVES
 from advisor.errors import InputError
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.held_out import HeldOut, fold_by, leave_one_job_out
+from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import Fitted, Predicted, as_predicted
-from advisor_training.learn.scoring import fractions, power_errors, speed_errors
+from advisor_training.learn.scoring import power_errors, speed_errors
 
 ROWS = training_set().rows
 PER_WATT = OBJECTIVES["throughput-per-watt"]
@@ -50,34 +50,10 @@ def test_no_row_of_the_job_is_learned_from() -> None:
         )
 
 
-def test_groups_are_left_out_one_by_one() -> None:
-    held_out = fold_by(ROWS, ROWS.pair, knowing)
-    assert sorted(held_out.row.tolist()) == [*range(len(ROWS))]
-    assert set(held_out.left_out.tolist()) == {str(pair) for pair in range(15)}
-    np.testing.assert_array_equal(held_out.speed[:, 0], ROWS.speed_a[held_out.row])
-
-
 def test_a_job_of_every_row_cannot_be_left_out() -> None:
     only = ROWS.take((ROWS.job_a == "climber") & (ROWS.job_b == "hog"))
     with pytest.raises(InputError, match="climber cannot be left out"):
         leave_one_job_out(only, knowing)
-
-
-@pytest.mark.parametrize("name", sorted(OBJECTIVES))
-def test_who_knows_what_was_measured_chooses_the_best(name: str) -> None:
-    scores = fractions(ROWS, predictions(), OBJECTIVES[name], tie=0)
-    np.testing.assert_array_equal(scores, np.ones(15))
-
-
-def test_a_wrong_prediction_costs_what_was_measured() -> None:
-    """Who thinks 50/50 far better chooses it, and gets what it is worth."""
-    scores = fractions(ROWS, predictions(factor_at_50=9), PER_WATT, tie=0)
-    nine = ROWS.take(ROWS.kind == "nine")
-    worth = (nine.speed_a + nine.speed_b) / nine.power_w
-    at_50 = worth[nine.share_a == 50]
-    most = [worth[nine.measurement == number].max() for number in range(15)]
-    np.testing.assert_allclose(scores, at_50 / most)
-    assert scores.min() < 0.99
 
 
 def test_errors_are_relative_and_of_one_kind_of_split() -> None:

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 from made_up_rows import training_set
-from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.predict.features import STEP
 from advisor.predict.profiles import Floats
@@ -67,24 +66,6 @@ def test_swapping_the_jobs_swaps_the_answer(name: str) -> None:
     one, other = fitted(ROWS), fitted(swapped(ROWS))
     np.testing.assert_array_equal(one.speed, other.speed[:, ::-1])
     np.testing.assert_array_equal(one.power_w, other.power_w)
-
-
-def test_the_number_of_threads_does_not_matter() -> None:
-    def side_by_side() -> ExtraTreesRegressor:
-        return extra_trees().set_params(n_jobs=2)
-
-    threaded = fit(side_by_side, ROWS)
-    for regressor in threaded.by_head.values():
-        regressor.set_params(n_jobs=None)  # threads would add the trees up in any order
-    one, other = values(fit(extra_trees, ROWS)(ROWS)), values(threaded(ROWS))
-    np.testing.assert_array_equal(one, other)
-
-
-def test_physics_takes_nothing_from_what_was_measured() -> None:
-    """Rates alone at the shares times the prior, and both powers less one idle power."""
-    predicted = physical(ROWS)(ROWS)
-    np.testing.assert_array_equal(predicted.speed, ROWS.heads["speed"].prior)
-    np.testing.assert_array_equal(predicted.power_w, ROWS.heads["power"].prior[:, 0])
 
 
 def test_a_server_is_learned_from_where_it_falls_short() -> None:

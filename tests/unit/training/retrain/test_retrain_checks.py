@@ -8,7 +8,7 @@ import synthetic_pairs as made_up
 from retraining import BUNDLED_POINTS, FIRST_DAY, changed, collected, faster, points
 
 from advisor.core.records import PairPoint
-from advisor_training.retrain.collected import Collected, PointSet
+from advisor_training.retrain.collected import PointSet
 from advisor_training.retrain.refused import by_reason
 from advisor_training.retrain.sifted import Sifted, sift
 
@@ -84,14 +84,6 @@ def test_a_window_under_another_name_is_a_duplicate() -> None:
     known = PointSet(pairs=tuple(replace(p, run="copy") for p in BUNDLED_POINTS.pairs))
     found = sifted(known)
     assert {one.point_id for one in found.refused} == known.ids
-
-
-def test_own_points_alone_borrow_profiles() -> None:
-    """A job of an own pair that was never profiled here has the bundled profile."""
-    own = PointSet(pairs=points(KNOWN_JOBS).pairs)
-    lone = Collected(own=own, bundled=BUNDLED_POINTS, with_bundled=False).candidates
-    assert lone.pairs == own.pairs
-    assert {solo.job for solo in lone.profiled} == {job.name for job in KNOWN_JOBS}
 
 
 @pytest.mark.parametrize(("power_w", "words"), [(721.1, "limit of 700 W"), (70.0, "idle GPU")])
