@@ -54,8 +54,14 @@ def _headline(planned: Planned) -> str:
 
 def _first_lines(planned: Planned) -> Iterator[str]:
     found, others = planned.plan.schedule, planned.others.items()
-    energy = [f"{_less(found.energy_j, other.energy_j)} than {name}" for name, other in others]
-    sooner = [f"{_sooner(found, other)} than {name}" for name, other in others]
+    energy = [
+        f"{_change(found.energy_j, other.energy_j, 'less', 'more')} than {name}"
+        for name, other in others
+    ]
+    sooner = [
+        f"{_change(found.makespan_s, other.makespan_s, 'sooner', 'later')} than {name}"
+        for name, other in others
+    ]
     yield f"  energy  {'; '.join([_kwh(found.energy_j), *energy])}"
     yield f"  time    {'; '.join([f'all done in {duration_text(found.makespan_s)}', *sooner])}"
     job, speed = found.slowest.job, found.slowest.speed
@@ -126,18 +132,11 @@ def _remarks(planned: Planned) -> Iterator[str]:
     yield from planned.warnings
 
 
-def _less(this: float, other: float) -> str:
+def _change(this: float, other: float, less: str, more: str) -> str:
     part = this / other - 1
     if abs(part) < 5e-4:
-        return "no less"
-    return f"{percent(abs(part), 1)} {'less' if part < 0 else 'more'}"
-
-
-def _sooner(this: Schedule, other: Schedule) -> str:
-    part = this.makespan_s / other.makespan_s - 1
-    if abs(part) < 5e-4:
-        return "no sooner"
-    return f"{percent(abs(part), 1)} {'sooner' if part < 0 else 'later'}"
+        return f"no {less}"
+    return f"{percent(abs(part), 1)} {less if part < 0 else more}"
 
 
 def _kwh(joules: float) -> str:

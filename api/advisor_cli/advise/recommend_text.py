@@ -11,6 +11,7 @@ from advisor.core.gpu import Vendor
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
 from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
+from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.predict.profiles import Profile
@@ -43,7 +44,7 @@ def show(given: ModelAdvice, *, everything: bool) -> None:
     r, model = given.recommendation, given.manifest
     console = plain_console(highlight=False, least=_WIDTH)
     console.print(Text(_headline(r), style="bold"))
-    for line in (*_first_lines(r), *_sure(r, model.coverage)):
+    for line in _first_lines(r, model.coverage):
         console.print(Text(f"  {line}"), soft_wrap=True)
     _list(console, "how", " ", tuple(_to_do(r)))
     for line in same_work_lines(r):
@@ -107,13 +108,15 @@ def _share(profile: Profile, share: float) -> str:
     return f"{share:g} %{units}"
 
 
-def _first_lines(r: Decision) -> Iterator[str]:
-    """What is saved, how much sooner it is done, and what each job pays."""
+def _first_lines(r: Decision, coverage: float) -> Iterator[str]:
+    """What is saved, how much sooner it is done, what each job pays, and how sure that is."""
     p = r.choice.prediction
     if r.choice.sharing == "exclusive":
         yield "energy  no split that keeps the limits saves any; each job runs alone, at full speed"
         return
-    yield f"energy  for the same work, against one after the other: {_saved(p.energy_saved)}"
+    ends = (p.energy_saved.value, p.energy_saved.high, p.energy_saved.low)
+    saved, most, least = (less_or_more(part, 0) for part in ends)
+    yield f"energy  for the same work, against one after the other: {saved} ({most} to {least})"
     yield f"time    {_sooner(p.stp)}"
     for n, (profile, part) in enumerate(zip(r.profiles, p.parts, strict=True)):
         speed = part.speed
@@ -125,14 +128,7 @@ def _first_lines(r: Decision) -> Iterator[str]:
     yield f"power   {p.power_w.value:.0f} W{_range(p.power_w)}"
     if memory := p.memory_power_w:
         yield f"        of it the memory {memory.value:.0f} W{_range(memory)}"
-
-
-def _saved(saved: Interval) -> str:
-    return f"{_less(saved.value)} ({_less(saved.high)} to {_less(saved.low)})"
-
-
-def _less(saved: float, digits: int = 0) -> str:
-    return f"{percent(abs(saved), digits)} {'less' if saved >= 0 else 'more'}"
+    yield f"sure    ranges are to hold {percent(coverage)} of what is measured of unseen jobs"
 
 
 def _sooner(stp: Interval) -> str:
@@ -144,11 +140,6 @@ def _sooner(stp: Interval) -> str:
 def slower(speed: float) -> str:
     """How long a job takes, for one that takes 1 alone."""
     return f"{1 / speed:.1f} times as long" if speed > 0 else "it stands still"
-
-
-def _sure(r: Decision, coverage: float) -> Iterator[str]:
-    if r.choice.sharing != "exclusive":
-        yield f"sure    ranges are to hold {percent(coverage)} of what is measured of unseen jobs"
 
 
 def _to_do(r: Decision) -> Iterator[str]:
@@ -174,7 +165,7 @@ def _other_objectives(r: Decision) -> Iterator[str]:
             p = pick.prediction
             yield (
                 f"--objective {name} would take {way_name(pick)}: {p.stp.value:.2f} times the work "
-                f"an hour, {_less(p.energy_saved.value, 1)} energy"
+                f"an hour, {less_or_more(p.energy_saved.value)} energy"
             )
 
 

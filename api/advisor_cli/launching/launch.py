@@ -125,7 +125,9 @@ def launch(
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = ResolvedLaunch(request=asked, gpu=gpu, card=seen, profiles=profiles, asked_by=_user())
     if dry_run:
-        _show_plan(wanted, settings, as_json=as_json)
+        plan = whole_plan(make_spec(wanted, settings), wanted.card, settings)
+        for text in [write(plan)] if as_json else plan_lines(plan):
+            typer.echo(text)
         return
     raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
 
@@ -165,12 +167,6 @@ def _see_gpu(name: str, settings: Settings, *, needed: bool) -> Gpu | None:
         if needed:
             raise
         return None
-
-
-def _show_plan(wanted: ResolvedLaunch, settings: Settings, *, as_json: bool) -> None:
-    plan = whole_plan(make_spec(wanted, settings), wanted.card, settings)
-    for text in [write(plan)] if as_json else plan_lines(plan):
-        typer.echo(text)
 
 
 def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json: bool) -> int:

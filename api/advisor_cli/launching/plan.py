@@ -15,8 +15,11 @@ from advisor.settings import Settings
 def whole_plan(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan:
     """The plan with what the job files say."""
     plan = plan_of(spec, gpu, settings)
-    pairs = zip(plan.pairs, spec.pairs, strict=True)
-    return replace(plan, pairs=tuple(_with_files(planned, pair.jobs) for planned, pair in pairs))
+    pairs = (
+        replace(planned, jobs=tuple(map(_with_file, planned.jobs, pair.jobs)))
+        for planned, pair in zip(plan.pairs, spec.pairs, strict=True)
+    )
+    return replace(plan, pairs=tuple(pairs))
 
 
 def plan_lines(plan: LaunchPlan) -> Iterator[str]:
@@ -32,11 +35,6 @@ def plan_lines(plan: LaunchPlan) -> Iterator[str]:
             yield from _rests(pair) if plan.when_one_ends == "keep" else ()
     for note in plan.notes:
         yield f"! {note}"
-
-
-def _with_files(planned: PlannedPair, jobs: tuple[Job, ...]) -> PlannedPair:
-    both = zip(planned.jobs, jobs, strict=True)
-    return replace(planned, jobs=tuple(_with_file(told, job) for told, job in both))
 
 
 def _with_file(planned: PlannedJob, job: Job) -> PlannedJob:

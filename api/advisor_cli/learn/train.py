@@ -1,7 +1,7 @@
 """`advisor train`: measured pairs, launches and profiles to a model."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,13 +69,13 @@ def train(
     write_model(out, lambda folder: write_artefact(folder, artefact))
     manifest = artefact.manifest
     files = [str(out / name) for name in (*manifest.files, MANIFEST)]
+    fault = _fault(manifest)
     if as_json:
-        sources = [to_plain(source) for source in measured.sources]
-        figures = _to_json(made_from, trained, manifest)
-        more = {"sources": sources, "files": files, "fault": _fault(manifest)}
-        typer.echo(json.dumps(figures | more))
+        more = {"sources": to_plain(measured.sources), "files": files, "fault": fault}
+        typer.echo(json.dumps(_to_json(made_from, trained, manifest) | more))
         return
-    for line in (*_lines(made_from, trained, manifest), *_written_lines(files, manifest)):
+    end = [f"it will not be promoted: {fault}"] if fault else []
+    for line in (*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end):
         typer.echo(line)
 
 
@@ -91,23 +91,15 @@ def _read(
     return with_launches(measured, settings) if launches else measured
 
 
-def _written_lines(files: Sequence[str], manifest: Manifest) -> Iterator[str]:
-    yield f"written: {', '.join(files)}"
-    if fault := _fault(manifest):
-        yield f"it will not be promoted: {fault}"
-
-
 def _source_lines(measured: CheckedPoints) -> Iterator[str]:
     yield f"learning from {listed(measured.sources)}"
     names = [source.name for source in measured.sources]
     if MEASURED_HERE not in names and names[0] == BUNDLED:
         yield "no pairs were measured here; advisor colocate measures some"
-    elif names[0] == MEASURED_HERE and not _has_bundled_pairs(measured):
+    elif names[0] == MEASURED_HERE and not any(
+        source.name == BUNDLED and source.pair_points for source in measured.sources
+    ):
         yield "the bundled pairs are left out; --with-bundled takes them, too"
-
-
-def _has_bundled_pairs(measured: CheckedPoints) -> bool:
-    return any(source.name == BUNDLED and source.pair_points for source in measured.sources)
 
 
 def _fault(manifest: Manifest) -> str | None:

@@ -52,17 +52,14 @@ class ColocateRequest:
             return plan_from_options(
                 self.among, self.pairs, splits, repeats, self.run, sample=self.sample
             )
-        if given := self._given("splits", "repeats", "sample"):
+        options = {"splits": self.splits, "repeats": self.repeats, "sample": self.sample}
+        if given := [f"--{name}" for name, value in options.items() if value not in (None, "")]:
             raise InputError(
-                f"{given} cannot be combined with a plan file", fix="write it into the plan"
+                f"{', '.join(given)} cannot be combined with a plan file",
+                fix="write it into the plan",
             )
         plan = load_plan(self.file, jobs)
         return plan if self.run is None else replace(plan, name=run_name(self.run))
-
-    def _given(self, *names: str) -> str:
-        """Those of these options that were given."""
-        given = [name for name in names if getattr(self, name) not in (None, "")]
-        return ", ".join("a plan file" if name == "file" else f"--{name}" for name in given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
