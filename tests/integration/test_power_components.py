@@ -13,7 +13,7 @@ from in_process import Api, error_of, running
 import advisor_api
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import to_row
-from advisor.formats.wire import read, read_tolerant
+from advisor.formats.wire import read
 from advisor.wire.components import NOT_IDENTIFIED, ComponentsOfJob, ComponentsOfPair
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
@@ -88,12 +88,6 @@ def test_bars_are_as_long_as_the_power(advisor: Advisor) -> None:
         assert len(bar) == 50
         assert len(bar.rstrip(".")) == round(50 * one["power"]["power_w"] / 700)
     assert "~" in said.out
-
-
-def test_pair_is_shown_with_one_sentence(advisor: Advisor) -> None:
-    said = advisor("power", "components", *PAIR, "--splits")
-    assert said.code == 0, said.err
-    assert said.out.splitlines()[-1].startswith("where the clock falls most: at ")
 
 
 @pytest.mark.parametrize(
@@ -176,23 +170,19 @@ def test_parts_that_nobody_knows_have_a_reason(advisor: Advisor, tmp_path: Path)
 
 
 def test_wherever_parts_are_shown_they_are_said_not_to_be_identified(advisor: Advisor) -> None:
-    of_pair = told(advisor, *SHARED, "--splits")
-    assert NOT_IDENTIFIED in advisor("power", "components", "triad").out
-    assert NOT_IDENTIFIED in advisor("power", "components", *SHARED, "--splits").out
-    assert NOT_IDENTIFIED in advisor("recommend", *SHARED, "--components").out
+    """Of a job, of a pair with one sentence at its end, and below a recommendation."""
+    alone = advisor("power", "components", "triad").out
+    pair = advisor("power", "components", *PAIR, "--splits").out
+    assert pair.splitlines()[-1].startswith("where the clock falls most: at ")
+    recommended = advisor("recommend", *SHARED, "--components").out
+    assert "goes to; ~ estimated, ? extrapolated" in recommended
+    assert recommended.splitlines()[-1].startswith("at ")
     page = Path(advisor_api.__file__).parent / "pages/power_parts.js"
-    assert NOT_IDENTIFIED in page.read_text("utf-8")
-    found = read_tolerant(ComponentsOfPair, json.dumps(of_pair))
-    assert NOT_IDENTIFIED in list(notes_of(found))
-
-
-def test_parts_are_shown_below_a_recommendation(advisor: Advisor) -> None:
-    said = advisor("recommend", *SHARED, "--components")
-    assert said.code == 0, said.err
-    assert "goes to; ~ estimated, ? extrapolated" in said.out
-    assert said.out.splitlines()[-1].startswith("at ")
-    said = advisor("recommend", *PAIR, "--components")
-    assert "what the power goes to is not known" in said.out
+    of_pair = read(ComponentsOfPair, json.dumps(told(advisor, *SHARED, "--splits")))
+    for shown in (alone, pair, recommended, page.read_text("utf-8"), [*notes_of(of_pair)]):
+        assert NOT_IDENTIFIED in shown
+    unknown = advisor("recommend", *PAIR, "--components").out
+    assert "what the power goes to is not known" in unknown
 
 
 @pytest.fixture
