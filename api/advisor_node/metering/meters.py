@@ -1,23 +1,57 @@
 """What each job on a GPU does: its rate, its speed, its part of the energy, its limit."""
 
 from collections.abc import Iterable, Sequence
-from typing import Generic
+from typing import Generic, Protocol, TypeVar
 
+from advisor.core.gpu import Share
 from advisor.core.job_energy import Load, divide_energy
 from advisor.core.results import TOLERANCE, Verdict, judge
 from advisor.core.telemetry import TelemetrySource
 from advisor.launch.monitor.account import Energy
 from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.records.status import State
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor_node.metering.progress_files import ProgressReading
 from advisor_node.metering.proof import GpuUsers, Proof
 from advisor_node.metering.references import Reference
-from advisor_node.metering.tenants import T
 
 UNSEEN_S = 15.0
 """A job that has made progress for so long without being seen on its GPU computes somewhere else,
 or where nobody can see its limit."""
+
+
+class Tenant(Protocol):
+    """A pod or a batch job that has part of a GPU, as it is at one moment."""
+
+    @property
+    def uid(self) -> str:
+        """What its scheduler calls it; no other one on the node has the same."""
+        ...
+
+    @property
+    def job(self) -> str:
+        """Name of the profiled job that it runs."""
+        ...
+
+    @property
+    def share(self) -> Share:
+        """Its part of the SMs."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether it will run no more."""
+        ...
+
+    @property
+    def state(self) -> State:
+        """How it ended: finished or failed; anything else counts as stopped."""
+        ...
+
+
+T = TypeVar("T", bound=Tenant)
+"""Pods or batch jobs; those of one node are of one kind."""
 
 
 class TenantMeter(Generic[T]):
@@ -89,10 +123,6 @@ class TenantMeter(Generic[T]):
 
 class GpuMeter:
     """The energy of one GPU, and whose it is.
-
-    Args:
-        source: Its telemetry; None: there is none.
-        units_total: SMs of the GPU.
 
     Attributes:
         total_j: Energy since the first reading, J; None before anything could be read.

@@ -18,8 +18,7 @@ from advisor.launch.monitor.pair_monitor import work_per_joule
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import State
 from advisor.launch.supervisor.observe import FASTEST
-from advisor_node.metering.meters import TenantMeter, idle_power_w
-from advisor_node.metering.tenants import T
+from advisor_node.metering.meters import T, TenantMeter, idle_power_w
 
 LOG = logging.getLogger("advisor.node")
 
@@ -29,14 +28,7 @@ scheduler says of it, which learns of the end of a process seconds later."""
 
 
 class Overlap(Generic[T]):
-    """Jobs that work together on one GPU.
-
-    Args:
-        gpu: The GPU.
-        meters: All of them.
-        now_s: When they were first seen to work together.
-        total_j: Energy of the GPU at that moment.
-    """
+    """Jobs that work together on one GPU, from the moment at which they were seen to do so."""
 
     def __init__(
         self, gpu: Gpu, meters: Sequence[TenantMeter[T]], now_s: float, total_j: float | None
@@ -58,9 +50,7 @@ class Overlap(Generic[T]):
     def add(self, now_s: float, total_j: float | None) -> None:
         """Count the time since the last look; the time in which one of them is gone is in no mean.
 
-        Args:
-            now_s: Of this look, at which all of them work.
-            total_j: Energy of the GPU so far; None: not known.
+        All of them work now; `total_j` is the energy of the GPU so far, None where it is not known.
         """
         self._overlap_s += now_s - self._last_s
         self._last_s = now_s
@@ -77,23 +67,13 @@ class Overlap(Generic[T]):
             self._joules.add(now_s, total_j)
 
     def has_ended(self, now_s: float, present: frozenset[str]) -> bool:
-        """Whether one of its jobs works no more, for good.
-
-        Args:
-            now_s: Now.
-            present: Uids of those that the node has.
-        """
+        """Whether one of its jobs works no more, for good; `present` are those of the node."""
         gone = [meter for meter in self.meters if not meter.working]
         over = any(meter.tenant.over or meter.tenant.uid not in present for meter in gone)
         return over or (bool(gone) and now_s - self._last_s > GONE_S)
 
     def observe(self, node: str, scheduler: str) -> Observation:
-        """What they did, as the service takes it in.
-
-        Args:
-            node: Name of the host.
-            scheduler: Who has placed them there; the id of the launch begins with it.
-        """
+        """What they did, as the service takes it in; its id begins with the scheduler."""
         rates = [steps.rate() for steps in self._steps]
         parts = tuple(_part(meter, rate) for meter, rate in zip(self.meters, rates, strict=True))
         power_w = self._joules.rate() if self._has_energy else None
@@ -132,13 +112,7 @@ class Overlap(Generic[T]):
 
 
 class Overlaps(Generic[T]):
-    """The overlap on one GPU, if there is one now.
-
-    Args:
-        gpu: The GPU.
-        node: Name of the host.
-        scheduler: Who places jobs there.
-    """
+    """The overlap on one GPU, if there is one now."""
 
     def __init__(self, gpu: Gpu, node: str, scheduler: str) -> None:
         self._gpu, self._node, self._scheduler = gpu, node, scheduler
@@ -156,14 +130,7 @@ class Overlaps(Generic[T]):
         present: frozenset[str],
         total_j: float | None,
     ) -> Iterator[Observation]:
-        """Follow the jobs that work together; gives what they did when one of them has ended.
-
-        Args:
-            now_s: Monotonic.
-            meters: Those on the GPU.
-            present: Uids of those that the node has.
-            total_j: Energy of the GPU so far; None: not known.
-        """
+        """Follow the jobs that work together; gives what they did when one of them has ended."""
         working = [meter for meter in meters if meter.working and meter.tenant.uid in present]
         uids = frozenset(meter.tenant.uid for meter in working)
         if self._now is not None:

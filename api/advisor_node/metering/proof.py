@@ -118,11 +118,7 @@ def granted_units(
 ) -> int | None:
     """The SMs that the driver grants now to a process under `share` on a daemon.
 
-    Args:
-        backend: Of the GPU and the daemon.
-        share: Of the SMs.
-        variables: All that the process is started with.
-        user: Number of the user that asks; None: that of the agent.
+    The process has these variables and no others; without a user it is the agent's.
 
     Raises:
         LimitNotProvenError: it is not under MPS, or gets another number than the share's.

@@ -10,7 +10,7 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.observations import Observation
 from advisor.core.telemetry import TelemetrySource
 from advisor.runtime.backends.backend import Sight
-from advisor_node.metering.meters import GpuMeter, TenantMeter
+from advisor_node.metering.meters import GpuMeter, T, TenantMeter
 from advisor_node.metering.overlaps import Overlaps
 from advisor_node.metering.progress_files import read_progress
 from advisor_node.metering.proof import (
@@ -22,7 +22,6 @@ from advisor_node.metering.proof import (
     users_by_tenant,
 )
 from advisor_node.metering.references import ReferenceCache
-from advisor_node.metering.tenants import T
 
 LOG = logging.getLogger("advisor.node")
 
@@ -81,14 +80,7 @@ class Tenancy(Generic[T]):
 
 
 class Room(Generic[T]):
-    """One GPU.
-
-    Args:
-        daemon: Its MPS daemon.
-        source: Its telemetry; None: there is none.
-        tenancy: Of its tenants.
-        references: What is known of jobs alone.
-    """
+    """One GPU; without a source nothing is said of its energy."""
 
     def __init__(
         self,
@@ -115,15 +107,7 @@ class Room(Generic[T]):
         return [meter for meter in self.meters if not meter.tenant.over]
 
     def look(self, now_s: float, tenants: Sequence[T]) -> list[Observation]:
-        """Look at everything once.
-
-        Args:
-            now_s: Monotonic.
-            tenants: Those of the GPU now.
-
-        Returns:
-            What has come to its end.
-        """
+        """Look at everything once; gives what has come to its end."""
         present = self._take_in(tenants)
         sight = self._daemon.sight(used=bool(self.living))
         self._look_at_tenants(now_s, sight and users_by_tenant(sight, self._tenancy.tenant_of))

@@ -70,11 +70,7 @@ def connect() -> "Cluster":
 
 
 class Cluster:
-    """An API server.
-
-    Args:
-        api: The client, configured.
-    """
+    """An API server, by a client that is configured."""
 
     def __init__(self, api: ApiClient) -> None:
         self._api: Any = api

@@ -24,7 +24,8 @@ def filter_nodes(asked: Object) -> Object:
     args = _args(asked)
     wanted = _node_of(args)
     hosts = _hosts(args)
-    others = {} if wanted is None else {host: _reason(wanted) for host in hosts if host != wanted}
+    reason = f"advisor chose a GPU of {wanted}"
+    others = {host: reason for host in hosts if wanted and host != wanted}
     fit = [host for host in hosts if host not in others]
     result: Object = {"Nodes": None, "NodeNames": None, "FailedNodes": {}, "Error": ""}
     # Not FailedNodes: evicting somebody there would not help.
@@ -69,7 +70,3 @@ def _hosts(args: Object) -> Sequence[str]:
 
 def _name(node: Object) -> str:
     return word(part(node, "metadata"), "name")
-
-
-def _reason(wanted: str) -> str:
-    return f"advisor chose a GPU of {wanted}"

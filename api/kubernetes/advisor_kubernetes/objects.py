@@ -5,12 +5,17 @@ who reaches the server may send anything.
 """
 
 import json
+import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
 from advisor.errors import InputError
 
 Object: TypeAlias = dict[str, Any]
+
+_LONGEST = 1000
+"""Characters of an event's message; the API takes 1024."""
 
 
 def read_object(text: bytes) -> Object:
@@ -66,6 +71,35 @@ def word(parent: Mapping[str, Any], key: str) -> str:
     if not isinstance(found, str):
         raise _wrong(key, "a text")
     return found
+
+
+def event_of(
+    pod: Mapping[str, str], source: Mapping[str, str], kind: str, reason: str, message: str
+) -> Object:
+    """An event of a pod, which `kubectl describe pod` shows.
+
+    Args:
+        pod: Its `namespace`, `name` and `uid`.
+        source: The `component` that says it, and its `host`.
+        kind: Normal or Warning.
+        reason: In one word.
+        message: Cut where the API takes no more.
+    """
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    unique = f"{pod['name'][:200]}.{os.urandom(8).hex()}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": unique, "namespace": pod["namespace"]},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **pod},
+        "type": kind,
+        "reason": reason,
+        "message": message[:_LONGEST],
+        "source": {**source},
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }
 
 
 def _object(found: object, name: str) -> Object:

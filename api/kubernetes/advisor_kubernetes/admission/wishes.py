@@ -23,7 +23,6 @@ class Wishes:
     """The wishes of a pod.
 
     Attributes:
-        job: Name of its profiled job.
         partner: Name of the job that it wants beside it; None: any that fits.
         min_speed: Minimum relative speed, 0 to 1; None: the service's setting.
         max_wait_s: How long it waits for a partner before it runs alone, s.
@@ -66,7 +65,9 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
         job=text(names.JOB, NAME, of_job) or "",
         partner=text(names.WITH, NAME, of_job),
         min_speed=number(names.MIN_SPEED, 1.0, "a number from 0 to 1"),
-        max_wait_s=_or(number(names.MAX_WAIT_S, MOST_WAIT_S, "seconds, a week at most")),
+        max_wait_s=DEFAULT_WAIT_S
+        if (wait_s := number(names.MAX_WAIT_S, MOST_WAIT_S, "seconds, a week at most")) is None
+        else wait_s,
         container=text(names.CONTAINER, _LABEL.pattern, "the name of a container"),
     )
     if faults:
@@ -75,10 +76,6 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
             fix="correct them, or leave them out",
         )
     return asked
-
-
-def _or(max_wait_s: float | None) -> float:
-    return DEFAULT_WAIT_S if max_wait_s is None else max_wait_s
 
 
 def shown(given: object) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from advisor.client import Client
@@ -24,8 +25,7 @@ from advisor_kubernetes.agent.metrics import (
     Snapshot,
 )
 from advisor_kubernetes.agent.node_api import NodeApi
-from advisor_kubernetes.agent.pods import SharedPod, pod_of
-from advisor_kubernetes.agent.progress_files import progress_file
+from advisor_kubernetes.agent.pods import SharedPod, pod_of, progress_file
 from advisor_kubernetes.cluster import ClusterError
 from advisor_node.metering.looking import keep_looking, power_source, references_of
 from advisor_node.metering.meters import TenantMeter
@@ -52,7 +52,6 @@ class AgentOptions:
     """What an agent is told.
 
     Attributes:
-        node: Name of the node in Kubernetes.
         host: Address that metrics are served on.
         port: 0: any.
         mps_folder: Where daemons listen; pods mount it.
@@ -140,7 +139,8 @@ class KubernetesAgent:
         references = references_of(service)
         self._rooms: list[tuple[GpuDaemon, Room[SharedPod]]] = []
         for gpu in gpus:
-            daemon = _daemon(gpu, options.mps_folder, settings.job_environment())
+            computing = partial(nvml.context_pids, gpu.uuid)
+            daemon = GpuDaemon(gpu, options.mps_folder, settings.job_environment(), computing)
             tenancy = _tenancy(options, daemon, self._warn)
             room = Room(daemon, power_source(gpu, settings), tenancy, references)
             self._rooms.append((daemon, room))
@@ -216,10 +216,6 @@ def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
         LOG.warning("%s", error)
         return False
     return True
-
-
-def _daemon(gpu: Gpu, folder: Path, environment: Mapping[str, str]) -> GpuDaemon:
-    return GpuDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
 
 
 def _tenancy(

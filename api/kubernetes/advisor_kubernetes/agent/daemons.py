@@ -150,15 +150,7 @@ class GpuDaemon:
         return owner_of(busy[0]) if busy else None
 
     def prove(self, share: Share, user: int | None = None) -> int | None:
-        """The SMs that the driver grants now to a process under `share` on this daemon.
-
-        Args:
-            share: Of the SMs.
-            user: Number of the user that asks; None: that of the agent.
-
-        Raises:
-            LimitNotProvenError: it is not under MPS, or gets another number than the share's.
-        """
+        """The SMs that the driver gives to a process under `share`; see `proof.Probe`."""
         variables = {**self._environment, **self.backend.environment(share)}
         return granted_units(self.backend, share, variables, user)
 

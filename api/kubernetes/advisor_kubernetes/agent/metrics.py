@@ -141,11 +141,6 @@ def _of_gpus(gpus: Sequence[GpuState]) -> Iterator[Metric]:
 class MetricsServer:
     """HTTP: `/metrics`, `/healthz` (it still looks), `/readyz` (it has looked at everything).
 
-    Args:
-        metrics: What is shown.
-        host: Address to listen on.
-        port: 0: any.
-
     Raises:
         OSError: the address cannot be listened on.
     """

@@ -14,11 +14,10 @@ from pathlib import Path
 from advisor.errors import InputError
 from advisor.formats.moments import to_exact_text
 from advisor_kubernetes import names
-from advisor_kubernetes.agent.pods import SharedPod, read_pod
-from advisor_kubernetes.agent.progress_files import make_file
+from advisor_kubernetes.agent.pods import SharedPod, make_file, read_pod
 from advisor_kubernetes.cluster import NODES, PODS, Cluster
 from advisor_kubernetes.mirror import Mirror
-from advisor_kubernetes.objects import Object
+from advisor_kubernetes.objects import Object, event_of
 
 LOG = logging.getLogger("advisor.kubernetes.agent")
 
@@ -28,11 +27,6 @@ class PodWatch:
 
     Each gets its progress file as soon as the API server tells of it: the kubelet is about to
     start its containers then.
-
-    Args:
-        cluster: The API server.
-        node: Name of the node.
-        pods_folder: Where the folders of pods are.
     """
 
     def __init__(self, cluster: Cluster, node: str, pods_folder: Path) -> None:
@@ -79,12 +73,7 @@ HAS_MPS = f"{names.PREFIX}mps"
 
 
 class NodeApi:
-    """The API server, for one node; every method raises a `ClusterError`.
-
-    Args:
-        cluster: The server.
-        node: Name of the node.
-    """
+    """The API server, for one node; every method raises a `ClusterError`."""
 
     def __init__(self, cluster: Cluster, node: str) -> None:
         self._cluster, self._node = cluster, node
@@ -102,24 +91,7 @@ class NodeApi:
 
     def warn(self, pod: SharedPod, reason: str, message: str) -> None:
         """A warning event of a pod, which `kubectl describe pod` shows."""
-        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        event: Object = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{pod.name[:200]}.", "namespace": pod.namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": pod.name,
-                "namespace": pod.namespace,
-                "uid": pod.uid,
-            },
-            "type": "Warning",
-            "reason": reason,
-            "message": message[:1024],
-            "source": {"component": "advisor-agent", "host": self._node},
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
-        }
+        involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        source = {"component": "advisor-agent", "host": self._node}
+        event = event_of(involved, source, "Warning", reason, message)
         self._cluster.post(f"/api/v1/namespaces/{pod.namespace}/events", event)

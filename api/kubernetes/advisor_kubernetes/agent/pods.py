@@ -1,5 +1,6 @@
-"""Pods that share a GPU of this node, as their annotations and their state say it. Pure."""
+"""Pods that share a GPU of this node: what their annotations and state say, and their files."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +8,14 @@ from pathlib import Path
 from advisor.core.gpu import Share
 from advisor.errors import InputError
 from advisor.launch.records.status import State
+from advisor.progress import FILE_BYTES
 from advisor.wire.bounds import NAME
 from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object, part, word
 
 _STATES: dict[str, State] = {"Succeeded": "finished", "Failed": "failed"}
 _UID = re.compile(r"[0-9A-Za-z-]{1,63}")
+_ENTER, _OWN, _SHARED = 0o711, 0o700, 0o777
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +23,7 @@ class SharedPod:
     """A pod that has part of a GPU.
 
     Attributes:
-        job: Name of the profiled job that it runs.
         share_text: The percentage exactly as its containers have it in their environment.
-        gpu_uuid: The GPU that it was given.
         phase: Pending, Running, Succeeded, Failed or Unknown.
         user: Numeric user of the pod where its specification says one; None: the image's.
     """
@@ -114,3 +115,42 @@ def pod_in(text: str) -> str | None:
     """The uid in the lines of a `/proc/PID/cgroup` (man 7 cgroups), version 1 or 2."""
     found = _POD.search(text)
     return found[1].replace("_", "-") if found else None
+
+
+def progress_file(folder: Path, uid: str) -> Path:
+    """Where the progress file of a pod is, in the folder of all pods (docs/progress.md)."""
+    return folder / uid / names.PROGRESS_FILE
+
+
+def make_file(folder: Path, uid: str, user: int | None) -> None:
+    """Make a pod's folder and file, where they are not there, before its job looks for them.
+
+    Args:
+        folder: Of all pods.
+        uid: Of the pod.
+        user: Who may write them; None: anybody who sees the folder, which is that pod alone.
+
+    Raises:
+        OSError: they cannot be made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(_ENTER)
+    path = progress_file(folder, uid)
+    own = path.parent
+    own.mkdir(exist_ok=True)
+    # Below it only names that were not there are opened: the pod may be writing already.
+    own.chmod(_SHARED if user is None else _OWN)
+    if user is not None and os.geteuid() == 0:
+        os.chown(own, user, -1, follow_symlinks=False)
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        return
+    try:
+        os.ftruncate(file, FILE_BYTES)
+        if user is None:
+            os.fchmod(file, 0o666)
+        elif os.geteuid() == 0:
+            os.fchown(file, user, -1)
+    finally:
+        os.close(file)

@@ -64,12 +64,7 @@ Answer: TypeAlias = Together | Apart | NoAnswer
 
 
 class Advice:
-    """Answers, kept for a while.
-
-    Args:
-        client: The service.
-        now: Seconds of a clock that never goes back.
-    """
+    """Answers of the service, kept for a while by a clock that never goes back."""
 
     def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, now

@@ -55,15 +55,7 @@ class ChooserMetrics:
 
 
 class Chooser:
-    """Watches pods and nodes, and decides.
-
-    Args:
-        cluster: The API server.
-        advice: Says who should share.
-        lease: Says whether this process may choose.
-        policy: What pods do that waited long enough without an answer.
-        counts: What is counted.
-    """
+    """Watches pods and nodes, and decides."""
 
     def __init__(
         self,
@@ -193,9 +185,7 @@ class Agents:
     def heard(self, nodes: Iterable[Node], now_s: float) -> list[Node]:
         """The nodes whose agent said something lately, or on which nobody renews anything.
 
-        Args:
-            nodes: All nodes; of others nothing is kept.
-            now_s: Of a clock that does not jump.
+        All nodes are to be given, since of others nothing is kept, and a clock that does not jump.
         """
         known = list(nodes)
         last = {node.name: self._seen.get(node.name, ("", now_s)) for node in known}

@@ -19,11 +19,6 @@ class Lease:
 
     How old a Lease is one's own clock says, by when it was last seen to change: clocks of hosts
     differ.
-
-    Args:
-        cluster: The API server.
-        namespace: Where the Lease is.
-        identity: Of this process.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, identity: str) -> None:

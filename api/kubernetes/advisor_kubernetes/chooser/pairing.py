@@ -60,10 +60,7 @@ class Round:
 
     Attributes:
         pods: All that the webhook has changed.
-        nodes: All nodes.
-        ask: Answers questions about pairs.
         now_s: Seconds since 1970.
-        policy: What pods do that waited long enough without an answer.
     """
 
     pods: Sequence[Pod]

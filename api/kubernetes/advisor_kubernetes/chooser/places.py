@@ -86,9 +86,7 @@ def _gpus(told: str) -> Iterator[tuple[str, str]]:
 class Gpus:
     """The free GPUs of a round; each look at them costs little, however many there are.
 
-    Args:
-        nodes: All nodes.
-        held: GPUs and claims that somebody has.
+    Not free are those that somebody holds, GPUs and claims.
     """
 
     def __init__(self, nodes: Sequence[Node], held: set[str]) -> None:

@@ -19,7 +19,6 @@ class Pod:
         key: Namespace and name, as `advisor.dev/partner` has it.
         uid: Of this pod and no later one of the same name.
         version: Its resourceVersion.
-        asked: Its wishes.
         created_s: When it was made, seconds since 1970.
         user: Whom it runs as; equal texts are the same user for MPS.
         claim: The resource claim that brings its GPU; None: a GPU of a node is chosen.
@@ -49,6 +48,11 @@ class Pod:
         return self.key.partition("/")[0]
 
     @property
+    def name(self) -> str:
+        """What it is called there."""
+        return self.key.partition("/")[2]
+
+    @property
     def kind(self) -> object:
         """What the choice of a partner and a GPU depends on; equal ones are alike in it."""
         asked = self.asked
@@ -58,8 +62,7 @@ class Pod:
     @property
     def path(self) -> str:
         """Of the pod in the API."""
-        namespace, _, name = self.key.partition("/")
-        return f"/api/v1/namespaces/{namespace}/pods/{name}"
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     @property
     def waits(self) -> bool:

@@ -99,9 +99,7 @@ def writes_of(decision: Pair | Single) -> list[Write]:
 def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Write]:
     """The patches that are missing: of pods whose partner has got its share already.
 
-    Args:
-        pods: All that the webhook has changed.
-        hostnames: Labels of nodes by their names.
+    All pods that the webhook has changed are to be given, and labels of nodes by their names.
     """
     by_uid = {pod.uid: pod for pod in pods}
     for first in by_uid.values():

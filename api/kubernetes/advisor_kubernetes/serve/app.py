@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as _PLAIN
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -17,7 +17,6 @@ from advisor_api.http.access import ANONYMOUS_READER, Caller
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.limits import QUESTION, Most
-from advisor_api.http.metrics import HttpMetrics
 from advisor_api.http.options import ServeOptions
 from advisor_kubernetes.admission.review import review
 from advisor_kubernetes.extender import filter_nodes, prioritize_nodes
@@ -48,13 +47,11 @@ class _Gate(Gate):
 
 
 def create_app(options: ServeOptions, choosing: Choosing) -> Starlette:
-    """The application; its lifespan starts and ends the chooser.
-
-    Args:
-        options: Limits of connections and bodies.
-        choosing: The chooser, which counts in `choosing.metrics`.
-    """
+    """The application; its lifespan starts and ends the chooser."""
     metrics = choosing.metrics
+
+    def most_of(path: str) -> Most:
+        return _LARGER.get(path, QUESTION)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -68,19 +65,15 @@ def create_app(options: ServeOptions, choosing: Choosing) -> Starlette:
             _post("/prioritize", prioritize_nodes),
             _get("/healthz", lambda: _state(choosing.lives, "the chooser has stopped")),
             _get("/readyz", lambda: _state(choosing.ready, "the cluster was not listed yet")),
-            _get("/metrics", lambda: _text(metrics)),
+            _get("/metrics", lambda: Response(metrics.text(), media_type=_PLAIN)),
         ],
-        middleware=[Middleware(_Gate, options=options, metrics=metrics, most_of=_most_of)],
+        middleware=[Middleware(_Gate, options=options, metrics=metrics, most_of=most_of)],
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.state.metrics = metrics
     answer_errors(app)
     return app
-
-
-def _most_of(path: str) -> Most:
-    return _LARGER.get(path, QUESTION)
 
 
 def _post(path: str, answer: Callable[[dict[str, Any]], Any]) -> Route:
@@ -101,7 +94,3 @@ def _state(good: bool, otherwise: str) -> Response:
     if not good:
         raise HTTPException(503, f"{otherwise}.")
     return JSONResponse({"status": "ok"})
-
-
-def _text(metrics: HttpMetrics) -> Response:
-    return Response(metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

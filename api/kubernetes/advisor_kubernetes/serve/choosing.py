@@ -28,13 +28,7 @@ _ENDS_S = 5.0
 
 
 class Choosing:
-    """The chooser, the mirrors that feed it, and who it is.
-
-    Args:
-        cluster: The API server.
-        service: `advisor serve`.
-        namespace: Where the Lease is.
-        policy: What pods do that waited long enough without an answer.
+    """The chooser, the mirrors that feed it, and who it is; its Lease is in the namespace.
 
     Attributes:
         metrics: Of the whole process.
