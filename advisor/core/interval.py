@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+NORMAL_90 = 1.645
+"""Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:

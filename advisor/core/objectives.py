@@ -146,21 +146,9 @@ def _energy_efficiency(result: SplitResult) -> float:
     return result.same_work_w / result.power_w
 
 
-def _throughput_per_watt(result: SplitResult) -> float:
-    return result.stp / result.power_w
-
-
-def _raw_throughput_per_watt(result: SplitResult) -> float:
-    return sum(part.rate for part in result.parts) / result.power_w
-
-
 def _energy_delay(result: SplitResult) -> float:
     # Energy for one unit of work is power / S and its time is 1 / S; this is 1 / (energy x time).
     return result.stp**2 / result.power_w
-
-
-def _max_min(result: SplitResult) -> float:
-    return min(result.speeds)
 
 
 DEFAULT_OBJECTIVE = "energy-efficiency"
@@ -183,13 +171,13 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
                 PER_WATT_OBJECTIVE,
                 "sum of relative speeds per watt",
                 "1/W",
-                _throughput_per_watt,
+                lambda result: result.stp / result.power_w,
             ),
             Objective(
-                "raw-throughput-per-watt",
+                RAW_OBJECTIVE,
                 "sum of rates per watt, X1 + X2 of whatever units",
                 "steps/J",
-                _raw_throughput_per_watt,
+                lambda result: sum(part.rate for part in result.parts) / result.power_w,
             ),
             Objective("throughput", "sum of relative speeds", "1", lambda result: result.stp),
             Objective(
@@ -199,7 +187,7 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
                 "1/W",
                 _energy_delay,
             ),
-            Objective("max-min", "relative speed of the slower job", "1", _max_min),
+            Objective("max-min", "relative speed of the slower job", "1", lambda r: min(r.speeds)),
         )
     }
 )

@@ -4,15 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from advisor.core.flags import DOUBTFUL, FLAGS, SLOW_ALONE
 from advisor.core.split import NINE, Split
-from advisor.decide.choice import MARGINS
 from advisor.decide.constraints import Limits, is_served, memory_unknown, risks
-from advisor.decide.recommendation import (
-    Decision,
-    RatedSplit,
-    best,
-    nearest,
-    worst_violation,
-)
+from advisor.decide.recommendation import MARGINS, Decision, best, nearest, worst_violation
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import are_mirrored
 from advisor.predict.profiles import Profile
@@ -75,7 +68,9 @@ def _why_not_more(answer: Decision) -> Iterator[str]:
             needed = percent((1 + margin) / (1 - answer.request.tie) - 1, 1)
             rule = f"less than the {needed} that it must be ahead: its prediction is less certain"
         elif "exclusive" in (possible.sharing, choice.sharing):
-            rule = f"which is a tie: {_why_tied(choice)}"
+            alone = choice.sharing == "exclusive"
+            why = "sharing would not be done sooner" if alone else "sharing is done sooner"
+            rule = f"which is a tie: {why}"
         else:
             rule = "which is a tie: the more even split is taken"
         yield f"{possible.name} is worth {more} more, {rule}"
@@ -83,12 +78,6 @@ def _why_not_more(answer: Decision) -> Iterator[str]:
     if barred.violations and barred.gain_over(choice) > answer.request.tie:
         more = percent(barred.gain_over(choice), 1)
         yield f"{barred.name} would be worth {more} more, but {worst_violation(barred).text}"
-
-
-def _why_tied(choice: RatedSplit) -> str:
-    if choice.sharing == "exclusive":
-        return "sharing would not be done sooner"
-    return "sharing is done sooner"
 
 
 def _why_this_way(answer: Decision) -> Iterator[str]:

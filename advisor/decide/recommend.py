@@ -25,11 +25,17 @@ from advisor.core.split import (
     fine_splits,
 )
 from advisor.core.units import UNIT_NAMES, vendor_of
-from advisor.decide.choice import choose
 from advisor.decide.constraints import check_jobs_fit, check_limits, violations, with_card_memory
 from advisor.decide.no_way import no_gain, no_way, saves_nothing
 from advisor.decide.reasons import reasons, warnings, why_avoided, why_unsure
-from advisor.decide.recommendation import TIE, TO_THE_END, Decision, RatedSplit, Request
+from advisor.decide.recommendation import (
+    TIE,
+    TO_THE_END,
+    Decision,
+    RatedSplit,
+    Request,
+    choose,
+)
 from advisor.decide.same_work import gain_to_the_end
 from advisor.errors import InputError
 from advisor.predict.predictions import (
@@ -50,7 +56,6 @@ __all__ = [
     "RatedSplit",
     "Request",
     "candidate_splits",
-    "choose",
     "recommend",
 ]
 

@@ -1,7 +1,8 @@
-"""What a recommendation is: the way that was chosen, all others, and the reasons."""
+"""What a recommendation is: the way that was chosen, how, all others, and the reasons."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from advisor.core.finish import Work
 from advisor.core.interval import Interval
@@ -18,6 +19,16 @@ TO_THE_END = (DEFAULT_OBJECTIVE, "throughput")
 
 TIE = 0.005
 """Relative difference that is none: half a percent is what a measured value repeats to."""
+
+
+MARGINS: Mapping[Sharing, float] = MappingProxyType(
+    {"limited": 0.0, "uncapped": 0.05, "exclusive": 0.0}
+)
+"""How much more than a split under limits a way must be worth to be taken, relative to it.
+
+Without limits a prediction is off by several times what it is off at a split. One after the other
+needs no lead: sharing must pay for what it risks, since a fault of one job can end both.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +117,37 @@ class Decision:
         total = next((p.units_total for p in self.profiles if p.units_total), None)
         vendor = vendor_of(self.profiles[0].gpu_model)
         return split_environments(option.prediction.split, total, vendor)
+
+
+def choose(
+    predictions: Iterable[Prediction],
+    value: Callable[[Prediction], float],
+    tie: float,
+    *,
+    mirrored: bool,
+) -> Prediction:
+    """The one that is worth most, less its lead; see `_rank` for those that are nearly equal.
+
+    The tie is as in `best_within_tie`, and `mirrored` as in `evenness`.
+    """
+    return best_within_tie(
+        predictions,
+        lambda p: value(p) / (1 + MARGINS[p.split.sharing]),
+        tie,
+        lambda p, objective_value: _rank(p, objective_value, mirrored=mirrored),
+    )
+
+
+def _rank(
+    p: Prediction, objective_value: float, *, mirrored: bool
+) -> tuple[bool, int, float, float, object]:
+    """Of ways worth the same, limits before none, then the most even.
+
+    Sharing that does no more work than one after the other comes last: it has nothing to offer.
+    """
+    preference, gap, shares = evenness(p.split, mirrored=mirrored)
+    pointless = p.split.sharing != "exclusive" and p.result.stp <= 1
+    return pointless, preference, gap, -objective_value, shares
 
 
 def best(options: Iterable[RatedSplit], *, mirrored: bool) -> RatedSplit:

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,9 @@ def load(path: Path) -> YamlField:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         why = str(error.problem or error.context)
-        raise InputError(f"{where}: not YAML", why=why, fix=_hint(why)) from error
+        quoted = r"put patterns between single quotes: 'step (\d+)'"
+        fix = quoted if "escape character" in why else ""
+        raise InputError(f"{where}: not YAML", why=why, fix=fix) from error
     # A character that YAML forbids has no mark; an escape beyond Unicode raises ValueError or
     # OverflowError, and thousands of open brackets RecursionError.
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
@@ -71,12 +74,6 @@ def load(path: Path) -> YamlField:
     if root is None:
         raise InputError(f"{path} is empty")
     return YamlField(path, "the file", root)
-
-
-def _hint(problem: str) -> str:
-    if "escape character" in problem:
-        return r"put patterns between single quotes: 'step (\d+)'"
-    return ""
 
 
 def entries(field: YamlField, known: Collection[str] | None = None) -> dict[str, YamlField]:
@@ -111,7 +108,7 @@ def text(field: YamlField) -> str:
     if not isinstance(field.node, yaml.ScalarNode) or field.is_null:
         raise field.expected("text")
     value: str = field.node.value
-    if "\0" in value or not _encodes(value):
+    if re.search("[\0\ud800-\udfff]", value):
         raise field.fault("NUL and half characters cannot be part of a text")
     return value
 
@@ -183,14 +180,6 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InputError(f"{path}:{line}: not UTF-8 text", fix="save it as UTF-8") from error
-
-
-def _encodes(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _float(value: str) -> float | None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from advisor.core.flags import WRONG
 from advisor.core.gpu import WHOLE
-from advisor.core.interval import Interval
+from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.records import SoloPoint
 from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT
@@ -52,9 +52,6 @@ BELOW_LIMIT = 0.95
 UNSTEADY = WRONG | {"noisy-rate", "noisy-power", "cpu-bound"}
 """Flags of points whose power depends on more than the card and the job."""
 
-_NORMAL_90 = 1.645
-"""Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFactor:
@@ -76,7 +73,7 @@ class CardFactor:
     @property
     def factor(self) -> Interval:
         """With the bounds that hold it in 90 % of cards."""
-        off = _NORMAL_90 * self.log_stderr
+        off = NORMAL_90 * self.log_stderr
         low, value, high = (math.exp(self.log_factor + by) for by in (-off, 0.0, off))
         return Interval(value, low, high)
 

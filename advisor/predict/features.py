@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE
-from advisor.predict.capacity import relative_capacity
-from advisor.predict.profiles import ACTIVITY, COLUMNS, Floats, Profile
+from advisor.predict.profiles import ACTIVITY, COLUMNS, Floats, Profile, relative_capacity
 
 Float32s: TypeAlias = npt.NDArray[np.float32]
 """What the trees see; they split on single precision in training and in serving."""

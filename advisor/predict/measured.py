@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.core.interval import Interval
+from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.predictions import Prediction, Predictor, is_within, possible_speed
 from advisor.predict.profiles import Profile
-
-_NORMAL_90 = 1.645
-"""Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +162,7 @@ class _Value:
         """Standard deviation of the log of it."""
         x = self.expected
         return max(
-            math.log(x.high / x.low) / (2 * _NORMAL_90), errors.least, self.card_spread(errors)
+            math.log(x.high / x.low) / (2 * NORMAL_90), errors.least, self.card_spread(errors)
         )
 
     def covariance(self, other: "_Value", errors: ErrorModel) -> float:
@@ -220,7 +217,7 @@ def _moved(x: Interval, move: float, spread: float, left: float) -> Interval:
         left: That, as a part of what it was.
     """
     value = x.value * math.exp(move)
-    least = _NORMAL_90 * spread * math.sqrt(max(1 - left**2, 0.0))
+    least = NORMAL_90 * spread * math.sqrt(max(1 - left**2, 0.0))
     low = max(left * math.log(x.value / x.low), least)
     high = max(left * math.log(x.high / x.value), least)
     return Interval(value, value * math.exp(-low), value * math.exp(high))

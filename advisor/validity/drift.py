@@ -10,12 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.core.interval import Interval
+from advisor.core.interval import NORMAL_90, Interval
 from advisor.validity.cusum import SLACK, find_changes
 from advisor.wire.observed import DriftedJob, Quantity
-
-_NORMAL_90 = 1.645
-"""Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +47,7 @@ class Compared:
         """The same in standard deviations, as the interval on its side means them."""
         bound = self.expected.high if self.log_ratio > 0 else self.expected.low
         width = abs(math.log(bound / self.expected.value)) if bound > 0 else math.inf
-        return _NORMAL_90 * self.log_ratio / max(width, 1e-9)
+        return NORMAL_90 * self.log_ratio / max(width, 1e-9)
 
 
 def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:

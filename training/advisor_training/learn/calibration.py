@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.core.interval import NORMAL_90
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile
 from advisor_models.intervals import SPLIT, LogBounds, Strata, without_gpu_model
 from advisor_training.dataset.rows import Rows
@@ -31,8 +32,6 @@ from advisor_training.learn.held_out import HeldOut, joined, predicted
 from advisor_training.learn.learners import Learner
 from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD, PROTOCOLS, has_other_runs
 from advisor_training.learn.residuals import Residuals, efficiency_residuals, residuals_of
-
-_NORMAL_90 = 1.645
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def with_card_term(found: Strata, card_spread: float) -> Strata:
     """
     if not card_spread:
         return found
-    term = _NORMAL_90 * math.sqrt(2) * card_spread
+    term = NORMAL_90 * math.sqrt(2) * card_spread
     return {
         name: _with_term(bounds, term) if without_gpu_model(name) == SPLIT else bounds
         for name, bounds in found.items()

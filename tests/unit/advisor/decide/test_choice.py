@@ -4,7 +4,7 @@ import pytest
 from made_up_profiles import Scripted, profile
 
 from advisor.core.split import Split
-from advisor.decide.choice import choose
+from advisor.decide.recommendation import choose
 from advisor.predict.predictions import Prediction
 
 Figures = tuple[float, float, float]

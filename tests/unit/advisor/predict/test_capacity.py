@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from made_up_profiles import SHARES, profile
 
 from advisor.core.interval import Interval
-from advisor.predict.capacity import relative_capacity
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Profile, relative_capacity
 from advisor.predict.serving import Serving
 
 DEMAND = 100.0
