@@ -121,22 +121,6 @@ def test_energy_saved_orders_splits_as_energy_efficiency_does(
         assert one.energy_saved == pytest.approx(1 - 1 / value(one))
 
 
-def test_cheap_seconds_do_not_pay_for_dear_work() -> None:
-    """Starving a 600 W job next to a 150 W one looks good per watt and costs energy.
-
-    One after the other the same work would draw 0.95 x 150 + 0.1 x 600 = 202.5 W.
-    """
-    starved = pair_result(
-        rate_a=0.95, rate_b=0.1, solo_rate_a=1, solo_rate_b=1,
-        solo_power_a_w=150, solo_power_b_w=600, power_w=220,
-    )  # fmt: skip
-    even = changed(starved, rate_a=0.6, rate_b=0.6, power_w=400)
-    per_watt = OBJECTIVES["throughput-per-watt"].value
-    assert per_watt(starved) > per_watt(even)
-    assert starved.energy_saved == pytest.approx(1 - 220 / 202.5)
-    assert even.energy_saved == pytest.approx(1 - 400 / 450)
-
-
 @given(results, objectives, st.floats(1, 10))
 def test_less_power_is_never_worse(result: SplitResult, name: str, factor: float) -> None:
     frugal = replace(result, power_w=result.power_w / factor)

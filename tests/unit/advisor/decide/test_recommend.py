@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
 
-from advisor.core.gpu import PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
+from advisor.core.gpu import PERCENTAGE, Gpu, Share
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.split import NINE, UNCAPPED, Split
-from advisor.decide.choice import MARGINS
 from advisor.decide.recommend import TIE, Decision, RatedSplit, Request, recommend
+from advisor.decide.recommendation import MARGINS
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -157,21 +157,6 @@ def test_candidates_are_the_nine_splits_and_both_other_ways() -> None:
     assert names(answer) == [*map(str, NINE), "uncapped", "exclusive"]
 
 
-def test_fine_splits_are_every_even_number_of_sms() -> None:
-    """Both jobs' SMs add up to the whole GPU, no count is left out, and the nine stay."""
-    answer = recommend((A, B), Physics(), Request(fine=True))
-    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
-    assert set(NINE) <= set(splits)
-    units = [
-        tuple(units_for_percent(share, 132) for share in split.shares)
-        for split in splits
-        if split not in NINE
-    ]
-    # 10 % is 12 SMs: the profiles begin there.
-    assert units == [(count, 132 - count) for count in range(12, 121, 2) if count != 66]
-    assert SM_FLOOR < 12
-
-
 def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
     """Nothing is predicted where nothing was measured."""
     answer = recommend((profile("fft", shares=SHARES[3:]), B), Physics())
@@ -213,20 +198,13 @@ def test_uncapped_is_chosen_where_it_is_worth_enough_more() -> None:
     assert "without limits either job can take what the other needs" in said(answer)
 
 
-def test_exclusive_is_chosen_where_sharing_does_not_pay() -> None:
-    """One after the other draws 400 W for 1: more than 1 for 500 W."""
-    answer = recommend((A, B), Scripted({Split((50.0, 50.0)): (0.5, 0.5, 500.0)}))
-    assert answer.choice.name == "exclusive"
-    assert answer.choice.objective_value.value == pytest.approx(1)
-    assert "sharing does not pay: at best, with 50/50, it is worth 20.0 % less" in said(answer)
-
-
 @pytest.mark.parametrize(
     ("speed", "power_w", "name", "why"),
     [
         (0.56, 420.0, "50/50", ""),
         (0.55, 421.0, "50/50", "exclusive is worth 0.24 % more, which is a tie: sharing is done"),
         (0.55, 430.0, "exclusive", "sharing does not pay: at best, with 50/50, it is worth 2.3 %"),
+        (0.5, 500.0, "exclusive", "sharing does not pay: at best, with 50/50, it is worth 20.0 %"),
         (0.5, 399.0, "exclusive", "50/50 is worth 0.25 % more, which is a tie: sharing would not"),
     ],
 )

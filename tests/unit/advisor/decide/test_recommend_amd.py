@@ -5,7 +5,7 @@ from itertools import pairwise
 from made_up_profiles import Physics, Scripted, profile
 
 from advisor.core.gpu import PERCENTAGE
-from advisor.core.split import Split
+from advisor.core.split import NINE, Split
 from advisor.core.units import units_for_share
 from advisor.decide.recommend import Request, recommend
 from advisor.predict.profiles import Profile
@@ -42,6 +42,7 @@ def test_fine_splits_are_in_steps_of_one_cu_per_xcd() -> None:
         (amd("fft"), amd("gemm")), Physics(), Request(default_min_speed=0, fine=True)
     )
     splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
+    assert set(NINE) <= set(splits)
     counts = [[cus(share) for share in split.shares] for split in splits]
     assert all(sum(pair) == 304 for pair in counts)
     firsts = sorted({first for first, _ in counts})

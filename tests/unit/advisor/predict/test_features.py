@@ -41,25 +41,27 @@ shares = st.lists(st.tuples(st.floats(10, 100), st.floats(10, 100)), min_size=1,
 seeds = st.integers(0, 30)
 
 
-@given(splits=shares, seed_a=seeds, seed_b=seeds)
-def test_power_features_do_not_know_an_order(
-    splits: list[tuple[float, float]], seed_a: int, seed_b: int
-) -> None:
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[Side, Side]:
+    """Two jobs at some splits."""
+    splits = draw(shares)
+    a, b = ([split[n] for split in splits] for n in (0, 1))
+    return side(make_profile("a", draw(seeds)), a), side(make_profile("b", draw(seeds)), b)
+
+
+@given(pairs())
+def test_power_features_do_not_know_an_order(pair: tuple[Side, Side]) -> None:
     """To the last bit: what is predicted from them does not change when the jobs are swapped."""
-    a = side(make_profile("a", seed_a), [x for x, _ in splits])
-    b = side(make_profile("b", seed_b), [y for _, y in splits])
+    a, b = pair
     assert matrix(power_features([a, b])).tobytes() == matrix(power_features([b, a])).tobytes()
     for shared in (prior_kept, physical_power_w, bandwidth_factor, power_factor):
         assert shared([a, b]).tobytes() == shared([b, a]).tobytes()
 
 
-@given(splits=shares, seed_a=seeds, seed_b=seeds)
-def test_own_and_other_change_places(
-    splits: list[tuple[float, float]], seed_a: int, seed_b: int
-) -> None:
+@given(pairs())
+def test_own_and_other_change_places(pair: tuple[Side, Side]) -> None:
     """What is `own_` of one job is `other_` of its neighbour."""
-    a = side(make_profile("a", seed_a), [x for x, _ in splits])
-    b = side(make_profile("b", seed_b), [y for _, y in splits])
+    a, b = pair
     forth, back = speed_features(a, [b]), speed_features(b, [a])
     both = {name[4:] for name in forth if f"other_{name[4:]}" in forth}
     assert "relative_rate" in both
@@ -69,13 +71,10 @@ def test_own_and_other_change_places(
         assert forth[name].tobytes() == back[name].tobytes()
 
 
-@given(splits=shares, seed_a=seeds, seed_b=seeds)
-def test_features_are_finite_and_priors_are_parts(
-    splits: list[tuple[float, float]], seed_a: int, seed_b: int
-) -> None:
+@given(pairs())
+def test_features_are_finite_and_priors_are_parts(pair: tuple[Side, Side]) -> None:
     """Every profile without gaps has every feature, at any shares that were measured."""
-    a = side(make_profile("a", seed_a), [x for x, _ in splits])
-    b = side(make_profile("b", seed_b), [y for _, y in splits])
+    a, b = pair
     assert np.isfinite(matrix(speed_features(a, [b]))).all()
     assert np.isfinite(matrix(power_features([a, b]))).all()
     kept = prior_kept([a, b])
