@@ -6,11 +6,12 @@ from typing import Any
 from pair_points import pair_point as gemm_beside_triad
 from store_points import point
 
-from advisor.core.gpu import Gpu, Share
+from advisor.core.gpu import Gpu, Share, units_for_percent
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import NINE, UNCAPPED, Split
 from advisor_profiling.campaign.pairing import all_pairs
+from advisor_profiling.campaign.plan import PlannedWindows
 from advisor_profiling.window.targets import Target, pair
 
 H200 = Gpu(uuid="GPU-1", model="NVIDIA H200", units_total=132, memory_mib=143_771)
@@ -55,3 +56,13 @@ def pair_point(name_a: str, name_b: str, units_a: int = 66, **fields: Any) -> Pa
     units = {"units_1": units_a, "units_2": 132 - units_a, "rate_1": 50.0, "rate_2": 50.0}
     values: dict[str, Any] = {**units, "run": "earlier", **fields}
     return gemm_beside_triad(50.0, 50.0, job_1=name_a, job_2=name_b, **values)
+
+
+def shares_of(work: PlannedWindows) -> list[tuple[float, ...]]:
+    """Shares of each window under limits."""
+    return [tuple(spec.share.percent for spec in target.specs) for target in work.mps]
+
+
+def units_of(work: PlannedWindows) -> list[tuple[int, ...]]:
+    """SMs of each window on an H200."""
+    return [tuple(units_for_percent(p, 132) for p in both) for both in shares_of(work)]

@@ -131,11 +131,3 @@ def test_the_loop_of_a_replay(user: User, new_user: NewUser, tmp_path: Path) -> 
     assert other.json("data", "import", str(file))["pairs"] == {"read": 16, "new": 16}
     other.advisor("data", "export", "out.parquet", "--kind", "pairs")
     assert {to_row(p)["source"] for p in read_points(other.folder / "out.parquet")} == {"replay"}
-
-
-def test_the_loop_of_the_bundled_points(user: User, tmp_path: Path) -> None:
-    files = [str(BUNDLED / name) for name in ("pairs.jsonl", "references.jsonl", "solo.jsonl")]
-    counts = user.json("data", "import", *files)
-    assert counts["new"] == counts["read"]
-    user.advisor("data", "export", str(tmp_path / "pairs.csv"), "--kind", "pairs")
-    assert set(read_points(tmp_path / "pairs.csv")) == set(bundled_pair_points())

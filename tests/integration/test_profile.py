@@ -146,14 +146,6 @@ def test_without_a_limit_the_whole_gpu_is_the_default(host: FakeHost) -> None:
     assert refused.returncode == 2
 
 
-def test_wrong_pipe_directory_ends_before_the_job(host: FakeHost) -> None:
-    host.write_job("steady")
-    done = host.advisor("profile", "steady", CUDA_MPS_PIPE_DIRECTORY=str(host.folder / "no"))
-    assert done.returncode == 4
-    assert "no MPS daemon answers" in done.stderr
-    assert not (host.folder / "home" / "logs").exists()
-
-
 def test_daemon_that_dies_in_mid_sweep_stops_it(host: FakeHost) -> None:
     """Points that were measured under the daemon stay; nothing runs without it."""
     host.write_job("steady")

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from flat_records import changed
-from planned import H200, MI300X, job, jobs, pair_point, solo_point
+from planned import H200, MI300X, job, jobs, pair_point, shares_of, solo_point, units_of
 
-from advisor.core.gpu import Gpu, Share, units_for_percent
+from advisor.core.gpu import Gpu, Share
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
 from advisor_profiling.campaign.pairing import all_pairs
-from advisor_profiling.campaign.plan import Plan, PlanEntry, PlannedWindows, Skipped, expand
+from advisor_profiling.campaign.plan import Plan, PlanEntry, Skipped, expand
 from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 from advisor_profiling.window.targets import pair
 
@@ -21,16 +21,6 @@ JOBS = jobs(["bert", "fft", "gemm", "triad"])
 def plan(**entry: Any) -> Plan:
     fields: dict[str, Any] = {"splits": NINE, **entry}
     return Plan("run", (PlanEntry(**fields),))
-
-
-def shares(work: PlannedWindows) -> list[tuple[float, float]]:
-    """Shares of each window under limits."""
-    return [(t.specs[0].share.percent, t.specs[1].share.percent) for t in work.mps]
-
-
-def units(work: PlannedWindows) -> list[tuple[int, ...]]:
-    """SMs of each window on an H200."""
-    return [tuple(units_for_percent(p, 132) for p in both) for both in shares(work)]
 
 
 def test_all_pairs_of_a_group() -> None:
@@ -119,9 +109,9 @@ def test_exact_units() -> None:
     """Counts of units become the percentages that grant exactly them; on AMD they are CUs."""
     split = (UnitSplit(38, 94),)
     work = expand(plan(pairs=(("bert", "triad"),), splits=split), H200, JOBS, [], [])
-    assert units(work) == [(38, 94)]
+    assert units_of(work) == [(38, 94)]
     amd = plan(pairs=(("bert", "triad"),), splits=(UnitSplit(96, 208),))
-    found = shares(expand(amd, MI300X, JOBS, [], []))
+    found = shares_of(expand(amd, MI300X, JOBS, [], []))
     assert found == [(pytest.approx(100 * 96 / 304), pytest.approx(100 * 208 / 304))]
 
 
@@ -201,15 +191,15 @@ def test_around_the_best_split() -> None:
     """Every second SM to either side of the split with the most relative speed per watt."""
     work = expand(AROUND, H200, JOBS, MEASURED, SOLO)
     around = [(n, 132 - n) for n in (48, 50, 52, 54, 56)]
-    assert units(work) == around
+    assert units_of(work) == around
     turned = plan(pairs=(("triad", "bert"),), splits=(AroundBest(4),))
-    assert set(units(expand(turned, H200, JOBS, MEASURED, SOLO))) == set(around)
+    assert set(units_of(expand(turned, H200, JOBS, MEASURED, SOLO))) == set(around)
 
 
 def test_best_split_counts_power() -> None:
     frugal = pair_point("bert", "triad", 12, rate_1=50.0, rate_2=800.0, power_w=400.0)
     work = expand(AROUND, H200, JOBS, [*MEASURED, frugal], SOLO)
-    assert (12, 120) in units(work)
+    assert (12, 120) in units_of(work)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planned import H200, MI300X, jobs, pair_point, solo_point
+from planned import H200, MI300X, jobs, pair_point, shares_of, solo_point, units_of
 from unsafe_counts import UNSAFE_132, checked_132
 
-from advisor.core.gpu import Gpu, Share, units_for_percent
+from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import UnsafeCountError
@@ -33,21 +33,10 @@ def work(
     return expand(plan, gpu, JOBS, earlier, solo, counts)
 
 
-def percents(found: PlannedWindows) -> list[tuple[float, ...]]:
-    return [tuple(spec.share.percent for spec in target.specs) for target in found.mps]
-
-
-def units(found: PlannedWindows) -> list[tuple[int, ...]]:
-    return [
-        tuple(units_for_percent(spec.share.percent, 132) for spec in target.specs)
-        for target in found.mps
-    ]
-
-
 def test_nine_are_moved_and_that_is_said_once() -> None:
     """With other splits next to them, which stay."""
     found = work(*NINE, UNCAPPED, TIME_SLICED)
-    assert units(found) == [
+    assert units_of(found) == [
         (12, 118), (14, 118), (34, 70), (62, 70), (66, 66), (70, 62), (70, 34), (118, 14),
         (118, 12), (132, 132),
     ]  # fmt: skip
@@ -62,7 +51,7 @@ def test_a_split_asked_for_by_hand_is_refused_unless_that_is_allowed(asked: Any)
     with pytest.raises(UnsafeCountError, match="92"):
         work(asked)
     found = work(asked, counts=CountRules(host=checked_132(), allow_unsafe=True))
-    assert units(found)[0][0] == 92
+    assert units_of(found)[0][0] == 92
     assert not found.notes
 
 
@@ -74,7 +63,7 @@ def test_jobs_that_report_results_are_judged_by_these(monkeypatch: pytest.Monkey
         return job.name in reporting
 
     monkeypatch.setattr(safe_plan, "reports_results", reports)
-    assert units(work(HAND)) == [(92, 38)]
+    assert units_of(work(HAND)) == [(92, 38)]
     safety = KNOWN.safety("bert", H200, [])
     check_asked_shares([Share(70)], JOBS["bert"], safety)
     reporting.remove("triad")
@@ -85,15 +74,15 @@ def test_jobs_that_report_results_are_judged_by_these(monkeypatch: pytest.Monkey
 def test_around_the_best_split_unsafe_ones_are_left_out() -> None:
     """Nobody asked for each of them."""
     found = work(AroundBest(8), earlier=[pair_point("bert", "triad", 66)])
-    assert units(found)
-    assert not {count for pair in units(found) for count in pair} & UNSAFE_132
+    assert units_of(found)
+    assert not {count for pair in units_of(found) for count in pair} & UNSAFE_132
 
 
 def test_without_a_check_and_on_amd_nothing_is_moved() -> None:
     plain = work(*NINE, HAND, counts=CountRules())
     assert plain.mps == work(*NINE, HAND, counts=CountRules(allow_unsafe=True)).mps
     assert len(plain.mps) == 9
-    assert percents(work(*NINE, counts=KNOWN, gpu=MI300X)) == percents(plain)
+    assert shares_of(work(*NINE, counts=KNOWN, gpu=MI300X)) == shares_of(plain)
 
 
 def test_on_amd_the_masks_of_a_window_do_not_overlap() -> None:
