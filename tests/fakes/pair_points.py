@@ -10,6 +10,8 @@ from advisor.core.records import PairPoint
 def pair_point(share_a: float = 30.0, share_b: float = 70.0, **fields: Any) -> PairPoint:
     """A point of gemm next to triad on one card."""
     values: dict[str, Any] = {
+        "share_1_percent": share_a,
+        "share_2_percent": share_b,
         "job_1": "gemm",
         "job_2": "triad",
         "gpu_model": "NVIDIA H200",
@@ -26,4 +28,4 @@ def pair_point(share_a: float = 30.0, share_b: float = 70.0, **fields: Any) -> P
         "run": "r1",
         **fields,
     }
-    return from_flat(PairPoint, share_1_percent=share_a, share_2_percent=share_b, **values)
+    return from_flat(PairPoint, **values)

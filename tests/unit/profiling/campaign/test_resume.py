@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from flat_records import from_flat
 from hypothesis import example, given
 from hypothesis import strategies as st
-from planned import H200, job, jobs, windows
+from pair_points import pair_point
+from planned import H200, job, jobs, solo_point, windows
 
 from advisor.core.gpu import Share
 from advisor.core.job import ProgressSettings
-from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.records import Point
 from advisor.core.split import UNCAPPED, Split
 from advisor_profiling.campaign.blocks import Block, cut
 from advisor_profiling.campaign.resume import left_to_measure
@@ -32,30 +32,17 @@ def answer(target: Target, card: str = HERE, mode: str = "", **fields: Any) -> P
     first, *others = target.specs
     full = all(spec.share == FULL for spec in target.specs)
     values: dict[str, Any] = {
-        "gpu_model": H200.model,
         "gpu_uuid": card,
         "mode": mode or ("uncapped" if full and others else "mps"),
         "repeat": target.repeat,
-        "window_s": 2.0,
-        "started_at": "2026-01-31T12:00:00Z",
         "run": "night",
     }
     if not others:
-        values |= {
-            "job": first.job.name,
-            "job_hash": first.job.job_hash,
-            "share_percent": first.share.percent,
-            "rate": 1.0,
-        }
-        return SoloPoint(**{**values, **fields})
+        values |= {"job_hash": first.job.job_hash, "share_percent": first.share.percent}
+        return solo_point(first.job.name, **{**values, **fields})
     for side, spec in zip("12", target.specs, strict=True):
-        values |= {
-            f"job_{side}": spec.job.name,
-            f"job_{side}_hash": spec.job.job_hash,
-            f"share_{side}_percent": spec.share.percent,
-            f"rate_{side}": 1.0,
-        }
-    return from_flat(PairPoint, **{**values, **fields})
+        values |= {f"job_{side}": spec.job.name, f"job_{side}_hash": spec.job.job_hash}
+    return pair_point(*(spec.share.percent for spec in target.specs), **{**values, **fields})
 
 
 def left(blocks: Sequence[Block], points: Sequence[Point], mode: str = "mps") -> list[Block]:
