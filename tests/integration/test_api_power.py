@@ -94,7 +94,8 @@ def test_client_goes_through_all_pages(scripted: Scripted) -> None:
         {"sensors": [to_plain(first) | {"newer": 1}], "next": "5.0"},
         {"sensors": [to_plain(second)], "next": None},
     ]
-    scripted.will(*(Reply(body=page) for page in [*pages, {"kernels": [], "next": None}]))
+    pages.append({"kernels": [], "next": None})
+    scripted.will(*(Reply(body=page) for page in pages))
     with Client(scripted.url) as client:
         assert client.sensors(gpu_model="Fake H200") == (first, second)
         assert client.kernels(gpu_model="Fake H200") == ()

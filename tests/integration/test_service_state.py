@@ -93,7 +93,7 @@ def test_a_token_that_has_ended_is_not_found(state: ServiceState) -> None:
     assert listed == {(first.created_at, False), (second.created_at, True)}
     time.sleep(0.35)
     assert state.find_tokens([other]).get(other) is None
-    assert state.make_token("ci", ["read"])
+    state.make_token("ci", ["read"])
 
 
 @pytest.mark.parametrize(

@@ -318,7 +318,11 @@ def test_checks_are_read_once_for_each_model(
 ) -> None:
     """There can be thousands of launches."""
     asked: list[str] = []
-    monkeypatch.setattr(module, "checked_counts", lambda _, model: asked.append(model))
+
+    def noted(_: object, gpu_model: str) -> None:
+        asked.append(gpu_model)
+
+    monkeypatch.setattr(module, "checked_counts", noted)
     checked = checks_of(settings)
     for model_name in (CARD, "Other", CARD):
         checked(model_name)
