@@ -19,8 +19,7 @@ from advisor.formats.moments import is_utc
 from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain
 from advisor_models.intervals import LogBounds
-from advisor_models.made_from import DatasetFacts, LearnerSettings
-from advisor_models.other_gpu import OtherGpu
+from advisor_models.made_from import DatasetFacts, LearnerSettings, OtherGpu
 from advisor_models.trained_head import TrainedHead, faults
 
 SCHEMA = 4

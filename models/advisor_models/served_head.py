@@ -59,7 +59,6 @@ class ServedHead:
         }
 
     def inputs(self, sides: Sequence[Side]) -> HeadInputs:
-        """What the head takes of jobs at their shares."""
         return inputs_of(self.head, sides)
 
     def values(self, inputs: HeadInputs, logs: Sequence[float], asked: PredictionRequest) -> Values:
@@ -78,7 +77,6 @@ class ServedHead:
         )
 
     def outside(self, rows: Float32s) -> list[str]:
-        """Features that lie outside of what the model has seen."""
         return _outside(self.trained.features, self.trained.ranges, rows)
 
 

@@ -23,9 +23,8 @@ from advisor.predict.profiles import COLUMNS, Floats, Profile
 from advisor_models.heads import HEADS, Head
 from advisor_models.intervals import SPLIT, LogBounds
 from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS
-from advisor_models.made_from import DatasetFacts, LearnerSettings
+from advisor_models.made_from import DatasetFacts, LearnerSettings, OtherGpu
 from advisor_models.manifest import SCHEMA, Manifest, hashes, trees_file, write_manifest
-from advisor_models.other_gpu import OtherGpu
 from advisor_models.trained_head import TrainedHead
 from advisor_training.learn.artefact import forest_bytes
 from advisor_training.learn.learners import Regressors

@@ -17,9 +17,8 @@ from advisor.errors import InputError
 from advisor.formats.rows import to_row
 from advisor.predict.profiles import COLUMNS, IDLE, Profile, filled
 from advisor_models.heads import KNOWN_HEADS
-from advisor_models.made_from import DatasetFacts
+from advisor_models.made_from import DatasetFacts, OtherGpu
 from advisor_models.manifest import figure_word
-from advisor_models.other_gpu import OtherGpu
 from advisor_training.dataset.data import make_data
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows, make_rows

@@ -62,7 +62,6 @@ class Cleaned:
 
     @property
     def size_bytes(self) -> int:
-        """Room that was freed, or would be."""
         return sum(one.size_bytes for one in self.removed)
 
 

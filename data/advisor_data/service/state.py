@@ -55,7 +55,6 @@ class ServiceState:
             return token_table.find(connection, secrets)
 
     def tokens(self) -> list[Token]:
-        """All there ever were, the newest first."""
         with store_errors(self._engine.url), self._engine.connect() as connection:
             return token_table.read(connection)
 

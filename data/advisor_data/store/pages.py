@@ -57,7 +57,6 @@ class Span:
     after: Position | None = None
 
     def has(self, record: Record) -> bool:
-        """Whether the record is one of them."""
         where = position(record)
         return (
             self.gpu_model in (None, record.gpu_model)

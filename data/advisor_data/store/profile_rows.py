@@ -33,7 +33,6 @@ class ProfileRow:
 
     @property
     def whole(self) -> bool:
-        """Whether it has the shares that a profile needs."""
         return WHOLE in self.shares and len(self.shares) > 1
 
 

@@ -39,7 +39,6 @@ class Data:
     left_out: tuple[LeftOut, ...]
 
     def profiles_of(self, measurement: Measurement) -> tuple[Profile, Profile]:
-        """Profiles of the two jobs."""
         model = measurement.gpu_model
         first, second = measurement.jobs
         return self.profiles[first, model], self.profiles[second, model]

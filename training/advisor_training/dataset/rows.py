@@ -200,7 +200,6 @@ def _block(
     numbers: Mapping[str, int],
     heads: Sequence[Head],
 ) -> dict[str, Any]:
-    """The arrays of one measurement."""
     a, b = profiles
     splits = _splits(m)
     results = [m.splits[kind][split] for kind, split in splits]

@@ -127,7 +127,6 @@ def bar_of(choices: Sequence[Choice]) -> Bar:
 def _bars(
     choices: Mapping[str, Sequence[Choice]], key: Callable[[Choice], _Key]
 ) -> dict[_Key, dict[str, Bar]]:
-    """A bar for each key and objective."""
     groups: dict[_Key, dict[str, list[Choice]]] = {}
     for objective, found in choices.items():
         for choice in found:

@@ -93,7 +93,6 @@ class MethodResult:
         )
 
     def errors(self, data: Data, which: Mask) -> Errors:
-        """Its errors over some of the rows."""
         found = errors_of(data, self.speeds, which, sums_only=self.method.sums_only)
         by_rates = errors_of(data, self.rates, which)
         return dataclasses.replace(found, rates_sum=by_rates.rates_sum)

@@ -102,7 +102,6 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
 
 
 def _predict(predictor: ModelPredictor, data: Data) -> list[Prediction]:
-    """One prediction for each row."""
     rows, found = data.rows, list[Prediction]()
     for number, measurement in enumerate(data.measurements):
         which = np.flatnonzero(rows.measurement == number)

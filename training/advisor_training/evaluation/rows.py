@@ -172,7 +172,6 @@ def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
 def _rows(
     data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
 ) -> Iterator[ChoiceRow]:
-    """A row for each subset of the pairs that has choices."""
     for pairs, numbers in _subsets(data, protocol).items():
         if figures := figures_of([choice for choice in found if choice.number in numbers]):
             yield ChoiceRow(

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor_models.intervals import LIMITED, SPLIT, Strata
-from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
+from advisor_models.made_from import MOST_PAIRS, OtherGpu
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import COVERAGE, bounds_of, held, widening
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner

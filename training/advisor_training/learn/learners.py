@@ -93,7 +93,6 @@ class Untold:
     """In place of a regressor that nothing was there to learn from: it expects NaN."""
 
     def predict(self, features: Float32s) -> Floats:
-        """One NaN for each row."""
         return np.full(len(features), np.nan)
 
 

@@ -130,7 +130,6 @@ def _challenged(
 
 
 def _news(challenger: Manifest, champion: Manifest) -> Sequence[str]:
-    """Jobs and GPU models that the champion has not seen."""
     jobs = set(challenger.dataset.jobs) - set(champion.dataset.jobs)
     return sorted(jobs) + sorted(set(challenger.gpu_models) - set(champion.gpu_models))
 

@@ -15,7 +15,7 @@ from retraining import few_trees
 
 from advisor.errors import InputError
 from advisor_models.intervals import LogBounds
-from advisor_models.other_gpu import MOST_PAIRS, OtherGpu
+from advisor_models.made_from import MOST_PAIRS, OtherGpu
 from advisor_training.dataset.data import Data, make_data
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.evaluate import OTHER_GPU, planned_fits, run_evaluation
