@@ -108,7 +108,7 @@ def test_jobs_lists_definitions_and_profiles(
         "measured_at": "2026-01-31T00:00:02Z", "flags": ["noisy-rate", "throttled"],
         "source": "stored", "launchable": True,
     }  # fmt: skip
-    steady = {
+    steady: dict[str, Any] = {
         **dict.fromkeys(gemm), "job": "steady", "shares": [], "points": 0, "flags": [],
         "launchable": True,
     }  # fmt: skip
