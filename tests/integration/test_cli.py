@@ -32,6 +32,9 @@ PAIRS = [
 ]  # fmt: skip
 
 
+REPLAY = ("triad", "--gpu", "replay")
+
+
 def error_of(done: Said) -> dict[str, str]:
     """The error as a program gets it, after checks that hold for each."""
     answer = json.loads(done.out)
@@ -118,13 +121,6 @@ def test_jobs_lists_definitions_and_profiles(
     assert "not measured" in table[2]
 
 
-def newest(job: str) -> dict[float, SoloPoint]:
-    """The bundled points of a job by share, of its newest run."""
-    points = sorted(bundled_solo_points(), key=lambda p: p.started_at)
-    of_job = (p for p in points if p.job == job and p.gpu_model == "NVIDIA H200")
-    return {p.share_percent: p for p in of_job}
-
-
 def test_replay_as_json(advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay works anywhere, is marked as one, and leaves nothing; the keys are promised."""
     monkeypatch.setenv("COLUMNS", "200")
@@ -138,18 +134,21 @@ def test_replay_as_json(advisor: Advisor, tmp_path: Path, monkeypatch: pytest.Mo
     }  # fmt: skip
     assert (answer["job"], answer["replay"], answer["failures"]) == ("triad", True, [])
     assert [set(row) for row in answer["points"]] == [set(column_types(SoloPoint))] * 10
-    recorded = newest("triad")
-    assert [row["share_percent"] for row in answer["points"]] == sorted(recorded)
-    for row in answer["points"]:
-        point = recorded[row["share_percent"]]
-        assert row["rate"] == pytest.approx(point.rate, rel=0.01)
+    recorded = sorted(bundled_solo_points(), key=lambda p: p.started_at)
+    newest = {p.share_percent: p for p in recorded if p.job == "triad" and "H200" in p.gpu_model}
+    assert [row["share_percent"] for row in answer["points"]] == sorted(newest)
+    noisy = advisor("profile", "triad", "--gpu", "replay", "--json", "--noise")
+    assert "come back with noise" in noisy.err
+    for row, other in zip(answer["points"], json.loads(noisy.out)["points"], strict=True):
+        point = newest[row["share_percent"]]
+        assert row["rate"] == pytest.approx(point.rate, rel=1e-9)
+        assert row["rate"] != other["rate"] == pytest.approx(point.rate, rel=0.05)
         assert row["power_w"] == pytest.approx(point.power_w, rel=0.01)
-        assert row["units_granted"] == point.units_granted
-        assert row["source"] == "replay"
+        assert (row["units_granted"], row["source"]) == (point.units_granted, "replay")
     assert not (tmp_path / "home").exists()
 
 
-def test_replay_for_a_person(advisor: Advisor, tmp_path: Path) -> None:
+def test_replay_for_a_person(advisor: Advisor) -> None:
     """Exact counts are found by the share that grants them; table and plot say replay."""
     done = advisor("profile", "triad", "--gpu", "replay", "--units", "12,132")
     assert done.code == 0, done.err
@@ -157,57 +156,26 @@ def test_replay_for_a_person(advisor: Advisor, tmp_path: Path) -> None:
     assert "replay" in done.out.splitlines()[0]
     assert "share of the GPU, %" in done.out
     assert "2 points" in done.out
-    assert not (tmp_path / "home").exists()
-
-
-def test_replay_with_noise(advisor: Advisor) -> None:
-    """The rates differ from the means by more than rounding, and it is said."""
-    command = ("profile", "triad", "--gpu", "replay", "--json")
-    done = [advisor(*command, *noise) for noise in (["--noise"], [])]
-    assert ["come back with noise" in " ".join(d.err.split()) for d in done] == [True, False]
-    recorded = newest("triad")
-    noisy, plain = (
-        max(
-            abs(point["rate"] / recorded[point["share_percent"]].rate - 1)
-            for point in json.loads(d.out)["points"]
-        )
-        for d in done
-    )
-    assert plain < 1e-9 < 1e-5 < noisy
-    live = advisor("profile", "triad", "--noise", "--json")
-    assert "--noise is for a replay" in error_of(live)["message"]
-
-
-def test_replay_of_what_was_not_recorded(advisor: Advisor) -> None:
-    """Nothing is made up: the message lists what there is."""
-    job = advisor("profile", "nosuch", "--gpu", "replay", "--json")
-    assert job.code == 2
-    assert "no recorded job nosuch. recorded are: albert-train," in error_of(job)["message"]
-    share = advisor("profile", "triad", "--gpu", "replay", "--shares", "15", "--json")
-    assert share.code == 2
-    assert error_of(share) == {
-        "code": "bad-input",
-        "message": "no recorded point of triad at 15 %. recorded are: "
-        + ", ".join(f"{s:g} %" for s in sorted(newest("triad")))
-        + ".",
-    }
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--units", "12.5"), "--units 12.5 is not a list of whole numbers"),
-        (("--shares", "10,x"), "--shares 10,x is not a list of numbers"),
-        (("--shares", "10", "--units", "12"), "--shares and --units were both given"),
-        (("--shares", "0"), "a share of 0.0 % is not possible"),
-        (("more",), "one job was expected, not triad more"),
+        (("nosuch", "--gpu", "replay"), "no recorded job nosuch. recorded are: albert-train,"),
+        ((*REPLAY, "--shares", "15"), "no recorded point of triad at 15 %. recorded are: 10 %, 20"),
+        (("triad", "--noise"), "--noise is for a replay"),
+        ((*REPLAY, "--units", "12.5"), "--units 12.5 is not a list of whole numbers"),
+        ((*REPLAY, "--shares", "10,x"), "--shares 10,x is not a list of numbers"),
+        ((*REPLAY, "--shares", "10", "--units", "12"), "--shares and --units were both given"),
+        ((*REPLAY, "--shares", "0"), "a share of 0.0 % is not possible"),
+        ((*REPLAY, "more"), "one job was expected, not triad more"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(
     advisor: Advisor, options: tuple[str, ...], message: str
 ) -> None:
     """Nothing is rounded, dropped or guessed."""
-    done = advisor("profile", "triad", "--gpu", "replay", *options)
+    done = advisor("profile", *options)
     assert (done.code, message in done.err) == (2, True), done.err
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Advisor, in_this_process
+from command_line import Advisor
 from in_process import Api, running
 from launched_pairs import CARD, GPU_MODEL, PAIR, launched
 
@@ -21,13 +21,6 @@ KNOWN_CARD = "GPU-11223918-e141-5352-1571-e918124ad11a"
 
 DRIFTED = launched([1.0] * 20 + [0.8] * 8)
 JOBS = [{"job": name} for name in PAIR]
-
-
-@pytest.fixture
-def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Advisor:
-    return in_this_process(capsys, monkeypatch, tmp_path)
 
 
 def keep(folder: Path, observations: Iterable[Observation]) -> None:

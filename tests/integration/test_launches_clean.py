@@ -4,19 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Advisor, in_this_process
+from command_line import Advisor
 from ended_launches import ended_launch, launch_id
 
 from advisor.launch.records.folder import list_folders
 from advisor.launch.supervisor.observe import OBSERVATIONS
 from advisor_data import open_store
-
-
-@pytest.fixture
-def advisor(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Advisor:
-    return in_this_process(capsys, monkeypatch, tmp_path)
 
 
 def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:

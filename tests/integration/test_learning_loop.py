@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
-from command_line import Advisor, in_this_process
+from command_line import Advisor
 from made_up_rows import solo_points
 from retraining import few_trees, launched
 from small_model import save_model
@@ -40,13 +40,6 @@ from advisor_training.evaluation.own import evaluate_own
 def small_models() -> Iterator[None]:
     with few_trees(20):
         yield
-
-
-@pytest.fixture
-def advisor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Advisor:
-    return in_this_process(capsys, monkeypatch, tmp_path)
 
 
 @pytest.fixture
