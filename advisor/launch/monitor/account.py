@@ -1,14 +1,13 @@
 """Adds up a pair that runs: time, energy and progress, together and after one job has ended."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from advisor.core.observations import SETTLE_S
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
 from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
 from advisor.launch.monitor.rate_meter import RateMeter
-from advisor.launch.records.spec import LaunchPair
+from advisor.launch.records.spec import LaunchPair, LaunchPart
 
 
 class Account:
@@ -101,18 +100,8 @@ class Account:
         return [max(0.0, here - there) for here, there in zip(now, before, strict=True)]
 
 
-class SoloFigures(Protocol):
-    """What is known of a job alone on the whole GPU."""
-
-    @property
-    def solo_rate(self) -> float | None: ...
-
-    @property
-    def solo_power_w(self) -> float | None: ...
-
-
 def energy_saved(
-    energy: float | None, work: Sequence[float | None], parts: Sequence[SoloFigures]
+    energy: float | None, work: Sequence[float | None], parts: Sequence[LaunchPart]
 ) -> float | None:
     """Part of the energy saved for the same work, against one after the other.
 

@@ -67,7 +67,7 @@ class LaunchFolder:
         with InputError.instead_of(
             (OSError, ValueError), f"the launch {self.launch_id} has no readable spec"
         ):
-            return parse_spec((self.path / "spec.json").read_bytes())
+            return loads(LaunchSpec, (self.path / "spec.json").read_bytes())
 
     def read_status(self) -> LaunchStatus:
         """Where it stands; where its supervisor is gone before the end, that it has failed."""
@@ -76,7 +76,7 @@ class LaunchFolder:
         claimed = self.claimed()
         lives = self.supervised()
         try:
-            status = parse_status((self.path / "status.json").read_bytes())
+            status = loads(LaunchStatus, (self.path / "status.json").read_bytes())
         except (OSError, ValueError):
             status = LaunchStatus(
                 launch_id=self.launch_id, state="accepted", updated_at=self._made_at()
@@ -222,25 +222,12 @@ def dumps(value: object) -> bytes:
     return write(value).encode()
 
 
-def parse_spec(text: bytes) -> LaunchSpec:
-    """What is to be launched.
+def loads(kind: type[T], text: bytes) -> T:
+    """The spec or the status that a document holds.
 
     Raises:
-        ValueError: it is no spec; says where.
+        ValueError: it is none; says where.
     """
-    return _parse(LaunchSpec, text)
-
-
-def parse_status(text: bytes) -> LaunchStatus:
-    """Where a launch stands.
-
-    Raises:
-        ValueError: it is no status; says where.
-    """
-    return _parse(LaunchStatus, text)
-
-
-def _parse(kind: type[T], text: bytes) -> T:
     try:
         return read(kind, text)
     except InputError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import BusyError, UnsafeFileError
 from advisor.formats.moments import now
-from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, parse_spec
+from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, loads
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import OVER, LaunchStatus, State
 from advisor.launch.records.status_writer import StatusWriter, first_status
@@ -94,7 +94,7 @@ def folder_of(row: LaunchRow, settings: Settings) -> LaunchFolder:
         OSError: it cannot be written.
         ValueError: the row is of another version of advisor.
     """
-    return create_folder(launches_folder(settings), parse_spec(row.spec.encode()))
+    return create_folder(launches_folder(settings), loads(LaunchSpec, row.spec.encode()))
 
 
 def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:

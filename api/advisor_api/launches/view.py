@@ -10,7 +10,7 @@ from typing import cast
 
 from advisor.errors import InputError
 from advisor.launch.records.answers import Launch
-from advisor.launch.records.folder import LaunchFolder, parse_status
+from advisor.launch.records.folder import LaunchFolder, loads
 from advisor.launch.records.status import LaunchStatus, State
 from advisor.launch.records.status_writer import first_status
 from advisor_api.http.access import Caller
@@ -37,7 +37,7 @@ def current_status(folder: LaunchFolder) -> LaunchStatus:
 def stored_status(row: LaunchRow) -> LaunchStatus:
     """The last status that the database has."""
     try:
-        return parse_status(row.status.encode())
+        return loads(LaunchStatus, row.status.encode())
     except ValueError:
         # Of another version of advisor: what is a column of its own is still known.
         state = cast("State", row.state)

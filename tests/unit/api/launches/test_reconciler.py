@@ -17,12 +17,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import BusyError, StoreError, UnsafeFileError
-from advisor.launch.records.folder import (
-    LaunchFolder,
-    create_folder,
-    parse_spec,
-    parse_status,
-)
+from advisor.launch.records.folder import LaunchFolder, create_folder, loads
 from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.records.status_writer import StatusWriter
@@ -83,14 +78,14 @@ def spawned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def kept(service: Service, launch_id: str = LAUNCH) -> LaunchStatus:
     found = service.state.launch(launch_id)
     assert found is not None
-    status = parse_status(found.status.encode())
+    status = loads(LaunchStatus, found.status.encode())
     assert status.state == found.state
     return status
 
 
 def made(service: Service, row: LaunchRow) -> LaunchFolder:
     """The folder of a launch, made now."""
-    return create_folder(service.settings.home / "launches", parse_spec(row.spec.encode()))
+    return create_folder(service.settings.home / "launches", loads(LaunchSpec, row.spec.encode()))
 
 
 def look(service: Service) -> None:

@@ -11,7 +11,7 @@ from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.formats.job_file import load_job
-from advisor.launch.records.folder import dumps, parse_spec, parse_status
+from advisor.launch.records.folder import dumps, loads
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus
 
@@ -45,7 +45,7 @@ def test_documents_are_read_as_they_were_written(split: Split) -> None:
     (pair,) = json.loads(text)["pairs"]
     assert pair["split"] == {"shares": list(split.shares), "sharing": split.sharing}
     assert [part["job"]["command"] for part in pair["jobs"]] == [["a"]] * len(split.shares)
-    assert parse_spec(text) == spec
+    assert loads(LaunchSpec, text) == spec
 
 
 def test_status_is_read_as_it_was_written() -> None:
@@ -57,7 +57,7 @@ def test_status_is_read_as_it_was_written() -> None:
     assert (job["job"], job["rate_unit"], job["share_percent"]) == ("a", "steps", 30.0)
     assert said["forecast"]["power_w"] == {"value": 400, "low": 380, "high": 420}
     assert said["forecast"]["jobs"][0]["rest_energy_saved"] == -0.1
-    assert parse_status(text) == STATUS
+    assert loads(LaunchStatus, text) == STATUS
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_status_is_read_as_it_was_written() -> None:
 )
 def test_what_is_no_document_is_refused(text: bytes) -> None:
     """With the error that callers handle, whatever the bytes are."""
-    for parse in (parse_spec, parse_status):
+    for kind in (LaunchSpec, LaunchStatus):
         with pytest.raises(ValueError, match=r"\w"):
-            parse(text)
+            loads(kind, text)
 
 
 def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
@@ -86,5 +86,5 @@ def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
         file.write_text(f"command: [train]\nprogress: {{kind: runs, unit: runs}}\n{more}")
         parts = (LaunchPart(job=load_job(file)), LaunchPart(job=B))
         pair = LaunchPair(split=Split((30, 70)), parts=parts)
-        spec = parse_spec(dumps(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
+        spec = loads(LaunchSpec, dumps(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
         assert [job.job_hash for job in spec.pairs[0].jobs] == [job.job_hash for job in pair.jobs]
