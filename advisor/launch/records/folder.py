@@ -180,9 +180,8 @@ def find_folder(root: Path, launch_id: str) -> LaunchFolder:
 def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
     """The folder of a new launch, whole or not at all; one that is there stays as it is.
 
-    Args:
-        root: `launches` in the home; both are made where they are not there, and closed to others.
-        spec: What is wanted.
+    `root`, which is `launches` in the home, and the home are made where they are not there, and
+    closed to others.
 
     Raises:
         OSError: it cannot be written.

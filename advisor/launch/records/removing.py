@@ -61,12 +61,9 @@ def ended_launch(folder: LaunchFolder) -> EndedLaunch | None:
 
 
 def beyond(ended: Iterable[EndedLaunch], bounds: Retention, now_s: float) -> list[EndedLaunch]:
-    """Which launches are beyond the bounds, with the reason; the oldest first.
+    """Which launches are beyond the bounds `now_s` (since 1970), with the reason, oldest first.
 
-    Args:
-        ended: All that have ended.
-        bounds: Of their age, and of the room that they take together.
-        now_s: Now, s since 1970.
+    Bounded are their age, and the room that they take together.
     """
     found: list[EndedLaunch] = []
     taken_bytes = 0

@@ -87,14 +87,7 @@ class StatusWriter:
 def first_status(
     spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None, number: int = 0
 ) -> LaunchStatus:
-    """Where a launch stands before anything of a pair has begun.
-
-    Args:
-        spec: What is wanted.
-        updated_at: This moment, ISO 8601, UTC.
-        gpu: Where, if that is known.
-        number: Of the pair.
-    """
+    """Where a launch stands before anything of its pair `number` has begun."""
     pair = spec.pairs[number]
     return LaunchStatus(
         launch_id=spec.launch_id,

@@ -65,12 +65,8 @@ def start_pair(
 ) -> tuple[RunningJob, ...]:
     """Start all jobs and wait until all are warm and seen under their limits.
 
-    Jobs with a gate stand at it when this returns.
-
-    Args:
-        proven: All of them.
-        beat: Called again and again.
-        stop_asked: Asked again and again.
+    Jobs with a gate stand at it when this returns; `beat` and `stop_asked` are called again and
+    again meanwhile.
 
     Raises:
         JobError: a job ended or never got ready.

@@ -44,7 +44,6 @@ class ProcessGuard:
 
     Args:
         folder: Of the launch; its jobs carry it in `ADVISOR_LAUNCH`.
-        backend: What limits the jobs.
         environment: For the guard, without secrets and without the mark.
         silence_s: After this time without a beat the supervisor is taken to hang.
         answer_s: After this time without an answer the guard is taken to hang.

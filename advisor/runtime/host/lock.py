@@ -30,10 +30,7 @@ _LOCK, _ID = "service.lock", "id"
 def gpu_lock(folder: Path, gpu_uuid: str, launch_id: str = "") -> Generator[None]:
     """Hold a GPU for this process: two advisors would measure each other.
 
-    Args:
-        folder: Of the locks.
-        gpu_uuid: The GPU.
-        launch_id: Of the launch that holds it; empty: it is being measured.
+    Without `launch_id` it is being measured.
 
     Raises:
         BusyError: another process holds it.

@@ -81,12 +81,8 @@ def prove(
 ) -> Proven:
     """Prove the limit in the environment in which the job will start.
 
-    Args:
-        job: What to run.
-        share: Its part of the GPU.
-        backend: What enforces the share.
-        base: Environment without limits; the job's own and the limit's variables go on top.
-        folder: Empty folder for the job's counter, gate and output.
+    The variables of the job and of its limit go on top of `base`, which has no limits. In `folder`,
+    which is empty, the job gets its counter, gate and output.
 
     Raises:
         LimitNotProvenError: the share is not in force.
