@@ -107,9 +107,9 @@ def no_leftovers(host: FakeHost) -> Generator[None]:
 
 
 @contextmanager
-def freezer(name: str) -> Generator[Path]:
+def freezer() -> Generator[Path]:
     """A control group that freezes what enters it, until the end of the block."""
-    group = Path("/sys/fs/cgroup/freezer", name)
+    group = Path(f"/sys/fs/cgroup/freezer/advisor-test-{os.getpid()}")
     if not group.parent.is_dir() or os.getuid() != 0:
         pytest.skip("needs a freezer, and root")
     group.mkdir()

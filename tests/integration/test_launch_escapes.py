@@ -61,7 +61,7 @@ def test_launch_with_a_process_that_does_not_end_has_failed(jobs: FakeHost) -> N
 
     In every run: test_process_that_does_not_end_is_told, without waiting for half a minute.
     """
-    with freezer(jobs.folder.name) as group:
+    with freezer() as group:
         script = f"sh -c 'echo $$ > {group}/tasks; sleep 99' & exec {sys.executable} "
         job = ["sh", "-c", f"{script} {FAKES}/fake_job.py"]
         jobs.write_job("frozen", command=job, env={"TOKEN": str(jobs.folder)})

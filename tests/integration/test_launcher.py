@@ -238,17 +238,6 @@ def test_variables_of_the_caller_that_limit_do_not_reach_the_job(run: Launch) ->
     assert not any(line.startswith("ADVISOR_GATE_FILE") for line in lines)
 
 
-def test_job_that_is_not_under_its_limit_is_ended(run: Launch) -> None:
-    """It does not run on while the error travels."""
-    backend = Unlimited(fails={"check_clients": LimitNotProvenError("is no client")})
-    with run("sleep", "60", backend=backend) as job:
-        pids = job.pids()
-        with pytest.raises(LimitNotProvenError):
-            job.check_limit()
-        assert pids
-        assert set(map(owner_of, pids)) == {None}
-
-
 def test_orphan_of_a_neighbour_is_no_broken_limit(run: Launch) -> None:
     """Where the shims of both jobs were killed, that is what the launch has to say."""
     with adopting_orphans(), run("sh", "-c", "echo step $PPID; sleep 60") as job:
@@ -284,13 +273,21 @@ def test_job_is_taken_off_the_gpu_before_any_signal(run: Launch, tmp_path: Path)
     assert "got TERM" in output.read_text()
 
 
-def test_job_is_ended_although_the_daemon_is_gone(run: Launch) -> None:
-    """Without its daemon a job may have the whole GPU; the error still comes out."""
-    backend = Unlimited(fails={"release": PartitionError("no MPS daemon answers")})
-    with run("sleep", "60", backend=backend) as job:
+@pytest.mark.parametrize(
+    ("where", "error", "act"),
+    [
+        ("check_clients", LimitNotProvenError("is no client"), RunningJob.check_limit),
+        ("release", PartitionError("no MPS daemon answers"), RunningJob.stop),
+    ],
+)
+def test_job_that_may_have_the_whole_gpu_is_ended(
+    run: Launch, where: str, error: Exception, act: Callable[[RunningJob], None]
+) -> None:
+    """Without its limit, or its daemon; it does not run on while the error travels."""
+    with run("sleep", "60", backend=Unlimited(fails={where: error})) as job:
         pids = job.pids()
-        with pytest.raises(PartitionError):
-            job.stop()
+        with pytest.raises(type(error)):
+            act(job)
         assert pids
         assert set(map(owner_of, pids)) == {None}
 
@@ -302,7 +299,7 @@ def test_process_that_does_not_end_is_told(
     """A frozen process takes no signal; who stops it says so, and so does the next on its GPU."""
     monkeypatch.setattr("advisor.runtime.jobs.ending.LEAVE_S", 0.2)
     base = {**os.environ, "ADVISOR_RUNTIME_DIR": str(tmp_path)}
-    with freezer(tmp_path.parent.name) as group, ExitStack() as thawed:
+    with freezer() as group, ExitStack() as thawed:
         inner = f"sh -c 'echo step $$; echo $$ > {group}/tasks; sleep 99' & wait"
         job = thawed.enter_context(run("sh", "-c", inner, base=base))
         assert wait_until(lambda: bool((group / "tasks").read_text()), 10)
