@@ -4,8 +4,12 @@ from collections.abc import Iterable, Sequence
 
 
 def count_of(count: int, thing: str) -> str:
-    """So many of a thing, whose plural ends in s, or es after an s."""
-    return f"1 {thing}" if count == 1 else f"{count} {thing}{'es' if thing.endswith('s') else 's'}"
+    """So many of a thing, whose plural ends in s, or es after an s or ch."""
+    return (
+        f"1 {thing}"
+        if count == 1
+        else f"{count} {thing}{'es' if thing.endswith(('s', 'ch')) else 's'}"
+    )
 
 
 def less_or_more(saved: float, digits: int = 1) -> str:

@@ -8,8 +8,9 @@ weighted by its own error. docs/measurements/model/measured_pairs.py measures th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -43,6 +44,10 @@ class Window:
         return replace(self, split=self.split.turned(), rates=self.rates[::-1])
 
 
+Windows: TypeAlias = Mapping[tuple[str, ...], Sequence[Window]]
+"""By the names of the jobs, in their order, as a window has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorModel:
     """How the errors of one predicted quantity hang together; standard deviations of logarithms.
@@ -64,7 +69,12 @@ class ErrorModel:
 
 
 SPEED = ErrorModel(reach_percent=30.0, of_pair=0.0, noise=0.02, of_card=0.0, least=0.06)
-POWER = ErrorModel(reach_percent=4.0, of_pair=0.3, noise=0.012, of_card=0.031, least=0.015)
+POWER = ErrorModel(reach_percent=5.0, of_pair=0.3, noise=0.012, of_card=0.031, least=0.015)
+
+
+SPARE = 1.05
+"""Relative speed that a server counts with where it was measured to serve all of its demand: how
+much more it could serve is not to be seen."""
 
 
 class MeasuredPredictor:
@@ -72,13 +82,11 @@ class MeasuredPredictor:
 
     Args:
         predictor: Says what to expect without that.
-        windows: What was measured, jobs in the order of the profiles that are asked for.
+        windows: What was measured of any jobs.
         gpu_uuid: The card that is asked for; None: it may be any.
     """
 
-    def __init__(
-        self, predictor: Predictor, windows: Sequence[Window], gpu_uuid: str | None = None
-    ) -> None:
+    def __init__(self, predictor: Predictor, windows: Windows, gpu_uuid: str | None = None) -> None:
         self._predictor, self._windows, self._gpu_uuid = predictor, windows, gpu_uuid or ""
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
@@ -87,7 +95,9 @@ class MeasuredPredictor:
         Raises:
             InputError: as the predictor does.
         """
-        windows = [w for w in self._windows if is_within(w.split, profiles)]
+        windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
+        if not windows:
+            return self._predictor.predict(profiles, splits)
         asked = list(dict.fromkeys((*splits, *(w.split for w in windows))))
         known = dict(zip(asked, self._predictor.predict(profiles, asked), strict=True))
         found = [known[split] for split in splits]
@@ -108,12 +118,15 @@ class MeasuredPredictor:
     ) -> list[Interval]:
         """Of one of the jobs."""
         seen = [
-            (_Value(w.split, w.split.shares[n], p.parts[n].speed, w.gpu_uuid), rate / solo_rate)
+            (
+                _Value(w.split, (w.split.shares[n],), p.parts[n].speed, w.gpu_uuid),
+                _reached(profile, rate / solo_rate),
+            )
             for w, p in pairs
             if (rate := w.rates[n]) and (solo_rate := p.parts[n].solo_rate)
         ]
         asked = [
-            _Value(p.split, p.split.shares[n], p.parts[n].speed, self._gpu_uuid) for p in found
+            _Value(p.split, (p.split.shares[n],), p.parts[n].speed, self._gpu_uuid) for p in found
         ]
         return [possible_speed(profile, speed) for speed in _posterior(asked, seen, SPEED)]
 
@@ -125,13 +138,11 @@ class MeasuredPredictor:
     ) -> list[Interval]:
         """Of the GPU."""
         seen = [
-            (_Value(w.split, w.split.shares[0], p.power_w, w.gpu_uuid, limit_w), w.power_w)
+            (_Value(w.split, w.split.shares, p.power_w, w.gpu_uuid, limit_w), w.power_w)
             for w, p in pairs
             if w.power_w
         ]
-        asked = [
-            _Value(p.split, p.split.shares[0], p.power_w, self._gpu_uuid, limit_w) for p in found
-        ]
+        asked = [_Value(p.split, p.split.shares, p.power_w, self._gpu_uuid, limit_w) for p in found]
         most_w = OVER_LIMIT * limit_w
         return [
             Interval(x.value, x.low, max(x.value, min(x.high, most_w)))
@@ -139,18 +150,35 @@ class MeasuredPredictor:
         ]
 
 
+def _reached(profile: Profile, speed: float) -> float:
+    """What a job could do at least: one that served all of its demand could do more."""
+    serving = profile.serving
+    if serving is None or serving.offered_rate is None or speed < 1 - serving.tolerance:
+        return speed
+    return max(speed, SPARE)
+
+
+def windows_of(profiles: Sequence[Profile], windows: Windows) -> list[Window]:
+    """Those of jobs, in the order of the profiles; a job beside itself has each both ways."""
+    names = [profile.job for profile in profiles]
+    own = list(windows.get(tuple(sorted(names)), ()))
+    if len(set(names)) == 1:
+        return own + [w.turned() for w in own if w.split != w.split.turned()]
+    return own if names == sorted(names) else [w.turned() for w in own]
+
+
 @dataclass(frozen=True, slots=True)
 class _Value:
     """What is expected at a split on a card.
 
     Attributes:
-        share: What errors are alike by, percent.
+        shares: What errors are alike by, percent.
         gpu_uuid: Empty: any card.
         limit: From `NEAR_LIMIT` of it on all cards are the same.
     """
 
     split: Split
-    share: float
+    shares: tuple[float, ...]
     expected: Interval
     gpu_uuid: str
     limit: float = math.inf
@@ -179,7 +207,7 @@ class _Value:
     def _alike(self, other: "_Value", errors: ErrorModel) -> float:
         if self.split.sharing != other.split.sharing:
             return 0.0
-        apart = (self.share - other.share) / errors.reach_percent
+        apart = math.dist(self.shares, other.shares) / errors.reach_percent
         return errors.of_pair + (1 - errors.of_pair) * math.exp(-(apart**2))
 
 
@@ -224,18 +252,13 @@ def _moved(x: Interval, move: float, spread: float, left: float) -> Interval:
 
 
 def _changed(p: Prediction, power_w: Interval, speeds: Sequence[Interval]) -> Prediction:
-    """With other speeds and power; the bounds of energy, made of both, get as much closer."""
+    """With other speeds and power; the bounds of energy get as much closer as all these."""
     parts = tuple(replace(part, speed=s) for part, s in zip(p.parts, speeds, strict=True))
     if power_w == p.power_w and parts == p.parts:
         return p
-    left = max(
-        _width(new) / _width(old)
-        for new, old in zip(
-            (power_w, *speeds), (p.power_w, *(part.speed for part in p.parts)), strict=True
-        )
-        if _width(old)
-    )
-    factors = p.efficiency_factors and tuple(f ** min(left, 1.0) for f in p.efficiency_factors)
+    old = math.hypot(_width(p.power_w), *(_width(part.speed) for part in p.parts))
+    left = min(math.hypot(_width(power_w), *map(_width, speeds)) / old, 1.0) if old else 1.0
+    factors = p.efficiency_factors and tuple(f**left for f in p.efficiency_factors)
     return replace(p, parts=parts, power_w=power_w, efficiency_factors=factors)
 
 

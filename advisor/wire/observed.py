@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from advisor.core.interval import Interval
+from advisor.core.wording import count_of, listed
 
 Quantity: TypeAlias = Literal["rate", "power"]
 
@@ -22,6 +23,32 @@ class CardPower:
     power_factor: Interval
     references: int
     observations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTogether:
+    """What was measured of the very jobs on the GPU model, and is in the answer.
+
+    Attributes:
+        launches: Of these jobs, observed here.
+        windows: Of `advisor colocate` here.
+        bundled: Windows that come with advisor.
+        at_choice: How many of all these are at the split of the answer.
+    """
+
+    launches: int
+    windows: int
+    bundled: int
+    at_choice: int
+
+    @property
+    def text(self) -> str:
+        """In words, such as "measured here, 3 launches"."""
+        kinds = {"launch": self.launches, "window": self.windows}
+        here = listed(count_of(n, kind) for kind, n in kinds.items() if n)
+        if not here:
+            return f"measured: {count_of(self.bundled, 'window')} that come with advisor"
+        return f"measured here, {here}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

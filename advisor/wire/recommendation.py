@@ -7,7 +7,7 @@ from advisor.core.finish import Finish
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
 from advisor.wire.components import SplitParts
-from advisor.wire.observed import CardPower, DriftedJob
+from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +139,8 @@ class Recommendation:
         card: What the power was corrected by; None: nothing was seen of the card, or it is not
             known.
         drifts: Of the jobs that were asked for; intervals are wider for them.
+        measured: What was measured of these jobs together, which the answer takes in; None: nothing
+            was.
         components: What the power at `choice` goes to; None: not asked for, or not known.
         components_unknown: Why `components` was asked for in vain; None: it was not.
     """
@@ -157,6 +159,7 @@ class Recommendation:
     coverage: float
     card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
+    measured: MeasuredTogether | None = None
     components: SplitParts | None = None
     components_unknown: str | None = None
 

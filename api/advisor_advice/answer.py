@@ -9,7 +9,7 @@ from advisor.decide.recommend import Decision, Request, recommend
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.observed import DriftedJob
+from advisor.wire.observed import DriftedJob, MeasuredTogether
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
@@ -51,6 +51,8 @@ class ModelAdvice:
     card: CardFactor | None = None
     """By which power was corrected for the card; None: it was not."""
     drifts: tuple[DriftedJob, ...] = ()
+    measured: MeasuredTogether | None = None
+    """Of these jobs together; the answer takes it in."""
 
 
 def answer(
@@ -68,7 +70,7 @@ def answer(
         StoreError: observations, or what the check of this GPU model found, cannot be read.
     """
     predictor = Registry(settings.home / "models").open_champion()
-    conditions = read_conditions(settings, predictor, profile_set.a.gpu_model, gpu_uuid)
+    conditions = read_conditions(settings, predictor, profile_set.profiles, gpu_uuid)
     return answer_by(predictor, profile_set, request, checked_on(profile_set, settings), conditions)
 
 
@@ -101,6 +103,7 @@ def answer_by(
         predictor.manifest,
         conditions.card_of(profile_set.profiles),
         conditions.drifts_of(profile_set.profiles),
+        conditions.measured_of(profiles, given.choice.prediction.split),
     )
 
 

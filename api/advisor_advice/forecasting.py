@@ -92,7 +92,7 @@ def _expected(
         predictor = Registry(settings.home / "models").open_champion()
         driver = launch.card.driver if launch.card else None
         conditions = read_conditions(
-            settings, predictor, profile_set.a.gpu_model, launch.gpu_uuid, driver
+            settings, predictor, profile_set.profiles, launch.gpu_uuid, driver
         )
         filled, assumed = with_idle_power(profile_set, predictor.manifest.fill)
         model, profiles = conditions.applied(predictor, filled.profiles)

@@ -36,6 +36,7 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
         coverage=model.coverage,
         card=given.card and given.card.told,
         drifts=given.drifts,
+        measured=given.measured,
     )
 
 

@@ -56,7 +56,7 @@ def test_keys_of_the_json_stay() -> None:
     assert set(answer) == {
         "jobs", "gpu_model", "objective", "choice", "candidates", "baselines", "same_work",
         "picks", "reasons", "warnings", "model", "coverage", "card", "drifts",
-        "components", "components_unknown",
+        "measured", "components", "components_unknown",
     }  # fmt: skip
     assert [(job["job"], job["rate_unit"]) for job in answer["jobs"]] == [
         (PAIR[0], "transforms"), (PAIR[1], "images"),

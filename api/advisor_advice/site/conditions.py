@@ -8,12 +8,13 @@ from pathlib import Path
 from advisor.core.records import SoloPoint
 from advisor.core.split import Split
 from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
+from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.validity.drift import drifts_of, find_drifts, widened
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.observed import DriftedJob
+from advisor.wire.observed import DriftedJob, MeasuredTogether
 from advisor_advice.site.expected import (
     Checked,
     Expected,
@@ -23,6 +24,7 @@ from advisor_advice.site.expected import (
     newest_observations,
     profiles_of,
 )
+from advisor_advice.site.measured_pairs import measured_windows
 from advisor_advice.site.outdated_checks import outdated_check, outdated_checks
 from advisor_data import Store, open_store
 from advisor_data.files.bundled import bundled_reference_points
@@ -45,12 +47,14 @@ class Conditions:
         factor: What it draws; None: nothing was seen of it.
         drifts: Of all jobs.
         outdated: By GPU model, what has changed since `advisor check`, in words.
+        windows: What was measured of jobs together.
     """
 
     gpu_uuid: str | None = None
     factor: CardFactor | None = None
     drifts: tuple[DriftedJob, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
+    windows: Windows = field(default_factory=dict[tuple[str, ...], Sequence[Window]])
 
     def applied(
         self, predictor: Predictor, profiles: Sequence[Profile]
@@ -59,8 +63,11 @@ class Conditions:
         if self._is_used(profiles) and self.factor:
             predictor = CardPredictor(predictor, profiles, self.factor)
             profiles = predictor.brought(profiles)
-        drifts = self._drifts(profiles)
-        return (DriftPredictor(predictor, drifts) if drifts else predictor), tuple(profiles)
+        if drifts := self._drifts(profiles):
+            predictor = DriftPredictor(predictor, drifts)
+        if self.windows:
+            predictor = MeasuredPredictor(predictor, self.windows, self.gpu_uuid)
+        return predictor, tuple(profiles)
 
     def card_of(self, profiles: Iterable[Profile]) -> CardFactor | None:
         """The factor, where it changes the power of these jobs."""
@@ -69,6 +76,19 @@ class Conditions:
     def drifts_of(self, profiles: Sequence[Profile]) -> tuple[DriftedJob, ...]:
         """Those of these jobs."""
         return tuple(self._drifts(profiles).values())
+
+    def measured_of(self, profiles: Sequence[Profile], split: Split) -> MeasuredTogether | None:
+        """What was measured of these jobs together; None: nothing."""
+        windows = windows_of(profiles, self.windows)
+        if not windows:
+            return None
+        launches, bundled = sum(w.is_launch for w in windows), sum(w.is_bundled for w in windows)
+        return MeasuredTogether(
+            launches=launches,
+            windows=len(windows) - launches - bundled,
+            bundled=bundled,
+            at_choice=sum(w.split == split for w in windows),
+        )
 
     def warnings(self, profiles: Sequence[Profile]) -> Iterator[str]:
         """What is to be said of it."""
@@ -112,27 +132,39 @@ class Experience:
             outdated=self.outdated,
         )
 
+    def only_card(self, gpu_model: str) -> str | None:
+        """The card of that model that all launches ran on; None: there are none, or several."""
+        cards = {
+            x.observation.gpu_uuid for x in self.expected if x.observation.gpu_model == gpu_model
+        }
+        return cards.pop() if len(cards) == 1 else None
+
 
 def read_conditions(
     settings: Settings,
     predictor: Predictor,
-    gpu_model: str,
+    profiles: Sequence[Profile],
     gpu_uuid: str | None,
     driver: str | None = None,
 ) -> Conditions:
-    """The conditions of a host, from its store and from what comes with advisor.
+    """The conditions of a host for these jobs, from its store and from what comes with advisor.
 
-    The card is None where it is not known, the driver where it is that of the newest launch.
+    The card is None where it is not known: the only one of its model that jobs were launched on,
+    if there is just one. The driver is None where it is that of the newest launch.
 
     Raises:
         StoreError: the store, or what a check found, cannot be read.
     """
+    gpu_model, checks = profiles[0].gpu_model, checks_of(settings)
     if is_begun(settings.database_url, settings.home):
         with open_store(settings.database_url, settings.home) as store:
-            seen = experience_of(store, predictor, checks_of(settings), settings.home)
-            found = seen.conditions(gpu_model, gpu_uuid, store)
+            seen = experience_of(store, predictor, checks, settings.home)
+            found = seen.conditions(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
+            windows = measured_windows(profiles, checks, store)
     else:
         found = Experience().conditions(gpu_model, gpu_uuid, None)
+        windows = measured_windows(profiles, checks, None)
+    found = replace(found, windows=windows)
     if driver is None:
         return found
     changed = outdated_check(settings.home, gpu_model, {"driver": driver})

@@ -85,9 +85,9 @@ def expected_of(
         known = tuple(
             p for job in observation.jobs if (p := profiles.get((job, observation.gpu_model)))
         )
-        split = _split_of(observation)
+        split = measured_split(observation.mode, (p.share_percent for p in observation.parts))
         whole = split and len(known) == len(observation.parts) == 2 and is_within(split, known)
-        if split and whole and not _is_doubtful(observation, known, checked):
+        if split and whole and not is_doubtful(observation, known, checked):
             groups[known].append((observation, split))
     found: list[Expected] = []
     for known, of_pair in groups.items():
@@ -140,15 +140,14 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
     return dict(found)
 
 
-def _split_of(observation: Observation) -> Split | None:
-    if observation.mode == "uncapped":
+def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
+    """The split of a window or a launch; None where nothing is predicted: jobs took turns."""
+    if mode == "uncapped":
         return UNCAPPED
-    if observation.mode not in ("mps", "cu_mask"):
-        return None
-    return Split(tuple(part.share_percent for part in observation.parts))
+    return Split(tuple(shares_percent)) if mode in ("mps", "cu_mask") else None
 
 
-def _is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:
+def is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:
     """Whether it says nothing of what the jobs do at that split."""
     short = observation.overlap_s < SETTLE_S + JUDGE_S
     wrong = any(part.results in ("wrong", "differ") for part in observation.parts)

@@ -6,22 +6,26 @@ earlier state is then dropped at once. So two services on one database agree wit
 """
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
+from advisor.core.split import ADVISED_JOBS
 from advisor.errors import BusyError
 from advisor.formats.wire import write
+from advisor.predict.measured import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, RecommendationRequest
 from advisor_advice.answer import ModelAdvice, answer_by, request_of
 from advisor_advice.placing import Planned, limits_of, plan_by
 from advisor_advice.recommendation_wire import to_wire
-from advisor_advice.site.conditions import Conditions, Experience
+from advisor_advice.site.conditions import Conditions, Experience, checks_of
 from advisor_advice.site.known_profiles import (
     ProfileSet,
     ProfilesOfJob,
@@ -29,6 +33,7 @@ from advisor_advice.site.known_profiles import (
     on_one_gpu,
     unknown_job,
 )
+from advisor_advice.site.measured_pairs import measured_windows
 from advisor_api.engine import bundled
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.kept import MOST_JOBS, Kept
@@ -68,14 +73,14 @@ class Engine:
         change_count: Callable[[], int],
     ) -> None:
         self._store, self._registry, self._change_count = store, registry, change_count
-        self._home, self._min_speed = settings.home, settings.min_speed
+        self._settings, self._home = settings, settings.home
         self.jobs = Jobs(settings.jobs_dir, store)
         self._weights = Weights(store)
         self._kept = Kept(-1, -1, (-1, -1, -1), (), LRUCache(MOST_JOBS), None)
         self._experience, self._observed = Experience(), 0
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
-        self._loading, self._opening = asyncio.Lock(), asyncio.Lock()
+        self._loading, self._opening, self._measuring = (asyncio.Lock() for _ in range(3))
         self._placing = asyncio.Semaphore(PLACEMENTS_AT_ONCE)
         self._placements = 0
         self.hits = self.misses = 0
@@ -168,7 +173,7 @@ class Engine:
         found = await self._found(kept, asked.names, asked.gpu_model)
         predictor = await self._predictor(kept)
         checked = await self._checked(kept, found)
-        limits = limits_of(asked, self._min_speed)
+        limits = limits_of(asked, self._settings.min_speed)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
         async with self._placing:
             return await asyncio.to_thread(
@@ -178,7 +183,7 @@ class Engine:
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
         found = await self._found(kept, asked.names, asked.gpu_model)
         predictor = await self._predictor(kept)
-        request = request_of(asked, self._min_speed)
+        request = request_of(asked, self._settings.min_speed)
         checked = await self._checked(kept, found)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
         return answer_by(predictor, found, request, checked, conditions)
@@ -233,15 +238,31 @@ class Engine:
         return kept.checked[model]
 
     async def _conditions(self, kept: Kept, found: ProfileSet, gpu_uuid: str | None) -> Conditions:
-        """What is known of the card and of drifting jobs."""
+        """What is known of the card, of drifting jobs, and of these jobs together."""
         key = found.a.gpu_model, gpu_uuid
-        if gpu_uuid is None:
-            return self._experience.conditions(*key, None)
         conditions = kept.conditions.get(key)
         if conditions is None:
-            conditions = await asyncio.to_thread(self._experience.conditions, *key, self._store)
+            store = self._store if gpu_uuid else None
+            conditions = await asyncio.to_thread(self._experience.conditions, *key, store)
             kept.conditions[key] = conditions
-        return conditions
+        return dataclasses.replace(conditions, windows=await self._windows(kept, found))
+
+    async def _windows(self, kept: Kept, found: ProfileSet) -> Windows:
+        """What was measured of these jobs together; that of a whole queue is not kept."""
+        key = (found.a.gpu_model, *sorted(p.job for p in found.profiles))
+        async with self._measuring:
+            windows = kept.windows.get(key)
+            if windows is None:
+                windows = await asyncio.to_thread(self._measured, found)
+                if len(found.profiles) == ADVISED_JOBS:
+                    kept.windows[key] = windows
+        return windows
+
+    def _measured(self, found: ProfileSet) -> Windows:
+        pairs = combinations_with_replacement(sorted({p.job for p in found.profiles}), ADVISED_JOBS)
+        known = bundled.pair_points()
+        points = [point for jobs in pairs for point in known.get(jobs, ())]
+        return measured_windows(found.profiles, checks_of(self._settings), self._store, points)
 
     async def _current(self) -> Kept:
         """What is kept of the present state."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
+from advisor.predict.measured import Windows
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.site.conditions import Conditions
@@ -16,6 +17,9 @@ MOST_JOBS = 16_384
 
 MOST_CARDS = 1024
 """Cards of which what was learned is kept."""
+
+MOST_PAIRS = 4096
+"""Pairs of which what was measured is kept."""
 
 MOST_ANSWER_BYTES = 64 * 2**20
 """All answers kept; one takes about 16 KiB, with steps of two SMs 60 KiB."""
@@ -40,6 +44,9 @@ class Kept:
     )
     conditions: LRUCache[tuple[str, str | None], Conditions] = field(
         default_factory=lambda: LRUCache(MOST_CARDS)
+    )
+    windows: LRUCache[tuple[str, ...], Windows] = field(
+        default_factory=lambda: LRUCache(MOST_PAIRS)
     )
     answers: LRUCache[RecommendationRequest, bytes] = field(
         default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)

@@ -44,7 +44,7 @@ def show(given: ModelAdvice, *, everything: bool) -> None:
     r, model = given.recommendation, given.manifest
     console = plain_console(highlight=False, least=_WIDTH)
     console.print(Text(_headline(r), style="bold"))
-    for line in _first_lines(r, model.coverage):
+    for line in (*_first_lines(r), *_sure(given)):
         console.print(Text(f"  {line}"), soft_wrap=True)
     _list(console, "how", " ", tuple(_to_do(r)))
     for line in same_work_lines(r):
@@ -108,8 +108,8 @@ def _share(profile: Profile, share: float) -> str:
     return f"{share:g} %{units}"
 
 
-def _first_lines(r: Decision, coverage: float) -> Iterator[str]:
-    """What is saved, how much sooner it is done, what each job pays, and how sure that is."""
+def _first_lines(r: Decision) -> Iterator[str]:
+    """What is saved, how much sooner it is done, and what each job pays."""
     p = r.choice.prediction
     if r.choice.sharing == "exclusive":
         yield "energy  no split that keeps the limits saves any; each job runs alone, at full speed"
@@ -128,7 +128,6 @@ def _first_lines(r: Decision, coverage: float) -> Iterator[str]:
     yield f"power   {p.power_w.value:.0f} W{_range(p.power_w)}"
     if memory := p.memory_power_w:
         yield f"        of it the memory {memory.value:.0f} W{_range(memory)}"
-    yield f"sure    ranges are to hold {percent(coverage)} of what is measured of unseen jobs"
 
 
 def _sooner(stp: Interval) -> str:
@@ -140,6 +139,14 @@ def _sooner(stp: Interval) -> str:
 def slower(speed: float) -> str:
     """How long a job takes, for one that takes 1 alone."""
     return f"{1 / speed:.1f} times as long" if speed > 0 else "it stands still"
+
+
+def _sure(given: ModelAdvice) -> Iterator[str]:
+    if given.measured:
+        yield f"sure    {given.measured.text}; {given.measured.at_choice} of them at this split"
+    elif given.recommendation.choice.sharing != "exclusive":
+        coverage = percent(given.manifest.coverage)
+        yield f"sure    ranges are to hold {coverage} of what is measured of unseen jobs"
 
 
 def _to_do(r: Decision) -> Iterator[str]:

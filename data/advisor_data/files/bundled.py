@@ -22,13 +22,16 @@ def bundled_solo_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
     return _points("solo.jsonl", SoloPoint, "measurements", jobs)
 
 
-def bundled_pair_points() -> list[PairPoint]:
+def bundled_pair_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
     """Pair points measured on real GPUs, flagged ones among them: see `advisor_data.files.dataset`.
+
+    Args:
+        jobs: Only points of two of these jobs, which takes a fraction of the time; None: all.
 
     Raises:
         StoreError: the installation lacks the file, or it is damaged.
     """
-    return _points("pairs.jsonl", PairPoint, "measured pairs")
+    return _points("pairs.jsonl", PairPoint, "measured pairs", jobs)
 
 
 def bundled_reference_points() -> list[SoloPoint]:
@@ -51,6 +54,7 @@ def _points(name: str, kind: type[P], content: str, jobs: Iterable[str] | None =
         # To look for a text is a hundred times as fast as to read the line.
         keys = [b'"job": ' + json.dumps(job).encode() for job in jobs]
         lines = [line for line in lines if any(key in line for key in keys)]
+        lines = [line for line in lines if sum(map(line.count, keys)) == line.count(b'"job": ')]
     try:
         return [from_row(kind, json_row(line)) for line in lines]
     except InputError as error:

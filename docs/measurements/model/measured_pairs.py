@@ -16,7 +16,7 @@ import random
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,10 @@ class Answers:
     """A predictor that says what a model said of one pair."""
 
     def __init__(self, tested: Sequence[Tested]) -> None:
-        self._by_split = {one.window.split: one.expected for one in tested}
+        known = [one.expected for one in tested]
+        # Of a job beside itself the mirror image is asked for, too.
+        turned = [replace(p, split=p.split.turned(), parts=p.parts[::-1]) for p in known]
+        self._by_split = {p.split: p for p in (*turned, *known)}
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         return [self._by_split[split] for split in splits]
@@ -106,7 +109,7 @@ def asked(
     one: Tested, group: Sequence[Tested], before: Sequence[Window]
 ) -> Iterator[tuple[str, Error]]:
     """The errors of one window, with others known."""
-    predictor = MeasuredPredictor(Answers(group), before, one.window.gpu_uuid)
+    predictor = MeasuredPredictor(Answers(group), {one.pair[:2]: before}, one.window.gpu_uuid)
     (found,) = predictor.predict(one.profiles, [one.window.split])
     for profile, part, rate in zip(one.profiles, found.parts, one.window.rates, strict=True):
         is_served = profile.serving is not None and profile.serving.offered_rate is not None

@@ -30,7 +30,7 @@ def at(
     windows: Sequence[Window], split: Split = EQUAL, card: str | None = None, off: float = 0.1
 ) -> Prediction:
     known = replace(EXPECTED, off=off)
-    (found,) = MeasuredPredictor(known, windows, card).predict([A, B], [split])
+    (found,) = MeasuredPredictor(known, {("a", "b"): windows}, card).predict([A, B], [split])
     return found
 
 
@@ -54,7 +54,7 @@ def test_between_what_was_expected_and_measured_and_nearer_with_each(
 ) -> None:
     def speed(windows: int) -> float:
         known = Scripted({EQUAL: (expected, 0.6, 500.0)})
-        predictor = MeasuredPredictor(known, [window(measured)] * windows)
+        predictor = MeasuredPredictor(known, {("a", "b"): [window(measured)] * windows})
         return predictor.predict([A, B], [EQUAL])[0].parts[0].speed.value
 
     low, high = sorted((measured, expected))
@@ -65,7 +65,7 @@ def test_between_what_was_expected_and_measured_and_nearer_with_each(
 def test_errors_fade_with_the_distance_of_the_share() -> None:
     """Half of a job's error at 50 % is its error at 70 %, hardly any of it at 10 %."""
     known = Scripted(dict.fromkeys(NINE, (0.6, 0.6, 500.0)))
-    found = MeasuredPredictor(known, [window(0.3)]).predict([A, B], NINE)
+    found = MeasuredPredictor(known, {("a", "b"): [window(0.3)]}).predict([A, B], NINE)
     moves = [math.log(0.6 / p.parts[0].speed.value) for p in found]
     assert moves[:5] == sorted(moves[:5])
     assert moves[4:] == sorted(moves[4:], reverse=True)
@@ -98,7 +98,7 @@ def test_a_server_serves_no_more_than_its_demand_and_less_where_it_was_measured(
     known = Scripted({EQUAL: (1.0, 0.6, 500.0)}, off=0.02)
 
     def speed(measured: float) -> float:
-        predictor = MeasuredPredictor(known, [window(measured)])
+        predictor = MeasuredPredictor(known, {("a", "b"): [window(measured)]})
         return predictor.predict([server, B], [EQUAL])[0].parts[0].speed.value
 
     assert speed(1.08) == 1.0
@@ -107,7 +107,7 @@ def test_a_server_serves_no_more_than_its_demand_and_less_where_it_was_measured(
 
 def test_windows_below_what_a_profile_knows_are_left_out() -> None:
     short = profile("a", shares=(50, 100))
-    predictor = MeasuredPredictor(EXPECTED, [window(0.3, split=FAR)])
+    predictor = MeasuredPredictor(EXPECTED, {("a", "b"): [window(0.3, split=FAR)]})
     assert predictor.predict([short, B], [EQUAL]) == EXPECTED.predict([short, B], [EQUAL])
 
 
@@ -119,7 +119,7 @@ def test_bounds_of_energy_get_closer_as_those_of_speeds_and_power_do() -> None:
 
     windows = [window(0.5), window(0.5)]
     (before,) = WithFactors().predict([A, B], [EQUAL])
-    (found,) = MeasuredPredictor(WithFactors(), windows, "X").predict([A, B], [EQUAL])
+    (found,) = MeasuredPredictor(WithFactors(), {("a", "b"): windows}, "X").predict([A, B], [EQUAL])
     assert found.efficiency_factors
     assert before.efficiency_factors
     low, high = found.efficiency_factors
@@ -128,11 +128,24 @@ def test_bounds_of_energy_get_closer_as_those_of_speeds_and_power_do() -> None:
 
 @given(st.permutations([window(0.5), window(0.4, 480.0, FAR), window(0.55, 510.0, card="Y")]))
 def test_the_order_of_windows_and_of_jobs_makes_no_difference(windows: list[Window]) -> None:
-    def speeds(predictor: MeasuredPredictor, split: Split) -> list[float]:
-        (found,) = predictor.predict([A, B], [split])
-        return [part.speed.value for part in found.parts]
-
     known = Scripted({EQUAL: (0.6, 0.6, 500.0)})
-    forward = speeds(MeasuredPredictor(known, windows), EQUAL)
-    turned = speeds(MeasuredPredictor(known, [w.turned() for w in windows]), EQUAL)
-    assert forward == pytest.approx(turned[::-1])
+    predictor = MeasuredPredictor(known, {("a", "b"): windows})
+    forward, turned = (predictor.predict(pair, [EQUAL])[0] for pair in ([A, B], [B, A]))
+    speeds = [part.speed.value for part in forward.parts]
+    assert speeds == pytest.approx([part.speed.value for part in turned.parts[::-1]])
+    assert speeds[0] < 0.58
+
+
+def test_a_job_beside_itself_is_the_same_both_ways() -> None:
+    own = Window(Split((30.0, 70.0)), (20.0, 50.0), 500.0, "X")
+    known = Scripted({own.split: (0.3, 0.7, 500.0), own.split.turned(): (0.7, 0.3, 500.0)})
+    predictor = MeasuredPredictor(known, {("a", "a"): [own]})
+    one, other = predictor.predict([A, A], [own.split, own.split.turned()])
+    speeds = [part.speed.value for part in one.parts]
+    assert speeds == pytest.approx([part.speed.value for part in other.parts[::-1]])
+    assert speeds[0] < 0.25
+
+
+def test_jobs_of_which_nothing_was_measured_are_as_they_were() -> None:
+    predictor = MeasuredPredictor(EXPECTED, {("a", "b"): [window(0.3)]})
+    assert predictor.predict([A, A], [EQUAL]) == EXPECTED.predict([A, A], [EQUAL])

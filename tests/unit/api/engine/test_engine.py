@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from advisor.core.records import SoloPoint
+from advisor.core.observations import Observation
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
 from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
@@ -27,7 +28,7 @@ class Source:
 
     def __init__(self, folder: Path) -> None:
         self.store: Any = open_store(f"files:{folder / 'points'}", folder)
-        self.count, self.looks, self.loads = 0, 0, 0
+        self.count, self.looks, self.loads, self.pair_loads = 0, 0, 0, 0
         self.fails = False
         self.gate: threading.Event | None = None
 
@@ -47,6 +48,15 @@ class Source:
         self.loads += 1
         return self.store.solo_points(**wanted)
 
+    def pair_points(self, **wanted: Any) -> list[PairPoint]:
+        """As the store does."""
+        self.pair_loads += 1
+        return self.store.pair_points(**wanted)
+
+    def observations(self, **wanted: Any) -> list[Observation]:
+        """As the store does."""
+        return self.store.observations(**wanted)
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
@@ -64,7 +74,7 @@ async def test_many_at_once_cost_one_look_and_one_load(engine: Engine, source: S
     """A crowd that asks for the same jobs is no crowd at the database."""
     answers = await asyncio.gather(*(engine.recommend(PAIR) for _ in range(50)))
     assert len(set(answers)) == 1
-    assert (source.looks, source.loads) == (1, 2)
+    assert (source.looks, source.loads, source.pair_loads) == (1, 2, 1)
 
 
 async def test_within_a_second_nothing_is_looked_at(

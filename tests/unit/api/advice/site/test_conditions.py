@@ -39,6 +39,7 @@ from advisor_data.files.bundled import bundled_reference_points
 
 MODEL = model({EQUAL: (0.6, 0.8, 350.0), UNCAPPED: (0.7, 0.7, 380.0)})
 PROFILES = {(job, CARD): profile(job) for job in "ab"}
+PAIR = tuple(PROFILES.values())
 OTHER, H200 = "GPU-2", "NVIDIA H200"
 
 
@@ -289,15 +290,18 @@ def test_experience_is_what_launches_did(settings: Settings) -> None:
 
 def test_conditions_of_a_host(settings: Settings, tmp_path: Path) -> None:
     stored(settings, *(launch(n, power_w=350 * 1.1) for n in range(3)))
-    found = read_conditions(settings, MODEL, CARD, OTHER)
+    found = read_conditions(settings, MODEL, PAIR, OTHER)
     assert found.factor
     assert 0 < found.factor.log_factor < math.log(1.1)
     assert (found.factor.gpu_uuid, found.factor.observations, found.factor.references) == (
         OTHER, 1, 0,
     )  # fmt: skip
-    assert read_conditions(settings, MODEL, CARD, None).factor is None
+    # All launches ran on one card, so it is that one that is meant.
+    assert read_conditions(settings, MODEL, PAIR, None).factor == found.factor
+    stored(settings, launch(4, gpu_uuid="GPU-3"))
+    assert read_conditions(settings, MODEL, PAIR, None).factor is None
     empty = replace(settings, database_url=None, home=tmp_path / "new")
-    nothing = read_conditions(empty, MODEL, CARD, OTHER)
+    nothing = read_conditions(empty, MODEL, PAIR, OTHER)
     assert (nothing.factor, nothing.drifts, dict(nothing.outdated)) == (None, (), {})
     assert not (tmp_path / "new").exists()
 
@@ -309,7 +313,7 @@ def test_the_driver_in_use_goes_before_that_of_the_newest_launch(
         return f"{gpu_model} now {versions}"
 
     monkeypatch.setattr(module, "outdated_check", outdated)
-    found = read_conditions(settings, MODEL, CARD, None, "581")
+    found = read_conditions(settings, MODEL, PAIR, None, "581")
     assert dict(found.outdated) == {CARD: f"{CARD} now {{'driver': '581'}}"}
 
 

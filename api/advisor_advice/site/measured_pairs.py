@@ -1,0 +1,66 @@
+"""What was measured of jobs together on a GPU model: own windows and launches, bundled pairs."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from advisor.core.observations import Observation
+from advisor.core.records import REPLAY_SOURCE, PairPoint
+from advisor.predict.measured import Window, Windows
+from advisor.predict.profiles import Profile
+from advisor_advice.site.expected import Checked, is_doubtful, measured_split
+from advisor_data import Store
+from advisor_data.files.bundled import bundled_pair_points
+from advisor_data.files.dataset import select
+
+
+def measured_windows(
+    profiles: Sequence[Profile],
+    checked: Checked,
+    store: Store | None,
+    bundled: Iterable[PairPoint] | None = None,
+) -> Windows:
+    """Windows and launches of pairs of these jobs on their GPU model that nothing speaks against.
+
+    Args:
+        profiles: Of two jobs, or of those of a queue, on one GPU model.
+        checked: Says which counts are unsafe: launches there count with right results only.
+        store: None: there is nothing but what comes with advisor.
+        bundled: Points that come with advisor, of any jobs; None: they are read.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    by_job, gpu_model = {p.job: p for p in profiles}, profiles[0].gpu_model
+    found: defaultdict[tuple[str, ...], list[Window]] = defaultdict(list)
+    points = bundled_pair_points(by_job) if bundled is None else bundled
+    on_model = (point for point in points if point.gpu_model == gpu_model)
+    for names, window in _of_points(on_model, is_bundled=True):
+        found[names].append(window)
+    if store is None:
+        return dict(found)
+    # Of a queue all are read at once: asking for each pair takes longer.
+    jobs = [p.job for p in profiles] if len(profiles) == 2 else None
+    for names, window in _of_points(store.pair_points(jobs=jobs, gpu_model=gpu_model)):
+        found[names].append(window)
+    for observation in store.observations(jobs=jobs, gpu_model=gpu_model):
+        known = [by_job[job] for job in observation.jobs if job in by_job]
+        if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
+            found[observation.jobs] += _of_launch(observation)
+    return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
+
+
+def _of_points(
+    points: Iterable[PairPoint], *, is_bundled: bool = False
+) -> Iterator[tuple[tuple[str, ...], Window]]:
+    measured = [point for point in points if point.source != REPLAY_SOURCE]
+    for point in select(measured).points:
+        if split := measured_split(point.mode, point.shares_percent):
+            rates = tuple(part.rate for part in point.parts)
+            window = Window(split, rates, point.power_w, point.gpu_uuid, is_bundled=is_bundled)
+            yield point.jobs, window
+
+
+def _of_launch(o: Observation) -> Iterator[Window]:
+    if split := measured_split(o.mode, [part.share_percent for part in o.parts]):
+        rates = tuple(part.rate for part in o.parts)
+        yield Window(split, rates, o.power_w, o.gpu_uuid, is_launch=True)
