@@ -89,41 +89,35 @@ def test_the_unit_stays_hardened() -> None:
     assert "Overall exposure level" in told
 
 
-def test_the_unit_runs_as_nobody_special() -> None:
-    """A user of its own, with no way to more."""
+UNIT = {
+    # A user of its own, with no way to more.
+    **dict.fromkeys(("User", "Group"), "advisor"),
+    "NoNewPrivileges": "yes",
+    **dict.fromkeys(("CapabilityBoundingSet", "AmbientCapabilities"), ""),
+    "ProtectSystem": "strict",
+    # A stop or restart ends the server alone, and leaves the folder with the MPS sockets.
+    "KillMode": "process",
+    "RuntimeDirectoryPreserve": "yes",
+    "OOMPolicy": "continue",
+    "Restart": "on-failure",
+    # Groups of jobs lie next to that of our own processes, under the name that is looked for.
+    "DelegateSubgroup": OURS,
+    # What would hide devices, user ids, or the MPS daemon and the locks of the host is off.
+    **dict.fromkeys(("PrivateTmp", "PrivateDevices", "PrivateUsers"), "no"),
+    "ReadWritePaths": "/tmp -/run/advisor",
+    # It is noticed that it hangs, and waited for while it raises its database.
+    "Type": "notify",
+    "WatchdogSec": "30",
+}
+ABSENT = ("ProtectControlGroups", "ProtectClock", "DeviceAllow", "DevicePolicy")
+
+
+def test_the_unit_keeps_what_launches_and_gpus_need() -> None:
+    """Each for the reason that stands beside it."""
     settings = unit()
-    assert settings["User"] == settings["Group"] == ["advisor"]
-    assert settings["NoNewPrivileges"] == ["yes"]
-    assert settings["CapabilityBoundingSet"] == settings["AmbientCapabilities"] == [""]
-    assert settings["ProtectSystem"] == ["strict"]
-
-
-def test_launches_outlive_the_unit() -> None:
-    """A stop or restart ends the server alone, and leaves the folder with the MPS sockets."""
-    settings = unit()
-    assert settings["KillMode"] == ["process"]
-    assert settings["RuntimeDirectoryPreserve"] == ["yes"]
-    assert settings["OOMPolicy"] == ["continue"]
-    assert settings["Restart"] == ["on-failure"]
-
-
-def test_the_unit_lets_jobs_have_bounded_control_groups() -> None:
-    """They lie next to the group of our own processes, under the name that is looked for."""
-    settings = unit()
+    assert {name: settings[name] for name in UNIT} == {n: [value] for n, value in UNIT.items()}
     assert set(settings["Delegate"][0].split()) == set(CONTROLLERS)
-    assert settings["DelegateSubgroup"] == [OURS]
-    assert "ProtectControlGroups" not in settings
-
-
-def test_the_unit_leaves_gpus_in_reach() -> None:
-    """What would hide devices, user ids, or the MPS daemon and the locks of the host is off."""
-    settings = unit()
-    for name in ("PrivateTmp", "PrivateDevices", "PrivateUsers"):
-        assert settings[name] == ["no"]
-    assert not {"ProtectClock", "DeviceAllow", "DevicePolicy", "MemoryDenyWriteExecute"} & {
-        *settings
-    }
-    assert settings["ReadWritePaths"] == ["/tmp -/run/advisor"]
+    assert not {*ABSENT, "MemoryDenyWriteExecute"} & {*settings}
 
 
 def test_the_unit_can_write_where_it_is_told_to() -> None:
@@ -136,13 +130,6 @@ def test_the_unit_can_write_where_it_is_told_to() -> None:
     option, path = variables["ADVISOR_SERVE_OPTIONS"].split()
     assert option == "--socket"
     assert f"d {Path(path).parent}" in (DEPLOY / "advisor.tmpfiles.conf").read_text()
-
-
-def test_systemd_notices_a_service_that_hangs() -> None:
-    """And waits for one that raises its database."""
-    settings = unit()
-    assert settings["Type"] == ["notify"]
-    assert settings["WatchdogSec"] == ["30"]
 
 
 def test_the_group_shares_a_folder_for_locks_and_nobody_else_enters(

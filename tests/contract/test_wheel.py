@@ -40,69 +40,39 @@ def test_wheel_claims_only_our_names(wheel: Path) -> None:
     assert {name for name in top if not name.endswith(".dist-info")} == PACKAGES
 
 
-def test_wheel_is_complete(wheel: Path) -> None:
-    """Types reach other projects, and migrations reach the machine that has the database."""
-    names = set(_names(wheel))
-    assert {f"{package}/py.typed" for package in PACKAGES} <= names
-    migrations = {
-        str(path.relative_to(ROOT / "data"))
-        for path in (ROOT / "data/advisor_data/migrations").rglob("*")
-        if path.suffix in {".py", ".mako"}
-    }
-    assert migrations
-    assert migrations <= names
+@pytest.mark.parametrize(
+    ("folder", "where", "pattern", "one_of_them"),
+    [
+        ("data/advisor_data/migrations", "advisor_data/migrations", "**/*", "env.py"),
+        ("api/advisor_api/pages", "advisor_api/pages", "*", "shell.html"),
+        ("data/advisor_data/bundled", "advisor_data/bundled", "**/*", "solo.jsonl"),
+        ("models/advisor_models/bundled", "advisor_models/bundled", "*", "speed.trees"),
+        # Programs that commands start in another Python.
+        *(
+            ("profiling/workloads", "advisor_profiling/workloads", f"{name}*.py", f"{program}.py")
+            for name, program in (
+                ("library_", "library_check"),
+                ("power_", "power_load"),
+                ("kernel_", "kernel_power"),
+                ("collectives", "collectives"),
+                ("input_", "input_power"),
+            )
+        ),
+    ],
+)
+def test_wheel_has_what_runs_where_it_is_installed(
+    wheel: Path, folder: str, where: str, pattern: str, one_of_them: str
+) -> None:
+    """Migrations, pages, measurements, the model with its card, and workloads of commands."""
+    there = [path for path in (ROOT / folder).glob(pattern) if path.is_file()]
+    files = {f"{where}/{path.relative_to(ROOT / folder)}" for path in there}
+    assert f"{where}/{one_of_them}" in files
+    assert {name for name in files if "__pycache__" not in name} <= set(_names(wheel))
 
 
-def test_wheel_has_the_pages(wheel: Path) -> None:
-    """The service shows its pages where the package was installed."""
-    folder = ROOT / "api/advisor_api/pages"
-    pages = {f"advisor_api/pages/{file.name}" for file in folder.iterdir() if file.is_file()}
-    assert "advisor_api/pages/shell.html" in pages
-    assert pages <= set(_names(wheel))
-
-
-def test_wheel_has_the_measurements(wheel: Path) -> None:
-    """Replays and the report work where the package was installed; the data brings its card."""
-    files = {"solo.jsonl", "references.jsonl", "pairs.jsonl", "README.md"}
-    assert {f"advisor_data/bundled/{name}" for name in files} <= set(_names(wheel))
-
-
-def test_wheel_has_all_that_is_bundled(wheel: Path) -> None:
-    """Checks, records of sensors, recordings and kernels, too."""
-    folder = ROOT / "data"
-    files = (file for file in (folder / "advisor_data/bundled").rglob("*") if file.is_file())
-    assert {str(file.relative_to(folder)) for file in files} <= set(_names(wheel))
-
-
-def test_wheel_has_the_library_check(wheel: Path) -> None:
-    """`advisor check` finds its program, and all modules of it, where the package was installed."""
-    folder = ROOT / "profiling/workloads"
-    files = {f"advisor_profiling/workloads/{file.name}" for file in folder.glob("library_*.py")}
-    assert "advisor_profiling/workloads/library_check.py" in files
-    assert files <= set(_names(wheel))
-
-
-def test_wheel_has_the_load_of_the_sensor(wheel: Path) -> None:
-    """`advisor power sensor` finds its load where the package was installed."""
-    assert "advisor_profiling/workloads/power_load.py" in _names(wheel)
-
-
-def test_wheel_has_the_workload_of_power_kernel(wheel: Path) -> None:
-    """`advisor power kernel` finds its program where the package was installed."""
-    names = {"kernel_power.py", "kernel_operations.py", "collectives.py"}
-    assert {f"advisor_profiling/workloads/{name}" for name in names} <= set(_names(wheel))
-
-
-def test_wheel_has_the_workload_of_power_input(wheel: Path) -> None:
-    """`advisor power input` finds its program where the package was installed."""
-    names = {"input_power.py", "input_outputs.py"}
-    assert {f"advisor_profiling/workloads/{name}" for name in names} <= set(_names(wheel))
-
-
-def test_wheel_has_the_model(wheel: Path) -> None:
-    """Recommendations work where the package was installed; the model brings its card."""
-    files = {"manifest.json", "speed.trees", "power.trees", "README.md"}
-    assert {f"advisor_models/bundled/{name}" for name in files} <= set(_names(wheel))
+def test_wheel_has_types(wheel: Path) -> None:
+    """They reach other projects."""
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(_names(wheel))
 
 
 def test_wheel_runs_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:

@@ -250,47 +250,23 @@ def test_absent_service_holds_pods_and_says_why(api: KubeApi) -> None:
     assert shares(api, "a", "b") == ["26", "50"]
 
 
-def test_slow_service_costs_one_time_limit(api: KubeApi) -> None:
-    """With `pass` pods run alone after their wait; one that hangs is left alone."""
-    make_node(api, "node-2", "GPU-2")
-    with scripted_http() as server:
-        server.will(Reply(after_s=30))
-        with choosing(api, service=server.url) as found:
-            make_pod(api, "a", max_wait_s="1")
-            make_pod(api, "b", max_wait_s="1")
-            eventually(lambda: open_(api, "a", "b"))
-            eventually(lambda: metric_of(found, "alone") == 2)
-        assert len(server.seen) <= 2
-    assert shares(api, "a", "b") == ["100", "100"]
-    assert notes(api, "a")[names.GPU_UUID] != notes(api, "b")[names.GPU_UUID]
-    assert notes(api, "a")[names.WHY].startswith("alone on a whole GPU: no")
-
-
 def metric_of(found: Choosing, outcome: str) -> float:
     return metric(found, f'advisor_kubernetes_pods_decided_total{{outcome="{outcome}"}}')
 
 
-def test_pod_that_nobody_understands_stops_nobody(api: KubeApi) -> None:
-    """Forged or of another version: it is logged, and others go on."""
-    for name, metadata in (
-        ("forged", {"labels": {names.MANAGED: "true"}}),
-        ("odd", {"labels": {names.MANAGED: "true"}, "annotations": {names.JOB: "!"}}),
-    ):
-        api.create(PODS, {"metadata": {"name": name, **metadata}, "spec": {"containers": []}})
-    with choosing(api):
-        make_pod(api, "a")
-        make_pod(api, "b")
-        eventually(lambda: open_(api, "a", "b"))
-
-
-def test_pod_that_cannot_be_written_stops_nobody(api: KubeApi) -> None:
-    """Another webhook refuses it: it says so, and others are paired without it."""
+def test_pods_that_cannot_be_read_or_written_stop_nobody(api: KubeApi) -> None:
+    """Forged, of another version, or refused by another webhook, which is said of the pod."""
 
     def refuse(call: Call) -> None:
         if is_pod_patch(call) and call.path.endswith("/stuck"):
             raise RefusedError(403, "denied by a policy of the site")
 
     api.refuse = refuse
+    for name, metadata in (
+        ("forged", {"labels": {names.MANAGED: "true"}}),
+        ("odd", {"labels": {names.MANAGED: "true"}, "annotations": {names.JOB: "!"}}),
+    ):
+        api.create(PODS, {"metadata": {"name": name, **metadata}, "spec": {"containers": []}})
     make_pod(api, "stuck", max_wait_s="0")
     with choosing(api):
         eventually(lambda: any("denied by a policy of the site" in t for t in said(api, "stuck")))

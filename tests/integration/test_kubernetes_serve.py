@@ -6,7 +6,6 @@ import shutil
 import socket
 import ssl
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -203,29 +202,6 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
         assert scores == [{"Host": "node-1", "Score": 10}]
         api.bind(f"/api/v1/namespaces/default/pods/{name}", scores[0]["Host"])
         assert api.pod(name)["spec"]["nodeSelector"] == {names.HOSTNAME: "node-1.example"}
-
-
-def test_flood_of_200_pods_is_paired_on_100_gpus(api: KubeApi, served: KubeServed) -> None:
-    """Every pod is given a share once, and no GPU is given to two pairs."""
-    jobs = ("bert-infer-b2", "vit-train")
-    for number in range(25):
-        make_node(api, f"node-{number}", *(f"GPU-{number}-{gpu}" for gpu in range(4)))
-    pods = [pod_of(f"p{n}", jobs[n % 2], max_wait_s="600") for n in range(200)]
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(api.create_pod, pods))
-    api.webhook = None  # the patches of the chooser are admitted in another test
-    try:
-        eventually(lambda: not any(gates(api, f"p{n}") for n in range(200)))
-    finally:
-        api.webhook = served.webhook
-    given = [notes(api, f"p{n}") for n in range(200)]
-    by_gpu: dict[str, list[str]] = {}
-    for number, annotations in enumerate(given):
-        by_gpu.setdefault(annotations[names.GPU_UUID], []).append(f"default/p{number}")
-    assert len(by_gpu) == 100
-    for number, annotations in enumerate(given):
-        both = by_gpu[annotations[names.GPU_UUID]]
-        assert sorted(both) == sorted([f"default/p{number}", annotations[names.PARTNER]])
 
 
 def test_certificate_is_renewed_in_the_running_process(served: KubeServed, tmp_path: Path) -> None:

@@ -79,12 +79,13 @@ def test_share_that_would_be_no_limit_is_not_taken(limit: str) -> None:
         Reply(body=[]),
         Reply(status=500, body={"error": {"code": "internal", "message": "m", "request_id": "1"}}),
         Reply(status=401, body=b""),
+        Reply(after_s=30),
     ],
 )
 def test_nonsense_is_no_answer_and_is_not_asked_for_again_at_once(reply: Reply) -> None:
-    """A broken service is left alone for a while, then asked again."""
+    """A service that is broken or slow is left alone for a while, then asked again."""
     clock = Clock()
-    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+    with scripted_http() as server, Client(server.url, timeout_s=1) as client:
         server.will(reply)
         advice = Advice(client, clock)
         assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)

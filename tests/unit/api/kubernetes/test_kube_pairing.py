@@ -133,6 +133,15 @@ def test_one_gpu_holds_one_pair() -> None:
         assert pairs(again) == paired
 
 
+def test_many_pods_are_paired_on_as_many_gpus_as_pairs() -> None:
+    """Every pod is given a share once, and no GPU is given to two pairs."""
+    pods = [waiting(f"p{n}", "ab"[n % 2]) for n in range(200)]
+    nodes = [node(f"n{n}", *(f"GPU-{n}-{gpu}" for gpu in range(4))) for n in range(25)]
+    found = [d for d in decided(pods, nodes, saves(a_b=0.2)) if isinstance(d, Pair)]
+    assert len({d.place.key for d in found}) == len(found) == 100
+    assert {pod.key for d in found for pod in d.pods} == {pod.key for pod in pods}
+
+
 def test_pod_that_waited_long_enough_runs_alone() -> None:
     """At 100 %, on a GPU of its own, with the reason."""
     [found] = decided([waiting("a", "a", age_s=61)], [node("n", "GPU-1")], {})

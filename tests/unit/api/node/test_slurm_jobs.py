@@ -36,21 +36,24 @@ def job_folder(root: Path, number: str = "42", comment: str = "advisor:job=gemm"
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "job"),
     [
-        "advisor:job=gemm", "advisor:job=gemm,with=bert", "my run advisor:job=gemm,with=bert v2",
-        "advisor:job=gemm,with=../what/the/partner/is/called", "\tadvisor:job=gemm\n",
+        *(
+            (text, "gemm")
+            for text in (
+                "advisor:job=gemm", "advisor:job=gemm,with=bert", "\tadvisor:job=gemm\n",
+                "my run advisor:job=gemm,with=bert v2",
+                # The plugin alone looks at the partner.
+                "advisor:job=gemm,with=../what/the/partner/is/called",
+            )
+        ),
+        # Others name none, and are left alone.
+        *((text, None) for text in ("", "advisor", "xadvisor:job=gemm", "job=a", "advisor job=a")),
     ],
 )  # fmt: skip
-def test_a_comment_names_a_job(text: str) -> None:
-    """As the plugin reads it, which alone looks at the partner."""
-    assert parse_comment(text) == "gemm"
-
-
-@pytest.mark.parametrize("text", ["", "advisor", "xadvisor:job=gemm", "job=gemm", "advisor job=a"])
-def test_other_comments_name_none(text: str) -> None:
-    """Such jobs are left alone."""
-    assert parse_comment(text) is None
+def test_a_comment_names_a_job_or_none(text: str, job: str | None) -> None:
+    """As the plugin reads it."""
+    assert parse_comment(text) == job
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_http import Reply, Scripted, scripted_http
-from slurm_lua import API, INTERPRETERS, Plugin, install, run_lua
+from slurm_lua import API, BATCH, INTERPRETERS, Plugin, install, run_lua
 
 NEEDS = "needs a Lua interpreter (Debian package lua5.1, lua5.3 or lua5.4)"
 pytestmark = pytest.mark.skipif(not INTERPRETERS, reason=NEEDS)
@@ -51,31 +51,27 @@ def test_a_named_job_gets_its_share(plugin: Plugin, service: Scripted) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "becomes"),
+    "fields",
     [
-        ({"tres_per_node": "gres:mps:80"}, "gres:mps:26"),
-        ({"tres_per_node": "gres:gpu"}, "gres:mps:26"),
-        ({"tres_per_node": "gres:gpu:h100:1"}, "gres:mps:26"),
-        ({"tres_per_node": "gres:gpu:h100"}, "gres:mps:26"),
-        ({"tres_per_node": "gres/gpu:1"}, "gres/mps:26"),
-        ({"tres_per_node": "gres/gpu=1"}, "gres/mps:26"),
-        ({"comment": "my run advisor:job=a,with=b v2"}, "gres:mps:26"),
-        ({"min_nodes": 4294967294}, "gres:mps:26"),
+        *(
+            {"tres_per_node": f"gres{asked}"}
+            for asked in (":mps:80", ":gpu", ":gpu:h100:1", ":gpu:h100", "/gpu:1", "/gpu=1")
+        ),
+        {"comment": "my run advisor:job=a,with=b v2"},
+        {"min_nodes": 4294967294},
+        # `--gpus=1` and gres/mps together would be refused: it moves to the node.
+        {"tres_per_node": "", "tres_per_job": "gres:gpu:1"},
     ],
 )
 def test_requests_for_one_gpu_are_rewritten(
-    plugin: Plugin, service: Scripted, fields: dict[str, str | int], becomes: str
+    plugin: Plugin, service: Scripted, fields: dict[str, str | int]
 ) -> None:
     """In whichever way this version of Slurm writes them."""
     service.will(answer())
-    assert plugin.submit_one(**fields)["tres_per_node"] == becomes
-
-
-def test_a_request_for_the_whole_job_moves_to_the_node(plugin: Plugin, service: Scripted) -> None:
-    """`--gpus=1` and gres/mps together would be refused."""
-    service.will(answer())
-    job = plugin.submit_one(tres_per_node="", tres_per_job="gres:gpu:1")
-    assert (job["tres_per_job"], job["tres_per_node"]) == ("", "gres:mps:26")
+    job = plugin.submit_one(**fields)
+    mark = "/" if "gres/" in str(fields) else ":"
+    assert job["tres_per_node"] == f"gres{mark}mps:26"
+    assert job.get("tres_per_job", "") == ""
 
 
 @pytest.mark.parametrize(
@@ -107,8 +103,7 @@ def test_what_cannot_share_stays_as_it_is(
 def test_srun_stays_as_it_is(plugin: Plugin, service: Scripted) -> None:
     """Its step would ask for what the job has no more."""
     service.will(answer())
-    fields = {"tres_per_node": "gres:gpu:1", "comment": "advisor:job=a"}
-    (job,) = plugin.submit(fields)
+    (job,) = plugin.submit({name: text for name, text in BATCH.items() if name != "script"})
     assert job["tres_per_node"] == "gres:gpu:1"
     assert "only batch jobs" in job["admin_comment"]
 
@@ -165,22 +160,23 @@ def test_what_is_counted_fits_on_a_gpu(
         assert job["ADVISOR_SHARE_PERCENT"] == share
 
 
-def test_jobs_without_limits_take_half_each(plugin: Plugin, service: Scripted) -> None:
-    """Both fit, and neither is limited."""
-    service.will(answer(100, 100, "uncapped"))
-    job = plugin.submit_one()
-    assert (job["tres_per_node"], job["ADVISOR_SHARE_PERCENT"]) == ("gres:mps:50", "100")
-
-
-@pytest.mark.parametrize("sharing", ["exclusive", "time-sliced"])
-def test_jobs_that_should_not_share_take_a_whole_gpu(
-    plugin: Plugin, service: Scripted, sharing: str
+@pytest.mark.parametrize(
+    ("sharing", "counted", "why"),
+    [
+        # Both fit, and neither is limited.
+        ("uncapped", "50", "beside b"),
+        # Nobody else fits beside them.
+        ("exclusive", "100", "exclusive is better for a and b"),
+        ("time-sliced", "100", "time-sliced is better for a and b"),
+    ],
+)
+def test_jobs_without_limits_take_half_or_all(
+    plugin: Plugin, service: Scripted, sharing: str, counted: str, why: str
 ) -> None:
-    """Nobody else fits beside them."""
     service.will(answer(100, 100, sharing))
     job = plugin.submit_one()
-    assert (job["tres_per_node"], job["ADVISOR_SHARE_PERCENT"]) == ("gres:mps:100", "100")
-    assert f"{sharing} is better for a and b" in job["admin_comment"]
+    assert (job["tres_per_node"], job["ADVISOR_SHARE_PERCENT"]) == (f"gres:mps:{counted}", "100")
+    assert why in job["admin_comment"]
 
 
 def test_no_split_is_an_answer(plugin: Plugin, service: Scripted) -> None:
@@ -293,7 +289,7 @@ def test_a_slow_service_is_not_waited_for(plugin: Plugin, service: Scripted) -> 
     plugin.configure(service.url, timeout_s="0.3", pause_s="60")
     service.will(Reply(body={}, after_s=30))
     began = time.monotonic()
-    first, *others = plugin.submit(*[_batch()] * 20)
+    first, *others = plugin.submit(*[BATCH] * 20)
     assert time.monotonic() - began < 10
     assert "curl: (28)" in first["admin_comment"]
     assert all("too slow less than 60 s ago" in job["admin_comment"] for job in others)
@@ -336,10 +332,6 @@ def test_a_lost_settings_file_passes_jobs(plugin: Plugin) -> None:
 def test_the_shipped_settings_are_valid(plugin: Plugin) -> None:
     """What `advisor.conf` comes with is read without a complaint."""
     assert "is not valid" not in plugin.submit_one()["admin_comment"]
-
-
-def _batch() -> dict[str, str | int]:
-    return {"tres_per_node": "gres:gpu:1", "script": "#!/bin/sh", "comment": "advisor:job=a"}
 
 
 # JSON
