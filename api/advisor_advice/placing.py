@@ -39,26 +39,21 @@ from advisor_models.registry import Registry
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Planned:
-    """The answer.
-
-    Attributes:
-        units_total: SMs or CUs of a GPU; None: no profile has them.
-        others: What simpler ways give, by what they do.
-        bundled: Names of the jobs whose profile came with advisor.
-        warnings: What may be less certain than it looks, which counts are not used and why.
-        card: The factor by which power was corrected for the card; None: it was not.
-    """
+    """The answer."""
 
     request: PlacementRequest
     gpu_model: str
     units_total: int | None
+    """SMs or CUs of a GPU; None: no profile has them."""
     problem: Problem
     plan: QueuePlan
     others: dict[str, Schedule]
+    """What simpler ways give, by what they do."""
     manifest: Manifest
     bundled: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     card: CardFactor | None = None
+    """By which power was corrected for the card; None: it was not."""
 
     @property
     def groups(self) -> dict[JobGroup, int]:

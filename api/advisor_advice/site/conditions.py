@@ -40,21 +40,17 @@ MOST_POINTS = 100
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Conditions:
-    """What advice takes in beyond profiles and model; by default nothing.
-
-    Attributes:
-        gpu_uuid: The card; None: it may be any.
-        factor: What it draws; None: nothing was seen of it.
-        drifts: Of all jobs.
-        outdated: By GPU model, what has changed since `advisor check`, in words.
-        windows: What was measured of jobs together.
-    """
+    """What advice takes in beyond profiles and model; by default nothing."""
 
     gpu_uuid: str | None = None
+    """The card; None: it may be any."""
     factor: CardFactor | None = None
+    """What it draws; None: nothing was seen of it."""
     drifts: tuple[DriftedJob, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By GPU model, what has changed since `advisor check`, in words."""
     windows: Windows = field(default_factory=dict[tuple[str, ...], Sequence[Window]])
+    """What was measured of jobs together."""
 
     def applied(
         self, predictor: Predictor, profiles: Sequence[Profile]

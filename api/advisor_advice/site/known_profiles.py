@@ -28,17 +28,13 @@ Profiles = Mapping[str, Profile]
 
 @dataclass(frozen=True, slots=True)
 class ProfileSet:
-    """Profiles of jobs on one GPU model.
-
-    Attributes:
-        profiles: One for each name that was asked for, in that order.
-        bundled: Names of the jobs whose profile came with advisor.
-        other_models: Other GPU models that all of them were profiled on.
-    """
+    """Profiles of jobs on one GPU model, one for each name that was asked for, in that order."""
 
     profiles: tuple[Profile, ...]
     bundled: tuple[str, ...]
+    """Names of the jobs whose profile came with advisor."""
     other_models: tuple[str, ...] = ()
+    """On which all of them were profiled, too."""
 
     @property
     def a(self) -> Profile:
@@ -53,15 +49,11 @@ class ProfileSet:
 
 @dataclass(frozen=True, slots=True)
 class ProfilesOfJob:
-    """The profiles of one job.
-
-    Attributes:
-        profiles: By GPU model; empty: there is none.
-        bundled: GPU models of the profiles that came with advisor; a job's own go before these.
-    """
+    """The profiles of one job by GPU model; empty: there is none."""
 
     profiles: Profiles
     bundled: frozenset[str] = frozenset()
+    """GPU models of the profiles that came with advisor; a job's own go before these."""
 
     def before(self, other: "ProfilesOfJob") -> "ProfilesOfJob":
         """These, and those of the other on GPU models for which there is none here."""

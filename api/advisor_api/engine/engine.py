@@ -58,12 +58,7 @@ PLACEMENTS_WAITING = 8
 
 
 class Engine:
-    """What answers requests, for one event loop.
-
-    Attributes:
-        hits: Recommendations that were kept from an equal request.
-        misses: Recommendations that had to be worked out.
-    """
+    """What answers requests, for one event loop; counts those that it could answer from memory."""
 
     def __init__(
         self,

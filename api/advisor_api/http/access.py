@@ -25,18 +25,14 @@ ALL_SCOPES = _IMPLIED["admin"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sent a request.
-
-    Attributes:
-        name: The name of the token; of a process of this host its user, such as `uid:1000`;
-            `anonymous` without either.
-        scopes: All that the caller may do, those that others imply too.
-        known: Whether it is told apart from others.
-    """
+    """Who sent a request."""
 
     name: str
+    """Of the token; of a process of this host its user, such as `uid:1000`; else `anonymous`."""
     scopes: frozenset[str]
+    """Those that others imply, too."""
     known: bool = True
+    """Whether it is told apart from others."""
 
 
 ANONYMOUS = Caller(name="anonymous", scopes=frozenset(), known=False)

@@ -12,8 +12,7 @@ LOG = logging.getLogger("advisor.service")
 class Certificate:
     """A certificate and its key, in PEM files, as new connections see them.
 
-    Attributes:
-        context: What connections are made with; connections that are open keep what they have.
+    Connections that are open keep what they have.
 
     Raises:
         InputError: the files cannot be used together.

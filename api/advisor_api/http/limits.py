@@ -25,15 +25,11 @@ _NEEDED_ONCE = (b"host", b"content-length", b"content-type", b"authorization", b
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """What a body may have at most.
-
-    Attributes:
-        bytes: Of all of it.
-        keys: Of its objects, all together: each that is wrong costs time.
-    """
+    """What a body may have at most."""
 
     bytes: int
     keys: int
+    """Of all its objects together: each that is wrong costs time."""
 
 
 QUESTION = Most(64 * 1024, 1_000)
