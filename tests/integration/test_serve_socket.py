@@ -17,8 +17,6 @@ from forked import Forked, run_forked, start_forked
 from raw_server import environment
 
 from advisor.client import ApiError, Client
-from advisor.errors import InputError
-from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.peers import Peer, caller_of_peer, peer_of
 
 NOBODY = 65534
@@ -124,12 +122,6 @@ def test_options_that_do_not_fit_are_told(folder: Path, options: list[str], told
     assert refused.returncode == 2
     assert told in refused.stderr
     assert "Traceback" not in refused.stderr
-
-
-def test_tls_is_for_ports() -> None:
-    file = Path("a.pem")
-    with pytest.raises(InputError, match="no TLS"):
-        check_options(ServeOptions(socket=Path("s"), tls_certificate=file, tls_key=file))
 
 
 def test_the_kernel_says_who_it_is() -> None:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import time
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -155,6 +156,9 @@ def test_half_of_tls_and_open_addresses_are_refused() -> None:
     """No option is left out of account in silence."""
     with pytest.raises(InputError, match="key"):
         check_options(ServeOptions(tls_certificate=cast("Any", "cert.pem")))
+    file = Path("a.pem")
+    with pytest.raises(InputError, match="no TLS"):
+        check_options(ServeOptions(socket=Path("s"), tls_certificate=file, tls_key=file))
     with pytest.raises(InputError, match="--insecure"):
         check_options(ServeOptions(host="0.0.0.0"))
     check_options(ServeOptions(host="0.0.0.0", insecure=True))

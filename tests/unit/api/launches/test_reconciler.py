@@ -3,8 +3,8 @@
 import logging
 import os
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -252,19 +252,6 @@ def test_a_damaged_page_is_in_the_log_of_a_service_that_starts(
 # homes
 
 
-@contextmanager
-def two_homes(folder: Path, url: str) -> Generator[tuple[Service, Service]]:
-    """Services with one database and a home each, as on one host, or on two."""
-    with ExitStack() as stack:
-        opened: list[Service] = []
-        for name in ("a", "b"):
-            variables = {"ADVISOR_HOME": f"{folder}/{name}", "ADVISOR_DATABASE_URL": url}
-            settings = read_settings({**variables, "ADVISOR_JOBS": str(folder)})
-            one = open_service(settings, ServeOptions(launching=True), Metrics())
-            opened.append(stack.enter_context(one))
-        yield opened[0], opened[1]
-
-
 def test_a_home_has_one_service(service: Service) -> None:
     """Two would start supervisors for the same launches; the second one is told of the first."""
     with (
@@ -289,7 +276,14 @@ def test_two_homes_keep_off_each_others_launches(
     url = f"sqlite:///{tmp_path}/shared.db"
     if kind == "server":
         url = request.getfixturevalue("postgres_url")
-    with two_homes(tmp_path, url) as (ours, theirs):
+    with ExitStack() as stack:
+        opened: list[Service] = []
+        for name in ("a", "b"):
+            variables = {"ADVISOR_HOME": f"{tmp_path}/{name}", "ADVISOR_DATABASE_URL": url}
+            settings = read_settings({**variables, "ADVISOR_JOBS": str(tmp_path)})
+            one = open_service(settings, ServeOptions(launching=True), Metrics())
+            opened.append(stack.enter_context(one))
+        ours, theirs = opened
         runs = theirs.state.add_launch(replace(row(home=theirs.home), state="running"))
         other_gpu = Gpu(uuid="GPU-2", model="NVIDIA H200")
         waits = theirs.state.add_launch(row("20260131-120001-abcdef", other_gpu, theirs.home))
