@@ -93,18 +93,22 @@ class TelemetrySource(Protocol):
     @property
     def name(self) -> str:
         """Short name that points carry in `source`, such as "nvml"."""
+        ...
 
     @property
     def interval_s(self) -> float:
         """How often a new power reading can appear; reading faster repeats values."""
+        ...
 
     @property
     def gpu(self) -> Gpu:
         """The GPU that is watched."""
+        ...
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """What it can give on this GPU."""
+        ...
 
     def read(self, names: Collection[str]) -> Readings:
         """A value for each name, in as few calls as the source needs.
@@ -114,21 +118,26 @@ class TelemetrySource(Protocol):
         Raises:
             SourceError: the GPU or the source is gone, or counters were not collected.
         """
+        ...
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """Active reasons that make a window not comparable (power cap, thermal, hardware slowdown).
 
         None when they cannot be read.
         """
+        ...
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """GPU memory of the processes together, MiB; None where it is not known."""
+        ...
 
     def start_window(self) -> None:
         """Begin the window of the means without a window of their own."""
+        ...
 
     def close(self) -> None:
         """Free what the source holds; it answers nothing afterwards."""
+        ...
 
 
 def channels_of(names: Iterable[str]) -> tuple[Channel, ...]:

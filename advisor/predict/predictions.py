@@ -123,6 +123,7 @@ class Predictor(Protocol):
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order."""
+        ...
 
 
 def predicted_part(profile: Profile, speed: Interval) -> PredictedPart:
