@@ -129,15 +129,6 @@ def keep_check(check: CountCheck, home: Path) -> Path:
     return CHECKS.keep(check, home, check.gpu_model)
 
 
-def stored_checks(home: Path) -> list[CountCheck]:
-    """The checks that were made on this host.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
-    return CHECKS.read(home)
-
-
 def _kernels(check: CountCheck) -> tuple[int, Mapping[str, str]]:
     return check.units_total, check.libraries
 

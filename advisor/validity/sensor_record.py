@@ -187,12 +187,3 @@ def keep_record(record: SensorRecord, home: Path) -> Path:
         OSError: it cannot be written.
     """
     return SENSOR_RECORDS.keep(record, home, record.gpu_uuid, record.driver)
-
-
-def stored_records(home: Path) -> list[SensorRecord]:
-    """The records that were made on this host.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
-    return SENSOR_RECORDS.read(home)

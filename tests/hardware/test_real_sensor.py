@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from real_gpu import GPU, nobody_computes, run_json, the_gpu
 
-from advisor.validity.sensor_record import stored_records
+from advisor.validity.sensor_record import SENSOR_RECORDS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
@@ -25,7 +25,7 @@ def test_sensor_of_this_card_is_found_and_kept(
     for channel in answer["channels"]:
         reasons = [r for r in answer["reasons"] if r.startswith(f"{channel['name']}: ")]
         assert channel["accepted"] != bool(reasons)
-    (kept,) = stored_records(tmp_path)
+    (kept,) = SENSOR_RECORDS.read(tmp_path)
     assert kept.gpu_uuid == answer["gpu_uuid"]
     assert nobody_computes()
     (recording,) = (tmp_path / "sensors/recordings").glob("*.jsonl")

@@ -18,8 +18,8 @@ from advisor.core.gpu import Gpu
 from advisor.errors import JobError, SourceError
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.validity.sensor_record import (
+    SENSOR_RECORDS,
     keep_record,
-    stored_records,
 )
 from advisor_power.sensor import recording
 from advisor_power.sensor.poller import recorders
@@ -155,7 +155,7 @@ def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:
     assert process.returncode == 130, rest
     assert f"what was recorded is in {file}" in rest
     assert read_trace(file).header.gpu_uuid == UUID
-    assert stored_records(host.folder / "home") == []
+    assert SENSOR_RECORDS.read(host.folder / "home") == []
     length = file.stat().st_size
     time.sleep(0.6)  # more than twice as long as a recorder waits before it writes
     assert file.stat().st_size == length

@@ -11,7 +11,6 @@ from advisor.validity.sensor_record import (
     SENSOR_RECORDS,
     keep_record,
     record_for,
-    stored_records,
 )
 
 RECORD = record(gpu_model="NVIDIA H100 80GB HBM3", driver="580.1")
@@ -19,7 +18,7 @@ RECORD = record(gpu_model="NVIDIA H100 80GB HBM3", driver="580.1")
 
 def test_record_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
     keep_record(RECORD, tmp_path)
-    assert stored_records(tmp_path) == [RECORD]
+    assert SENSOR_RECORDS.read(tmp_path) == [RECORD]
     assert INSTANT.settle_s == pytest.approx(0.037)
     assert RECORD.channel("memory") is None
 
@@ -28,7 +27,7 @@ def test_each_card_and_driver_has_its_own_file(tmp_path: Path) -> None:
     newer = dataclasses.replace(RECORD, driver="590.0")
     keep_record(RECORD, tmp_path)
     keep_record(newer, tmp_path)
-    assert stored_records(tmp_path) == [RECORD, newer]
+    assert SENSOR_RECORDS.read(tmp_path) == [RECORD, newer]
 
 
 def test_record_of_another_driver_is_not_used() -> None:
@@ -45,11 +44,11 @@ def test_broken_record_says_what_to_do(tmp_path: Path, text: str) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(text)
     with pytest.raises(StoreError, match="not a result of"):
-        stored_records(tmp_path)
+        SENSOR_RECORDS.read(tmp_path)
 
 
 def test_impossible_window_is_refused(tmp_path: Path) -> None:
     wrong = dataclasses.replace(RECORD, channels=(dataclasses.replace(INSTANT, window_ms=0.0),))
     keep_record(wrong, tmp_path)
     with pytest.raises(StoreError, match="instant"):
-        stored_records(tmp_path)
+        SENSOR_RECORDS.read(tmp_path)

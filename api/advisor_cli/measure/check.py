@@ -12,7 +12,7 @@ from advisor.errors import InputError
 from advisor.files.home import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
-from advisor.validity.checks import CountCheck, check_for, keep_check, stored_checks
+from advisor.validity.checks import CHECKS, CountCheck, check_for, keep_check
 from advisor_cli.measure.check_job import check_job
 from advisor_cli.measure.check_text import check_lines, step_line
 from advisor_cli.measure.profile_request import numbers
@@ -87,7 +87,7 @@ def _kept(
     console: Console,
 ) -> CountCheck | None:
     """What an earlier check found and still holds."""
-    kept = check_for(gpu.model, stored_checks(settings.home))
+    kept = check_for(gpu.model, CHECKS.read(settings.home))
     if kept is None:
         return None
     if not continues(kept, gpu, libraries):

@@ -3,7 +3,7 @@
 from importlib import resources
 from pathlib import Path
 
-from advisor.validity.checks import CountCheck, parse_check, stored_checks
+from advisor.validity.checks import CHECKS, CountCheck, parse_check
 
 
 def known_checks(home: Path) -> list[CountCheck]:
@@ -12,7 +12,7 @@ def known_checks(home: Path) -> list[CountCheck]:
     Raises:
         StoreError: a stored file cannot be read.
     """
-    return [*stored_checks(home), *bundled_checks()]
+    return [*CHECKS.read(home), *bundled_checks()]
 
 
 def bundled_checks() -> list[CountCheck]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from advisor.errors import InputError, StoreError
 from advisor.formats.kept import RecordFolder
 from advisor.formats.wire import read_tolerant
-from advisor.validity.sensor_record import SensorRecord, stored_records
+from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
 from advisor.wire.kernel_power import KernelReport
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def known_sensors(home: Path) -> list[SensorRecord]:
     Raises:
         StoreError: a file cannot be read.
     """
-    return [*stored_records(home), *bundled_sensors()]
+    return [*SENSOR_RECORDS.read(home), *bundled_sensors()]
 
 
 def known_kernels(home: Path) -> list[KernelReport]:

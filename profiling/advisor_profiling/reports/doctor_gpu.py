@@ -10,7 +10,7 @@ from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor.runtime.jobs.launcher import leftovers
 from advisor.settings import Settings
-from advisor.validity.checks import check_for, stored_checks
+from advisor.validity.checks import CHECKS, check_for
 from advisor.validity.sensor_record import origin_of, record_for
 from advisor_data.files.count_checks import known_checks
 from advisor_data.files.power_records import known_sensors
@@ -64,7 +64,7 @@ def _counts(gpu: Gpu, settings: Settings) -> Finding:
     """Whether the counts at which libraries compute right results are known."""
     name = f"gpu {gpu.index} results"
     try:
-        stored = check_for(gpu.model, stored_checks(settings.home))
+        stored = check_for(gpu.model, CHECKS.read(settings.home))
         known = check_for(gpu.model, known_checks(settings.home))
     except AdvisorError as error:
         return missing(name, error)

@@ -12,10 +12,9 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from made_up_results import pair_result
 
 from advisor.core.finish import Rest, Work, finish
-from advisor.core.objectives import OBJECTIVES
+from advisor.core.objectives import OBJECTIVES, PartResult, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide.constraints import Limits
 from advisor.errors import InputError, NoSplitError
@@ -323,32 +322,22 @@ def test_without_idle_power_no_matching_takes_less_energy(problem: Problem) -> N
     assert place(problem).schedule.energy_j <= least_j * (1 + 2e-4)
 
 
-@given(
-    some.floats(0.1, 1),
-    some.floats(0.1, 1),
-    some.floats(0.1, 1),
-    some.floats(0.1, 1),
-    some.sampled_from([60.0, HOUR_S, 10 * HOUR_S]),
-    some.sampled_from([60.0, HOUR_S, 10 * HOUR_S]),
-)
+speeds_of_two = some.tuples(some.floats(0.1, 1), some.floats(0.1, 1))
+works_of_two = some.tuples(*[some.sampled_from([60.0, HOUR_S, 10 * HOUR_S])] * 2)
+
+
+@given(speeds_of_two, speeds_of_two, works_of_two)
 def test_groups_end_as_two_jobs_do(
-    speed_a: float, speed_b: float, left_a: float, left_b: float, work_a_s: float, work_b_s: float
+    speeds: tuple[float, float], left: tuple[float, float], work_s: tuple[float, float]
 ) -> None:
     """Times and energy are those of `advisor.core.finish`, here for many pairs at once."""
-    speeds: dict[str, Any] = {
-        "speed_a": speed_a,
-        "speed_b": speed_b,
-        "left_speed_a": left_a,
-        "left_speed_b": left_b,
-    }
-    jobs = [QueuedJob("a", work_a_s), QueuedJob("b", work_b_s)]
-    groups = make_groups(problem_of(jobs, 1, pair_w=100.0, alone_w=2000.0, **speeds))
-    result = pair_result(
-        rate_a=speed_a, rate_b=speed_b, solo_rate_a=1, solo_rate_b=1,
-        solo_power_a_w=2000, solo_power_b_w=2000, power_w=100,
-    )  # fmt: skip
-    rests = Rest(left_a, 400.0), Rest(left_b, 400.0)
-    expected = finish(result, Work((work_a_s, work_b_s)), rests)
+    (a, b), (left_a, left_b) = speeds, left
+    jobs = [QueuedJob(name, seconds) for name, seconds in zip("ab", work_s, strict=True)]
+    pair: dict[str, Any] = {"speed_a": a, "speed_b": b, "pair_w": 100.0}
+    left_of_pair: dict[str, Any] = {"left_speed_a": left_a, "left_speed_b": left_b}
+    groups = make_groups(problem_of(jobs, 1, alone_w=2000.0, **pair, **left_of_pair))
+    result = SplitResult(tuple(PartResult(speed, 1.0, 2000.0) for speed in speeds), 100.0)
+    expected = finish(result, Work(work_s), [Rest(speed, 400.0) for speed in left])
     for n in np.flatnonzero(groups.row != ALONE):
         assert groups.group(int(n)).time_s == pytest.approx(expected.time_s)
         assert groups.group(int(n)).energy_j == pytest.approx(expected.energy_j)
@@ -404,20 +393,10 @@ def test_throughput_is_done_soonest() -> None:
 def test_first_come_fills_a_place_that_is_free() -> None:
     """Three jobs at half a GPU each: the third starts when the first has ended, not later."""
     jobs = [QueuedJob("a", HOUR_S), QueuedJob("b", 2 * HOUR_S), QueuedJob("a", HOUR_S)]
-    speeds: dict[str, Any] = {
-        "speed_a": 0.5,
-        "speed_b": 0.5,
-        "left_speed_a": 0.6,
-        "left_speed_b": 0.6,
-    }
-    problem = problem_of(jobs, 1, **speeds)
-    found = first_come(problem)
+    found = first_come(problem_of(jobs, 1, speeds=0.5, left_speed_a=0.6, left_speed_b=0.6))
     assert found is not None
     assert [run.start_s / HOUR_S for run in found.runs] == pytest.approx([0, 0, 2])
     assert [run.end_s / HOUR_S for run in found.runs] == pytest.approx([2, 4, 4])
-    energy_j, done_s = integral(problem, found)
-    assert energy_j == pytest.approx(found.energy_j)
-    assert done_s == pytest.approx([job.work_s for job in jobs])
 
 
 def test_first_come_runs_alone_what_may_not_share() -> None:

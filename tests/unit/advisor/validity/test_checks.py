@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from advisor.errors import StoreError
 from advisor.formats.wire import write
 from advisor.validity.checks import (
+    CHECKS,
     CountCheck,
     check_for,
     keep_check,
     parse_check,
-    stored_checks,
     wrong_elsewhere,
 )
 from advisor_data.files import count_checks
@@ -138,7 +138,7 @@ def test_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     path = keep_check(CHECK, tmp_path)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(StoreError) as caught:
-        stored_checks(tmp_path)
+        CHECKS.read(tmp_path)
     assert str(path) in caught.value.what
     assert caught.value.fix == "remove it and run `advisor check` again"
 
