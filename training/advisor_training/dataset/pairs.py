@@ -9,13 +9,7 @@ from advisor.core.objectives import PartResult, SplitResult, exclusive
 from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor.core.split import EQUAL, Split
 from advisor.validity.slow_alone import FASTEST, LARGEST_SLOWDOWN
-from advisor_training.dataset.solo import (
-    SOLO_SOURCES,
-    SoloReference,
-    SoloSource,
-    solo_reference,
-    whole_gpu,
-)
+from advisor_training.dataset.solo import SoloReference, solo_reference, whole_gpu
 from advisor_training.dataset.split_kinds import (
     KINDS,
     SplitKind,
@@ -48,7 +42,6 @@ class Measurement:
     Values are medians over repeats.
 
     Attributes:
-        solo_source: Where the solo rates come from; the farther one of the two jobs'.
         exclusive: One after the other, from the solo points.
         splits: What was measured, by kind of split and by shares.
         repeats: The nine splits of each repeat by itself.
@@ -60,7 +53,6 @@ class Measurement:
     gpu_uuid: str
     run: str
     points: int
-    solo_source: SoloSource
     exclusive: SplitResult
     splits: Mapping[SplitKind, ResultsBySplit]
     repeats: tuple[ResultsBySplit, ...]
@@ -249,7 +241,6 @@ def _assembled(
         gpu_uuid=point.gpu_uuid,
         run=point.run,
         points=len(readings),
-        solo_source=max(solos, key=lambda solo: SOLO_SOURCES.index(solo.source)).source,
         exclusive=exclusive([(solo.rate, solo.power_w) for solo in solos]),
         splits={k: _medians([r for r in readings if r.kind == k], solos) for k in KINDS},
         repeats=tuple(_medians([r for r in nine if r.repeat == n], solos) for n in repeats),

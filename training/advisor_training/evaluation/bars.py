@@ -100,7 +100,7 @@ def by_group(data: Data, choices: Mapping[str, Sequence[Choice]]) -> tuple[Group
 def group_of(pair: MeasuredPair, classes: Classes) -> tuple[str, str] | None:
     """Classes of a pair's jobs, the heavier first; None where one is not known."""
     found = [classes.get((pair.gpu_model, job)) for job in pair.jobs]
-    known = sorted((one.code for one in found if one and one.code), key=_rank)
+    known = sorted((code for code in found if code), key=_rank)
     return (known[0], known[1]) if len(known) == 2 else None
 
 

@@ -82,7 +82,7 @@ def groups_of(rows: Rows, tests: Questions, newest: Mask, classes: Classes) -> d
     row = np.array(tests.row)
     models = rows.gpu_model[row]
     keys = zip(models.tolist(), tests.left_out.tolist(), strict=True)
-    codes = np.array([(found.code if (found := classes.get(key)) else None) or "" for key in keys])
+    codes = np.array([classes.get(key, "") for key in keys])
     return {
         ALL: np.ones(len(row), dtype=bool),
         NEWEST: newest[row],

@@ -114,11 +114,6 @@ def test_exclusive_comes_from_the_solo_points() -> None:
     assert ([part.rate for part in turns.parts], turns.power_w) == ([2, 5], 400)
 
 
-def test_the_farther_solo_source_is_told() -> None:
-    solos = [solo("a", run="r1"), solo("b", gpu_uuid="GPU-2")]
-    assert only(nine(), solos=solos).main.solo_source == "same model"
-
-
 def test_what_is_left_out_is_counted_with_its_reason() -> None:
     points = [
         *nine(),
