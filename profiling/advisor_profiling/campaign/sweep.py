@@ -119,7 +119,6 @@ def _idle_again(testbed: Testbed, rules: WindowRules, before_w: float | None) ->
     deadline_s = testbed.clock.now_s() + _COOL_DOWN_S
     while True:
         after_w = measure_idle(testbed.source, testbed.clock, rules)
-        if before_w is None or after_w is None or after_w <= before_w + IDLE_DRIFT_W:
-            return after_w
-        if testbed.clock.now_s() >= deadline_s:
+        cool = before_w is None or after_w is None or after_w <= before_w + IDLE_DRIFT_W
+        if cool or testbed.clock.now_s() >= deadline_s:
             return after_w

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -100,10 +100,8 @@ def list_gpus() -> list[Gpu]:
     try:
         return nvml.list_gpus()
     except SourceError:
-        try:
+        with suppress(SourceError):
             return amd.list_gpus()
-        except SourceError:
-            pass
         raise
 
 

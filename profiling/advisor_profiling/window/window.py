@@ -130,20 +130,22 @@ def measure(watch: WindowInputs, rules: WindowRules) -> Window:
     started_at = watch.clock.utc()
     before = _tick(watch, lambda: watch.clock.sleep(0.001))
     watch.source.start_window()
-    log, answered = _begin(watch), _read(watch.latencies)
+    log, answered = _begin(watch), [read() for read in watch.latencies]
     while not _known(log, watch.clock.now_s(), rules):
         _look(log, watch, rules)
     counters = counters_of(watch.source.read(COUNTERS))
     after = _tick(watch, lambda: _look(log, watch, rules))
     states, power = log.states, mean_estimate(log.power)
-    histograms = zip(answered, _read(watch.latencies), strict=True)
+    histograms = [(then, read()) for then, read in zip(answered, watch.latencies, strict=True)]
     return Window(
         started_at=started_at,
         window_s=watch.clock.now_s() - log.begun_s,
         settle_s=settle_s,
         settled=settled,
         rates=tuple(rate_estimate(steps.events) for steps in log.steps),
-        latencies=tuple(_latency(*both) for both in histograms),
+        latencies=tuple(
+            Latency(percentile_ms(*both, 50), percentile_ms(*both, 99)) for both in histograms
+        ),
         power=power,
         counter_power_w=_counter_power(before, after),
         memory_power_w=memory_power_w(
@@ -167,14 +169,6 @@ def measure_idle(source: TelemetrySource, clock: Clock, rules: WindowRules) -> f
         _look(log, watch, rules)
     estimate = mean_estimate(log.power)
     return estimate.mean if estimate else None
-
-
-def _read(histograms: Sequence[Callable[[], tuple[int, ...]]]) -> list[tuple[int, ...]]:
-    return [read() for read in histograms]
-
-
-def _latency(before: tuple[int, ...], after: tuple[int, ...]) -> Latency:
-    return Latency(percentile_ms(before, after, 50), percentile_ms(before, after, 99))
 
 
 def _begin(watch: WindowInputs) -> _Log:
