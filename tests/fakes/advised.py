@@ -31,12 +31,7 @@ UUID = "GPU-1"
 
 @dataclass(frozen=True)
 class Model:
-    """A predictor with the papers of a model.
-
-    Attributes:
-        by: What it says.
-        outside: What it says of features beyond what it has learned from.
-    """
+    """A predictor with the papers of a model; `outside` is what it says of far features."""
 
     by: Predictor = field(default_factory=Physics)
     manifest: Manifest = field(default_factory=lambda: make_manifest({}))

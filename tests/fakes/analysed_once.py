@@ -21,8 +21,7 @@ _Found = tuple[PowerChannel | None, str]
 def analysed_once(known: Path) -> Generator[None]:
     """Meanwhile what is known of a channel, from its readings and stages, is not found anew.
 
-    Args:
-        known: Folder of what is known; processes of the same run of the tests share it.
+    Processes of the same run of the tests share the folder of what is known.
     """
 
     def remembered(trace: Trace, name: str) -> _Found:

@@ -65,13 +65,7 @@ def forking() -> Generator[None]:
 
 @dataclass
 class Forked:
-    """A command that runs in a process of its own, as `subprocess.Popen` has it.
-
-    Attributes:
-        pid: Its number.
-        stdout: What it says, unless that goes to a file; so is `stderr`.
-        returncode: None while it runs, or nobody has waited for it.
-    """
+    """A command that runs in a process of its own, as `subprocess.Popen` has it."""
 
     pid: int
     stdout: IO[str] | None
@@ -141,14 +135,9 @@ def start_forked(
     output: IO[Any] | None = None,
     errors: IO[Any] | None = None,
 ) -> Forked:
-    """Start `advisor` with these words, in a folder or in that of the tests.
+    """Start `advisor` with these words and this environment, in a folder or in that of the tests.
 
-    Args:
-        words: Of the command line.
-        environment: Its whole environment.
-        folder: Its working directory.
-        output: Where it writes; None: to be read from what is returned.
-        errors: The same of its messages.
+    What it says goes to a file, or is to be read from what is returned; so do its messages.
     """
     request = {
         "words": words,

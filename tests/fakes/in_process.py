@@ -44,13 +44,7 @@ class Api:
 
 @contextlib.contextmanager
 def running(home: Path, jobs: Path | None = None, **environment: str) -> Generator[Api]:
-    """A service with its own event loop, in a thread of its own.
-
-    Args:
-        home: Its folder.
-        jobs: Folder of its job files; None: one that is not there.
-        environment: More variables of the environment, such as the database.
-    """
+    """A service with its own event loop, in a thread of its own; without jobs it has none."""
     variables = {"ADVISOR_HOME": str(home), "ADVISOR_JOBS": str(jobs or home / "none")}
     app = create_app(read_settings({**variables, **environment}), ServeOptions())
     transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))

@@ -33,11 +33,7 @@ class RayCluster:
 
 @contextmanager
 def ray_cluster(environment: Mapping[str, str]) -> Generator[RayCluster]:
-    """A running cluster; skips where one cannot be run.
-
-    Args:
-        environment: Of all its processes, and of those who use it.
-    """
+    """A running cluster, and an environment for those who use it; skips where none can be run."""
     if find_spec("ray") is None:
         pytest.skip("needs the extra ray")
     if subprocess.run([*_NAMESPACE, "true"], check=False).returncode:

@@ -39,12 +39,14 @@ _PLACES = {
 class TraceSource(ScriptedSource):
     """At each moment the reading that was the last one at that moment."""
 
-    channels: tuple[Channel, ...] = channels_of(_PLACES)
-
     def __init__(self, path: Path, clock: VirtualClock) -> None:
         about, *self._readings = [json.loads(line) for line in path.read_text().splitlines()]
         super().__init__(clock, lambda _: None, gpu=Gpu(**about["value"]["gpu"]))
         self._started_s = clock.now_s()
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return channels_of(_PLACES)
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         return tuple(self._last("state")["throttle_reasons"])

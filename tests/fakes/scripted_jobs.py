@@ -45,15 +45,11 @@ class Script:
     """What a job does, in seconds after the clock began.
 
     Attributes:
-        units: It is granted.
         rate: Steps per second until it hangs or ends.
         ends_s: When its first process has ended, and with which status.
         hangs_s: From when on it makes no progress.
         broken_s: From when on its progress cannot be read.
-        tail: The end of its output.
-        reported: What it says of its results.
-        limit: What a check of its limit raises.
-        variables: What a check of its variables raises.
+        limit: What a check of its limit raises; so does one of its variables.
     """
 
     units: int = 66

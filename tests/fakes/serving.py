@@ -15,14 +15,7 @@ from advisor_data.service.state import open_service_state
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A service that listens.
-
-    Attributes:
-        url: Its address.
-        home: Its database and models are there.
-        log: What it writes.
-        process: It.
-    """
+    """A service that listens; its database and models are in its home."""
 
     url: str
     home: Path
@@ -37,13 +30,7 @@ class Served:
 
 @contextmanager
 def serving(folder: Path, options: Sequence[str] = (), **more: str) -> Generator[Served]:
-    """Run `advisor serve` on a free port until the end of the block.
-
-    Args:
-        folder: Where its home and log are made.
-        options: Of the command line.
-        **more: Variables of its environment.
-    """
+    """Run `advisor serve` on a free port until the end of the block; its home is in the folder."""
     home, log = make_home(folder / "home"), folder / "serve.log"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
     environment = {**kept, "ADVISOR_HOME": str(home), "ADVISOR_RUNTIME_DIR": str(folder / "run")}

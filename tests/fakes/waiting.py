@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from forked import Forked
 
@@ -27,11 +27,11 @@ def eventually(
 
 def announced(process: Forked | subprocess.Popen[bytes], log: Path, pattern: str) -> str:
     """What a process that starts writes into its log, such as its address."""
-    found = eventually(
+    found: re.Match[str] | Literal[True] = eventually(
         lambda: re.search(pattern, log.read_text()) or process.poll() is not None, log.read_text
     )
-    assert isinstance(found, re.Match), f"it did not start: {log.read_text()}"
-    return found[1]
+    assert found is not True, f"it did not start: {log.read_text()}"
+    return str(found[1])
 
 
 @contextmanager

@@ -43,7 +43,10 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> EngineHere:
     """Stands for each engine that a command asks for."""
     made = EngineHere()
 
-    monkeypatch.setattr(on_nodes, "_engine", lambda *_: made)
+    def engine_of(*_asked: object) -> EngineHere:
+        return made
+
+    monkeypatch.setattr(on_nodes, "_engine", engine_of)
     return made
 
 

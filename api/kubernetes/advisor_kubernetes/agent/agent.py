@@ -75,7 +75,7 @@ def run_agent(
     api: NodeApi,
     service: Client,
     stop: threading.Event,
-    on_start: Callable[[int], None],
+    on_start: Callable[[int], object],
 ) -> None:
     """Look at the node until `stop` is set; then the daemons end, and the GPUs are not ready.
 

@@ -8,18 +8,16 @@ import pytest
 from kube_api import cluster_at, kube_api
 from kube_objects import KubeApi
 from kube_serving import gpus, make_node
-from typer.testing import CliRunner
 
 from advisor.client import Client
 from advisor.core.gpu import Gpu
-from advisor.errors import BusyError, InputError, SourceError
+from advisor.errors import BusyError, SourceError
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings, read_settings
-from advisor_cli import app as command_line
 from advisor_kubernetes import names
 from advisor_kubernetes.agent.agent import AgentOptions, run_agent
 from advisor_kubernetes.agent.node_api import NodeApi
-from advisor_kubernetes.cluster import NODES, Cluster
+from advisor_kubernetes.cluster import NODES
 from advisor_profiling.telemetry import nvml
 
 GPU = Gpu(uuid="GPU-1", model="H", units_total=132)
@@ -67,15 +65,3 @@ def test_a_node_whose_driver_is_gone_has_no_gpu(
 
     monkeypatch.setattr(nvml, "list_gpus", fail)
     assert run(api, settings) == "[]"
-
-
-def test_without_a_cluster_the_command_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Started by hand on a host that Kubernetes does not know."""
-
-    def connect() -> Cluster:
-        raise InputError("there is no cluster to connect to")
-
-    monkeypatch.setattr("advisor_kubernetes.cluster.connect", connect)
-    done = CliRunner().invoke(command_line.app, ["kubernetes", "agent", "--node", "n"])
-    assert isinstance(done.exception, InputError)
-    assert "there is no cluster" in str(done.exception)

@@ -48,21 +48,11 @@ def solo(share: float, rate: float, **more: Any) -> SoloPoint:
 
 def test_a_reference_is_of_good_points_alone() -> None:
     """Medians at the whole GPU, and rates between shares."""
-    points = [
-        solo(100, 9),
-        solo(100, 10),
-        solo(100, 11),
-        solo(50, 6),
-        solo(50, 1, flags=("failed",)),
-    ]
-    found = reference_of(points)
-    assert (found.rate, found.rate_unit, found.power_w, found.idle_power_w) == (
-        10,
-        "images",
-        400,
-        80,
+    whole = [solo(100, rate) for rate in (9, 10, 11)]
+    found = reference_of([*whole, solo(50, 6), solo(50, 1, flags=("failed",))])
+    assert found == Reference(
+        rate=10, rate_unit="images", power_w=400, idle_power_w=80, rates=((50, 6), (100, 10))
     )
-    assert found.rates == ((50, 6), (100, 10))
     assert [found.rate_at(share) for share in (50, 75, 100, 20)] == [6, 8, 10, None]
     assert reference_of([solo(50, 6)]) == Reference()
 

@@ -285,7 +285,7 @@ def test_a_service_that_is_down_costs_little(plugin: Plugin) -> None:
 
 
 def test_a_slow_service_is_not_waited_for(plugin: Plugin, service: Scripted) -> None:
-    """Its time is bounded, and the next submissions do not wait at all."""
+    """Its time is bounded, and the next submissions do not wait at all until it is asked again."""
     plugin.configure(service.url, timeout_s="0.3", pause_s="60")
     service.will(Reply(body={}, after_s=30))
     began = time.monotonic()
@@ -294,6 +294,9 @@ def test_a_slow_service_is_not_waited_for(plugin: Plugin, service: Scripted) -> 
     assert "curl: (28)" in first["admin_comment"]
     assert all("too slow less than 60 s ago" in job["admin_comment"] for job in others)
     assert len(service.seen) == 1
+    plugin.configure(service.url, timeout_s="0.3", pause_s="0")
+    plugin.submit(BATCH, BATCH)
+    assert len(service.seen) == 3
 
 
 def test_a_service_that_hangs_up_is_no_advice(plugin: Plugin, service: Scripted) -> None:
