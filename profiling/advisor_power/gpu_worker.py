@@ -26,19 +26,16 @@ ReadyT = TypeVar("ReadyT", bound=SaidReady)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlace:
-    """Where a worker runs.
-
-    Attributes:
-        gpu: Index or UUID.
-        units: SMs under MPS; None: the whole GPU.
-        python: Interpreter that has PyTorch.
-        allow_unsafe: Also at counts of SMs at which results are wrong.
-    """
+    """Where a worker runs."""
 
     gpu: str = "0"
+    """Index or UUID."""
     units: int | None = None
+    """SMs under MPS; None: the whole GPU."""
     python: str = "python3"
+    """Interpreter that has PyTorch."""
     allow_unsafe: bool = False
+    """Also at counts of SMs at which results are wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,24 +112,21 @@ def kernel(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The operation that is meant.
-
-    Attributes:
-        name: Of one of ours; empty where `call` is given.
-        size: Of a collective, such as 64KiB.
-        call: Function that runs another operation, as module:function.
-        after: Operation just before each measured burst; empty: none.
-    """
+    """The operation that is meant."""
 
     name: str
+    """Of one of ours; empty where `call` is given."""
     m: int
     n: int
     k: int
     size: str
+    """Of a collective, such as 64KiB."""
     dtype: str
     call: str
+    """Function that runs another operation, as module:function."""
     rotate: bool
     after: str
+    """Operation just before each measured burst; empty: none."""
 
     @property
     def before(self) -> str:

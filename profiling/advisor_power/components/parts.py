@@ -25,21 +25,18 @@ UNREAD_MEMORY = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Power in parts.
-
-    Attributes:
-        total_w: Measured or predicted; the values of the parts sum to it.
-        parts_w: Every part of `PARTS`.
-        memory: How the memory's is known.
-        others: How all others' are known; never measured.
-        unlike: What is outside of all that the weights were fitted to.
-    """
+    """Power in parts."""
 
     total_w: float
+    """Measured or predicted; the values of the parts sum to it."""
     parts_w: Mapping[Part, Interval]
+    """Every part of `PARTS`."""
     memory: Basis
+    """How the memory's is known."""
     others: Basis
+    """How all others' are known; never measured."""
     unlike: tuple[str, ...] = ()
+    """What is outside of all that the weights were fitted to."""
 
     def share(self, part: Part) -> float:
         """Part of the total."""

@@ -33,21 +33,18 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComponentWeights:
-    """Watts for each term at 1: an activity of 100 % at the highest clock.
-
-    Attributes:
-        values: None is negative; in the order of `TERMS`, shape (terms,).
-        draws: The same, each fitted to jobs drawn again; shape (draws, terms).
-        terms: Of the points that it was fitted to; shape (points, terms).
-        counters: Largest reading of each counter among them, percent.
-    """
+    """Watts for each term at 1: an activity of 100 % at the highest clock."""
 
     gpu_model: str
     highest_clock_mhz: float
     values: Floats
+    """None is negative; in the order of `TERMS`, shape (terms,)."""
     draws: Floats
+    """The same, each fitted to jobs drawn again; shape (draws, terms)."""
     terms: Floats
+    """Of the points that it was fitted to; shape (points, terms)."""
     counters: dict[str, float]
+    """Largest reading of each counter among them, percent."""
     jobs: tuple[str, ...]
 
     def watts(self, activity: Activity) -> float:

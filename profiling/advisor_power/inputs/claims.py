@@ -26,24 +26,21 @@ Cases = Callable[[str], Mapping[Level, InputCase]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What is said of a sweep.
-
-    Attributes:
-        name: T and the number of the takeaway, or N and ours.
-        paper: What the paper's data show.
-        pattern: How power moves from the first level to the last.
-        cases: By level, with seed 0.
-        finite: Levels with outputs that are not finite say nothing.
-        in_watts: Levels differ in kind of work, so watts are compared and not ratios to references.
-    """
+    """What is said of a sweep."""
 
     name: str
+    """T and the number of the takeaway, or N and ours."""
     says: str
     paper: str
+    """What the paper's data show."""
     pattern: Pattern
+    """How power moves from the first level to the last."""
     cases: Cases
+    """By level, with seed 0."""
     finite: bool = True
+    """Levels with outputs that are not finite say nothing."""
     in_watts: bool = False
+    """Levels differ in kind of work, so watts are compared and not ratios to references."""
 
 
 def with_seed(case: InputCase, seed: int) -> InputCase:

@@ -39,19 +39,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be measured, and for how long.
-
-    Attributes:
-        cases: In order; those that are kept already are left out.
-        session: Name of this run; ratios are made within it.
-        end_s: No case begins after this moment of the monotonic clock; None: all are measured.
-        fresh: Measure again what is kept.
-    """
+    """What is to be measured, and for how long."""
 
     cases: Sequence[InputCase]
+    """In order; those that are kept already are left out."""
     session: str
+    """Name of this run; ratios are made within it."""
     end_s: float | None = None
+    """No case begins after this moment of the monotonic clock; None: all are measured."""
     fresh: bool = False
+    """Measure again what is kept."""
 
 
 @dataclass

@@ -13,29 +13,26 @@ from advisor_power.operands.fingerprint import Fingerprint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCheck:
-    """What the output was, as the workload found it.
-
-    Attributes:
-        elements: Of the output, all of which were looked at.
-        saturated: Elements at an end of the range of their type.
-        unwritten: Elements that no launch wrote.
-        rows: Computed again in float64 on the CPU.
-        compared: Elements of them that are finite there and within the range of sums.
-        error: Largest difference of those, relative to the sum of absolute products; 1e9 where one
-            is not finite.
-        allowed: Largest that is rounding.
-    """
+    """What the output was, as the workload found it."""
 
     elements: int
+    """Of the output, all of which were looked at."""
     type: str
     nan: int
     infinite: int
     saturated: int
+    """Elements at an end of the range of their type."""
     unwritten: int
+    """Elements that no launch wrote."""
     rows: int
+    """Computed again in float64 on the CPU."""
     compared: int
+    """Elements of them that are finite there and within the range of sums."""
     error: float
+    """Largest difference of those, relative to the sum of absolute products; 1e9 where one is not
+    finite."""
     allowed: float
+    """Largest that is rounding."""
 
     @property
     def finite(self) -> bool:

@@ -101,20 +101,17 @@ def analyse(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Typical:
-    """Runs whose executions take as long as those of most.
-
-    Attributes:
-        sse: First execution after which times fall no further, counted from 1.
-        times_ms: Of an execution from there on, of every usable run.
-        runs: The golden ones.
-        execution_s: Their median.
-    """
+    """Runs whose executions take as long as those of most."""
 
     sse: int
+    """First execution after which times fall no further, counted from 1."""
     times_ms: list[float]
+    """Of an execution from there on, of every usable run."""
     golden: Golden
     runs: list[Run]
+    """The golden ones."""
     execution_s: float
+    """Their median."""
 
 
 def _typical(usable: Sequence[Run], margin: float) -> _Typical:

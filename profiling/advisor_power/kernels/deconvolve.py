@@ -39,19 +39,16 @@ _PASSES = 3
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Power in bins since the start of a run.
-
-    Attributes:
-        edges_s: Of the bins, shape (bins + 1,).
-        power_w: Mean of each bin, shape (bins,).
-        covariance: Of these means, W^2, shape (bins, bins).
-        readings: Windows that ended in each bin, shape (bins,).
-    """
+    """Power in bins since the start of a run."""
 
     edges_s: Floats
+    """Of the bins, shape (bins + 1,)."""
     power_w: Floats
+    """Mean of each bin, shape (bins,)."""
     covariance: Floats
+    """Of these means, W^2, shape (bins, bins)."""
     readings: Floats
+    """Windows that ended in each bin, shape (bins,)."""
 
     @property
     def band_w(self) -> Floats:

@@ -31,25 +31,22 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Executions without a gap, after a while of something else.
-
-    Attributes:
-        starts_s: Of each execution.
-        lead_s: How long that which was before it had lasted.
-        readings: From the beginning of the lead until the last execution can be seen.
-        sync_error_s: How far off the times of executions can be.
-        dropped: Why it cannot be used; empty where it can.
-        launched_s: When the host launched the first execution: all that is known of its start where
-            nobody asks the GPU for its time; None where that was not noted.
-    """
+    """Executions without a gap, after a while of something else."""
 
     starts_s: tuple[float, ...]
+    """Of each execution."""
     ends_s: tuple[float, ...]
     lead_s: float
+    """How long that which was before it had lasted."""
     readings: tuple[Reading, ...]
+    """From the beginning of the lead until the last execution can be seen."""
     sync_error_s: float = 0.0
+    """How far off the times of executions can be."""
     dropped: str = ""
+    """Why it cannot be used; empty where it can."""
     launched_s: float | None = None
+    """When the host launched the first execution: all that is known of its start where nobody asks
+    the GPU for its time; None where that was not noted."""
 
     @property
     def executions(self) -> int:
@@ -79,25 +76,22 @@ class TraceBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """The operation without a gap for some seconds, which shows it to sensors that are slow.
-
-    Attributes:
-        execution_s: Median.
-        readings: Of the instant channel, meanwhile.
-        memory: Of the power of the memory, meanwhile; empty where the card does not read it.
-        counters: Of the hardware over the stretch.
-        power_capped: Whether the card's power limit held the clock back at any moment.
-        dropped: Why it cannot be used; empty where it can.
-    """
+    """The operation without a gap for some seconds, which shows it to sensors that are slow."""
 
     begin_s: float
     end_s: float
     execution_s: float
+    """Median."""
     readings: tuple[Reading, ...]
+    """Of the instant channel, meanwhile."""
     memory: tuple[Reading, ...]
+    """Of the power of the memory, meanwhile; empty where the card does not read it."""
     counters: Counters
+    """Of the hardware over the stretch."""
     power_capped: bool
+    """Whether the card's power limit held the clock back at any moment."""
     dropped: str = ""
+    """Why it cannot be used; empty where it can."""
 
 
 def start_s(runs: Sequence[Run], executions: int) -> float:

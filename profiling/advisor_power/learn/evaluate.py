@@ -26,20 +26,17 @@ DRAWS = 4000
 
 @dataclass(frozen=True, slots=True)
 class RelativeErrors:
-    """|predicted / measured - 1|.
-
-    Attributes:
-        mean: Over all points.
-        p90: That nine of ten points do not exceed.
-        low: Of 95 % of the means, were other patterns of data measured, the least.
-        high: The most.
-    """
+    """|predicted / measured - 1|."""
 
     mean: float
+    """Over all points."""
     p90: float
+    """That nine of ten points do not exceed."""
     points: int
     low: float
+    """Of 95 % of the means, were other patterns of data measured, the least."""
     high: float
+    """The most."""
 
 
 @dataclass(frozen=True, slots=True)

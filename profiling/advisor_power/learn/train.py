@@ -50,22 +50,19 @@ from advisor_training.learn.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEE
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TrainedInputs:
-    """A model, and how good it is for patterns of data that it has not seen.
-
-    Attributes:
-        points: What it was fitted to.
-        left_out: Points that were not used, by reason.
-        held_out: What each method expected of drawn points, their pattern left out.
-        bounds: By type, of data whose sums are finite.
-        figures: As the manifest has them.
-    """
+    """A model, and how good it is for patterns of data that it has not seen."""
 
     points: tuple[InputPoint, ...]
+    """What it was fitted to."""
     left_out: Mapping[str, int]
+    """Points that were not used, by reason."""
     model: InputModel
     held_out: Mapping[str, HeldOutInputs]
+    """What each method expected of drawn points, their pattern left out."""
     bounds: Mapping[str, LogBounds]
+    """By type, of data whose sums are finite."""
     figures: Mapping[str, float]
+    """As the manifest has them."""
 
 
 def fit_inputs(

@@ -43,75 +43,66 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeModel:
-    """What was learned of one type.
-
-    Attributes:
-        dtype: Name of the file of its trees, too.
-        weights: Of the parts of the physics, in their order, W.
-        ranges: Smallest and largest value of each feature in training.
-        bounds: Of power above idle, for patterns of data that were not seen.
-        usual: Fingerprint of normal random numbers; None: they were not measured.
-    """
+    """What was learned of one type."""
 
     dtype: str
+    """Name of the file of its trees, too."""
     points: int
     weights: tuple[float, ...]
+    """Of the parts of the physics, in their order, W."""
     ranges: tuple[Range, ...]
+    """Smallest and largest value of each feature in training."""
     bounds: LogBounds
+    """Of power above idle, for patterns of data that were not seen."""
     usual: Mapping[str, float] | None
+    """Fingerprint of normal random numbers; None: they were not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFacts:
-    """What a model was trained on.
-
-    Attributes:
-        sha256: Of the points, in whatever order.
-        held_back: Points at which power limit or heat held back the clock.
-        patterns: Patterns of operands that were left out in their turn.
-        cards: UUIDs of the GPUs.
-        left_out: Points that were not used, by reason.
-    """
+    """What a model was trained on."""
 
     sha256: str
+    """Of the points, in whatever order."""
     points: int
     held_back: int
+    """Points at which power limit or heat held back the clock."""
     patterns: tuple[str, ...]
+    """Patterns of operands that were left out in their turn."""
     cards: tuple[str, ...]
+    """UUIDs of the GPUs."""
     drivers: tuple[str, ...]
     torch: tuple[str, ...]
     left_out: Mapping[str, int]
+    """Points that were not used, by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputManifest:
-    """All that is known of a model.
-
-    Attributes:
-        created_at: ISO 8601, UTC.
-        physics: Parts of the power, one for each weight.
-        columns: What the trees take.
-        known: Cards, and how fast shapes were computed.
-        figures: Of its evaluation in percent, by method and kind of error: on patterns left out,
-            beside baselines, with the noise of the repeated reference.
-        libraries: Versions that made it, by name.
-        files: SHA-256 of each file next to the manifest, by name.
-    """
+    """All that is known of a model."""
 
     schema: int
     version: str
     created_at: str
+    """ISO 8601, UTC."""
     features: tuple[str, ...]
     physics: tuple[str, ...]
+    """Parts of the power, one for each weight."""
     columns: tuple[str, ...]
+    """What the trees take."""
     coverage: float
     types: tuple[TypeModel, ...]
     known: Known
+    """Cards, and how fast shapes were computed."""
     dataset: InputFacts
     figures: Mapping[str, float]
+    """Of its evaluation in percent, by method and kind of error: on patterns left out, beside
+    baselines, with the noise of the repeated reference."""
     settings: LearnerSettings
     libraries: Mapping[str, str]
+    """Versions that made it, by name."""
     files: Mapping[str, str]
+    """SHA-256 of each file next to the manifest, by name."""
 
 
 def read_input_model(folder: Path) -> tuple[InputManifest, dict[str, bytes]]:

@@ -25,21 +25,18 @@ _HALVINGS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A GPU model as it was measured.
-
-    Attributes:
-        idle_w: With a context, without work.
-        power_limit_w: None: not known.
-        heat_w: Least power at which something else than the power limit, such as heat, held the
-            clock back; None: never.
-        units: Most SMs that were measured.
-    """
+    """A GPU model as it was measured."""
 
     gpu_model: str
     idle_w: float
+    """With a context, without work."""
     power_limit_w: float | None
+    """None: not known."""
     heat_w: float | None
+    """Least power at which something else than the power limit, such as heat, held the clock back;
+    None: never."""
     units: int
+    """Most SMs that were measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,47 +38,40 @@ _DROPPED = {"tf32": 13}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandPrint:
-    """One matrix.
-
-    Attributes:
-        weight: Bits that are set.
-        along: Bits that differ between neighbours along the contraction.
-        across: Bits that differ between neighbours of two lines.
-        signs: Neighbours along the contraction of which one is negative and the other is not.
-        zeros: Elements that are 0.
-        distinct: Different values, as a part of 32,768 elements or of all that there are.
-    """
+    """One matrix."""
 
     weight: float
+    """Bits that are set."""
     along: float
+    """Bits that differ between neighbours along the contraction."""
     across: float
+    """Bits that differ between neighbours of two lines."""
     signs: float
+    """Neighbours along the contraction of which one is negative and the other is not."""
     zeros: float
+    """Elements that are 0."""
     distinct: float
+    """Different values, as a part of 32,768 elements or of all that there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """A product; all numbers from 0 to 1.
-
-    Attributes:
-        product_weight: Bits that are set in products of significands; of int8 in products.
-        product_switching: Bits of them that differ from one step of the contraction to the next.
-        product_signs: Products of which the next one has the other sign; 0 is positive.
-        zero_products: Products that are 0.
-        sum_switching: Bits of the running sum, float32 or of int8 int32, that differ from step to
-            step.
-        sum_non_finite: Steps after which the sum is NaN or infinite.
-    """
+    """A product; all numbers from 0 to 1."""
 
     a: OperandPrint
     b: OperandPrint
     product_weight: float
+    """Bits that are set in products of significands; of int8 in products."""
     product_switching: float
+    """Bits of them that differ from one step of the contraction to the next."""
     product_signs: float
+    """Products of which the next one has the other sign; 0 is positive."""
     zero_products: float
+    """Products that are 0."""
     sum_switching: float
+    """Bits of the running sum, float32 or of int8 int32, that differ from step to step."""
     sum_non_finite: float
+    """Steps after which the sum is NaN or infinite."""
 
 
 @np.errstate(invalid="ignore", over="ignore")  # NaN among the data is no fault of this

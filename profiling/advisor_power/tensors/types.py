@@ -60,22 +60,19 @@ TYPES = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor's place in its file.
-
-    Attributes:
-        name: Of it; empty in an npy file, which has only one.
-        type_name: A key of `TYPES`, or what the file says where that is none.
-        begin: Its first byte in the file.
-        end: The byte behind its last one.
-        by_columns: Its first index runs fastest, as in Fortran.
-    """
+    """A tensor's place in its file."""
 
     name: str
+    """Of it; empty in an npy file, which has only one."""
     type_name: str
+    """A key of `TYPES`, or what the file says where that is none."""
     shape: tuple[int, ...]
     begin: int
+    """Its first byte in the file."""
     end: int
+    """The byte behind its last one."""
     by_columns: bool = False
+    """Its first index runs fastest, as in Fortran."""
 
     @property
     def dtype(self) -> str:

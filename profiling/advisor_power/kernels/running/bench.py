@@ -8,27 +8,24 @@ from advisor_power.kernels.trace import Run, Stretch, Tick
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelReady:
-    """What a workload says of itself before the first run.
-
-    Attributes:
-        operation: Its canonical text.
-        execution_s: One execution, median of some after warming up.
-        launches: Of the operation in one execution, as many as make it long enough to be timed.
-        captured: Whether an execution is one CUDA graph; else each launch is one by itself.
-        units: SMs that it sees; None where it has no GPU.
-        launch_flop: Floating point operations of one launch, by its definition; None where the
-            operation is not one of ours.
-        launch_bytes: That its operands hold, the result included, each once; None as above.
-    """
+    """What a workload says of itself before the first run."""
 
     operation: str
+    """Its canonical text."""
     execution_s: float
+    """One execution, median of some after warming up."""
     launches: int
+    """Of the operation in one execution, as many as make it long enough to be timed."""
     captured: bool
+    """Whether an execution is one CUDA graph; else each launch is one by itself."""
     units: int | None
+    """SMs that it sees; None where it has no GPU."""
     libraries: dict[str, str]
     launch_flop: float | None = None
+    """Floating point operations of one launch, by its definition; None where the operation is not
+    one of ours."""
     launch_bytes: float | None = None
+    """That its operands hold, the result included, each once; None as above."""
 
 
 @dataclass(frozen=True, slots=True)

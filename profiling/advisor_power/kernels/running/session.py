@@ -39,20 +39,16 @@ class KernelConditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was found before the blocks: how long a run is.
-
-    Attributes:
-        execution_s: As timed then.
-        executions: Of a long run.
-        ssp_execution: Of the shortest run that ends in steady power; None: none was found, or
-            looked for.
-        stretch: Without a gap for seconds; None where another operation is before the runs.
-    """
+    """What was found before the blocks: how long a run is."""
 
     execution_s: float
+    """As timed then."""
     executions: int
+    """Of a long run."""
     ssp_execution: int | None
+    """Of the shortest run that ends in steady power; None: none was found, or looked for."""
     stretch: StretchPower | None
+    """Without a gap for seconds; None where another operation is before the runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
