@@ -68,7 +68,6 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    """Empty progress and gate files."""
     return Files(tmp_path)
 
 
@@ -110,7 +109,6 @@ def test_count_is_seen_at_once(files: Files, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_nothing_happens_outside_the_advisor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the variables, or with empty ones, a job runs unchanged."""
     monkeypatch.delenv("ADVISOR_PROGRESS_FILE", raising=False)
     monkeypatch.setenv("ADVISOR_GATE_FILE", "")
     pauses = list[str]()
@@ -177,7 +175,6 @@ def test_documented_shell(files: Files, shell: str) -> None:
 
 
 def test_documented_shell_gate(files: Files) -> None:
-    """The shell gate of the page waits, runs on go and leaves on quit."""
     source = snippets("sh")[1] + "echo working"
     for wanted, state, output in ((GO, RUNNING, "working\n"), (QUIT, WAITING, "")):
         files.gate.write_bytes(bytes(16))
@@ -197,7 +194,6 @@ def test_documented_c(files: Files, tmp_path: Path) -> None:
 
 @needs_cc
 def test_documented_c_gate(files: Files, tmp_path: Path) -> None:
-    """The C gate of the page waits, runs on go and leaves on quit."""
     program, gate, *_ = snippets("c")
     body = 'int main(void) { gate = map_counts("ADVISOR_GATE_FILE", 16); pass_gate(); pass_gate();'
     source = "#define _DEFAULT_SOURCE\n#include <stdio.h>\n" + program.split("int main")[0] + gate
@@ -252,7 +248,6 @@ def _under_gate(files: Files, command: list[str], wanted: int) -> str:
 
 @needs_cc
 def test_documented_c_results(files: Files, tmp_path: Path) -> None:
-    """What the C example of the page reports is read as what Python reports."""
     program, *_, report = snippets("c")
     body = (
         'int main(void) { volatile int64_t *file = map_counts("ADVISOR_PROGRESS_FILE", 4096);'

@@ -103,7 +103,6 @@ def observation(energy_j: float | None) -> Observation:
 
 
 def test_observation_has_the_part_of_each_job() -> None:
-    """SMs that were not read back are those of the share; without energy there are no parts."""
     a, b = with_job_energy(observation(3200), 80).parts
     assert (a.energy_j, a.energy_low_j, a.energy_high_j) == (2000, 1800, 2400)
     assert (b.energy_j, b.energy_low_j, b.energy_high_j) == (1200, 800, 1400)

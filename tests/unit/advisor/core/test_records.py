@@ -206,7 +206,6 @@ def test_a_flat_name_says_whose_it_is(kind: type[Part], number: int, data: st.Da
     "name", ["job", "rate", "rate_0", "rate_01", "share_percent_1", "power_1_w", "job_c", "p50", ""]
 )
 def test_other_names_are_of_no_job(name: str) -> None:
-    """Columns of the whole GPU and mistakes stay what they are."""
     assert part_column(name) is None
 
 
@@ -220,13 +219,11 @@ def test_a_mistake_in_a_flat_row_is_named() -> None:
 
 @pytest.mark.parametrize("column", ["mode", "state"])
 def test_a_word_of_an_observation_that_is_none_is_refused(column: str) -> None:
-    """What reports count by is never misspelt; the message has the words."""
     with pytest.raises(InputError, match=f"{column} is 'done'. one of .*(finished|mps)"):
         from_row(Observation, {**to_row(observation()), column: "done"})
 
 
 def test_a_row_without_jobs_is_not_nested() -> None:
-    """Solo points are flat in every format."""
     row = to_row(point())
     assert nested(row) is row
     assert flat(row) == row

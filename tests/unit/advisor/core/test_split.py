@@ -152,7 +152,6 @@ def test_mirror_images(split: Split) -> None:
 
 
 def test_limits_first_then_the_more_even() -> None:
-    """Then the smaller first share."""
     found = sorted([EXCLUSIVE, UNCAPPED, TIME_SLICED, *reversed(NINE)], key=evenness)
     assert [str(split) for split in found[:3]] == ["50/50", "40/60", "60/40"]
     assert tuple(split.sharing for split in found[-3:]) == SHARINGS[1:]
@@ -178,7 +177,6 @@ def test_nothing_to_choose_from() -> None:
 
 
 def test_what_orders_a_tie_sees_the_candidate_and_its_value() -> None:
-    """Candidates are ordered by what they are, too, not by what they are worth alone."""
     values = {"a": 1.0, "b": 0.95, "c": 0.5}
     seen: dict[str, float] = {}
 
@@ -233,7 +231,6 @@ needs = st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=4).map(tupl
 
 @given(needs, st.none() | st.floats(1, 1e6))
 def test_memory(needs_mib: tuple[float | None, ...], card_mib: float | None) -> None:
-    """What is known may already be too much; that all fit is only said where all is known."""
     found = MemoryFit(needs_mib, card_mib)
     known = sum(need for need in needs_mib if need is not None)
     assert found.is_too_much == (card_mib is not None and known > MEMORY_PART * card_mib)

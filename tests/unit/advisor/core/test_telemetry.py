@@ -10,7 +10,6 @@ from advisor.core.telemetry import COUNTERS, ENERGY_GPU, UNITS, channels_of, cou
 
 
 def test_every_column_of_counters_is_a_channel_with_its_unit() -> None:
-    """No column is left out, and units are those that the columns state."""
     columns = {field.name: field for field in fields(SoloPoint)}
     assert set(COUNTERS.values()) == {field.name for field in fields(Counters)}
     for name, column in COUNTERS.items():

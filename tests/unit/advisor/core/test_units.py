@@ -60,7 +60,6 @@ def test_vendor_of_a_model(gpu_model: str, vendor: Vendor) -> None:
      "Apple M4 Max", "Moore Threads MTT S4000", "Ascend 910B"],
 )  # fmt: skip
 def test_a_gpu_of_another_maker_gets_no_limit(gpu_model: str) -> None:
-    """What is made by neither has no share under MPS or a CU mask, and says so."""
     with pytest.raises(InputError, match=r"neither NVIDIA nor AMD.*gpu_model"):
         vendor_of(gpu_model)
 

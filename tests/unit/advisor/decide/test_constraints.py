@@ -41,7 +41,6 @@ SERVER = profile(
 
 
 def hotter(job: Profile, power_w: float) -> Profile:
-    """The job drawing this much on the whole GPU."""
     return replace(job, values={**job.values, "power_w": job.values["power_w"] * power_w / 400})
 
 
@@ -124,7 +123,6 @@ def test_latencies_that_nobody_measured() -> None:
 
 
 def serving(latencies: tuple[tuple[float, float], ...], offered: float | None = 100) -> Serving:
-    """A server with these latencies."""
     return Serving(offered_rate=offered, rate_noise=None, latency_p99_ms=latencies)
 
 
@@ -215,7 +213,6 @@ def test_a_latency_that_is_not_known_is_not_called_too_long() -> None:
 
 
 def test_on_a_gpu_of_its_own() -> None:
-    """The power and the latency of the whole GPU, both of them."""
     limits = Limits(max_power_w=320, default_max_p99_ms=6.4)
     found = {v.text: v.by for v in violations_alone(SERVER, limits)}
     assert found == {

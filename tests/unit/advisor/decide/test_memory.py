@@ -16,7 +16,6 @@ H200 = "NVIDIA H200"
 
 
 def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
-    """Without any option, and the reason has the numbers."""
     large = profile("big", memory_used_mib=120_000.0)
     answer = recommend((large, large), Physics(), Request(default_min_speed=0))
     assert answer.choice.name == "exclusive"
@@ -74,7 +73,6 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("memory_mib", [141, 0, -1, math.nan, math.inf, 143771 * 2**20])
 def test_gigabytes_and_bytes_given_as_mib_are_refused(memory_mib: float) -> None:
-    """No GPU has so little, or so much."""
     with pytest.raises(InputError) as refused:
         check_card_memory(memory_mib)
     assert str(refused.value) == (
@@ -92,7 +90,6 @@ def test_every_size_that_is_printed_is_read_again(memory_mib: float) -> None:
 
 
 def test_the_smallest_and_the_largest_card() -> None:
-    """1 GiB and 1 TiB are just believed."""
     assert parse_memory_mib("1GiB") == 1024
     assert parse_memory_mib("1024 GiB") == 2**20
     for memory_mib in (1023.9, 2**20 + 1):

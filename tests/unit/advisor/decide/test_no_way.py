@@ -20,7 +20,6 @@ SERVED = profile("a", serving=Serving(offered_rate=100.0, rate_noise=None, laten
 def refused(
     by: Predictor, of: Sequence[Profile] = (A, B), **limits: float | str | dict[str, float]
 ) -> NoSplitError:
-    """The error of a request that nothing keeps."""
     with pytest.raises(NoSplitError) as raised:
         recommend(of, by, Request(**{"default_min_speed": 0.0, **limits}))  # type: ignore[arg-type]
     return raised.value
@@ -45,14 +44,12 @@ def test_a_ceiling_that_would_be_enough_is_rounded_up() -> None:
 
 
 def test_one_after_the_other_may_need_the_least() -> None:
-    """As much as the job that draws more."""
     error = refused(all_draw(450.0), max_power_w=350.0)
     assert error.fix
     assert error.fix.startswith("allow 400 W, which one after the other needs")
 
 
 def test_a_ceiling_below_idle_power_lets_nothing_run() -> None:
-    """And what something else needs is said."""
     error = refused(all_draw(450.0), max_power_w=79.9)
     assert error.what == "nothing runs within 79.9 W"
     assert error.why == "the NVIDIA H200 draws 80 W without any job"
@@ -61,7 +58,6 @@ def test_a_ceiling_below_idle_power_lets_nothing_run() -> None:
 
 
 def test_more_power_does_not_help_where_another_limit_is_broken() -> None:
-    """Then that one is to be loosened."""
     slow = Scripted({}, off=0.0)
     error = refused(slow, (SERVED, B), max_power_w=79.0, default_min_speed=0.9)
     assert error.fix == "allow more"

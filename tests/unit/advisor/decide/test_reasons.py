@@ -31,7 +31,6 @@ def served(offered: float = 100.0, *latencies: tuple[float, float]) -> Profile:
 
 
 def decided(known: dict[Split, tuple[float, float, float]], a: Profile = A) -> Decision:
-    """Of `a` and `b`, whatever their speeds."""
     request = replace(FREE, min_speed={"a": 0.0, "b": 0.0})
     return recommend((a, B), Scripted(known, off=0.0), request)
 
@@ -86,7 +85,6 @@ def test_a_server_that_costs_energy_is_warned_of() -> None:
 
 
 def test_one_after_the_other_has_no_latency_beside_another_job() -> None:
-    """Nothing is beside it; nothing is wanted together either."""
     asked_for = replace(FREE, min_speed={"a": 0.0})
     given = recommend((served(), B), Scripted({}, off=0.0), asked_for)
     assert given.choice.sharing == "exclusive"
@@ -158,13 +156,11 @@ def test_the_bounds_of_the_models_own_errors_count_without_work() -> None:
 
 
 def rated(split: Split, value: float = 1.0, *violations: Violation) -> RatedSplit:
-    """A way with what it breaks."""
     (p,) = Scripted({}, off=0.0).predict((A, B), [split])
     return RatedSplit(p, Interval(value, value, value), violations)
 
 
 def test_the_nearest_way_is_the_more_even_one_of_equally_near_ones() -> None:
-    """And of mirror images that of the order of names."""
     missed = Violation("x", 0.1)
     ways = [rated(s, 1.0, missed) for s in (THIRTY, SEVENTY)]
     even = [*ways, rated(EQUAL, 1.0, missed)]
@@ -177,7 +173,6 @@ def test_the_nearest_way_is_the_more_even_one_of_equally_near_ones() -> None:
 
 
 def test_the_best_of_equal_ways_is_the_more_even_one() -> None:
-    """Without a tie: any more is better."""
     ways = [rated(THIRTY), rated(SEVENTY), rated(EQUAL)]
     assert best(ways, mirrored=False).name == "50/50"
     assert best([*ways, rated(THIRTY, 1.0001)], mirrored=False).objective_value.value == 1.0001
@@ -186,7 +181,6 @@ def test_the_best_of_equal_ways_is_the_more_even_one() -> None:
 
 
 def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:
-    """Of equal ones always the same."""
     one, other, far = Violation("a", 0.1), Violation("b", 0.1), Violation("c", 0.2)
     assert worst_violation(rated(EQUAL, 1.0, one, far, other)) == far
     assert worst_violation(rated(EQUAL, 1.0, one, other)) == other
@@ -197,7 +191,6 @@ def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:
 
 
 def test_profiles_of_two_gpus_are_told_apart() -> None:
-    """Which is whose, why it matters and what to do."""
     with pytest.raises(InputError) as raised:
         recommend((A, profile("b", gpu_model="Other")), Physics(), FREE)
     error = raised.value
@@ -208,7 +201,6 @@ def test_profiles_of_two_gpus_are_told_apart() -> None:
 
 
 def test_fine_splits_without_units_say_what_to_leave_out() -> None:
-    """No point says how many there are."""
     unknown = profile("a", units_total=None)
     with pytest.raises(InputError) as raised:
         recommend((unknown, unknown), Physics(), replace(FREE, fine=True))

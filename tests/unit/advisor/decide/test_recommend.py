@@ -28,12 +28,10 @@ FREE = Request(default_min_speed=0)
 
 
 def names(answer: Decision) -> list[str]:
-    """Of all candidates."""
     return [option.name for option in answer.candidates]
 
 
 def said(answer: Decision) -> str:
-    """Reasons and warnings as one text."""
     return "\n".join((*answer.reasons, *answer.warnings))
 
 
@@ -44,7 +42,6 @@ _POWERS = st.lists(st.floats(90, 700), min_size=10, max_size=10)
 
 
 def profiles(job: str) -> st.SearchStrategy[Profile]:
-    """Any profile of a job."""
     return st.builds(
         profile,
         st.just(job),
@@ -67,7 +64,6 @@ requests = st.builds(
 
 
 def swapped(p: Prediction) -> Prediction:
-    """The same with the jobs swapped."""
     return dataclasses.replace(p, split=p.split.turned(), parts=p.parts[::-1])
 
 
@@ -81,7 +77,6 @@ def answer_or_error(a: Profile, b: Profile, request: Request) -> Decision | None
 
 @given(profiles("fft"), profiles("gemm"), requests)
 def test_swapping_the_jobs_swaps_the_answer(a: Profile, b: Profile, request: Request) -> None:
-    """It does not matter which job is called the first."""
     there, back = answer_or_error(a, b, request), answer_or_error(b, a, request)
     if there is None or back is None:
         assert there is back
@@ -158,7 +153,6 @@ def test_candidates_are_the_nine_splits_and_both_other_ways() -> None:
 
 
 def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
-    """Nothing is predicted where nothing was measured."""
     answer = recommend((profile("fft", shares=SHARES[3:]), B), Physics())
     assert names(answer)[0] == "40/60"
     assert "fft was not measured below 40 %" in said(answer)

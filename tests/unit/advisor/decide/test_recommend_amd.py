@@ -15,12 +15,10 @@ PAYS = Scripted({Split((30.0, 70.0)): (0.8, 0.9, 400.0)})
 
 
 def amd(job: str, units_total: int | None = 304) -> Profile:
-    """A made-up job on an MI300X."""
     return profile(job, gpu_model="AMD Instinct MI300X", units_total=units_total)
 
 
 def cus(share_percent: float) -> int:
-    """What a share is granted there."""
     return units_for_share(share_percent, 304, "amd")
 
 
@@ -37,7 +35,6 @@ def test_split_is_two_masks_that_do_not_overlap() -> None:
 
 
 def test_fine_splits_are_in_steps_of_one_cu_per_xcd() -> None:
-    """Each of the 8 XCDs gives one CU more from split to split."""
     fine = Request(default_min_speed=0, fine=True)
     answer = recommend((amd("fft"), amd("gemm")), Physics(), fine)
     splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]

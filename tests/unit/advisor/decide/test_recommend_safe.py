@@ -35,13 +35,11 @@ def known(draw: st.DrawFn) -> tuple[Profile, Profile, CheckedCounts | None]:
 
 
 def units(option: RatedSplit) -> tuple[int, int]:
-    """Counts of both jobs."""
     first, second = option.prediction.split.shares
     return units_for_percent(first, 132), units_for_percent(second, 132)
 
 
 def splits(answer: Decision) -> list[RatedSplit]:
-    """Every split that an answer names."""
     named = (*answer.candidates, *filter(None, answer.rules.values()), *answer.picks.values())
     return [option for option in named if option.sharing == "limited"]
 
@@ -63,7 +61,6 @@ def test_no_split_that_is_named_is_unsafe(
 def test_swapping_the_jobs_swaps_the_splits(
     case: tuple[Profile, Profile, CheckedCounts | None], fine: bool
 ) -> None:
-    """Candidates and the choice do not depend on which job is called the first."""
     a, b, host = case
     there = set(candidate_splits((a, b), host, fine=fine))
     assert there == {split.turned() for split in candidate_splits((b, a), host, fine=fine)}
@@ -89,7 +86,6 @@ def test_where_no_split_is_safe_jobs_share_without_limits_or_not_at_all() -> Non
 
 
 def test_counts_that_nobody_checked_are_allowed_and_named() -> None:
-    """They are no reason to leave out a split."""
     few = checked_with(132, frozenset({8}), checked=frozenset({8, 132}))
     a, b = (profile(job, rates=[1.0] * 10) for job in ("fft", "gemm"))
     answer = recommend((a, b), Physics(), None, few)

@@ -17,13 +17,11 @@ KNOWN = {EQUAL: (0.6, 0.6, 350.0), UNCAPPED: (0.9, 0.9, 380.0)}
 
 
 def recommended(known: dict[Split, tuple[float, ...]], work: Work | None = WORK) -> Decision:
-    """Of `a` and `b`, whatever their speed."""
     by = Scripted({split: (one, two, w) for split, (one, two, w) in known.items()}, off=0.0)
     return recommend((A, B), by, Request(default_min_speed=0.0, work=work))
 
 
 def prediction(split: Split) -> Prediction:
-    """What is known of it."""
     return Scripted(KNOWN).predict((A, B), [split])[0]
 
 
@@ -74,7 +72,6 @@ def test_a_restart_is_told_where_a_limit_stays() -> None:
 
 
 def test_without_work_it_is_that_of_an_hour() -> None:
-    """Of the chosen way."""
     found = same_work(recommended({EQUAL: (0.8, 0.7, 350.0)}, None))
     assert found.work.alone_s == (pytest.approx(2880), pytest.approx(2520))
     assert found.choice.time_s == pytest.approx(3600)

@@ -22,8 +22,6 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes the text of a job file called train.yaml."""
-
     def write(text: str) -> Path:
         path = tmp_path / "train.yaml"
         path.write_text(textwrap.dedent(text))
@@ -188,7 +186,6 @@ def test_file_with_byte_order_mark(tmp_path: Path) -> None:
 
 
 def test_stem_that_cannot_be_a_name(tmp_path: Path) -> None:
-    """A file whose stem is no job name needs a name inside."""
     path = tmp_path / "My Job.yaml"
     path.write_text("command: a")
     with pytest.raises(InputError, match="add a name"):
@@ -253,7 +250,6 @@ def test_unknown_name(tmp_path: Path) -> None:
 
 
 def test_listing(tmp_path: Path) -> None:
-    """Jobs of a folder are listed by name; other files and a missing folder are none."""
     for name in ("b", "a"):
         (tmp_path / f"{name}.yaml").write_text("command: x")
     (tmp_path / "README.md").write_text("no job")

@@ -74,7 +74,6 @@ def test_what_is_no_span_is_refused(text: str) -> None:
     ],
 )
 def test_spans_are_written(seconds: float, text: str) -> None:
-    """Two units at most."""
     assert duration_text(seconds) == text
 
 

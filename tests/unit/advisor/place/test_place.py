@@ -400,7 +400,6 @@ def test_first_come_fills_a_place_that_is_free() -> None:
 
 
 def test_first_come_runs_alone_what_may_not_share() -> None:
-    """A pair below the floor is not made, and the job has the whole GPU."""
     problem = problem_of({"a": 2}, 1, speeds=0.3, limits=Limits(default_min_speed=0.4))
     found = first_come(problem)
     assert found is not None
@@ -417,7 +416,6 @@ def test_pairs_must_fit_into_the_memory() -> None:
 
 
 def test_power_ceiling_holds_for_the_job_that_is_left() -> None:
-    """A pair within the ceiling is out of it when the job that is left draws more."""
     limits = Limits(default_min_speed=0, max_power_w=610)
     assert len(place(problem_of({"a": 2}, 1, limits=limits)).slots) == 1
     hot = problem_of({"a": 2}, 1, limits=limits, left_power_a_w=620.0)
@@ -548,7 +546,6 @@ def profiles() -> list[Profile]:
 
 
 def note(into: list[tuple[int, int]]) -> Callable[[int, int], None]:
-    """What collects the counts that it is told."""
     return lambda done, pairs: into.append((done, pairs))
 
 

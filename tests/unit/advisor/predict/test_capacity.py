@@ -73,7 +73,6 @@ def test_a_job_without_a_demand_does_what_it_can() -> None:
 def test_bounds_of_what_is_served_hold_it(
     value: float, below: float, above: float, noise: float | None
 ) -> None:
-    """And it is never more than all."""
     serving = Serving(offered_rate=DEMAND, rate_noise=noise, latency_p99_ms=())
     found = serving.served(Interval(value, value * (1 - below), value * (1 + above)))
     assert found.low <= found.value <= found.high

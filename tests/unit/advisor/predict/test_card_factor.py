@@ -131,7 +131,6 @@ def test_profile_on_a_card() -> None:
 
 
 def predicted(factor: CardFactor, predictor: Predictor | None = None) -> tuple[Prediction, ...]:
-    """On a usual card, and on this one."""
     profiles: Sequence[Profile] = (profile("a"), profile("b"))
     usual = predictor or Physics()
     (before,) = usual.predict(profiles, [EQUAL])

@@ -43,7 +43,6 @@ seeds = st.integers(0, 30)
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Side, Side]:
-    """Two jobs at some splits."""
     splits = draw(shares)
     a, b = ([split[n] for split in splits] for n in (0, 1))
     return side(make_profile("a", draw(seeds)), a), side(make_profile("b", draw(seeds)), b)
@@ -60,7 +59,6 @@ def test_power_features_do_not_know_an_order(pair: tuple[Side, Side]) -> None:
 
 @given(pairs())
 def test_own_and_other_change_places(pair: tuple[Side, Side]) -> None:
-    """What is `own_` of one job is `other_` of its neighbour."""
     a, b = pair
     forth, back = speed_features(a, [b]), speed_features(b, [a])
     both = {name[4:] for name in forth if f"other_{name[4:]}" in forth}
@@ -92,7 +90,6 @@ def test_a_split_does_not_depend_on_the_others() -> None:
 
 
 def of_first(sides: Sequence[Side]) -> dict[str, Floats]:
-    """What a model sees of the first job."""
     return speed_features(sides[0], sides[1:])
 
 
@@ -107,7 +104,6 @@ def test_names_are_those_of_every_profile() -> None:
 
 
 def test_matrix_columns_stand_in_order() -> None:
-    """Rows are splits, columns are features, single precision, in C order."""
     made = matrix({"x": np.array([1.0, 2.0]), "y": np.array([3.0, np.nan])})
     assert made.dtype == np.float32
     assert made.flags.c_contiguous
@@ -130,7 +126,6 @@ def test_power_by_hand() -> None:
 
 
 def test_no_known_limit_is_no_limit() -> None:
-    """A card that does not tell its limit is not held back by one."""
     free = [
         side(dataclasses.replace(flat(job, power_w=900.0), power_limit_w=None), [50.0])
         for job in "ab"
@@ -191,7 +186,6 @@ def test_features_are_relative_to_the_card(
 
 
 def on_card(profile: Profile, watts: float, clock: float, limited: bool) -> Profile:
-    """The job on a card whose watts and clocks are larger by factors."""
     values = {
         **profile.values,
         "power_w": watts * profile.values["power_w"],

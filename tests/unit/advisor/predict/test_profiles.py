@@ -24,7 +24,6 @@ def points(**fields: Any) -> list[SoloPoint]:
 
 
 def test_shares_ascend_whatever_the_order() -> None:
-    """Points come in the order in which they were measured."""
     made = make_profile(points(dram_active_percent=5.0))
     assert made.shares.tolist() == [10, 50, 100]
     assert made.values["rate"].tolist() == [10, 50, 100]
@@ -34,7 +33,6 @@ def test_shares_ascend_whatever_the_order() -> None:
 
 
 def test_repeated_shares_take_the_median() -> None:
-    """Three readings of a share are one value; those that were not available do not count."""
     more = [
         solo(share_percent=10.0, rate=rate, dram_active_percent=dram, run=f"r{rate}")
         for rate, dram in ((20.0, 7.0), (90.0, None))
@@ -86,7 +84,6 @@ def test_no_profile(made_of: list[SoloPoint], why: str) -> None:
 
 
 def test_between_shares_it_is_linear() -> None:
-    """Values at measured shares are the measured ones; between them, straight lines."""
     made = make_profile(points())
     assert made.at([100, 10, 50])["rate"].tolist() == [100, 10, 50]
     assert made.at([30, 75])["rate"].tolist() == [30, 75]

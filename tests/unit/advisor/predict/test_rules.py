@@ -11,7 +11,6 @@ from advisor.predict.rules import MEANINGS, physical_predictions, rule_choices
 
 
 def most_work(predictions: Sequence[Prediction]) -> Prediction:
-    """The prediction with the most work per joule."""
     return max(predictions, key=lambda p: p.result.stp / p.result.power_w)
 
 

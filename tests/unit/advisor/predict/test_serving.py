@@ -52,7 +52,6 @@ def test_other_jobs_have_none() -> None:
 
 @given(st.floats(10, 100))
 def test_latency_between_two_shares_is_between_theirs(share: float) -> None:
-    """And at a measured share it is the measured one."""
     found = serving().p99_alone_ms(share)
     below = max(s for s in P99_MS if s <= share)
     above = min(s for s in P99_MS if s >= share)
@@ -109,7 +108,6 @@ def test_no_answer_breaks_what_a_server_needs(
 
 
 def test_the_option_has_names_and_units() -> None:
-    """The last one of each counts."""
     options = ("a=50ms", "20 ms", "b=0.5s", "a=60ms")
     assert longest_p99_ms(options, ("a", "b")) == ({"a": 60.0, "b": 500.0}, 20.0)
     assert longest_p99_ms((), ("a", "b")) == ({}, None)

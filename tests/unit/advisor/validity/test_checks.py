@@ -96,7 +96,6 @@ def test_faults_are_named(change: dict[str, Any], words: str) -> None:
 
 
 def test_what_changed_is_said() -> None:
-    """A new driver or library asks for another check; one that is not known does not."""
     assert CHECK.differs_from("580.1", CHECK.libraries) == ""
     assert CHECK.differs_from("580.1", {}) == ""
     assert CHECK.differs_from("580.1", {"jax": "1"}) == ""

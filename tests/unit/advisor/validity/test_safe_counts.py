@@ -29,7 +29,6 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, int], int, Safety, Safety]:
 
 
 def test_own_results_go_before_the_check() -> None:
-    """Right ones allow a count of the list, wrong ones forbid any, wrong ones beat right ones."""
     safety = Safety(
         units_total=132,
         host=checked_132(),
@@ -150,7 +149,6 @@ def test_all_safe_changes_nothing(total: int, data: st.DataObject) -> None:
 
 @given(st.lists(st.integers(4, 40).map(lambda half: 2 * half), min_size=3, max_size=3))
 def test_counts_of_three_jobs(wanted: list[int]) -> None:
-    """Allowed ones that fit together, and the wanted ones where these do."""
     found = safe_counts(tuple(wanted), 132, [KNOWN] * 3)
     assert found
     assert sum(found) <= 132

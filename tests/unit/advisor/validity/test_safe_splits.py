@@ -149,7 +149,6 @@ def test_causes_of_both_jobs_are_named() -> None:
     ],
 )
 def test_three_wrong_operations_are_named(at_38: str, at_92: str, text: str) -> None:
-    """Those of both shares, each once, and how many more there are."""
     host = CheckedCounts(
         gpu_model="NVIDIA H200",
         units_total=132,
@@ -180,7 +179,6 @@ def test_of_mirror_images_the_caller_decides() -> None:
 
 
 def test_what_is_moved_is_said_once() -> None:
-    """The shares, their counts, why, and what is measured in their place."""
     one = Safety(units_total=132, host=checked_with(132, frozenset({92})))
     assert moved_text(TEN, one) == (
         f"70 % is 92 of 132 SMs, at which {LIBRARIES}; measured at 90 SMs instead"
@@ -192,7 +190,6 @@ def test_what_is_moved_is_said_once() -> None:
 
 
 def test_avoided_counts_are_told_by_cause() -> None:
-    """What the libraries do wrong is of all jobs, own results are of one."""
     own = Safety(units_total=132, host=checked_132(), wrong=frozenset({66}))
     assert list(avoided_texts([EQUAL, Split((80, 20))], ("fft", "gemm"), [own, KNOWN])) == [
         f"not used: 26 and 104 of 132 SMs, at which {LIBRARIES}",

@@ -15,7 +15,6 @@ from advisor_data.files.bundled import bundled_solo_points
 
 
 def sweep(*rates: float) -> list[SoloPoint]:
-    """A job at ascending shares, the last one the whole GPU."""
     shares = (*range(10, 10 * len(rates), 10), 100)
     return [
         solo(share_percent=float(share), rate=rate, power_w=None)
@@ -24,7 +23,6 @@ def sweep(*rates: float) -> list[SoloPoint]:
 
 
 def slow(points: list[SoloPoint]) -> list[float]:
-    """Shares that get the flag."""
     return [p.share_percent for p in with_solo_flags(points) if SLOW_ALONE in p.flags]
 
 
