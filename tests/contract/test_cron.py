@@ -60,7 +60,6 @@ def test_every_option_is_one_of_the_command() -> None:
 
 
 def test_the_crontab_is_five_times_and_a_command() -> None:
-    """And settings before it."""
     lines = [line for line in (CRON / "crontab").read_text().splitlines() if line]
     [job] = [line for line in lines if not line.startswith("#") and not re.match(r"\w+=", line)]
     times = job.split()[:5]
@@ -70,7 +69,6 @@ def test_the_crontab_is_five_times_and_a_command() -> None:
 
 
 def test_systemd_understands_the_units(tmp_path: Path) -> None:
-    """Nothing to remark on, but what its version does not know."""
     for name in ("advisor-retrain.service", "advisor-retrain.timer"):
         text = (CRON / name).read_text().replace("/opt/advisor/bin/advisor", "/bin/true")
         (tmp_path / name).write_text(text)
@@ -86,7 +84,6 @@ def test_the_unit_stays_hardened() -> None:
 
 
 def test_a_busy_run_is_no_failure_of_the_unit() -> None:
-    """The exit code is that of the error."""
     assert unit("advisor-retrain.service")["SuccessExitStatus"] == "8"
 
 

@@ -19,6 +19,7 @@ import httpx
 import pytest
 import yaml
 from serving import Served, serving
+from waiting import eventually
 
 from advisor.client import Client
 from advisor.runtime.host.bounds import CONTROLLERS
@@ -113,7 +114,6 @@ ABSENT = ("ProtectControlGroups", "ProtectClock", "DeviceAllow", "DevicePolicy")
 
 
 def test_the_unit_keeps_what_launches_and_gpus_need() -> None:
-    """Each for the reason that stands beside it."""
     settings = unit()
     assert {name: settings[name] for name in UNIT} == {n: [value] for n, value in UNIT.items()}
     assert set(settings["Delegate"][0].split()) == set(CONTROLLERS)
@@ -267,7 +267,6 @@ def compose() -> dict[str, Any]:
 
 
 def test_compose_names_what_is_there() -> None:
-    """Volumes, secrets, services and mounted files that are named exist."""
     spec = compose()
     for service in spec["services"].values():
         assert set(service.get("secrets", [])) <= set(spec["secrets"])
@@ -412,7 +411,6 @@ def test_promtool_is_content() -> None:
 
 
 def test_every_alert_has_a_test_and_says_what_to_do() -> None:
-    """Each is expected to fire in a test of its own."""
     tests = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
     fired = {t["alertname"] for test in tests for t in test["alert_rule_test"] if t["exp_alerts"]}
     assert fired == {rule["alert"] for rule in alerts()}
@@ -420,7 +418,6 @@ def test_every_alert_has_a_test_and_says_what_to_do() -> None:
 
 
 def test_every_panel_can_be_parsed(tmp_path: Path) -> None:
-    """Promtool reads each query of the dashboard."""
     promtool = program("promtool", "prometheus")
     rules = [
         {"record": f"query:{number}", "expr": query}
@@ -504,22 +501,18 @@ def prometheus(service: Served, folder: Path) -> Generator[Callable[[str], list[
         ) as process,
     ):
         try:
-            _until_ready(f"http://{address}/-/ready", folder / "prometheus.log")
+            ready = partial(_is_ready, f"http://{address}/-/ready")
+            eventually(ready, (folder / "prometheus.log").read_text)
             yield partial(_ask, f"http://{address}/api/v1/query")
         finally:
             process.terminate()
 
 
-def _until_ready(url: str, log: Path) -> None:
-    ends = time.monotonic() + 30
-    while time.monotonic() < ends:
-        try:
-            if get(url).is_success:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError(log.read_text())
+def _is_ready(url: str) -> bool:
+    try:
+        return get(url).is_success
+    except httpx.TransportError:
+        return False
 
 
 def _ask(url: str, query: str) -> list[Any]:

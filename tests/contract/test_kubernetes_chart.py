@@ -66,7 +66,6 @@ def taken(documents: list[dict[str, Any]], version: str) -> set[str]:
 
 
 def test_kubernetes_notices_a_field_that_it_does_not_know(default: list[dict[str, Any]]) -> None:
-    """What the tests below rest on."""
     [found, *_] = [document for document in default if document["kind"] == "Deployment"]
     odd = {**found, "spec": {**found["spec"], "replica": 2}}
     with pytest.raises(kubernetes_validate.ValidationError, match="replica"):
@@ -100,7 +99,6 @@ def test_kubernetes_takes_it(
 
 @pytest.mark.parametrize(("file", "since"), [("two-pods.yaml", 28), ("shared-claim.yaml", 34)])
 def test_kubernetes_takes_the_examples(file: str, since: int) -> None:
-    """In every version that knows their kinds."""
     documents = list(yaml.safe_load_all((KUBERNETES / "examples" / file).read_text()))
     kinds = {document["kind"] for document in documents}
     assert "Pod" in kinds
@@ -167,7 +165,7 @@ RIGHTS = {
 
 @pytest.mark.parametrize("name", RIGHTS)
 def test_rights_are_what_is_called(name: str, default: list[dict[str, Any]]) -> None:
-    """No star, no secret, no exec; the agent's fake API server refuses everything else."""
+    """No star, no secret, no exec; a test of the agent holds its calls against the same."""
     rules = one(default, "ClusterRole", name)["rules"]
     assert all(rule["apiGroups"] == [""] for rule in rules)
     given = {(kind, verb) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]}
@@ -180,7 +178,6 @@ def test_rights_are_what_is_called(name: str, default: list[dict[str, Any]]) -> 
 
 
 def test_the_lease_is_all_that_the_webhook_writes_at_home(default: list[dict[str, Any]]) -> None:
-    """And it may change no other one."""
     create, change = one(default, "Role", "advisor-webhook")["rules"]
     assert create["verbs"] == ["create"]
     assert (change["resourceNames"], change["verbs"]) == (["advisor-chooser"], ["get", "update"])

@@ -46,7 +46,6 @@ def test_no_package_grows_too_large() -> None:
 
 
 def test_imports_go_one_way() -> None:
-    """The import contracts of pyproject.toml hold."""
     done = _run([str(SCRIPTS / "lint-imports"), "--no-cache"])
     assert done.returncode == 0, done.stdout
 

@@ -23,7 +23,6 @@ def test_no_text_names_a_machine_or_registry() -> None:
 
 
 def test_lock_is_pins_and_hashes_only() -> None:
-    """The lock names no index, host or path."""
     line = re.compile(r"[a-z0-9-]+==[\w.]+( ; [^/]+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")
     assert not [text for text in LOCK.read_text().splitlines() if not line.fullmatch(text)]
 

@@ -63,7 +63,6 @@ def test_wheel_claims_only_our_names(wheel: Path) -> None:
 def test_wheel_has_what_runs_where_it_is_installed(
     wheel: Path, folder: str, where: str, pattern: str, one_of_them: str
 ) -> None:
-    """Migrations, pages, measurements, the model with its card, and workloads of commands."""
     there = [path for path in (ROOT / folder).glob(pattern) if path.is_file()]
     files = {f"{where}/{path.relative_to(ROOT / folder)}" for path in there}
     assert f"{where}/{one_of_them}" in files
@@ -71,12 +70,10 @@ def test_wheel_has_what_runs_where_it_is_installed(
 
 
 def test_wheel_has_types(wheel: Path) -> None:
-    """They reach other projects."""
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(_names(wheel))
 
 
 def test_wheel_runs_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    """Every package and the command import from the wheel alone."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     # -S leaves out the .pth file of the editable install; -I leaves out the current folder.

@@ -104,7 +104,6 @@ def test_extender_answers_by_nodes(served: KubeServed) -> None:
 
 
 def test_extender_scores_the_chosen_node(served: KubeServed) -> None:
-    """From 0 to 10, for every node that came."""
     asked = recorded("extender-prioritize-nodenames")
     asked["Pod"]["metadata"]["annotations"][names.NODE] = "gpu-c"
     scores = served.ask("/prioritize", asked).json

@@ -106,7 +106,6 @@ def test_another_user_waits(cluster: Cluster) -> None:
 def test_a_job_that_is_held_without_the_service_can_be_released(
     cluster: Cluster, nobody_listens: str
 ) -> None:
-    """As the site's policy says, and the comment says why."""
     cluster.point_at(nobody_listens, without_advice="hold")
     number, said = cluster.submit("true", "--gres=gpu:1", "--comment=advisor:job=gemm")
     assert "without advice: no answer from " in said
@@ -119,7 +118,6 @@ def test_a_job_that_is_held_without_the_service_can_be_released(
 
 
 def test_a_whole_gpu_is_waited_for(cluster: Cluster, nobody_listens: str) -> None:
-    """A job that gets mps:100 starts beside nobody."""
     cluster.point_at(nobody_listens, without_advice="100")
     beside, _ = cluster.submit("sleep 60", "--gres=mps:30")
     cluster.await_state(beside, "RUNNING")

@@ -188,7 +188,6 @@ def solo(job: str, share: float) -> SoloPoint:
 
 
 def test_an_agent_that_is_killed_hurts_no_job(node: Node) -> None:
-    """Kill -9 in mid-run: both end as they would have ended."""
     numbers = node.pair()
     node.await_overlap(numbers)
     killed = node.agents()
@@ -213,7 +212,6 @@ def test_a_later_pair_waits_for_the_service(node: Node, request: pytest.FixtureR
 
 @pytest.mark.usefixtures("service")
 def test_a_pair_is_observed(node: Node) -> None:
-    """With the shares, rates and power of both, as a launch would have reported them."""
     with Client(f"unix:{node.socket}") as client:
         client.import_points([solo(job, share) for job in PAIR for share in (20, 100)])
     numbers = node.pair_of_page()
@@ -248,7 +246,6 @@ def test_what_cannot_be_observed_is_said_once(node: Node) -> None:
 
 @pytest.mark.usefixtures("service")
 def test_the_other_commands_of_the_page_run(node: Node) -> None:
-    """The rest of those that submit; one shows which jobs the agent saw work together."""
     numbers = node.pair()
     node.await_overlap(numbers)
     node.end(numbers)

@@ -64,7 +64,6 @@ def shaped(asked: Object) -> Object:
 
 @pytest.mark.parametrize("name", ["annotated", "dry-run", "gpu-pod", "no-gpu"])
 def test_pod_that_asks_for_nothing_is_left_alone(name: str) -> None:
-    """Without the annotation a pod passes as it is."""
     assert set(answered(recorded(name))) == {"uid", "allowed"}
 
 
@@ -95,7 +94,6 @@ def test_variables_name_only_earlier_ones() -> None:
 
 
 def test_a_pod_sees_its_own_folders_only() -> None:
-    """Folders of other pods and pipes of other GPUs are not mounted."""
     pod = shaped(asking())
     mounts = {m["name"]: m for m in pod["spec"]["containers"][0]["volumeMounts"]}
     assert mounts["advisor-mps"]["subPathExpr"] == "$(ADVISOR_GPU_UUID)/pipe"
@@ -156,7 +154,6 @@ def test_author_cannot_write_what_the_chooser_writes(key: str, job: bool) -> Non
 
 
 def test_pod_cannot_look_managed_without_asking() -> None:
-    """The label and the gate are the webhook's."""
     labelled, gated = recorded("no-gpu"), recorded("no-gpu")
     labelled["request"]["object"]["metadata"]["labels"] = {names.MANAGED: "true"}
     gated["request"]["object"]["spec"]["schedulingGates"] = [{"name": names.GATE}]
@@ -304,6 +301,5 @@ def test_forged_pods_are_answered_or_refused_and_never_break(value: Any, key: st
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'"x"', b"1" * 5000])
 def test_body_that_is_no_object_is_an_error(text: bytes) -> None:
-    """Also one that nests too deep."""
     with pytest.raises(InputError):
         read_object(text)

@@ -89,7 +89,6 @@ def test_the_pod_of_a_process_is_in_its_control_group(line: str) -> None:
 
 @pytest.mark.parametrize("line", ["", "0::/", "0::/user.slice/user-0.slice", "0::/podman/abc"])
 def test_a_process_of_the_host_is_of_no_pod(line: str) -> None:
-    """Nor is one of a container that Kubernetes does not know."""
     assert pod_in(line) is None
 
 
@@ -114,7 +113,6 @@ def test_a_job_writes_into_the_file_that_was_made_for_it(
 
 
 def test_a_file_of_a_user_is_closed_to_others(tmp_path: Path) -> None:
-    """Where the pod says who it is."""
     make_file(tmp_path, UID, os.geteuid())
     assert stat.S_IMODE((tmp_path / UID).stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / UID / "progress").stat().st_mode) == 0o600

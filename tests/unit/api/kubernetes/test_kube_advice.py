@@ -37,7 +37,6 @@ def spoilt(limit: str | None = None, sharing: str = "limited") -> dict[str, Any]
 
 
 def test_answer_is_asked_for_once_and_kept_for_a_while() -> None:
-    """The shares are those of the environment that the service recommends."""
     clock = Clock()
     with scripted_http() as server, Client(server.url, timeout_s=5) as client:
         server.will(answers(ANSWER))
@@ -57,7 +56,6 @@ def test_answer_is_asked_for_once_and_kept_for_a_while() -> None:
 
 @pytest.mark.parametrize("sharing", ["exclusive", "time-sliced"])
 def test_jobs_that_are_better_apart_stay_apart(sharing: str) -> None:
-    """The service says so; the reason is kept for the pod."""
     with scripted_http() as server, Client(server.url, timeout_s=5) as client:
         server.will(answers(spoilt(sharing=sharing)))
         assert Advice(client).answers([ASKED])[ASKED] == Apart(f"{sharing} is better")

@@ -18,7 +18,6 @@ from advisor_kubernetes.cluster import PODS, ClusterError, connect, list_of
 def test_without_a_cluster_it_says_where_one_is_looked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Neither a pod's service account nor a file."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     name = "KUBE_CONFIG_DEFAULT_LOCATION"
     module = sys.modules["kubernetes.config.kube_config"]

@@ -96,7 +96,6 @@ def test_pods_that_must_not_meet_do_not(other: dict[str, Any]) -> None:
 
 
 def test_pods_of_two_namespaces_do_not_meet() -> None:
-    """Tenants share nothing."""
     other = pod_of("b", "b")
     other["metadata"]["namespace"] = "tenant"
     pods = [waiting("a", "a"), read_pod(held(other))]
@@ -114,7 +113,6 @@ def test_users_of_images_meet_only_in_the_same_image() -> None:
 
 
 def test_one_gpu_holds_one_pair() -> None:
-    """A GPU that was given is free again when both of its pods have ended."""
     pods = [waiting(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")]
     found = decided(pods, [node("n", "GPU-1")], saves(a=0.2))
     assert pairs(found) == [{"w", "x"}]
@@ -134,7 +132,6 @@ def test_one_gpu_holds_one_pair() -> None:
 
 
 def test_many_pods_are_paired_on_as_many_gpus_as_pairs() -> None:
-    """Every pod is given a share once, and no GPU is given to two pairs."""
     pods = [waiting(f"p{n}", "ab"[n % 2]) for n in range(200)]
     nodes = [node(f"n{n}", *(f"GPU-{n}-{gpu}" for gpu in range(4))) for n in range(25)]
     found = [d for d in decided(pods, nodes, saves(a_b=0.2)) if isinstance(d, Pair)]
@@ -238,7 +235,6 @@ def test_node_that_takes_nobody_has_no_gpus(
 
 @pytest.mark.parametrize("text", ["{", "5", '[{"uuid": "x"}]', '{"a": 1}'])
 def test_agent_that_writes_nonsense_is_an_error(text: str) -> None:
-    """It is said, and the node is left alone."""
     item = node_of("n")
     item["metadata"]["annotations"][names.GPUS] = text
     with pytest.raises(InputError, match=r"advisor\.dev/gpus is not a list of GPUs"):
@@ -273,7 +269,6 @@ def test_second_pod_can_be_written_from_the_first_alone(shares: tuple[str, str])
 
 
 def test_second_pod_is_given_to_nobody_else() -> None:
-    """Until it is written it waits; another pod does not get it."""
     first, second = given_pair()
     third = waiting("c", "c")
     found = decided(
@@ -319,7 +314,6 @@ def test_nothing_is_unfinished_where_the_pair_is_no_more(
 
 
 def test_patch_opens_our_gate_and_no_other() -> None:
-    """Other controllers have gates of their own."""
     item = stored("a", "a", age_s=99)
     item["spec"]["schedulingGates"].append({"name": "example.com/quota"})
     [found] = decided([read_pod(item)], [node("n", "GPU-1")], {})

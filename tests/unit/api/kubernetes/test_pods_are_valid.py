@@ -52,14 +52,12 @@ def test_changed_pods_are_valid(version: str) -> None:
 
 
 def test_pod_with_a_claim_is_valid() -> None:
-    """With a shared claim, by the newest schema."""
     changed = admitted(claimed(pod_of("a", "fft")))
     assert changed["spec"]["schedulingGates"]
     validator.validate(changed, VERSIONS[-1], strict=True)
 
 
 def test_validation_notices_a_wrong_pod() -> None:
-    """What is checked here can fail."""
     pod = admitted(recorded())
     pod["spec"]["schedulingGates"] = [{"gate": "advisor.dev/split"}]
     with pytest.raises(validator.ValidationError):

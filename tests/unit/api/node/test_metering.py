@@ -30,7 +30,6 @@ SMALL = st.floats(0, 1e6, allow_nan=False)
 
 @given(st.binary(max_size=600))
 def test_any_bytes_are_read(data: bytes) -> None:
-    """A job writes what it likes."""
     found = parse_progress(data)
     assert (found is None) == (len(data) < 8)
 
@@ -235,7 +234,6 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
 
 
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest go, and are counted."""
     monkeypatch.setattr(reports, "MOST_WAITING", 2)
     waiting = ObservationQueue(lambda _: None)
     one = together(Job(UID), Job(OTHER), 5)[0].observe("n", "slurm")

@@ -52,7 +52,6 @@ def job_folder(root: Path, number: str = "42", comment: str = "advisor:job=gemm"
     ],
 )  # fmt: skip
 def test_a_comment_names_a_job_or_none(text: str, job: str | None) -> None:
-    """As the plugin reads it."""
     assert parse_comment(text) == job
 
 
@@ -65,7 +64,6 @@ def test_a_comment_names_a_job_or_none(text: str, job: str | None) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_name_is_refused(text: str) -> None:
-    """With the words that would be one."""
     with pytest.raises(InputError, match="write advisor:job=NAME"):
         parse_comment(text)
 
@@ -85,7 +83,6 @@ def test_any_comment_is_read_or_refused(text: str) -> None:
 
 
 def test_a_job_is_read(tmp_path: Path) -> None:
-    """With the share exactly as its tasks have it."""
     folder = job_folder(tmp_path)
     [gpu] = gpu_folders(tmp_path)
     assert (gpu.index, gpu.user, gpu.pipe_dir) == (0, USER, tmp_path / f"gpu0-{USER}/pipe")
@@ -97,7 +94,6 @@ def test_a_job_is_read(tmp_path: Path) -> None:
 
 
 def test_other_names_are_no_jobs(tmp_path: Path) -> None:
-    """Of a GPU or of a job."""
     for name in ("gpu-1", "gpu0", "gpu0-root", "gpu0-1-2", "gpux-0"):
         (tmp_path / name).mkdir()
     assert list(gpu_folders(tmp_path)) == []
@@ -161,7 +157,6 @@ def test_nothing_is_followed(tmp_path: Path, name: str) -> None:
 
 
 def test_a_share_of_somebody_else_is_no_share(tmp_path: Path) -> None:
-    """Only the job's user writes there."""
     assert read_job(job_folder(tmp_path), USER + 1) is None
 
 

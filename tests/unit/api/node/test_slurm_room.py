@@ -126,7 +126,6 @@ def test_a_pair_is_observed_when_one_has_ended(node: Node) -> None:
 
 
 def test_a_job_alone_is_no_observation(node: Node) -> None:
-    """Nor is one that follows another."""
     node.run("1", "gemm")
     node.look(5)
     node.end("1", "0")

@@ -110,7 +110,6 @@ def test_srun_stays_as_it_is(plugin: Plugin, service: Scripted) -> None:
 
 @pytest.mark.parametrize("comment", ["", "my run", "myadvisor:job=a"])
 def test_other_jobs_are_left_alone(plugin: Plugin, service: Scripted, comment: str) -> None:
-    """No comment, no question, no word."""
     service.will(answer())
     job = plugin.submit_one(comment=comment)
     assert job["tres_per_node"] == "gres:gpu:1"
@@ -198,7 +197,6 @@ def test_a_gpu_may_count_otherwise_than_100(plugin: Plugin, service: Scripted) -
 
 
 def test_the_gpu_model_is_asked_for(plugin: Plugin, service: Scripted) -> None:
-    """Where the site names one."""
     plugin.configure(service.url, gpu_model="NVIDIA H100 80GB HBM3")
     service.will(answer())
     plugin.submit_one()
@@ -275,7 +273,6 @@ def test_a_unix_socket_is_asked(plugin: Plugin, tmp_path: Path) -> None:
 
 
 def test_a_service_that_is_down_costs_little(plugin: Plugin) -> None:
-    """Nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         plugin.configure(f"http://127.0.0.1:{probe.getsockname()[1]}")
@@ -300,7 +297,6 @@ def test_a_slow_service_is_not_waited_for(plugin: Plugin, service: Scripted) -> 
 
 
 def test_a_service_that_hangs_up_is_no_advice(plugin: Plugin, service: Scripted) -> None:
-    """In the middle of the exchange."""
     service.will(Reply(status=None))
     assert "no answer from http://127.0.0.1" in plugin.submit_one()["admin_comment"]
 
@@ -317,7 +313,6 @@ def test_a_service_that_hangs_up_is_no_advice(plugin: Plugin, service: Scripted)
 def test_a_wrong_setting_passes_jobs(
     plugin: Plugin, service: Scripted, name: str, text: str
 ) -> None:
-    """And is named."""
     plugin.configure(**{"address": service.url, name: text})
     service.will(answer())
     job = plugin.submit_one()
@@ -327,7 +322,6 @@ def test_a_wrong_setting_passes_jobs(
 
 
 def test_a_lost_settings_file_passes_jobs(plugin: Plugin) -> None:
-    """Nothing is assumed in its place."""
     (plugin.etc / "advisor/advisor.conf").unlink()
     assert "there is no " in plugin.submit_one()["admin_comment"]
 

@@ -33,7 +33,6 @@ def contents(etc: Path) -> dict[str, str]:
 
 
 def test_what_was_installed_is_removed(folder: Path) -> None:
-    """Nothing of it is left, and nothing else is gone."""
     (folder / "etc/plugstack.conf").write_text("theirs")
     etc = installed(folder)
     assert {path.name for path in etc.iterdir()} == {*OURS, "plugstack.conf"}
@@ -44,7 +43,6 @@ def test_what_was_installed_is_removed(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["slurm.conf", "gres.conf", "job_submit.lua"])
 def test_a_configuration_of_others_is_not_touched(folder: Path, name: str) -> None:
-    """Neither by installing nor by removing."""
     (folder / "etc" / name).write_text("theirs")
     for command, word in (("install", f"{name} is there already"), ("remove", "not of setup.sh")):
         done = run_setup(folder, command)
@@ -54,7 +52,6 @@ def test_a_configuration_of_others_is_not_touched(folder: Path, name: str) -> No
 
 
 def test_installing_twice_changes_nothing(folder: Path) -> None:
-    """The second time is refused."""
     before = contents(installed(folder))
     assert run_setup(folder, "install").returncode == 1
     assert contents(folder / "etc") == before
@@ -62,7 +59,6 @@ def test_installing_twice_changes_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["slurm.conf", "advisor/advisor.conf"])
 def test_what_was_changed_since_is_left(folder: Path, name: str) -> None:
-    """Removing names it."""
     etc = installed(folder)
     with (etc / name).open("a") as file:
         file.write("# mine\n")
@@ -73,7 +69,6 @@ def test_what_was_changed_since_is_left(folder: Path, name: str) -> None:
 
 
 def test_nothing_is_written_without_the_driver(folder: Path) -> None:
-    """No control program, no installation."""
     done = subprocess.run(
         [SETUP, "install"],
         env={
@@ -93,14 +88,12 @@ def test_nothing_is_written_without_the_driver(folder: Path) -> None:
 
 
 def test_a_wrong_word_shows_the_usage(folder: Path) -> None:
-    """And does nothing."""
     done = run_setup(folder, "uninstall")
     assert done.returncode == 2
     assert "setup.sh install" in done.stderr
 
 
 def test_the_page_has_every_line(folder: Path) -> None:
-    """docs/slurm.md shows each setting of slurm.conf and gres.conf that is written."""
     etc, page = installed(folder), DOCS.read_text()
     for name in ("slurm.conf", "gres.conf"):
         for line in (etc / name).read_text().splitlines():
@@ -154,7 +147,6 @@ def test_no_limit_is_never_written(folder: Path, share: str) -> None:
 
 
 def test_other_jobs_get_no_lines(folder: Path) -> None:
-    """A job without gres/mps is none of ours."""
     assert task_prolog(folder, ADVISOR_SHARE_PERCENT="26") == []
 
 
