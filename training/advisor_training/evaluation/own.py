@@ -17,9 +17,10 @@ from advisor_models.model_predictor import ModelPredictor
 from advisor_training.dataset.data import Data
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows
+from advisor_training.learn.head_learners import POWER_LEARNER
 from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import as_predicted
-from advisor_training.learn.scoring import fractions, power_errors, speed_errors
+from advisor_training.learn.scoring import fractions, head_errors, speed_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
         oracle_worst_percent=_percent(scores.min()),
         rate_mean_error_percent=_percent(rates.mean()),
         rate_median_error_percent=_percent(np.median(rates)),
-        power_mean_error_percent=_percent(power_errors(rows, held_out).mean()),
+        power_mean_error_percent=_percent(head_errors(rows, held_out, POWER_LEARNER).mean()),
         rate_coverage_percent=_percent(np.mean(held)),
         power_coverage_percent=_percent(
             _within((p.power_w for p in predicted), rows.power_w).mean()

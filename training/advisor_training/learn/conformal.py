@@ -113,7 +113,7 @@ def widening(
     return max(1.0, _quantile(reach[order], weights[order], coverage))
 
 
-def measured_coverage(residuals: Residuals, coverage: float = COVERAGE) -> Coverage:
+def measured_coverage(residuals: Residuals) -> Coverage:
     """Coverage of each job's residuals by intervals made of residuals that do not have that job.
 
     Raises:
@@ -124,7 +124,7 @@ def measured_coverage(residuals: Residuals, coverage: float = COVERAGE) -> Cover
     for job in np.unique(residuals.left_out):
         tested = residuals.take(residuals.left_out == job)
         others = (residuals.left_out != job) & (residuals.beside != job)
-        bounds = bounds_of(residuals.take(others), coverage)
+        bounds = bounds_of(residuals.take(others))
         known = tested.take(np.isin(tested.stratum, list(bounds)))
         if not len(known):
             continue

@@ -8,7 +8,7 @@ from advisor.core.objectives import Candidate, Objective, PartResult, SplitResul
 from advisor.core.split import Split
 from advisor.predict.profiles import Floats
 from advisor_training.dataset.rows import Rows, flat
-from advisor_training.learn.head_learners import POWER_LEARNER, HeadLearner
+from advisor_training.learn.head_learners import HeadLearner
 from advisor_training.learn.held_out import HeldOut
 
 
@@ -48,11 +48,6 @@ def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str 
     measured = flat(learner.measured(rows)[predicted.row[tests]])
     errors = np.abs(flat(predicted.heads[learner.head.name][tests]) / measured - 1)
     return errors[~np.isnan(errors)]
-
-
-def power_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:
-    """|predicted / measured - 1| of the power at one kind of split."""
-    return head_errors(rows, predicted, POWER_LEARNER, kind)
 
 
 def measured_result(rows: Rows, row: int) -> SplitResult:

@@ -7,9 +7,10 @@ from made_up_rows import training_set
 from advisor.core.objectives import OBJECTIVES
 from advisor.errors import InputError
 from advisor_training.dataset.rows import Rows
+from advisor_training.learn.head_learners import POWER_LEARNER
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import Fitted, Predicted, as_predicted
-from advisor_training.learn.scoring import power_errors, speed_errors
+from advisor_training.learn.scoring import head_errors, speed_errors
 
 ROWS = training_set().rows
 PER_WATT = OBJECTIVES["throughput-per-watt"]
@@ -63,4 +64,4 @@ def test_errors_are_relative_and_of_one_kind_of_split() -> None:
     np.testing.assert_allclose(np.unique(errors.round(9)), [0, 0.5])
     assert np.count_nonzero(errors > 0.4) == 2 * 15
     assert speed_errors(ROWS, predictions(factor_at_50=1.5), "uncapped").max() == 0
-    assert power_errors(ROWS, predictions()).max() == 0
+    assert head_errors(ROWS, predictions(), POWER_LEARNER).max() == 0
