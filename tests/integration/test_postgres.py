@@ -18,21 +18,6 @@ from advisor_data.service.state import open_service_state
 pytestmark = pytest.mark.postgres
 
 
-@pytest.fixture
-def server(postgres_server: Server) -> Server:
-    return postgres_server
-
-
-@pytest.fixture
-def empty(postgres_empty: str) -> str:
-    return postgres_empty
-
-
-@pytest.fixture
-def url(postgres_url: str) -> str:
-    return postgres_url
-
-
 ODD: dict[str, Any] = {"window_s": 1.7976931348623157e308, "throttled": True}
 JOB = "größe, 'quoted'"
 
@@ -54,19 +39,19 @@ def pair_point(number: int) -> PairPoint:
     )  # fmt: skip
 
 
-def test_a_database_without_tables_is_refused(empty: str, tmp_path: Path) -> None:
+def test_a_database_without_tables_is_refused(postgres_empty: str, tmp_path: Path) -> None:
     """A server is never changed on the way; the message has the command that does it."""
     with pytest.raises(StoreError, match="advisor data migrate"):
-        open_store(empty, tmp_path)
-    migrate(empty, Path())
-    migrate(empty, Path())
-    open_store(empty, tmp_path).close()
+        open_store(postgres_empty, tmp_path)
+    migrate(postgres_empty, Path())
+    migrate(postgres_empty, Path())
+    open_store(postgres_empty, tmp_path).close()
 
 
-def test_points_come_back_and_are_added_once(url: str, tmp_path: Path) -> None:
+def test_points_come_back_and_are_added_once(postgres_url: str, tmp_path: Path) -> None:
     """Every column survives to the last digit, and adding again changes nothing."""
     points, pairs = [point(n) for n in range(200)], [pair_point(n) for n in range(200)]
-    with open_store(url, tmp_path) as store:
+    with open_store(postgres_url, tmp_path) as store:
         assert store.add([*points[:150], points[0], *pairs[:150], pairs[0]]) == 300
         assert store.add([*pairs, *points]) == 100
         assert store.solo_points() == points
@@ -76,7 +61,7 @@ def test_points_come_back_and_are_added_once(url: str, tmp_path: Path) -> None:
         assert store.pair_points(run="none") == []
 
 
-def test_two_writers_at_once(url: str, tmp_path: Path) -> None:
+def test_two_writers_at_once(postgres_url: str, tmp_path: Path) -> None:
     """Writers of the same points in opposite order neither wait for each other nor add twice."""
     solo, pairs = map(point, range(300)), map(pair_point, range(300))
     points = [*solo, *pairs]
@@ -84,7 +69,7 @@ def test_two_writers_at_once(url: str, tmp_path: Path) -> None:
     start = threading.Barrier(2)
 
     def write(batch: list[SoloPoint | PairPoint]) -> None:
-        with open_store(url, tmp_path) as store:
+        with open_store(postgres_url, tmp_path) as store:
             start.wait()
             added.append(store.add(batch))
 
@@ -94,16 +79,16 @@ def test_two_writers_at_once(url: str, tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert sum(added) == 600
-    with open_store(url, tmp_path) as store:
+    with open_store(postgres_url, tmp_path) as store:
         assert [*store.solo_points(), *store.pair_points()] == points
 
 
-def test_two_migrations_at_once(empty: str, tmp_path: Path) -> None:
+def test_two_migrations_at_once(postgres_empty: str, tmp_path: Path) -> None:
     errors: list[Exception] = []
 
     def run() -> None:
         try:
-            migrate(empty, Path())
+            migrate(postgres_empty, Path())
         except StoreError as error:
             errors.append(error)
 
@@ -113,19 +98,24 @@ def test_two_migrations_at_once(empty: str, tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    open_store(empty, tmp_path).close()
+    open_store(postgres_empty, tmp_path).close()
 
 
-def test_a_server_that_stops_and_comes_back(server: Server, url: str, tmp_path: Path) -> None:
+def test_a_server_that_stops_and_comes_back(
+    postgres_server: Server, postgres_url: str, tmp_path: Path
+) -> None:
     """While it is away there is a StoreError; then the same objects go on with all they had."""
-    with open_store(url, tmp_path) as store, open_service_state(url, tmp_path) as state:
+    with (
+        open_store(postgres_url, tmp_path) as store,
+        open_service_state(postgres_url, tmp_path) as state,
+    ):
         store.add([point(1)])
         token, secret = state.make_token("ci", ["read"])
         state.add_launch(row("1", "node1"))
-        server.stop()
+        postgres_server.stop()
         asked: list[Callable[[], object]] = [
             lambda: store.add([point(2)]),
-            lambda: open_store(url, tmp_path),
+            lambda: open_store(postgres_url, tmp_path),
             state.change_count,
             lambda: state.find_tokens([secret]),
             lambda: state.add_launch(row("2", "node2")),
@@ -135,22 +125,24 @@ def test_a_server_that_stops_and_comes_back(server: Server, url: str, tmp_path: 
                 with pytest.raises(StoreError, match="check that the server runs"):
                     ask()
         finally:
-            server.start()
+            postgres_server.start()
         assert store.add([point(1), point(2)]) == 1
         assert store.solo_points() == [point(1), point(2)]
         assert state.find_tokens([secret]) == {secret: token}
         assert [found.launch_id for found in state.launches()] == ["1"]
 
 
-def test_a_connection_lost_in_use(server: Server, url: str, tmp_path: Path) -> None:
+def test_a_connection_lost_in_use(
+    postgres_server: Server, postgres_url: str, tmp_path: Path
+) -> None:
     """A server that restarts between two adds is not even noticed."""
-    with open_store(url, tmp_path) as store:
+    with open_store(postgres_url, tmp_path) as store:
         store.add([point(1)])
-        server.stop()
-        server.start()
+        postgres_server.stop()
+        postgres_server.start()
         assert store.add([point(2)]) == 1
 
 
-def test_a_database_that_is_not_there(server: Server, tmp_path: Path) -> None:
+def test_a_database_that_is_not_there(postgres_server: Server, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match='database "nowhere" does not exist'):
-        open_store(server.url("nowhere"), tmp_path)
+        open_store(postgres_server.url("nowhere"), tmp_path)

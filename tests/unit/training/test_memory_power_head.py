@@ -41,7 +41,6 @@ pytestmark = pytest.mark.figures
 
 JOBS = {job.name: job for job in made_up.JOBS}
 SPLITS = [*NINE, UNCAPPED]
-SCRIPTS = Path(__file__).parents[3] / "docs/measurements/power"
 
 
 def memory_w(point: PairPoint) -> float:

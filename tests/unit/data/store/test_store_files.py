@@ -15,7 +15,6 @@ from advisor.formats.rows import to_row
 from advisor_data.store import point_file
 from advisor_data.store.file_store import FileStore
 
-FAKES = Path(__file__).parents[3] / "fakes"
 LINES = [json.dumps(to_row(point(number))).encode() + b"\n" for number in range(3)]
 
 

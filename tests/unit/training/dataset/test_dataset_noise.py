@@ -14,7 +14,6 @@ from advisor.core.records import PairPoint
 from advisor_training.dataset.noise import Ceiling, noise_ceiling, quantile, worse
 from advisor_training.dataset.pairs import make_pairs
 
-THROUGHPUT = OBJECTIVES["throughput"]
 EVERY = pytest.mark.parametrize("name", sorted(OBJECTIVES))
 
 

@@ -12,7 +12,7 @@ from made_up_results import pair_result
 from made_up_rows import solo_points
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
-from advisor.core.split import EQUAL, NINE, UNCAPPED, Split, without_limits
+from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
 from advisor.predict.serving import Serving
 from advisor.settings import MIN_SPEED
 from advisor_training.dataset.data import Data, make_data
@@ -32,7 +32,6 @@ from advisor_training.learn.learners import as_predicted
 EFFICIENCY = OBJECTIVES[DEFAULT_OBJECTIVE]
 NINE_ONLY = Question(EFFICIENCY)
 EVERY = Question(EFFICIENCY, "every way")
-APART = without_limits("exclusive")
 
 
 def data_of(*pairs: tuple[Any, Any], leave: Sequence[float] = ()) -> Data:

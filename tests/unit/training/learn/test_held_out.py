@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from made_up_rows import training_set
 
-from advisor.core.objectives import OBJECTIVES
 from advisor.errors import InputError
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.head_learners import POWER_LEARNER
@@ -13,7 +12,6 @@ from advisor_training.learn.learners import Fitted, Predicted, as_predicted
 from advisor_training.learn.scoring import head_errors, speed_errors
 
 ROWS = training_set().rows
-PER_WATT = OBJECTIVES["throughput-per-watt"]
 
 
 def knowing(rows: Rows) -> Fitted:

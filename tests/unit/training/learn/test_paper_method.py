@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
+from made_up_rows import full_solo_points
 
-from advisor.core.records import SoloPoint
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_training.dataset.data import Data, make_data
 from advisor_training.learn.paper_method import AVERAGED, paper_features, paper_learner, slope
@@ -17,22 +17,9 @@ PAIRS = [(made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.CLIMBER),
          (made_up.HOG, made_up.MIDDLE), (made_up.MIDDLE, made_up.SLOW)]  # fmt: skip
 
 
-def with_pcie(points: list[SoloPoint]) -> list[SoloPoint]:
-    return [
-        dataclasses.replace(
-            point,
-            sm_occupancy_percent=10.0,
-            fp32_active_percent=20.0,
-            pcie_tx_mib_per_s=100.0,
-            pcie_rx_mib_per_s=1000.0,
-        )
-        for point in points
-    ]
-
-
 @pytest.fixture(scope="module")
 def data() -> Data:
-    return make_data(made_up.pair_points(PAIRS), with_pcie(made_up.solo_points()))
+    return make_data(made_up.pair_points(PAIRS), full_solo_points())
 
 
 def test_percentages_are_averaged_and_the_rest_summed(data: Data) -> None:
@@ -43,8 +30,8 @@ def test_percentages_are_averaged_and_the_rest_summed(data: Data) -> None:
     by_name = dict(zip([*AVERAGED, "tx", "rx", "rate", "slope"], found[0].tolist(), strict=True))
     climber, sitter = (data.profiles[name, MODEL] for name in ("climber", "sitter"))
     assert by_name["sm_active_percent"] == pytest.approx((95 * 0.3 + 15 * 0.7) / 2)
-    assert by_name["fp32_active_percent"] == 20
-    assert (by_name["tx"], by_name["rx"]) == (200, 2000)
+    assert by_name["fp32_active_percent"] == 10
+    assert (by_name["tx"], by_name["rx"]) == (20, 20)
     rates = 200 * made_up.CLIMBER.speed(30) + 900 * made_up.SITTER.speed(70)
     assert by_name["rate"] == pytest.approx(rates)
     assert by_name["slope"] == pytest.approx(slope(climber) + slope(sitter))
