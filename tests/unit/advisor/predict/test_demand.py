@@ -10,24 +10,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
-from store_points import point
 
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.decide.recommend import Request, recommend
 from advisor.predict.features import matrix, power_features, side, speed_features
 from advisor.predict.rules import physical_predictions
-from advisor_profiling.reports.sweep import plot, problems, summary
 
-SHARES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 DEMAND = 120.0
 
 served = st.lists(st.floats(0.95, 1.05), min_size=10, max_size=10).map(
     lambda factors: [DEMAND * factor for factor in factors]
 )
 """Rates at ten shares of a server that meets its demand at all of them."""
-
-"""Its speed is the same at every share."""
 
 
 def test_a_demand_changes_nothing_of_what_a_profile_belongs_to() -> None:
@@ -62,13 +57,3 @@ def test_a_flat_profile_gets_a_recommendation(rates: list[float]) -> None:
         physical_predictions([server, training], NINE), key=lambda p: p.parts[1].speed.value
     )
     assert split.split.shares[1] == 90
-
-
-def test_a_flat_profile_is_printed() -> None:
-    points = [
-        point(share_percent=float(share), rate=DEMAND, offered_rate=DEMAND, rate_stderr=3.0)
-        for share in SHARES
-    ]
-    assert "share of the GPU" in plot(points)
-    assert "2.50 %" in summary(points)
-    assert problems(points) == []
