@@ -67,4 +67,5 @@ def _values(row: ProfileRow) -> dict[str, Any]:
 
 
 def _row(found: RowMapping) -> ProfileRow:
-    return ProfileRow(**{**found, **{name: tuple(json.loads(found[name])) for name in _LISTS}})
+    lists: dict[str, Any] = {name: tuple(json.loads(found[name])) for name in _LISTS}
+    return ProfileRow(**{**found, **lists})
