@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -74,68 +74,61 @@ class AgentMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks for."""
         now = self.now
-        yield from _of_pods(now.pods)
-        yield from _of_gpus(now.gpus)
-        waiting = GaugeMetricFamily(
-            "advisor_agent_observations_waiting", "Observations that the service does not have yet"
-        )
-        waiting.add_metric((), now.waiting)
-        done = CounterMetricFamily(
-            "advisor_agent_observations", "Observations by what became of them", labels=("outcome",)
-        )
-        done.add_metric(("sent",), now.sent)
-        done.add_metric(("lost",), now.lost)
-        yield from (waiting, done)
+        for kind, name, text, of_pod in _OF_PODS:
+            values = [(pod.labels, of_pod(pod)) for pod in now.pods]
+            yield _family(kind, name, text, _POD, values)
+        for kind, name, text, of_gpu in _OF_GPUS:
+            values = [((gpu.uuid,), of_gpu(gpu)) for gpu in now.gpus]
+            yield _family(kind, name, text, ("gpu_uuid",), values)
+        text = "Observations that the service does not have yet"
+        waiting = [((), now.waiting)]
+        yield _family(GaugeMetricFamily, "advisor_agent_observations_waiting", text, (), waiting)
+        text = "Observations by what became of them"
+        done = [(("sent",), now.sent), (("lost",), now.lost)]
+        yield _family(CounterMetricFamily, "advisor_agent_observations", text, ("outcome",), done)
 
 
-_GAUGES: Sequence[tuple[str, str, Callable[[PodState], float | None]]] = (
-    ("advisor_pod_share_percent", "Share of the SMs that the pod was given",
+_Kind: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
+
+_OF_PODS: Sequence[tuple[_Kind, str, str, Callable[[PodState], float | None]]] = (
+    (GaugeMetricFamily, "advisor_pod_share_percent", "Share of the SMs that the pod was given",
      lambda pod: pod.share_percent),
-    ("advisor_pod_granted_sms", "SMs that the driver grants under that share, read back",
-     lambda pod: pod.granted_units),
-    ("advisor_pod_rate", "Progress over the last seconds, in the job's unit per second",
-     lambda pod: pod.rate),
-    ("advisor_pod_relative_speed", "Rate over the rate alone on the whole GPU, by its profile",
-     lambda pod: pod.relative_speed),
-    ("advisor_pod_limit_proven", "1: the limit was read back and holds; 0: it is not proven",
-     lambda pod: pod.proven),
+    (GaugeMetricFamily, "advisor_pod_granted_sms",
+     "SMs that the driver grants under that share, read back", lambda pod: pod.granted_units),
+    (GaugeMetricFamily, "advisor_pod_rate",
+     "Progress over the last seconds, in the job's unit per second", lambda pod: pod.rate),
+    (GaugeMetricFamily, "advisor_pod_relative_speed",
+     "Rate over the rate alone on the whole GPU, by its profile", lambda pod: pod.relative_speed),
+    (GaugeMetricFamily, "advisor_pod_limit_proven",
+     "1: the limit was read back and holds; 0: it is not proven", lambda pod: pod.proven),
+    (CounterMetricFamily, "advisor_pod_energy_joules",
+     "Part of the GPU's energy by the rule of docs/kubernetes.md; not measured",
+     lambda pod: pod.energy_j),
+)  # fmt: skip
+
+_OF_GPUS: Sequence[tuple[_Kind, str, str, Callable[[GpuState], float | None]]] = (
+    (GaugeMetricFamily, "advisor_gpu_ready", "1: its MPS daemon is well, pods may start",
+     lambda gpu: gpu.ready),
+    (CounterMetricFamily, "advisor_gpu_daemon_losses", "MPS daemons that were found gone",
+     lambda gpu: gpu.losses),
+    (CounterMetricFamily, "advisor_gpu_energy_joules", "Energy since the agent's start",
+     lambda gpu: gpu.energy_j),
 )  # fmt: skip
 
 
-def _of_pods(pods: Sequence[PodState]) -> Iterator[Metric]:
-    for name, text, value_of in _GAUGES:
-        gauge = GaugeMetricFamily(name, text, labels=_POD)
-        for pod in pods:
-            if (value := value_of(pod)) is not None:
-                gauge.add_metric(pod.labels, float(value))
-        yield gauge
-    joules = CounterMetricFamily(
-        "advisor_pod_energy_joules",
-        "Part of the GPU's energy by the rule of docs/kubernetes.md; not measured",
-        labels=_POD,
-    )
-    for pod in pods:
-        if pod.energy_j is not None:
-            joules.add_metric(pod.labels, pod.energy_j)
-    yield joules
-
-
-def _of_gpus(gpus: Sequence[GpuState]) -> Iterator[Metric]:
-    ready = GaugeMetricFamily(
-        "advisor_gpu_ready", "1: its MPS daemon is well, pods may start", labels=("gpu_uuid",)
-    )
-    losses = CounterMetricFamily(
-        "advisor_gpu_daemon_losses", "MPS daemons that were found gone", labels=("gpu_uuid",)
-    )
-    joules = CounterMetricFamily(
-        "advisor_gpu_energy_joules", "Energy since the agent's start", labels=("gpu_uuid",)
-    )
-    for gpu in gpus:
-        ready.add_metric((gpu.uuid,), gpu.ready)
-        losses.add_metric((gpu.uuid,), gpu.losses)
-        if gpu.energy_j is not None:
-            joules.add_metric((gpu.uuid,), gpu.energy_j)
-    yield from (ready, losses, joules)
+def _family(
+    kind: _Kind,
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    values: Sequence[tuple[Sequence[str], float | None]],
+) -> Metric:
+    """A metric with the values that are known."""
+    family = kind(name, text, labels=labels)
+    for of, value in values:
+        if value is not None:
+            family.add_metric(of, float(value))
+    return family
 
 
 class MetricsServer:
