@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from advisor.core.observations import SETTLE_S
+from advisor.core.observations import SETTLE_S, ObservedPart
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
 from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
@@ -101,7 +101,7 @@ class Account:
 
 
 def energy_saved(
-    energy: float | None, work: Sequence[float | None], parts: Sequence[LaunchPart]
+    energy: float | None, work: Sequence[float | None], parts: Sequence[LaunchPart | ObservedPart]
 ) -> float | None:
     """Part of the energy saved for the same work, against one after the other.
 
