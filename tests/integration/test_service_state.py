@@ -119,7 +119,10 @@ def test_a_token_that_makes_no_sense_is_not_made(
 
 
 def test_one_launch_at_a_time_on_a_gpu(state: ServiceState) -> None:
-    """A GPU is free again when its launch is over; other GPUs and hosts always are."""
+    """A GPU is free again when its launch is over; other GPUs and hosts always are.
+
+    Who asks for it by its UUID finds it taken by who asked by its index.
+    """
     first = row("1", "node1")
     assert state.add_launch(first) == first
     with pytest.raises(BusyError, match="GPU 0 of node1 is held by the launch 1"):
@@ -135,14 +138,10 @@ def test_one_launch_at_a_time_on_a_gpu(state: ServiceState) -> None:
     assert found
     assert (found.state, found.status) == ("failed", '{"a": 2}')
     assert found.updated_at > first.updated_at
-
-
-def test_a_gpu_has_two_names_and_is_one(state: ServiceState) -> None:
-    """Who asks for it by its UUID finds it taken by who asked by its index."""
-    state.add_launch(dataclasses.replace(row("1", "node1"), gpu_uuid="GPU-1"))
-    other = dataclasses.replace(row("2", "node1"), gpu="GPU-1", gpu_uuid="GPU-1")
-    with pytest.raises(BusyError, match="held by the launch 1"):
-        state.add_launch(other)
+    state.add_launch(dataclasses.replace(row("5", "node3"), gpu_uuid="GPU-1"))
+    by_uuid = dataclasses.replace(row("6", "node3"), gpu="GPU-1", gpu_uuid="GPU-1")
+    with pytest.raises(BusyError, match="held by the launch 5"):
+        state.add_launch(by_uuid)
 
 
 def test_asking_again_with_the_same_key_launches_once(state: ServiceState) -> None:

@@ -159,6 +159,7 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda m: m["files"].update({SPEED_TREES: "abc"}), "not a SHA-256"),
     (lambda m: m.update(version="../other"), "is not a model version"),
     (lambda m: m.update(version=""), "is not a model version"),
+    (lambda m: m.update(version="bundled"), "bundled is the package's own"),
 ]
 
 

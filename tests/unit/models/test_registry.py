@@ -90,16 +90,6 @@ def test_what_is_not_whole_or_no_plain_file_is_not_added(
     assert registry.versions() == []
 
 
-def test_no_model_is_called_as_the_bundled_one(registry: Registry, tmp_path: Path) -> None:
-    """`promote bundled` would never find it, and a list would have two of that name."""
-    save_model(tmp_path / "v1", version="v1")
-    text = (tmp_path / "v1" / MANIFEST).read_text()
-    (tmp_path / "v1" / MANIFEST).write_text(text.replace('"v1"', '"bundled"'))
-    with pytest.raises(ModelError, match="bundled is the package's own"):
-        registry.add(tmp_path / "v1")
-    assert registry.versions() == []
-
-
 def test_what_cannot_be_promoted_is_not_added(registry: Registry, tmp_path: Path) -> None:
     """A refused model would stay in the list of those that can be chosen."""
     figures = {"rate_coverage_percent": 20.0, "rate_mean_error_percent": 30.0}
