@@ -208,13 +208,6 @@ def test_environments_of_limits() -> None:
         split_environments(split, None, "amd")
 
 
-@given(splits)
-def test_turned_is_the_same_sharing_the_other_way_round(split: Split) -> None:
-    assert split.turned().shares == tuple(reversed(split.shares))
-    assert split.turned().turned() == split
-    assert split.turned().gap_percent == split.gap_percent
-
-
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_only_pairs_are_advised(jobs: int) -> None:
     check_advised(2)

@@ -189,14 +189,6 @@ def test_what_is_moved_is_said_once() -> None:
     )
 
 
-def test_avoided_counts_are_told_by_cause() -> None:
-    own = Safety(units_total=132, host=checked_132(), wrong=frozenset({66}))
-    assert list(avoided_texts([EQUAL, Split((80, 20))], ("fft", "gemm"), [own, KNOWN])) == [
-        f"not used: 26 and 104 of 132 SMs, at which {LIBRARIES}",
-        "not used for fft: 66 of 132 SMs, at which its own results were wrong",
-    ]
-
-
 def test_avoided_counts_in_a_row_are_a_range() -> None:
     """In steps of what the GPU grants: pairs of SMs, or one CU on each XCD."""
     unsafe = frozenset(range(40, 61, 2))
