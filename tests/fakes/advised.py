@@ -38,11 +38,9 @@ class Model:
     outside: tuple[str, ...] = ()
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """See `advisor.predict.predictions.Predictor`."""
         return self.by.predict(profiles, splits)
 
     def extrapolation(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[str]:
-        """The features."""
         return list(self.outside)
 
 

@@ -19,7 +19,6 @@ def pipes() -> tuple[Path, Path]:
 
 
 def say(answers: Path, what: dict[str, object]) -> None:
-    """One answer."""
     with answers.open("a") as file:
         file.write(json.dumps(what) + "\n")
 
@@ -32,7 +31,6 @@ def compute() -> None:
 
 
 def granted_units() -> int:
-    """SMs of this process, as the driver says."""
     cuda, units = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
     cuda.cuInit(0)
     cuda.cuDeviceGetAttribute(ctypes.byref(units), 16, 0)

@@ -26,7 +26,6 @@ time.sleep(float(sys.argv[1]))
 
 
 def main(way: str, file: Path) -> None:
-    """Count steps, and break the limit when the file is there."""
     compute()
     progress = Progress()
     progress.ready()
@@ -40,7 +39,6 @@ def main(way: str, file: Path) -> None:
 
 
 def break_limit(way: str) -> None:
-    """Start a process that computes outside."""
     kept = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "FAKE_NVML_DIR", "PATH", "TOKEN")
     bare = {name: value for name, value in os.environ.items() if name in kept}
     command = [sys.executable, "-c", OUTSIDE]

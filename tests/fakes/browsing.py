@@ -66,7 +66,6 @@ class Visit:
     asked: list[str] = field(default_factory=list[str])
 
     def open(self, path: str) -> None:
-        """Go there and wait until it is drawn."""
         self.page.goto(self.origin + path)
         self.drawn()
 
@@ -136,7 +135,6 @@ def visiting(
 
 
 def picture(page: Page, path: Path) -> bytes:
-    """The whole page as a PNG file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return page.screenshot(path=path, full_page=True)
 

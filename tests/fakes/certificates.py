@@ -9,8 +9,6 @@ import pytest
 
 
 class Made(NamedTuple):
-    """PEM files."""
-
     certificate: Path
     key: Path
 

@@ -15,8 +15,6 @@ from advisor_cli.app import main
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a command left behind."""
-
     code: int
     out: str
     err: str

@@ -90,7 +90,6 @@ class Exporter:
 
 @contextmanager
 def exporter(first: str) -> Generator[Exporter]:
-    """An exporter on a free port of this host."""
     server = _Server(("127.0.0.1", 0), _Handler)
     state = server.state = Exporter(f"http://127.0.0.1:{server.server_port}/metrics", first)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

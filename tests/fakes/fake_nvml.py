@@ -34,7 +34,6 @@ _SOURCE = Path(__file__).parent / "nvml/fake_nvml.c"
 
 
 def build(folder: Path) -> Path:
-    """Compile the library into `folder`; its path."""
     library = folder / "libnvidia-ml.so.1"
     flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     soname = "-Wl,-soname,libnvidia-ml.so.1"

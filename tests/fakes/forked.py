@@ -74,13 +74,11 @@ class Forked:
     returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit code; None while it runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, once it has ended."""
         if self.returncode is None:
             if not select.select([self._ending], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
@@ -95,7 +93,6 @@ class Forked:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Without a chance to end by itself."""
         self.send_signal(signal.SIGKILL)
 
     def terminate(self) -> None:

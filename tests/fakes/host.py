@@ -79,7 +79,6 @@ class FakeHost:
         return run_forked(arguments, self.environment(**more))
 
     def start_advisor(self, *arguments: str, **more: str) -> Forked:
-        """Start the command line."""
         return start_forked(arguments, self.environment(**more))
 
 

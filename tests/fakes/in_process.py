@@ -30,15 +30,12 @@ class Api:
         )
 
     def get(self, path: str, token: str = "", **params: Any) -> Any:
-        """The JSON of a GET that succeeds."""
         return _good(self.ask("GET", path, token, params=params))
 
     def post(self, path: str, body: Any, token: str = "") -> Any:
-        """The JSON of a POST that succeeds."""
         return _good(self.ask("POST", path, token, json=body))
 
     def token(self, *scopes: Any) -> str:
-        """The secret of a new token."""
         return self.service.state.make_token("-".join(scopes), scopes)[1]
 
 

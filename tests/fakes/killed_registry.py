@@ -29,7 +29,6 @@ Act = Callable[[Registry], object]
 
 
 def main(folder: Path) -> None:
-    """Try all three."""
     acts: dict[str, tuple[Act, Act]] = {
         "add": (lambda r: r.add(folder / "old"), lambda r: r.add(folder / "new")),
         "promote": (lambda r: prepare(r, folder, "old"), lambda r: r.promote("new")),

@@ -41,7 +41,6 @@ class Site:
         self._bundled = bundled_model(folder / "bundled")
 
     def fresh(self) -> None:
-        """Forget all runs."""
         shutil.rmtree(self._models, ignore_errors=True)
 
     def run(
@@ -102,7 +101,6 @@ class Site:
 
 
 def main(folder: Path, points: int, seed: int) -> None:
-    """Kill, look, go on."""
     site, dice = Site(folder), random.Random(seed)
     began = time.perf_counter()
     assert site.run(lambda: site.die_at(None)) == 0

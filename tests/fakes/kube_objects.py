@@ -27,8 +27,6 @@ CHOOSER = "system:serviceaccount:advisor:advisor"
 
 @dataclass(frozen=True)
 class Call:
-    """One request that came."""
-
     method: str
     path: str
     query: Mapping[str, str]
@@ -89,7 +87,6 @@ class KubeApi:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def kubeconfig(self, folder: Path) -> Path:
-        """A file that leads clients here."""
         file = folder / "kubeconfig"
         text: Object = {
             "apiVersion": "v1",
@@ -103,7 +100,6 @@ class KubeApi:
         return file
 
     def create_pod(self, pod: Object) -> Object:
-        """Make a pod, through the webhook."""
         return self.create("/api/v1/namespaces/default/pods", pod)
 
     def create(self, folder: str, item: Object) -> Object:
@@ -149,7 +145,6 @@ class KubeApi:
             return self._store(path, wanted, "MODIFIED")
 
     def delete(self, path: str) -> None:
-        """Take an object away."""
         with self._lock:
             gone = self.objects.pop(path)
             self._version += 1
@@ -168,7 +163,6 @@ class KubeApi:
             return copy.deepcopy(self.objects[path])
 
     def pod(self, name: str) -> Object:
-        """A copy of a pod."""
         return self.get(f"/api/v1/namespaces/default/pods/{name}")
 
     def bind(self, path: str, node: str) -> Object:
@@ -182,12 +176,10 @@ class KubeApi:
         return {"kind": "Status", "status": "Success"}
 
     def set_phase(self, path: str, phase: str) -> None:
-        """Change the phase of a pod, as kubelet does."""
         with self._lock:
             self._store(path, {**self.get(path), "status": {"phase": phase}}, "MODIFIED")
 
     def events(self) -> list[Object]:
-        """All Events that were made."""
         with self._lock:
             return [o for path, o in self.objects.items() if "/events/" in path]
 
@@ -200,7 +192,6 @@ class KubeApi:
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody waits for events."""
         with self._lock:
             return bool(self._watches)
 
@@ -211,7 +202,6 @@ class KubeApi:
                 events.put(None)
 
     def list(self, path: str, query: Mapping[str, str]) -> Object:
-        """A list of objects."""
         with self._lock:
             found = [copy.deepcopy(o) for p, o in self.objects.items() if _in(p, path)]
             items = [item for item in found if _selected(item, query)]

@@ -47,7 +47,6 @@ class LaunchServer:
         return reply.json["launch_id"]
 
     def status(self, launch_id: str, scope: str | None = "launch") -> dict[str, Any]:
-        """Where a launch stands."""
         reply = self.ask("GET", f"/v1/launches/{launch_id}", scope=scope)
         assert reply.status == 200, reply.text
         return reply.json
@@ -55,13 +54,11 @@ class LaunchServer:
     def await_state(
         self, launch_id: str, *states: str, scope: str | None = "launch"
     ) -> dict[str, Any]:
-        """The first status with one of these states."""
         return self.await_status(launch_id, lambda status: status["state"] in states, scope)
 
     def await_status(
         self, launch_id: str, holds: Callable[[dict[str, Any]], Any], scope: str | None = "launch"
     ) -> dict[str, Any]:
-        """The first status of which something holds."""
 
         def found() -> dict[str, Any] | None:
             status = self.status(launch_id, scope)
@@ -70,7 +67,6 @@ class LaunchServer:
         return eventually(found, lambda: self.status(launch_id, scope))
 
     def stop_launch(self, launch_id: str) -> dict[str, Any]:
-        """Stop a launch, and wait for its end."""
         reply = self.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
         assert reply.status == 202, reply.text
         return self.await_state(launch_id, "stopped", "finished", "failed")

@@ -15,7 +15,6 @@ from advisor_data.service.state import AuditEntry, LaunchRow, ServiceState, open
 
 
 def row(launch_id: str, host: str) -> LaunchRow:
-    """A launch on GPU 0."""
     return LaunchRow(
         launch_id=launch_id,
         host=host,

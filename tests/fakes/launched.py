@@ -36,7 +36,6 @@ def detached(host: FakeHost, *options: str) -> str:
 
 
 def folder(host: FakeHost, launch_id: str) -> Path:
-    """Of a launch."""
     return host.folder / "home" / "launches" / launch_id
 
 
@@ -59,7 +58,6 @@ def await_end(host: FakeHost, launch_id: str) -> dict[str, Any]:
 def await_status(
     host: FakeHost, launch_id: str, holds: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
-    """The first status of which something holds."""
 
     def found() -> dict[str, Any] | None:
         status = show(host, launch_id)
@@ -86,7 +84,6 @@ def processes_of(host: FakeHost) -> dict[int, str]:
 
 
 def await_nobody(host: FakeHost) -> None:
-    """Jobs, supervisors and guards have all ended."""
     eventually(lambda: not processes_of(host), lambda: processes_of(host))
 
 
@@ -132,12 +129,10 @@ def groups_are_bounded() -> bool:
 
 
 def daemon_pid(host: FakeHost) -> int:
-    """Of the host's MPS daemon."""
     return int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
 
 
 def wait_for_line(process: Forked, words: str) -> None:
-    """Read what a command says until it says this."""
     assert process.stdout is not None
     for text in process.stdout:
         if words in text:

@@ -28,7 +28,6 @@ FOLDER_OF_BUNDLED = "advisor_data.files.power_records._bundled"
 
 
 def bundle_script() -> Any:
-    """The script as a module."""
     spec = importlib.util.spec_from_file_location("bundle_sensors", SCRIPT)
     assert spec is not None
     assert spec.loader is not None

@@ -129,7 +129,6 @@ class MadeUpKernel:
         )
 
     def tick(self) -> Tick | None:
-        """The next change of the counter."""
         if self.stuck_counter:
             return Tick(self._now, 1000.0)
         wait = TICK_S - self._now % TICK_S

@@ -51,7 +51,6 @@ class Physics:
     off: float = 0.1
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """See `advisor.predict.predictions.Predictor`."""
         return [
             replace(
                 p,
@@ -72,7 +71,6 @@ class Scripted:
     off: float = 0.1
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """See `advisor.predict.predictions.Predictor`."""
         return [self._prediction(profiles, split) for split in splits]
 
     def _prediction(self, profiles: Sequence[Profile], split: Split) -> Prediction:

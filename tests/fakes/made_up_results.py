@@ -15,7 +15,6 @@ def pair_result(
     solo_power_b_w: float,
     power_w: float,
 ) -> SplitResult:
-    """What two jobs do together."""
     parts = (
         PartResult(rate_a, solo_rate_a, solo_power_a_w),
         PartResult(rate_b, solo_rate_b, solo_power_b_w),
@@ -39,5 +38,4 @@ def changed(result: SplitResult, **changes: Any) -> SplitResult:
 
 
 def swapped(result: SplitResult) -> SplitResult:
-    """The same with the jobs in the other order."""
     return SplitResult(result.parts[::-1], result.power_w)

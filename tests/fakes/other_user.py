@@ -25,13 +25,11 @@ def shared_folder() -> Generator[Path]:
 
 
 def mallory_does(*command: str | Path) -> None:
-    """Run a command as the other user, to its end."""
     with mallory_starts(*command) as process:
         assert process.wait(20) == 0
 
 
 def mallory_starts(*command: str | Path) -> subprocess.Popen[bytes]:
-    """Start a command as the other user."""
     return subprocess.Popen(command, user=MALLORY, group=MALLORY, extra_groups=[], cwd="/")
 
 

@@ -26,7 +26,6 @@ def job(name: str, *, gate: bool = True, memory_mib: int | None = 1000) -> Job:
 
 
 def jobs(names: Iterable[str], **fields: Any) -> dict[str, Job]:
-    """Such jobs by name."""
     return {name: job(name, **fields) for name in names}
 
 

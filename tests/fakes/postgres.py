@@ -15,8 +15,6 @@ import pytest
 
 @dataclass(frozen=True)
 class Server:
-    """A server with its data in `folder`."""
-
     programs: Path
     folder: Path
     port: int
@@ -25,7 +23,6 @@ class Server:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def create_database(self, name: str) -> str:
-        """A new, empty database; its address."""
         options = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
         subprocess.run([self.programs / "createdb", *options, name], check=True, timeout=50)
         return self.url(name)

@@ -35,8 +35,6 @@ serve(read_settings(), options, lambda real: print("advisor listens on", real.ur
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
-
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -75,7 +73,6 @@ class RawServer:
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> Answer:
-        """One request on a connection of its own."""
         return ask(self.port, method, path, body, headers, tls)
 
     def send(self, data: bytes) -> Answer:
@@ -119,7 +116,6 @@ def ask(
 
 
 def read_answer(client: socket.socket) -> Answer:
-    """The next answer of a connection."""
     with http.client.HTTPResponse(client) as response:
         response.begin()
         return _answer(response)

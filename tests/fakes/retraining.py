@@ -92,7 +92,6 @@ def changed(found: PointSet, which: int, **fields: object) -> PointSet:
 
 
 def faster(point: PairPoint, factor: float) -> PairPoint:
-    """The point with other rates."""
     parts = tuple(replace(p, rate=p.rate and p.rate * factor) for p in point.parts)
     return replace(point, parts=parts)
 

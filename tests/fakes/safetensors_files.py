@@ -13,7 +13,6 @@ NAMES = {
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Any], **metadata: str) -> Path:
-    """A file of arrays, in their order."""
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     data = b""
     for name, numbers in tensors.items():

@@ -26,8 +26,6 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One request."""
-
     method: str
     path: str
     headers: Mapping[str, str]
@@ -87,7 +85,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def scripted_http() -> Generator[Scripted]:
-    """The server, until the end of the block."""
     with _Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

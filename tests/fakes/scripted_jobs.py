@@ -32,11 +32,9 @@ class Clock:
     now_s: float = 1000.0
 
     def monotonic(self) -> float:
-        """Seconds."""
         return self.now_s
 
     def sleep(self, seconds: float) -> None:
-        """At once."""
         self.now_s += seconds
 
 
@@ -224,5 +222,4 @@ class Watch:
 
     @property
     def outcomes(self) -> list[str]:
-        """Of both jobs."""
         return [one.outcome for one in self.monitor.jobs]

@@ -23,7 +23,6 @@ class Served:
     process: Forked
 
     def token(self, name: str, *scopes: str) -> str:
-        """The secret of a new token."""
         with open_service_state(None, self.home) as state:
             return state.make_token(name, scopes, None)[1]
 

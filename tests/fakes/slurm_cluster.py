@@ -63,11 +63,9 @@ class Cluster:
         return done.stdout.strip(), done.stderr
 
     def node_state(self) -> str:
-        """What `sinfo` says of the one node."""
         return self.run("sinfo", "-h", "-o", "%T").stdout.strip()
 
     def set_node(self, *settings: str) -> None:
-        """Change the one node, as an administrator does."""
         name = self.run("sinfo", "-h", "-o", "%n").stdout.strip()
         self.run("scontrol", "update", f"NodeName={name}", *settings)
 
@@ -79,7 +77,6 @@ class Cluster:
         return words | {name: lines.get(name, "") for name in ("AdminComment", "Comment")}
 
     def await_state(self, number: str, *states: str) -> dict[str, str]:
-        """The job, as soon as it is in one of the states."""
         eventually(
             lambda: self.job(number)["JobState"] in states,
             lambda: f"{self.job(number)}{self.logs()}",
@@ -100,7 +97,6 @@ class Cluster:
         return (self.folder / f"{name}.log").read_text()
 
     def logs(self) -> str:
-        """The ends of all logs."""
         return "\n".join(path.read_text()[-2000:] for path in self.folder.glob("*.log"))
 
     def point_at(self, address: str, **more: str) -> None:

@@ -36,7 +36,6 @@ class Plugin:
     etc: Path
 
     def configure(self, address: str, **more: str) -> None:
-        """Write `advisor.conf`."""
         write_settings(self.etc, address, **more)
 
     def submit(self, *jobs: Mapping[str, str | int]) -> list[dict[str, str]]:
@@ -65,7 +64,6 @@ def write_settings(etc: Path, address: str, **more: str) -> None:
 
 
 def run_lua(interpreter: str, text: str) -> str:
-    """What a Lua program prints."""
     done = subprocess.run(
         [interpreter, "-"],
         input=text,

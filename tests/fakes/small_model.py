@@ -103,7 +103,6 @@ SPEED_TREES, POWER_TREES = (trees_file(head.name) for head in HEADS)
 
 @functools.cache
 def trees() -> Mapping[str, bytes]:
-    """The small model as files."""
     by_head = regressors().by_head
     return MappingProxyType({trees_file(n): forest_bytes(by_head[n]) for n in by_head})
 

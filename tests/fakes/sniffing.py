@@ -100,7 +100,6 @@ def serve(folder: Path) -> str:
 
 
 def main() -> None:
-    """Everything that was asked for, one after the other."""
     work: dict[str, Any] = json.load(sys.stdin)
     folder = Path(work["folder"])
     lead_everywhere_back(folder)

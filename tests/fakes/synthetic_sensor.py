@@ -71,7 +71,6 @@ class MadeUpCard:
     seed: int = 1
 
     def lines(self) -> list[list[Any]]:
-        """The lines after the header."""
         draw = np.random.default_rng(self.seed)
         stages = self.stages
         if stages is None:
@@ -95,7 +94,6 @@ class MadeUpCard:
         return whole
 
     def write(self, path: Path) -> Path:
-        """The recording as a file."""
         lines = [asdict(HEADER), *self.lines()]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         return path

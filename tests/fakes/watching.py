@@ -8,8 +8,6 @@ from advisor_profiling.campaign.outcome import Failure
 
 @dataclass
 class Watching:
-    """Everything that a campaign said, in order."""
-
     phases: list[str] = field(default_factory=list)
     points: list[tuple[Point, int, int, float]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)

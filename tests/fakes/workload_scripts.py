@@ -9,7 +9,6 @@ WORKLOADS = Path(__file__).parents[2] / "profiling" / "workloads"
 
 
 def load(name: str) -> Any:
-    """A script as a module."""
     if str(WORKLOADS) not in sys.path:
         sys.path.append(str(WORKLOADS))  # where a script finds what lies next to it
     spec = importlib.util.spec_from_file_location(name, WORKLOADS / f"{name}.py")
