@@ -123,11 +123,19 @@ def test_dead_daemon_is_refused(backend: MpsBackend, host: FakeHost) -> None:
         prove(backend, host, 30)
 
 
-def test_daemon_with_a_lower_default_is_refused(host: FakeHost) -> None:
-    """A daemon at 50 % would make a chosen 80 % a 50 % without a word."""
+@pytest.mark.parametrize(
+    ("does", "message"),
+    [
+        # It would make a chosen 80 % a 50 % without a word.
+        ("default", "gives its clients 50 % at most"),
+        ("refuse", "did not start: Failed to start: permission denied"),
+    ],
+)
+def test_daemon_that_is_of_no_use_is_refused(host: FakeHost, does: str, message: str) -> None:
+    """In the control program's own words, where it has some."""
     host.pipe_dir.mkdir(parents=True)
-    (host.pipe_dir / "default").write_text("50.0")
-    with pytest.raises(PartitionError, match="gives its clients 50 % at most"):
+    (host.pipe_dir / does).write_text("50.0")
+    with pytest.raises(PartitionError, match=message):
         open_mps(GPU, host.folder / "run", host.environment())
     host.control("quit")
 
@@ -176,14 +184,6 @@ def test_hanging_daemon_is_told_from_a_missing_one(
     with pytest.raises(PartitionError, match="did not answer 'get_server_list' within"):
         backend.check_alive()
     (host.pipe_dir / "hang").unlink()
-
-
-def test_daemon_that_refuses_to_start_says_why(host: FakeHost) -> None:
-    """The control program's own words reach the reader."""
-    host.pipe_dir.mkdir(parents=True)
-    (host.pipe_dir / "refuse").touch()
-    with pytest.raises(PartitionError, match="did not start: Failed to start: permission denied"):
-        open_mps(GPU, host.folder / "run", host.environment())
 
 
 def test_missing_program_is_named() -> None:

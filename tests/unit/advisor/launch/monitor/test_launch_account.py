@@ -70,22 +70,6 @@ class Run:
         return JobMonitor(cast("RunningJob", running), 0.0, 1.0, None)
 
 
-def test_an_hour_by_hand() -> None:
-    """100 s together at 500 W, half and 0.4 of the speeds; then 50 s of the second at 350 W."""
-    run = Run(pair())
-    run.go_on(100, 0.5, 0.4, 500)
-    run.jobs[0].end("finished")
-    run.go_on(50, 0, 0.4, 350)
-    found = run.account
-    assert (found.overlap_s, found.energy_j) == (pytest.approx(100), pytest.approx(50_000))
-    assert (found.rest_s, found.rest_energy_j) == (pytest.approx(50), pytest.approx(17_500))
-    assert found.stranded_unit_s == pytest.approx(50 * 66)
-    assert found.settled_energy_saved() == pytest.approx(1 - 500 / (0.5 * 150 + 0.4 * 600))
-    assert found.rest_energy_saved() == pytest.approx(1 - 350 / (0.4 * 600))
-    alone_j = 50 * 150 + (40 + 20) * 600
-    assert found.energy_saved_to_end() == pytest.approx(1 - 67_500 / alone_j)
-
-
 @given(_RATES, _RATES, _POWERS, _RATES, _POWERS, st.floats(10, 1000), st.floats(10, 1000))
 def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
     speed_a: float, speed_b: float, power_w: float, rest: float, rest_w: float, first_s: float,

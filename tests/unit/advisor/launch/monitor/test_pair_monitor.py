@@ -259,13 +259,6 @@ def test_a_limit_that_somebody_lifts_ends_the_pair(patch: pytest.MonkeyPatch) ->
     assert all(job.stops for job in watch.jobs)
 
 
-def test_a_back_end_that_cannot_tell_what_it_gives_is_believed(patch: pytest.MonkeyPatch) -> None:
-    """None is no percentage."""
-    watch = Watch(patch, backend={"given": None})
-    watch.go_on(5)
-    assert not watch.monitor.limit_broken
-
-
 def test_a_job_that_changed_its_variables_has_failed(patch: pytest.MonkeyPatch) -> None:
     """Its neighbour has not."""
     error = LimitNotProvenError("process 7 has no limit", why="why", fix="fix")
