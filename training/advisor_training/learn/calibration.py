@@ -79,8 +79,8 @@ def calibrate(
         no_counters=None
         if blind is None
         else {
-            x.head.name: _blind_widening(errors[x.head.name], residuals_of(rows, blind, x))
-            for x in learners
+            n: round(widening(residuals_of(rows, blind, x), bounds_of(errors[n])), 3)
+            for n, x in ((x.head.name, x) for x in learners)
         },
     )
 
@@ -133,7 +133,3 @@ def _intervals(rows: Rows, errors: Residuals, learner: HeadLearner) -> Strata:
 
 def _with_term(bounds: LogBounds, term: float) -> LogBounds:
     return LogBounds(-math.hypot(min(bounds.low, 0), term), math.hypot(max(bounds.high, 0), term))
-
-
-def _blind_widening(errors: Residuals, blind: Residuals) -> float:
-    return round(widening(blind, bounds_of(errors)), 3)
