@@ -442,3 +442,10 @@ def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> 
     watch.go_on(10)
     assert watch.monitor.settled_rates() == before
     assert watch.monitor.account.settled_power_w() == pytest.approx(400)
+
+
+def test_units_are_stranded_of_the_job_that_ended(patch: pytest.MonkeyPatch) -> None:
+    """Whichever of both that is."""
+    watch = Watch(patch, Script(units=92), Script(units=40, ends_s=10))
+    watch.go_on(15)
+    assert watch.monitor.account.stranded_unit_s == pytest.approx(5 * 40)
