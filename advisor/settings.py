@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import PERCENTAGE
+from advisor.core.objectives import Prices
 from advisor.errors import InputError
 from advisor.files.safe_files import belongs_to_us
 from advisor.retention import Retention, read_retention
@@ -64,6 +65,7 @@ class Settings:
         dcgm_url: `ADVISOR_DCGM_URL`, address of a dcgm-exporter.
         min_speed: `ADVISOR_MIN_SPEED`: the relative speed that every job keeps unless another one
             is asked for, 0 to 1.
+        prices: `ADVISOR_GPU_HOUR`, `ADVISOR_KWH` and `ADVISOR_HOST_W`; 0 where they are not set.
         environment: All variables, as the base of a job's own.
     """
 
@@ -75,6 +77,7 @@ class Settings:
     mps_pipe_dir: Path | None
     dcgm_url: str
     min_speed: float
+    prices: Prices
     retention: Retention
     environment: Mapping[str, str]
 
@@ -103,6 +106,11 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         mps_pipe_dir=Path(pipe_dir).absolute() if pipe_dir else None,
         dcgm_url=environment.get("ADVISOR_DCGM_URL") or "http://127.0.0.1:9400/metrics",
         min_speed=_min_speed(environment.get("ADVISOR_MIN_SPEED")),
+        prices=Prices(
+            gpu_hour=_number("ADVISOR_GPU_HOUR", environment),
+            kwh=_number("ADVISOR_KWH", environment),
+            host_w=_number("ADVISOR_HOST_W", environment),
+        ),
         retention=read_retention(environment),
         environment=dict(environment),
     )
@@ -125,6 +133,16 @@ def _min_speed(given: str | None) -> float:
             fix="set it to a number from 0 to 1, such as 0.5, or unset it",
         )
     return speed
+
+
+def _number(name: str, environment: Mapping[str, str]) -> float:
+    given = environment.get(name)
+    try:
+        return float(given) if given else 0.0
+    except ValueError as error:
+        raise InputError(
+            f"{name} is {given}", fix="set it to a number such as 2.50, or unset it"
+        ) from error
 
 
 def _runtime_dir(environment: Mapping[str, str]) -> Path:

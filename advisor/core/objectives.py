@@ -9,7 +9,7 @@ answers.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -153,6 +153,8 @@ def _energy_delay(result: SplitResult) -> float:
 
 DEFAULT_OBJECTIVE = "energy-efficiency"
 
+COST = "cost"
+
 PER_WATT_OBJECTIVE = "throughput-per-watt"
 RAW_OBJECTIVE = "raw-throughput-per-watt"
 
@@ -194,16 +196,106 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
 """Every objective by name; all of them are maximised."""
 
 
+ADVISED: Mapping[str, Objective] = MappingProxyType(
+    {
+        **OBJECTIVES,
+        COST: Objective(
+            COST,
+            "what the same work costs one after the other, per cost shared",
+            "1",
+            lambda result: result.stp,
+        ),
+    }
+)
+"""What advice can be asked for. Cost needs prices; without one of energy it is that of GPU time."""
+
+
 def find_objective(name: str) -> Objective:
     """The objective of that name.
 
     Raises:
         InputError: there is none.
     """
-    if name not in OBJECTIVES:
-        near = [n for n in OBJECTIVES if name and name in n] or get_close_matches(name, OBJECTIVES)
+    if name not in ADVISED:
+        near = [n for n in ADVISED if name and name in n] or get_close_matches(name, ADVISED)
         asked = f"did you mean {' or '.join(near)}? Else " if near else ""
         raise InputError(
-            f"there is no objective {name}", fix=f"{asked}give one of {', '.join(OBJECTIVES)}"
+            f"there is no objective {name}", fix=f"{asked}give one of {', '.join(ADVISED)}"
         )
-    return OBJECTIVES[name]
+    return ADVISED[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Prices in any one currency; 0: not set.
+
+    Attributes:
+        gpu_hour: Of holding a GPU for an hour.
+        kwh: Of a kilowatt hour.
+        host_w: Watts that the server draws beside its GPUs, for each GPU that is held. Of a DGX
+            H100 of 10.2 kW eight GPUs of 700 W leave 575 W at most (NVIDIA, DGX H100 user guide,
+            "Power specifications").
+    """
+
+    gpu_hour: float = 0.0
+    kwh: float = 0.0
+    host_w: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("gpu_hour", "kwh", "host_w"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(
+                    f"{name} is {getattr(self, name):g}",
+                    fix="give a number of 0 or more, such as 2.50 for a GPU hour",
+                )
+
+    @property
+    def are_set(self) -> bool:
+        """Whether anything has a price."""
+        return self.gpu_hour > 0 or self.kwh > 0
+
+    def of_hour(self, power_w: float) -> float:
+        """What an hour of a GPU costs at that power."""
+        return self.gpu_hour + self.kwh * (power_w + self.host_w) / 1000
+
+    def of(self, held_s: float, energy_j: float) -> float:
+        """What it costs to hold a GPU for a time in which it takes an energy."""
+        hours = held_s / 3600
+        return hours * self.of_hour(0.0) + self.kwh * energy_j / 3.6e6
+
+    def with_host(self, result: SplitResult) -> SplitResult:
+        """The same with the watts of the server."""
+        if not self.host_w:
+            return result
+        parts = (replace(p, solo_power_w=p.solo_power_w + self.host_w) for p in result.parts)
+        return replace(result, parts=tuple(parts), power_w=result.power_w + self.host_w)
+
+    def cost_ratio(self, result: SplitResult) -> float:
+        """What the work of an hour of sharing costs one job after the other, for each 1 shared."""
+        apart = sum(part.speed * self.of_hour(part.solo_power_w) for part in result.parts)
+        return apart / self.of_hour(result.power_w)
+
+
+NO_PRICES = Prices()
+
+
+def priced(objective: Objective, prices: Prices) -> Objective:
+    """The objective with these prices and watts of the server, where they change it.
+
+    Raises:
+        InputError: cost without any price.
+    """
+    if objective.name == COST:
+        if not prices.are_set:
+            raise InputError(
+                "the objective cost has no prices",
+                fix="set ADVISOR_GPU_HOUR, such as 2.50, and ADVISOR_KWH, such as 0.15",
+            )
+        return replace(objective, value=prices.cost_ratio)
+    if objective.name == DEFAULT_OBJECTIVE and prices.host_w:
+
+        def with_host(result: SplitResult) -> float:
+            return objective.value(prices.with_host(result))
+
+        return replace(objective, value=with_host)
+    return objective

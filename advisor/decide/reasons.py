@@ -1,11 +1,19 @@
 """Why a recommendation is what it is, and what may go wrong: short sentences. Pure."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from advisor.core.flags import DOUBTFUL, FLAGS, SLOW_ALONE
 from advisor.core.split import NINE, Split
-from advisor.decide.constraints import Limits, is_served, memory_unknown, risks
-from advisor.decide.recommendation import MARGINS, Decision, best, nearest, worst_violation
+from advisor.decide.constraints import Limits, floor, is_served, memory_unknown, risks
+from advisor.decide.recommendation import (
+    MARGINS,
+    Decision,
+    RatedSplit,
+    best,
+    nearest,
+    worst_violation,
+)
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import are_mirrored
 from advisor.predict.profiles import Profile
@@ -53,6 +61,39 @@ def why_unsure(answer: Decision, checked: CheckedCounts | None) -> tuple[str, ..
     return tuple(dict.fromkeys(found)) if split.is_limited else ()
 
 
+def near_miss(answer: Decision) -> str | None:
+    """The way that fails by the low end of one speed alone, and what would accept it; None: none.
+
+    Only where that way gains what is asked for, and is not the answer already.
+    """
+    misses = [
+        (option, miss)
+        for option in answer.candidates
+        if option.gain_over(answer.choice) > max(answer.request.min_gain, answer.request.tie)
+        if (miss := _missed_by_low_end(option, answer))
+    ]
+    if not misses:
+        return None
+    option, (job, expected, low) = max(misses, key=lambda found: found[0].objective_value.value)
+    accepted = math.floor(100 * low) / 100
+    gain = percent(option.gain_over(answer.choice))
+    return (
+        f"{option.name} would gain {gain}: {job} is expected at {percent(expected)}, at worst "
+        f"{100 * low:.1f}; accept it with --min-speed {job}={accepted:g}"
+    )
+
+
+def _missed_by_low_end(option: RatedSplit, answer: Decision) -> tuple[str, float, float] | None:
+    """The job whose low end alone breaks a limit, its expected speed and that low end."""
+    if option.sharing != "limited" or len(option.violations) != 1:
+        return None
+    for profile, part in zip(answer.profiles, option.prediction.parts, strict=True):
+        least = floor(profile, answer.request)
+        if part.speed.low < least <= part.speed.value and not is_served(profile):
+            return profile.job, part.speed.value, part.speed.low
+    return None
+
+
 def percent(part: float, digits: int = 0) -> str:
     """A part of 1 as people write it."""
     return f"{100 * part:.{digits}f} %"
@@ -62,7 +103,12 @@ def _why_not_more(answer: Decision) -> Iterator[str]:
     """The options that are worth more: a tie, or out of limits."""
     choice, mirrored = answer.choice, are_mirrored(answer.profiles)
     possible = best((o for o in answer.candidates if not o.violations), mirrored=mirrored)
-    if possible.objective_value.value > choice.objective_value.value:
+    if choice.sharing == "exclusive" and 0 < possible.gain_over(choice) < answer.request.min_gain:
+        yield (
+            f"{possible.name} would gain {percent(possible.gain_over(choice), 1)}, less than the "
+            f"{percent(answer.request.min_gain)} for which jobs share a fate: --min-gain"
+        )
+    elif possible.objective_value.value > choice.objective_value.value:
         more, margin = percent(possible.gain_over(choice), 2), MARGINS[possible.sharing]
         if margin:
             needed = percent((1 + margin) / (1 - answer.request.tie) - 1, 1)
@@ -89,6 +135,8 @@ def _why_this_way(answer: Decision) -> Iterator[str]:
     what = "sharing" if sharing == "exclusive" else "a split"
     if possible := [o for o in others if not o.violations]:
         other = best(possible, mirrored=mirrored)
+        if other.gain_over(answer.choice) > 0:
+            return
         less = percent(-other.gain_over(answer.choice), 1)
         yield f"{what} does not pay: at best, with {other.name}, it is worth {less} less"
     elif others:

@@ -6,15 +6,16 @@ where mirror images are the same, the smaller share comes first.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import (
+    ADVISED,
     DEFAULT_OBJECTIVE,
-    OBJECTIVES,
     Objective,
     SplitResult,
     find_objective,
+    priced,
 )
 from advisor.core.split import (
     EXCLUSIVE,
@@ -37,6 +38,7 @@ from advisor.decide.recommendation import (
     choose,
 )
 from advisor.decide.same_work import gain_to_the_end
+from advisor.decide.worth import their_call
 from advisor.errors import InputError
 from advisor.predict.predictions import (
     Prediction,
@@ -88,7 +90,7 @@ def recommend(
     profiles = tuple(profiles)
     check_advised(len(profiles))
     request = with_card_memory(request or Request(), profiles[0].gpu_model)
-    objective = find_objective(request.objective)
+    objective = priced(find_objective(request.objective), request.prices)
     _check(profiles, request)
     splits = candidate_splits(profiles, checked, fine=request.fine)
     pick = functools.partial(_pick, profiles, request)
@@ -101,8 +103,10 @@ def recommend(
     if not feasible:
         raise no_way(candidates, profiles, request)
     shown = dict.fromkeys((objective.name, *SHOWN))
-    picks = {name: options[pick(OBJECTIVES[name], feasible).split] for name in shown}
-    choice = picks[objective.name]
+    picks = {
+        name: options[pick(priced(ADVISED[name], request.prices), feasible).split] for name in shown
+    }
+    choice = picks[objective.name] = _enough_gained(picks[objective.name], options, request)
     if saves_nothing(choice, profiles, request):
         raise no_gain(choice, profiles)
     answer = Decision(
@@ -113,8 +117,20 @@ def recommend(
         candidates=tuple(candidates),
         rules={name: options[split] if split else None for name, split in rules.items()},
         picks=picks,
+        call=their_call(candidates, choice, request.prices),
     )
     return _explained(answer, checked)
+
+
+def _enough_gained(
+    best: RatedSplit, options: Mapping[Split, RatedSplit], request: Request
+) -> RatedSplit:
+    """The best way, or one after the other where sharing gains less than is asked for."""
+    apart = options[EXCLUSIVE]
+    least = request.min_gain
+    if not least or apart.violations or best.gain_over(apart) >= least:
+        return best
+    return apart
 
 
 def candidate_splits(
@@ -161,7 +177,7 @@ def _options(
     profiles: Sequence[Profile], predictor: Predictor, request: Request, splits: Iterable[Split]
 ) -> dict[Split, RatedSplit]:
     """What to expect of these splits, of no limits, and of one after the other."""
-    objective = find_objective(request.objective)
+    objective = priced(find_objective(request.objective), request.prices)
     predictions = predictor.predict(profiles, [*sorted(splits), UNCAPPED])
     return {
         p.split: RatedSplit(

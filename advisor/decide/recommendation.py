@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from advisor.core.finish import Work
 from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
+from advisor.core.objectives import DEFAULT_OBJECTIVE, NO_PRICES, Objective, Prices
 from advisor.core.split import Sharing, best_within_tie, evenness, split_environments
 from advisor.core.units import vendor_of
 from advisor.decide.constraints import Limits, Violation
@@ -39,12 +39,16 @@ class Request(Limits):
         fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
         tie: Relative distance to the best within which the more even split is taken.
         work: What is to be done until both have ended; None: both run on and on.
+        prices: Of GPU hours and energy, and the watts of the server.
+        min_gain: Least gain over one after the other for which jobs share; 0.1 is a tenth.
     """
 
     objective: str = DEFAULT_OBJECTIVE
     fine: bool = False
     tie: float = TIE
     work: Work | None = None
+    prices: Prices = NO_PRICES
+    min_gain: float = 0.0
 
     def __post_init__(self) -> None:
         # Without arguments super() does not find the class that slots made.
@@ -96,6 +100,8 @@ class Decision:
         rules: What each simple rule chooses (advisor.predict.rules), limits or not; None: out
             of reach.
         picks: What would be chosen by each objective that is shown next to the one asked for.
+        call: Where jobs are not to share, a way that saves GPU time for little more energy, so that
+            prices decide; None: there is none.
     """
 
     profiles: tuple[Profile, ...]
@@ -105,6 +111,7 @@ class Decision:
     candidates: tuple[RatedSplit, ...]
     rules: Mapping[str, RatedSplit | None]
     picks: Mapping[str, RatedSplit]
+    call: RatedSplit | None = None
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -92,7 +92,7 @@ class Prediction:
 
     def objective_value(self, objective: Objective) -> Interval:
         """The objective; see `range_of`, and for the default one `efficiency_factors`."""
-        own = self.efficiency if objective.name == DEFAULT_OBJECTIVE else None
+        own = self.efficiency if objective is OBJECTIVES[DEFAULT_OBJECTIVE] else None
         return own or self.range_of(objective.value)
 
     @property

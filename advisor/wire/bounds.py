@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
-from advisor.core.objectives import OBJECTIVES, find_objective
+from advisor.core.objectives import ADVISED, find_objective
 from advisor.errors import InputError
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,99}$"
@@ -82,10 +82,13 @@ GpuUuid: TypeAlias = Annotated[
     Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$", says="UUID of a card, as its driver gives it"),
 ]
 ObjectiveName: TypeAlias = Annotated[
-    str, Bounds(check=find_objective, one_of=tuple(OBJECTIVES), says="what is maximised")
+    str, Bounds(check=find_objective, one_of=tuple(ADVISED), says="what is maximised")
 ]
 Speed: TypeAlias = Annotated[
     float, Bounds(ge=0, le=1, says="relative speed: 1 is as alone on the whole GPU, 0 no limit")
+]
+Gain: TypeAlias = Annotated[
+    float, Bounds(ge=0, le=1, says="part that is gained over one after the other")
 ]
 WorkSeconds: TypeAlias = Annotated[
     float, Bounds(ge=0, le=1e9, says="work, in seconds that it takes alone")

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from advisor.core.finish import Finish
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
 from advisor.wire.components import SplitParts
 from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
+
+Verdict: TypeAlias = Literal["share", "your call", "do not share"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +79,11 @@ class Option:
         jobs: In the order that was asked.
         power_w: Power of the GPU, W.
         memory_power_w: The part of it that its memory draws, W; None: the model has not learned it.
-        energy_saved: For the same work, against one after the other; 0.1 is a tenth less.
+        energy_saved: For the same work, against one after the other; 0.1 is a tenth less. With the
+            watts of the server, where they are set.
         stp: Sum of relative speeds: how much more is done in an hour than one after the other.
+        gpu_time_saved: Part of the GPU hours for the same work, against one after the other.
+        cost_saved: The same of what hours and energy cost; None: no prices are set.
         objectives: Values of objectives, by name.
         violations: Limits that the expected values do not keep, in words.
     """
@@ -91,6 +97,8 @@ class Option:
     objectives: Mapping[str, Interval]
     violations: tuple[str, ...]
     memory_power_w: Interval | None = None
+    gpu_time_saved: Interval | None = None
+    cost_saved: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +140,8 @@ class Recommendation:
         jobs: In the order that was asked.
         objective: What was maximised.
         choice: One of `candidates`.
+        verdict: Whether to share. Your call: sharing costs a little more energy and saves GPU time.
+        call: Split of the way that the verdict is about, where it is a call; None: it is not.
         picks: Split of the option that each objective would choose.
         reasons: Sentences on why.
         warnings: Sentences on what may go wrong.
@@ -157,6 +167,8 @@ class Recommendation:
     warnings: tuple[str, ...]
     model: ModelName
     coverage: float
+    verdict: Verdict = "share"
+    call: str | None = None
     card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None

@@ -10,6 +10,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.errors import InputError
 from advisor.wire.bounds import (
     Bounds,
+    Gain,
     GpuModel,
     GpuUuid,
     JobName,
@@ -38,6 +39,10 @@ SEARCH_S = 10.0
 
 WORK_S = 3600.0
 """Work of a job of a queue of which nothing else is said."""
+
+
+MIN_GAIN = 0.03
+"""Least gain for which jobs share a fate: a fault of one can end both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +88,7 @@ class AdviceRequest(ABC):
             (0.4), and all of its demand for a job that answers requests at a given rate.
         max_power_w: Most power of the GPU, W.
         memory_mib: Memory of the card, MiB; None: that of its model, where it is known.
+        min_gain: Least gain over one after the other for which jobs share; 0.1 is a tenth.
     """
 
     gpu_model: GpuModel | None = None
@@ -90,6 +96,7 @@ class AdviceRequest(ABC):
     min_speed: Speed | None = None
     max_power_w: Watts | None = None
     memory_mib: Mebibytes | None = None
+    min_gain: Gain = MIN_GAIN
 
     def min_speeds(self) -> dict[str, float]:
         """By name of job; nothing where the setting counts.

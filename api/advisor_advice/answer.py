@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from advisor.core.objectives import NO_PRICES, Prices
 from advisor.core.wording import listed
 from advisor.decide.recommend import Decision, Request, recommend
 from advisor.predict.card_factor import CardFactor
@@ -23,7 +24,9 @@ _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
 
 
-def request_of(request: RecommendationRequest, default_min_speed: float) -> Request:
+def request_of(
+    request: RecommendationRequest, default_min_speed: float, prices: Prices = NO_PRICES
+) -> Request:
     """As the arithmetic takes it; the least speed is of jobs without a number of their own.
 
     Raises:
@@ -39,6 +42,8 @@ def request_of(request: RecommendationRequest, default_min_speed: float) -> Requ
         memory_mib=request.memory_mib,
         fine=request.fine,
         work=request.work,
+        prices=prices,
+        min_gain=request.min_gain,
     )
 
 

@@ -3,10 +3,11 @@
 import math
 
 from advisor.core.finish import Finish
-from advisor.core.objectives import OBJECTIVES
+from advisor.core.objectives import ADVISED, priced
 from advisor.core.units import units_for_share, vendor_of
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.same_work import same_work
+from advisor.decide.worth import worth_of
 from advisor.predict.profiles import Profile
 from advisor.predict.rules import MEANINGS
 from advisor.wire import recommendation as wire
@@ -34,24 +35,36 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
         warnings=r.warnings,
         model=wire.ModelName(version=model.version, gpu_models=model.gpu_models),
         coverage=model.coverage,
+        verdict=verdict_of(r),
+        call=r.call and r.call.name,
         card=given.card and given.card.told,
         drifts=given.drifts,
         measured=given.measured,
     )
 
 
+def verdict_of(r: Decision) -> wire.Verdict:
+    """Whether to share."""
+    if r.choice.sharing != "exclusive":
+        return "share"
+    return "your call" if r.call else "do not share"
+
+
 def _option(option: RatedSplit, r: Decision) -> wire.Option:
     p = option.prediction
+    worth = worth_of(p, r.request.prices)
     return wire.Option(
         split=option.name,
         sharing=p.split.sharing,
         jobs=_shares(option, r),
         power_w=p.power_w,
         memory_power_w=p.memory_power_w,
-        energy_saved=p.energy_saved,
+        energy_saved=worth.energy,
         stp=p.stp,
-        objectives={name: p.objective_value(OBJECTIVES[name]) for name in r.picks},
+        objectives={n: p.objective_value(priced(ADVISED[n], r.request.prices)) for n in r.picks},
         violations=tuple(violation.text for violation in option.violations),
+        gpu_time_saved=worth.gpu_time,
+        cost_saved=worth.cost,
     )
 
 

@@ -50,12 +50,12 @@ def test_recommend_gives_masks(advisor: Advisor, profiles: Path) -> None:
         a, b = (job["environment"] for job in option["jobs"])
         assert set(a) == set(b) == {"HSA_CU_MASK", "ROC_GLOBAL_CU_MASK"}
         assert overlap(a, b) == 0
-    text = advisor(*options).out
+    text = advisor(*options, "--how").out
     assert PERCENTAGE not in text
     assert "MPS" not in text
     assert answer["choice"]["sharing"] == "limited"
     assert f"export HSA_CU_MASK={answer['choice']['jobs'][0]['environment']['HSA_CU_MASK']}" in text
-    assert "of 304 CUs)" in text.splitlines()[0]
+    assert "of 304 CUs (" in text.splitlines()[0]
     assert "ROCR_VISIBLE_DEVICES" in text
 
 

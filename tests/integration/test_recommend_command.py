@@ -44,7 +44,7 @@ def error(kind: type[AdvisorError], *options: str) -> str:
 
 OPTION_KEYS = {
     "split", "sharing", "jobs", "power_w", "energy_saved", "stp", "objectives", "violations",
-    "memory_power_w",
+    "memory_power_w", "gpu_time_saved", "cost_saved",
 }  # fmt: skip
 SHARE_KEYS = {"job", "share_percent", "units", "rate", "speed", "environment"}
 
@@ -55,7 +55,7 @@ def test_keys_of_the_json_stay() -> None:
     answer = as_json(*PAIR)
     assert set(answer) == {
         "jobs", "gpu_model", "objective", "choice", "candidates", "baselines", "same_work",
-        "picks", "reasons", "warnings", "model", "coverage", "card", "drifts",
+        "picks", "reasons", "warnings", "model", "coverage", "verdict", "call", "card", "drifts",
         "measured", "components", "components_unknown",
     }  # fmt: skip
     assert [(job["job"], job["rate_unit"]) for job in answer["jobs"]] == [
@@ -88,23 +88,70 @@ def test_keys_of_the_json_stay() -> None:
 
 
 def test_answer_for_a_person(home: Path) -> None:
-    """What to do, what to expect, what rules would do, why: on one page, to be copied."""
+    """What to do, what it is worth and risks: ten lines, within 80 columns; the rest by options."""
     text, answer = recommend(*PAIR, "--min-speed", "fft=0.3"), as_json(*PAIR, "--min-speed=fft=0.3")
     lines = text.splitlines()
-    assert lines[0].startswith("share the NVIDIA H200: fft gets ")
+    assert lines[0].startswith("SHARE: fft ")
+    assert "(NVIDIA H200). measured: " in " ".join(lines[:2])
+    saved = answer["choice"]["energy_saved"]["value"]
+    assert f"  Energy  {100 * saved:.0f} % less for the same work (" in text
+    assert "  Start   advisor launch fft resnet50-train-b2" in lines
+    assert len(lines) <= 10
+    assert max(map(len, lines)) <= 80
+    assert not home.exists()
+
+
+@pytest.mark.usefixtures("home")
+def test_details_are_told_where_they_are_asked_for() -> None:
+    """How to start by hand, why, and what may be wrong, with the model."""
+    least = ("--min-speed", "fft=0.3")
+    text, answer = recommend(*PAIR, *least, "--how", "--why", "--notes"), as_json(*PAIR, *least)
     for side, job in zip(answer["choice"]["jobs"], PAIR, strict=True):
         ((name, value),) = side["environment"].items()
-        line = next(line for line in lines if line.endswith(f"the shell that starts {job}"))
+        (line,) = [x for x in text.splitlines() if x.endswith(f"the shell that starts {job}")]
         assert line.split("#")[0].strip() == f"export {name}={value}"
-    saved = answer["choice"]["energy_saved"]["value"]
-    assert f"against one after the other: {100 * saved:.0f} % less (" in lines[1]
-    for title in ("the same work, ", "how", "why"):
-        assert any(line.startswith(title) for line in lines)
-    assert "random input" in text
-    assert answer["model"]["version"] in lines[-1]
-    assert len(lines) <= 30
-    assert "all candidates" not in text
-    assert not home.exists()
+    words = " ".join(text.split())
+    assert all(" ".join(reason.split()) in words for reason in answer["reasons"])
+    assert "random input" in words
+    assert answer["model"]["version"] in words
+
+
+@pytest.mark.usefixtures("home")
+def test_a_little_energy_and_many_hours_are_the_users_call() -> None:
+    """Both numbers, the command, and that one after the other is the choice of programs."""
+    pair = ("bert-train", "bert-train")
+    answer = as_json(*pair)
+    assert (answer["verdict"], answer["choice"]["split"]) == ("your call", "exclusive")
+    text = recommend(*pair)
+    assert text.startswith("YOUR CALL: one after the other, or share for time: bert-train 66")
+    assert f"advisor launch bert-train bert-train --split {answer['call']}" in text
+    assert "% more for the same work" in text
+    assert as_json(*pair, "--min-gain", "0")["verdict"] == "your call"
+
+
+@pytest.mark.usefixtures("home")
+def test_jobs_do_not_share_a_fate_for_nothing() -> None:
+    """Under the least gain they stay apart; the reason names the option that shares them."""
+    pair = ("dit-step", "whisper-infer")
+    answer = as_json(*pair)
+    assert answer["choice"]["split"] == "exclusive"
+    assert "less than the 3 % for which jobs share a fate: --min-gain" in answer["reasons"][0]
+    assert as_json(*pair, "--min-gain", "0")["verdict"] == "share"
+
+
+@pytest.mark.usefixtures("home")
+def test_prices_reach_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 2.50 a GPU hour energy is a thirtieth of the cost; without a price there is none."""
+    assert as_json(*PAIR)["choice"]["cost_saved"] is None
+    assert error(InputError, *PAIR, "--objective", "cost").startswith("the objective cost has no")
+    monkeypatch.setenv("ADVISOR_GPU_HOUR", "2.50")
+    monkeypatch.setenv("ADVISOR_KWH", "0.15")
+    choice = as_json(*PAIR, "--objective", "cost")["choice"]
+    time, cost = (choice[name]["value"] for name in ("gpu_time_saved", "cost_saved"))
+    assert cost == pytest.approx(time, abs=0.02)
+    assert "(2.5 a GPU hour, 0.15 a kWh)" in recommend(*PAIR)
+    monkeypatch.setenv("ADVISOR_HOST_W", "1e6")
+    assert as_json(*PAIR)["choice"]["energy_saved"]["value"] == pytest.approx(time, abs=0.01)
 
 
 @pytest.mark.usefixtures("home")
@@ -123,7 +170,7 @@ def test_all_shows_every_candidate_and_a_plot() -> None:
 def test_fine_splits_say_the_sms() -> None:
     answer = as_json(*PAIR, "--fine")
     assert len([o for o in answer["candidates"] if o["sharing"] == "limited"]) > 9
-    assert "of 132 SMs), resnet50-train-b2" in recommend(*PAIR, "--fine").splitlines()[0]
+    assert " of 132 SMs (NVIDIA H200)" in recommend(*PAIR, "--fine").splitlines()[0]
 
 
 @pytest.mark.usefixtures("home")
@@ -150,7 +197,7 @@ def test_work_reaches_the_answer() -> None:
     assert found["work_s"] == [3600, 3 * 3600]
     assert found["choice"]["shared_s"] < found["choice"]["time_s"]
     assert found["restarted"]["time_s"] < found["choice"]["time_s"]
-    text = recommend(*PAIR, "--work", "fft=1h", "--work", "resnet50-train-b2=3h")
+    text = recommend(*PAIR, "--work", "fft=1h", "--work", "resnet50-train-b2=3h", "--all")
     assert "the same work, 1 h of fft and 3 h of resnet50-train-b2 alone" in text
     assert "the other's limit stays" in text
 

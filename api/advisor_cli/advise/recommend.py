@@ -1,5 +1,6 @@
 """`advisor recommend`: which split of one GPU does the most for two jobs."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ from advisor.core.records import SoloPoint
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.wire.recommendation import Recommendation
-from advisor.wire.requests import RecommendationRequest
+from advisor.wire.requests import MIN_GAIN, RecommendationRequest
 from advisor_advice.answer import ModelAdvice, answer, request_of
 from advisor_advice.components import known_power_of, with_components
 from advisor_advice.recommendation_wire import to_wire
@@ -26,6 +27,7 @@ from advisor_cli.shared.options import (
     MaxP99,
     MaxPower,
     Memory,
+    MinGain,
     MinSpeed,
     ObjectiveOption,
     ProfilesOption,
@@ -45,6 +47,7 @@ def recommend(
     max_p99: MaxP99 = None,
     max_power: MaxPower = None,
     memory: Memory = None,
+    min_gain: MinGain = MIN_GAIN,
     work: Annotated[
         list[str] | None,
         typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
@@ -52,6 +55,9 @@ def recommend(
     gpu_model: GpuModelOption = None,
     gpu_uuid: GpuUuidOption = None,
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
+    how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
+    notes: Annotated[bool, typer.Option("--notes", help="What may be wrong with it")] = False,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show all candidates, and plot them")
     ] = False,
@@ -75,31 +81,36 @@ def recommend(
         max_p99_ms=for_all_ms,
         max_power_w=max_power,
         memory_mib=memory,
+        min_gain=min_gain,
         gpu_model=gpu_model,
         fine=fine,
         gpu_uuid=gpu_uuid,
         components=components,
     )
-    _answer(asked, read_settings(), profiles, everything=show_all, as_json=as_json)
+    wanted = {"how": how, "why": why, "notes": notes, "all": show_all}
+    details = [name for name, is_wanted in wanted.items() if is_wanted]
+    _answer(asked, read_settings(), profiles, details, as_json=as_json)
 
 
 def _answer(
     asked: RecommendationRequest,
     settings: Settings,
     file: Path | None,
+    details: Sequence[str],
     *,
-    everything: bool,
     as_json: bool,
 ) -> None:
     """Find the way that is worth most, and tell it."""
     found = find_profiles([job.job for job in asked.jobs], settings, asked.gpu_model, file)
-    given = answer(found, request_of(asked, settings.min_speed), settings, asked.gpu_uuid)
+    given = answer(
+        found, request_of(asked, settings.min_speed, settings.prices), settings, asked.gpu_uuid
+    )
     if asked.gpu_uuid is not None and given.card is None:
         typer.echo(
             f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True
         )
     if not as_json:
-        recommend_text.show(given, everything=everything)
+        recommend_text.show(given, details)
     if asked.components:
         whole = _with_parts(given, found, settings, file)
         typer.echo(write(whole)) if as_json else _show_parts(whole)

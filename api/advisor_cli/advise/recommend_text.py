@@ -1,6 +1,7 @@
 """A recommendation for a person: what to do, what it saves, what it costs, how sure, and why."""
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,16 +11,17 @@ from rich.text import Text
 from advisor.core.gpu import Vendor
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
-from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
+from advisor.core.units import vendor_of
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
 from advisor.decide.recommend import Decision, RatedSplit
-from advisor.predict.profiles import Profile
 from advisor_advice.answer import ModelAdvice
+from advisor_cli.advise import first_screen
 from advisor_cli.advise.recommend_ways import same_work_lines, way_name
-from advisor_cli.shared.console import plain_console, plain_table, show_chart
+from advisor_cli.shared.console import plain_console, plain_table, print_table, show_chart
 
-_WIDTH = 100
+_MOST_WIDTH = 100
+"""Of a line in a pipe; in a terminal lines end where it ends."""
 
 _UNCAPPED: dict[Vendor, str] = {
     "nvidia": "start both as clients of one MPS daemon, without a percentage",
@@ -39,23 +41,31 @@ _BY_HAND: dict[Vendor, tuple[str, ...]] = {
 """What the variables of a split need to be in force."""
 
 
-def show(given: ModelAdvice, *, everything: bool) -> None:
-    """Print it; with `everything` also each candidate, as a table and as a plot."""
-    r, model = given.recommendation, given.manifest
-    console = plain_console(highlight=False, least=_WIDTH)
-    console.print(Text(_headline(r), style="bold"))
-    for line in (*_first_lines(r), *_sure(given)):
-        console.print(Text(f"  {line}"), soft_wrap=True)
-    _list(console, "how", " ", tuple(_to_do(r)))
-    for line in same_work_lines(r):
-        console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
-    _list(console, "why", "-", (*r.reasons, *_other_objectives(r)))
-    _list(console, "beware", "!", r.warnings)
-    if everything:
+def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
+    """Print the first lines, and what is asked for of `how`, `why`, `notes` and `all`."""
+    r = given.recommendation
+    console = plain_console(highlight=False, most=_MOST_WIDTH)
+    console.print(Text(first_screen.headline(given), style="bold"))
+    for name, text in first_screen.lines(given):
+        _wrapped(console, f"  {name:<8}", text)
+    if "how" in details:
+        _list(console, "how", " ", tuple(_to_do(r)))
+    if "why" in details:
+        _list(console, "why", "-", (*_rates(r), *r.reasons, *_other_objectives(r)))
+    if "notes" in details:
+        _list(console, "notes", "!", (*r.warnings, *_sure(given)))
+    if "all" in details:
+        for line in same_work_lines(r):
+            console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
-        console.print(_candidates(r))
+        print_table(_candidates(r))
         show_chart(plot(r))
-    console.print(f"model {model.version}; docs/recommend.md explains all of this", style="dim")
+
+
+def _wrapped(console: Console, before: str, text: str) -> None:
+    """Lines no longer than the console, all but the first indented; commands stay whole."""
+    for n, line in enumerate(textwrap.wrap(text, console.width - len(before)) or [""]):
+        console.print(Text(f"{' ' * len(before) if n else before}{line}"), soft_wrap=True)
 
 
 def plot(r: Decision, width: int = 78, height: int = 16) -> str:
@@ -83,70 +93,35 @@ def _list(console: Console, title: str, mark: str, lines: Sequence[str]) -> None
     if lines:
         console.print(Text(title, style="bold"))
     for line in lines:
-        console.print(Text(f"  {mark} {line}"), soft_wrap=True)
+        if mark == " ":  # to be copied
+            console.print(Text(f"    {line}"), soft_wrap=True)
+        else:
+            _wrapped(console, f"  {mark} ", line)
 
 
-def _headline(r: Decision) -> str:
-    profiles, split = r.profiles, r.choice.prediction.split
-    model, jobs = profiles[0].gpu_model, " and ".join(p.job for p in profiles)
-    if split.sharing == "exclusive":
-        return f"do not share the {model}: run {jobs} one after the other"
-    if not split.is_limited:
-        return f"share the {model} without limits: {jobs}"
-    parts = enumerate(zip(profiles, split.shares, strict=True))
-    gets = (f"{p.job} {'' if n else 'gets '}{_share(p, share)}" for n, (p, share) in parts)
-    return f"share the {model}: {', '.join(gets)}"
-
-
-def _share(profile: Profile, share: float) -> str:
-    total, vendor = profile.units_total, vendor_of(profile.gpu_model)
-    units = (
-        f" ({units_for_share(share, total, vendor)} of {total} {UNIT_NAMES[vendor]})"
-        if total
-        else ""
-    )
-    return f"{share:g} %{units}"
-
-
-def _first_lines(r: Decision) -> Iterator[str]:
-    """What is saved, how much sooner it is done, and what each job pays."""
+def _rates(r: Decision) -> Iterator[str]:
+    """What each job does, in its own unit, and what the GPU draws."""
     p = r.choice.prediction
     if r.choice.sharing == "exclusive":
-        yield "energy  no split that keeps the limits saves any; each job runs alone, at full speed"
         return
-    ends = (p.energy_saved.value, p.energy_saved.high, p.energy_saved.low)
-    saved, most, least = (less_or_more(part, 0) for part in ends)
-    yield f"energy  for the same work, against one after the other: {saved} ({most} to {least})"
-    yield f"time    {_sooner(p.stp)}"
-    for n, (profile, part) in enumerate(zip(r.profiles, p.parts, strict=True)):
-        speed = part.speed
-        yield (
-            f"{'        ' if n else 'speed   '}{profile.job} {percent(speed.value)} of its speed "
-            f"alone{_range(speed.times(100))}: {slower(speed.value)}, "
-            f"{_number(part.rate.value)} {profile.rate_unit}/s"
-        )
-    yield f"power   {p.power_w.value:.0f} W{_range(p.power_w)}"
-    if memory := p.memory_power_w:
-        yield f"        of it the memory {memory.value:.0f} W{_range(memory)}"
-
-
-def _sooner(stp: Interval) -> str:
-    part = 1 / stp.value if stp.value else float("inf")
-    word = f"{percent(1 - part)} sooner" if part <= 1 else f"{percent(part - 1)} later"
-    return f"done {word}: {stp.value:.2f} times the work an hour ({stp.low:.2f} to {stp.high:.2f})"
+    for profile, part in zip(r.profiles, p.parts, strict=True):
+        rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
+        yield f"{profile.job} is {slower(part.speed.value)}: {rate}{_range(part.speed.times(100))}"
+    memory = p.memory_power_w
+    of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
+    yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
 
 
 def slower(speed: float) -> str:
     """How long a job takes, for one that takes 1 alone."""
-    return f"{1 / speed:.1f} times as long" if speed > 0 else "it stands still"
+    return f"{1 / speed:.1f} times as long" if speed > 0 else "standing still"
 
 
 def _sure(given: ModelAdvice) -> Iterator[str]:
     if given.measured:
-        yield f"sure    {given.measured.text}; {given.measured.at_choice} of them at this split"
-    elif given.recommendation.choice.sharing != "exclusive":
-        coverage = percent(given.manifest.coverage)
-        yield f"sure    ranges are to hold {coverage} of what is measured of unseen jobs"
+        yield f"{given.measured.text}: {given.measured.at_choice} of them at this split"
+    coverage = percent(given.manifest.coverage)
+    yield f"ranges are to hold {coverage} of what is measured; model {given.manifest.version}"
 
 
 def _to_do(r: Decision) -> Iterator[str]:

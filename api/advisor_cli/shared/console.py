@@ -16,7 +16,12 @@ _NUMBER = re.compile(r"[-+~?]?\d|-?$")
 
 
 def plain_console(
-    *, stderr: bool = False, highlight: bool = True, width: int | None = None, least: int = 0
+    *,
+    stderr: bool = False,
+    highlight: bool = True,
+    width: int | None = None,
+    least: int = 0,
+    most: int = 1000,
 ) -> Console:
     """A console that prints every text as it is, brackets and colons too.
 
@@ -28,9 +33,10 @@ def plain_console(
         highlight: Whether numbers stand out.
         width: Characters; None: of the terminal.
         least: Characters; on a narrower terminal lines wrap, and nothing is cut off.
+        most: Characters; a wider terminal has an empty margin.
     """
     console = Console(stderr=stderr, highlight=highlight, width=width, markup=False, emoji=False)
-    console.width = max(console.width, least)
+    console.width = min(max(console.width, least), most)
     return console
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from advisor.core.gpu import parse_memory_mib
-from advisor.core.objectives import OBJECTIVES
+from advisor.core.objectives import ADVISED
 
 REPLAY = "replay"
 """The GPU that gives what was recorded."""
@@ -35,7 +35,7 @@ ProfilesOption: TypeAlias = Annotated[
 ]
 
 ObjectiveOption: TypeAlias = Annotated[
-    str, typer.Option(help=f"What is maximised: {', '.join(OBJECTIVES)}")
+    str, typer.Option(help=f"What is maximised: {', '.join(ADVISED)}")
 ]
 
 MinSpeed: TypeAlias = Annotated[
@@ -43,6 +43,11 @@ MinSpeed: TypeAlias = Annotated[
     typer.Option(
         help="Minimum speed, JOB=0.5 or 0.5 for all; 1 is as alone; 0.4 if not given, 0 lifts it"
     ),
+]
+
+MinGain: TypeAlias = Annotated[
+    float,
+    typer.Option(help="Least gain for which jobs share, a part of 1: a fault of one can end both"),
 ]
 
 MaxP99: TypeAlias = Annotated[

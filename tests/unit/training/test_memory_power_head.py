@@ -151,5 +151,5 @@ def test_answers_have_it_where_the_model_has(
     told = {option.split: option.memory_power_w for option in to_wire(given).candidates}
     assert told.pop("exclusive") is None
     assert all(each and each.low < each.value < each.high for each in told.values())
-    show(given, everything=False)
+    show(given, ["why"])
     assert "of it the memory" in capsys.readouterr().out

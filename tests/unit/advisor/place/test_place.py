@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from advisor.core.finish import Rest, Work, finish
-from advisor.core.objectives import OBJECTIVES, PartResult, SplitResult
+from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide.constraints import Limits
 from advisor.errors import InputError, NoSplitError
@@ -501,8 +501,8 @@ def test_a_program_that_finds_nothing_in_time_leaves_one_after_the_other(
 def test_objectives_that_are_not_for_queues_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new objective of splits, too, until somebody says how it counts a queue."""
     new = dataclasses.replace(OBJECTIVES["throughput"], name="carbon")
-    monkeypatch.setattr("advisor.core.objectives.OBJECTIVES", {**OBJECTIVES, "carbon": new})
-    for name in (OBJECTIVES.keys() | {"carbon"}) - {"energy-efficiency", "throughput"}:
+    monkeypatch.setattr("advisor.core.objectives.ADVISED", {**ADVISED, "carbon": new})
+    for name in (ADVISED.keys() | {"carbon"}) - {"energy-efficiency", "throughput"}:
         with pytest.raises(InputError, match=rf"by {name}\..+use energy-efficiency or throughput"):
             problem_of({"a": 2}, 1, objective=name)
 

@@ -7,6 +7,7 @@ import pytest
 from advised import CARD, CHECKED, UUID, Model, gives, model, profile, profiles, settings_of
 
 from advisor.core.finish import Work
+from advisor.core.objectives import Prices
 from advisor.core.split import Split
 from advisor.decide.recommend import Request
 from advisor.errors import InputError, NoSplitError
@@ -33,12 +34,12 @@ def test_a_request_becomes_what_the_arithmetic_takes() -> None:
     a = JobRequest(job="a", min_speed=0.7, work_s=60.0, max_p99_ms=9.0)
     asked = RecommendationRequest(
         jobs=(a, JobRequest(job="b", work_s=90.0)), objective="throughput", max_p99_ms=50.0,
-        max_power_w=400.0, memory_mib=2000.0, fine=True,
+        max_power_w=400.0, memory_mib=2000.0, fine=True, min_gain=0.1,
     )  # fmt: skip
-    assert request_of(asked, 0.25) == Request(
+    assert request_of(asked, 0.25, Prices(kwh=0.2)) == Request(
         objective="throughput", min_speed={"a": 0.7}, default_min_speed=0.25, max_p99_ms={"a": 9.0},
         default_max_p99_ms=50.0, max_power_w=400.0, memory_mib=2000.0, fine=True,
-        work=Work((60.0, 90.0)),
+        work=Work((60.0, 90.0)), min_gain=0.1, prices=Prices(kwh=0.2),
     )  # fmt: skip
 
 

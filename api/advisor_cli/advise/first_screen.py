@@ -1,0 +1,128 @@
+"""The first lines of a recommendation: what to do, what it is worth, and what it risks."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from advisor.core.finish import Finish
+from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
+from advisor.core.wording import less_or_more
+from advisor.decide.constraints import is_served
+from advisor.decide.reasons import near_miss, percent
+from advisor.decide.recommend import Decision, RatedSplit
+from advisor.decide.same_work import same_work
+from advisor.decide.worth import worth_of
+from advisor.formats.moments import duration_text
+from advisor.predict.predictions import PredictedPart
+from advisor.predict.profiles import Profile
+from advisor_advice.answer import ModelAdvice
+
+_HOUR_S = 3600.0
+
+
+def headline(given: ModelAdvice) -> str:
+    """What to do, and what that rests on."""
+    r = given.recommendation
+    gpu, jobs = r.profiles[0].gpu_model, " and ".join(p.job for p in r.profiles)
+    if way := _way(r):
+        call = r.choice.sharing == "exclusive"
+        verdict = "YOUR CALL: one after the other, or share for time" if call else "SHARE"
+        text = f"{verdict}: {_parts(r, way)} ({gpu})"
+    else:
+        text = f"DO NOT SHARE: run {jobs} one after the other ({gpu})"
+    return f"{text}. {given.measured.text if given.measured else 'predicted'}"
+
+
+def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
+    """Name and text of each line."""
+    r = given.recommendation
+    if way := _way(r):
+        yield from _worth(replace(r, choice=way))
+        yield (
+            "Each",
+            "; ".join(map(_each, r.profiles, way.prediction.parts, way.prediction.split.shares)),
+        )
+        yield "Risk", _risk(r, way)
+        jobs = " ".join(profile.job for profile in r.profiles)
+        split = f" --split {way.name}" if way is r.call or way.sharing == "uncapped" else ""
+        yield "Start", f"advisor launch {jobs}{split}"
+    else:
+        yield "Why", next(iter(r.reasons), "no split that keeps the limits saves enough")
+    if miss := near_miss(r):
+        yield "Near", miss
+    notes = f" --notes ({len(r.warnings)})" if r.warnings else ""
+    yield "More", f"--how (by hand) --why --all (every split){notes}"
+
+
+def _way(r: Decision) -> RatedSplit | None:
+    """The way of sharing that the answer is about; None: there is none."""
+    return r.call if r.choice.sharing == "exclusive" else r.choice
+
+
+def _parts(r: Decision, way: RatedSplit) -> str:
+    jobs = [profile.job for profile in r.profiles]
+    if way.sharing != "limited":
+        return f"{' and '.join(jobs)} without limits"
+    shares = way.prediction.split.shares
+    vendor = vendor_of(r.profiles[0].gpu_model)
+    total = next((p.units_total for p in r.profiles if p.units_total), None)
+    if total is None:
+        return ", ".join(f"{job} {share:g} %" for job, share in zip(jobs, shares, strict=True))
+    unit = UNIT_NAMES[vendor]
+    of_jobs = (
+        f"{job} {units_for_share(share, total, vendor)}"
+        for job, share in zip(jobs, shares, strict=True)
+    )
+    return f"{', '.join(of_jobs)} of {total} {unit}"
+
+
+def _worth(r: Decision) -> Iterator[tuple[str, str]]:
+    """Against one after the other; for the work that is to be done, if it was said."""
+    found = same_work(r)
+    apart = found.rules["exclusive"]
+    assert apart is not None, "one after the other is always in reach"
+    times = (duration_text(finish.time_s) for finish in (found.choice, apart))
+    done = f"both done in {' instead of '.join(times)}"
+    if r.request.work:
+        saved = 1 - found.choice.energy_j / apart.energy_j
+        yield "Work", f"{apart.time_s / found.choice.time_s:.2f}x an hour: {done}"
+        yield "Energy", f"{less_or_more(saved, 0)} for this work"
+    else:
+        stp, energy = (
+            r.choice.prediction.stp,
+            worth_of(r.choice.prediction, r.request.prices).energy,
+        )
+        at_worst = f"({less_or_more(energy.low, 0)} at worst)"
+        yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst): {done}"
+        yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
+    if r.request.prices.are_set:
+        yield "Price", _price(r, found.choice, apart)
+
+
+def _price(r: Decision, way: Finish, apart: Finish) -> str:
+    prices = r.request.prices
+    own, other = (prices.of(finish.time_s, finish.energy_j) for finish in (way, apart))
+    each = [f"{prices.gpu_hour:g} a GPU hour"] if prices.gpu_hour else []
+    each += [f"{prices.kwh:g} a kWh"] if prices.kwh else []
+    return (
+        f"{less_or_more(1 - own / other, 0)}: {own:.2f} instead of {other:.2f} ({', '.join(each)})"
+    )
+
+
+def _each(profile: Profile, part: PredictedPart, share: float) -> str:
+    """What one job keeps."""
+    speed = part.speed
+    text = f"{profile.job} {percent(min(speed.value, 1.0))} of its speed"
+    if is_served(profile):
+        alone_ms = profile.serving and profile.serving.p99_alone_ms(share)
+        return f"{text}, p99 {alone_ms:.3g} ms alone and more here" if alone_ms else text
+    return f"{text} ({percent(speed.low)} at worst)"
+
+
+def _risk(r: Decision, way: RatedSplit) -> str:
+    p, limit_w = way.prediction, r.profiles[0].power_limit_w
+    of = f" of {limit_w:.0f}" if limit_w else ""
+    memory = [profile.memory_used_mib for profile in r.profiles]
+    known = sum(m for m in memory if m)
+    card = f" of {r.request.memory_mib / 1024:.0f}" if r.request.memory_mib else ""
+    held = f", memory {known / 1024:.0f}{card} GiB" if all(memory) else ""
+    return f"a fault of one ends both; power {p.power_w.value:.0f}{of} W{held}"
