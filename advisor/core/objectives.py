@@ -243,11 +243,9 @@ class Prices:
 
     def __post_init__(self) -> None:
         for name in ("gpu_hour", "kwh", "host_w"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(
-                    f"{name} is {getattr(self, name):g}",
-                    fix="give a number of 0 or more, such as 2.50 for a GPU hour",
-                )
+            if not 0 <= (value := getattr(self, name)) < math.inf:
+                fix = "give a number of 0 or more, such as 2.50 for a GPU hour"
+                raise InputError(f"{name} is {value:g}", fix=fix)
 
     @property
     def are_set(self) -> bool:

@@ -62,8 +62,8 @@ class Groups:
 def make_groups(problem: Problem) -> Groups:
     """All groups that keep the limits and are worth it, jobs alone last.
 
-    Sharing is worth it where it saves what the problem minimises, and where a job may not run
-    alone.
+    Sharing is worth it where it saves enough of what the problem minimises, and where a job may not
+    run alone.
     """
     kinds = tuple(problem.kinds)
     types = np.array([problem.type_of(kind) for kind in kinds])
@@ -72,7 +72,8 @@ def make_groups(problem: Problem) -> Groups:
     times_s, energy_j = _to_the_end(problem.options, row, column, work_s[members])
     alone_kind_j = work_s * np.array([kind.power_w for kind in problem.types])[types]
     alone_j, alone_s = alone_kind_j[members].sum(axis=0), work_s[members].sum(axis=0)
-    saves = energy_j < alone_j if problem.saves_energy else times_s.max(axis=0) < alone_s
+    more, times = 1 + problem.min_gain, times_s.max(axis=0)
+    saves = more * energy_j < alone_j if problem.saves_energy else more * times < alone_s
     alone_fits = problem.alone_fits[types]
     kept = saves | ~alone_fits[members].all(axis=0)
     alone = np.flatnonzero(alone_fits)

@@ -79,6 +79,7 @@ class Problem:
         saves_energy: Whether energy is minimised, and not the time until the last job has ended.
         pair_fits: Which pairs keep every limit at which split, shape (pairs, splits).
         alone_fits: Which types do so alone, shape (types,).
+        min_gain: Least gain of a pair over one after the other; 0.1 is a tenth.
     """
 
     queue: tuple[QueuedJob, ...]
@@ -89,6 +90,7 @@ class Problem:
     saves_energy: bool
     pair_fits: Bools
     alone_fits: Bools
+    min_gain: float = 0.0
 
     @property
     def kinds(self) -> dict[QueuedJob, int]:
@@ -165,6 +167,7 @@ def make_problem(
     idle_power_w: float,
     objective: str = DEFAULT_OBJECTIVE,
     limits: Limits | None = None,
+    min_gain: float = 0.0,
 ) -> Problem:
     """A problem whose numbers make sense.
 
@@ -194,6 +197,7 @@ def make_problem(
         saves_energy=SAVES_ENERGY[objective],
         pair_fits=_pair_fits(types, options, limits),
         alone_fits=_alone_fits(types, limits),
+        min_gain=min_gain,
     )
     _check_all_fit(problem)
     return problem

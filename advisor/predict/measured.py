@@ -28,6 +28,7 @@ class Window:
     Attributes:
         rates: Of each job, in its own unit per second; None: not known.
         gpu_uuid: The card.
+        started_at: ISO 8601, UTC.
         is_launch: Observed while jobs did their work.
         is_bundled: It came with advisor.
     """
@@ -36,6 +37,7 @@ class Window:
     rates: tuple[float | None, ...]
     power_w: float | None
     gpu_uuid: str
+    started_at: str = ""
     is_launch: bool = False
     is_bundled: bool = False
 

@@ -11,6 +11,7 @@ from advisor.core.split import Sharing
 from advisor.core.wording import less_or_more
 from advisor.decide.recommend import Decision, Request
 from advisor.decide.recommendation import nearest
+from advisor.decide.worth import worth_of
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart
 from advisor.predict.predictions import Prediction, are_mirrored
@@ -47,6 +48,8 @@ def recommended(
         default_max_p99_ms=_default_p99_ms(launch, profile_set),
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
+        prices=settings.prices,
+        min_gain=request.min_gain,
     )
     given = answer(profile_set, criteria, settings, launch.gpu_uuid)
     choice = given.recommendation.choice.prediction
@@ -124,11 +127,13 @@ def _better_apart(r: Decision) -> NoSplitError:
             why=f"nearest is {kept.name}: {'; '.join(v.text for v in kept.violations)}",
             fix="run one after the other, or loosen that limit",
         )
-    saved = near.prediction.result.energy_saved
+    near = r.call or near
+    worth = worth_of(near.prediction, r.request.prices)
     return NoSplitError(
-        f"{jobs} should not share the {model}",
-        why=f"at best, with {near.name}, the same work takes {less_or_more(saved)} energy than one "
-        f"after the other (objective {r.objective.name})",
+        f"{jobs} {'need' if r.call else 'should'} not share the {model}",
+        why=f"with {near.name} the same work takes {less_or_more(worth.energy.value)} energy and "
+        f"{less_or_more(worth.gpu_time.value)} GPU time than one after the other (objective "
+        f"{r.objective.name})",
         fix=f"run one after the other, or share it anyway: --split {near.name}",
     )
 

@@ -190,6 +190,7 @@ def _problem(
         idle_power_w=mean_idle_power_w(profiles),
         objective=request.objective,
         limits=limits,
+        min_gain=request.min_gain,
     )
 
 

@@ -19,9 +19,9 @@ def test_a_unit_with_markup_is_printed_as_it_is(advisor: Advisor, tmp_path: Path
     with open_store(None, tmp_path / "home") as store:
         mine = (p for p in bundled_solo_points() if p.job == "fft")
         store.add(replace(p, job="mark", rate_unit=MARKUP) for p in mine)
-    said = advisor("recommend", "mark", "resnet50-train-b2", "--objective", "throughput")
+    said = advisor("recommend", "mark", "resnet50-train-b2", "--objective", "throughput", "--why")
     assert (said.code, said.err) == (0, "")
-    assert f"{MARKUP}/s" in said.out
+    assert f"{MARKUP}/s" in " ".join(said.out.split())
     assert advisor("jobs").code == 0
 
 

@@ -176,7 +176,7 @@ def _writes_pods(call: Call) -> bool:
 
 def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServed) -> None:
     """Admitted, held behind the gate, given the recommended split, filtered, scored and bound."""
-    for name, job in (("a", "bert-infer-b2"), ("b", "vit-train")):
+    for name, job in (("a", "mobilenet-train-b2"), ("b", "triad")):
         api.create_pod(pod_of(name, job))
         assert gates(api, name) == [{"name": "advisor.dev/split"}]
         with pytest.raises(RefusedError, match="schedulingGates"):

@@ -26,6 +26,9 @@ PAIR = ("triad", "matmul-bf16")
 SHARED = ("mobilenet-train-b2", "triad")
 """A pair that is to share the GPU."""
 
+APART = ("bert-train", "bert-train")
+"""One that is not."""
+
 
 def told(advisor: Advisor, *words: str) -> dict[str, Any]:
     said = advisor("power", "components", *words, "--json")
@@ -152,7 +155,7 @@ def test_recommendation_says_no_parts_unless_it_is_asked(
 
 def test_parts_that_nobody_knows_have_a_reason(advisor: Advisor, tmp_path: Path) -> None:
     """One job after the other draws nothing together; a GPU model with two jobs has no weights."""
-    answer = advised(advisor, *PAIR, "--components")
+    answer = advised(advisor, *APART, "--components")
     assert answer["choice"]["split"] == "exclusive"
     assert answer["components"] is None
     assert "one after the other" in answer["components_unknown"]
@@ -181,7 +184,7 @@ def test_wherever_parts_are_shown_they_are_said_not_to_be_identified(advisor: Ad
     of_pair = read(ComponentsOfPair, json.dumps(told(advisor, *SHARED, "--splits")))
     for shown in (alone, pair, recommended, page.read_text("utf-8"), [*notes_of(of_pair)]):
         assert NOT_IDENTIFIED in shown
-    unknown = advisor("recommend", *PAIR, "--components").out
+    unknown = advisor("recommend", *APART, "--components").out
     assert "what the power goes to is not known" in unknown
 
 

@@ -120,7 +120,7 @@ def test_a_limit_that_is_not_known_is_no_headroom(visit: Visit, served: RawServe
     frame = visit.page.get_attribute(f"{TABLE} tbody tr rect.left", "width")
     assert float(frame or "nan") == pytest.approx(sum(_widths(visit, 0)))
     assert "The power limit is not known" in visit.text("#parts")
-    assert visit.text("#jostling").startswith("One after the other")
+    assert visit.text("#jostling").startswith("At 26/50 the power limit is reached")
     visit.page.focus("#split")
     visit.page.keyboard.press("Home")
     assert visit.text("#jostling").endswith("How much is left to the power limit is not known.")

@@ -61,8 +61,8 @@ class Conditions:
             profiles = predictor.brought(profiles)
         if drifts := self._drifts(profiles):
             predictor = DriftPredictor(predictor, drifts)
-        if self.windows:
-            predictor = MeasuredPredictor(predictor, self.windows, self.gpu_uuid)
+        if windows := self._windows(profiles):
+            predictor = MeasuredPredictor(predictor, windows, self.gpu_uuid)
         return predictor, tuple(profiles)
 
     def card_of(self, profiles: Iterable[Profile]) -> CardFactor | None:
@@ -75,7 +75,7 @@ class Conditions:
 
     def measured_of(self, profiles: Sequence[Profile], split: Split) -> MeasuredTogether | None:
         """What was measured of these jobs together; None: nothing."""
-        windows = windows_of(profiles, self.windows)
+        windows = windows_of(profiles, self._windows(profiles))
         if not windows:
             return None
         launches, bundled = sum(w.is_launch for w in windows), sum(w.is_bundled for w in windows)
@@ -88,12 +88,22 @@ class Conditions:
 
     def warnings(self, profiles: Sequence[Profile]) -> Iterator[str]:
         """What is to be said of it."""
-        if factor := self.card_of(profiles):
+        if (factor := self.card_of(profiles)) and abs(factor.log_factor) > factor.log_stderr:
             yield factor.text
         for drift in self.drifts_of(profiles):
             yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
         if text := self.outdated.get(profiles[0].gpu_model):
             yield text
+
+    def _windows(self, profiles: Sequence[Profile]) -> Windows:
+        """What was measured; of jobs that drift only what was measured since then."""
+        since = max((drift.since for drift in self._drifts(profiles).values()), default="")
+        if not since:
+            return self.windows
+        newer = {
+            jobs: [w for w in of if w.started_at >= since] for jobs, of in self.windows.items()
+        }
+        return {jobs: windows for jobs, windows in newer.items() if windows}
 
     def _is_used(self, profiles: Iterable[Profile]) -> bool:
         factor = self.factor

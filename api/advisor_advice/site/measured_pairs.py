@@ -56,11 +56,20 @@ def _of_points(
     for point in select(measured).points:
         if split := measured_split(point.mode, point.shares_percent):
             rates = tuple(part.rate for part in point.parts)
-            window = Window(split, rates, point.power_w, point.gpu_uuid, is_bundled=is_bundled)
-            yield point.jobs, window
+            yield (
+                point.jobs,
+                Window(
+                    split,
+                    rates,
+                    point.power_w,
+                    point.gpu_uuid,
+                    point.started_at,
+                    is_bundled=is_bundled,
+                ),
+            )
 
 
 def _of_launch(o: Observation) -> Iterator[Window]:
     if split := measured_split(o.mode, [part.share_percent for part in o.parts]):
         rates = tuple(part.rate for part in o.parts)
-        yield Window(split, rates, o.power_w, o.gpu_uuid, is_launch=True)
+        yield Window(split, rates, o.power_w, o.gpu_uuid, o.started_at, is_launch=True)

@@ -11,7 +11,7 @@ import typer
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.formats.wire import write
 from advisor.settings import read_settings
-from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
+from advisor.wire.requests import MIN_GAIN, WORK_S, PlacementRequest, QueuedJobs
 from advisor_advice.placement_wire import to_wire
 from advisor_advice.placing import plan
 from advisor_cli.advise import place_text
@@ -23,6 +23,7 @@ from advisor_cli.shared.options import (
     GpuUuidOption,
     MaxPower,
     Memory,
+    MinGain,
     MinSpeed,
     ProfilesOption,
 )
@@ -51,6 +52,7 @@ def place(
         str, typer.Option(help="energy-efficiency: least energy; throughput: done soonest")
     ] = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
+    min_gain: MinGain = MIN_GAIN,
     max_power: MaxPower = None,
     memory: Memory = None,
     gpu_model: GpuModelOption = None,
@@ -61,8 +63,8 @@ def place(
 ) -> None:
     """Plan a queue: which jobs share a GPU, at which split, and when.
 
-    Every job is done; a pair that saves nothing does not share. Exit code 10: not every job can be
-    placed within the limits.
+    Every job is done; a pair that gains less than --min-gain does not share. Exit code 10: not
+    every job can be placed within the limits.
     """
     asked = PlacementRequest(
         jobs=_queue(read_entries(jobs or (), file), work or (), min_speed or ()),
@@ -70,6 +72,7 @@ def place(
         objective=objective,
         max_power_w=max_power,
         memory_mib=memory,
+        min_gain=min_gain,
         gpu_model=gpu_model,
         gpu_uuid=gpu_uuid,
         time_limit_s=time_limit,

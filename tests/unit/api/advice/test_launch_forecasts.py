@@ -124,7 +124,7 @@ def test_jobs_that_should_not_share_are_told_what_it_would_cost(
     error = raised.value
     assert error.what == "a and b should not share the Card"
     assert error.why
-    assert "at best, with 50/50, the same work takes 11.1 % more energy than one" in error.why
+    assert "with 50/50 the same work takes 11.1 % more energy and 11.1 % more GPU time" in error.why
     assert "energy-efficiency" in error.why
     assert error.fix
     assert error.fix.endswith("--split 50/50")

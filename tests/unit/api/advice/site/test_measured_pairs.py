@@ -60,9 +60,9 @@ def test_windows_and_launches_of_a_pair(store: Store) -> None:
     store.add([launch()])
     found = measured_windows(PAIR, unchecked, store, bundled=())
     assert sorted(found["a", "b"], key=lambda w: str(w.split)) == [
-        Window(Split((30.0, 70.0)), (30.0, 700.0), 500.0, "GPU-1"),
-        Window(EQUAL, (60.0, 80.0), 350.0, "GPU-2", is_launch=True),
-        Window(UNCAPPED, (100.0, 1000.0), 500.0, "GPU-1"),
+        Window(Split((30.0, 70.0)), (30.0, 700.0), 500.0, "GPU-1", "2026-01-01T00:00:00Z"),
+        Window(EQUAL, (60.0, 80.0), 350.0, "GPU-2", "2026-01-31T12:00:00Z", is_launch=True),
+        Window(UNCAPPED, (100.0, 1000.0), 500.0, "GPU-1", "2026-01-01T00:00:00Z"),
     ]
 
 
