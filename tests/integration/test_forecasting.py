@@ -58,7 +58,8 @@ def test_given_split_has_a_forecast_and_a_note(wanted: ResolvedLaunch, settings:
 
 def test_recommended_split_says_so_too(wanted: ResolvedLaunch, settings: Settings) -> None:
     """The same warning as `advisor recommend` gives."""
-    pair, notes = recommended([A, B], wanted, settings)
+    sharing = LaunchRequest.of(*NAMES, gpu_model="NVIDIA A100", min_gain=0.0)
+    pair, notes = recommended([A, B], replace(wanted, request=sharing), settings)
     assert pair.forecast
     assert any(note.startswith(UNSEEN) for note in notes)
 
