@@ -28,8 +28,9 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-run: $(RUN_STAMP)  ## Recommend a split for two recorded jobs; needs no GPU
-	$(BIN)/advisor recommend bert-infer-b2 vit-train
+run: $(RUN_STAMP)  ## Recommend a split for a recorded server and a job, and for two others; needs no GPU
+	$(BIN)/advisor recommend bert-serve-30 triad
+	$(BIN)/advisor recommend bert-train vit-infer
 
 test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)

@@ -40,7 +40,7 @@ def test_message_and_exit_code(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("recommend", "gemm"), "Missing argument 'B'. try advisor recommend --help."),
+        (("recommend",), "Missing argument 'A'. try advisor recommend --help."),
         (("recommend", "gemm", "triad", "--max-power", "x"), "Invalid value for '--max-power'"),
         (("models", "promote"), "Missing argument 'model'. try advisor models promote --help."),
         (("nothing",), "No such command 'nothing'"),

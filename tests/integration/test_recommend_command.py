@@ -140,6 +140,25 @@ def test_jobs_do_not_share_a_fate_for_nothing() -> None:
 
 
 @pytest.mark.usefixtures("home")
+def test_a_job_alone_is_told_its_partners() -> None:
+    """The best ten of its GPU model, which a part names; what is of two jobs is refused."""
+    found = as_json("bert-serve-30", "--gpu-model", "h200")
+    assert set(found) == {
+        "job", "gpu_model", "looked_at", "partners", "size", "copies_by_memory",
+    }  # fmt: skip
+    assert found["gpu_model"] == "NVIDIA H200"
+    assert len(found["partners"]) == 10
+    assert set(found["partners"][0]) == {
+        "partner", "verdict", "split", "speed", "partner_speed", "gpu_time_saved", "energy_saved",
+        "cost_saved",
+    }  # fmt: skip
+    text = recommend("bert-serve-30", "--gpu-model", "h200")
+    assert f"next: advisor recommend bert-serve-30 {found['partners'][0]['partner']}" in text
+    assert "alone: 26 % of the SMs keep 100 % of its speed, p99" in text
+    assert error(InputError, "fft", "--work", "3h").startswith("--work is of two jobs")
+
+
+@pytest.mark.usefixtures("home")
 def test_prices_reach_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 2.50 a GPU hour energy is a thirtieth of the cost; without a price there is none."""
     assert as_json(*PAIR)["choice"]["cost_saved"] is None

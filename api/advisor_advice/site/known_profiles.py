@@ -93,6 +93,17 @@ def find_profiles(
     return on_one_gpu(names, known, gpu_model)
 
 
+def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
+    """Every profile on a GPU model by name of job, those measured here before the bundled ones.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    bundled, stored = bundled_solo_points(), _stored(settings, [None])
+    found = {**make_profiles(bundled), **make_profiles(stored)}
+    return {job: profile for (job, model), profile in found.items() if model == gpu_model}
+
+
 def checked_on(profile_set: ProfileSet, settings: Settings) -> CheckedCounts | None:
     """What the check of these profiles' GPU model found; None: there was none.
 
@@ -167,9 +178,11 @@ def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
 
 
 def _in_common(known: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:
-    """GPU models that all jobs were profiled on; only the wanted one, where there is a wish."""
+    """GPU models that all jobs were profiled on; only the wanted one, or those it is a part of."""
     models = set[str].intersection(*(set(of_job.profiles) for of_job in known.values()))
-    return models if wanted is None else models & {wanted}
+    if wanted is None:
+        return models
+    return models & {wanted} or {m for m in models if wanted.casefold() in m.casefold()}
 
 
 def _common_model(

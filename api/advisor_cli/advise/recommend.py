@@ -1,6 +1,6 @@
 """`advisor recommend`: which split of one GPU does the most for two jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,16 +9,19 @@ import typer
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.records import SoloPoint
+from advisor.decide.recommend import Request
+from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.wire.recommendation import Recommendation
 from advisor.wire.requests import MIN_GAIN, RecommendationRequest
 from advisor_advice.answer import ModelAdvice, answer, request_of
 from advisor_advice.components import known_power_of, with_components
+from advisor_advice.partners import best_partners
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.site.known_profiles import ProfileSet, find_profiles
-from advisor_cli.advise import recommend_text
-from advisor_cli.advise.job_requests import job_requests, longest_p99_ms
+from advisor_cli.advise import partners_text, recommend_text
+from advisor_cli.advise.job_requests import job_requests, longest_p99_ms, min_speeds
 from advisor_cli.advise.queue import read_works
 from advisor_cli.shared.options import (
     AsJson,
@@ -39,9 +42,13 @@ from advisor_data.files.files import read_points
 def recommend(
     job_a: Annotated[str, typer.Argument(help="Name of a profiled job", metavar="A")],
     job_b: Annotated[
-        str,
-        typer.Argument(help="The job that shares the GPU with it; may be the same", metavar="B"),
-    ],
+        str | None,
+        typer.Argument(
+            help="The job that shares the GPU with it; may be the same. Without one: its best "
+            "partners",
+            metavar="B",
+        ),
+    ] = None,
     objective: ObjectiveOption = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
     max_p99: MaxP99 = None,
@@ -72,6 +79,21 @@ def recommend(
     Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
     nothing keeps every limit.
     """
+    settings = read_settings()
+    if job_b is None:
+        _refuse_for_one({"--work": work, "--fine": fine, "--components": components})
+        limits = Request(
+            objective=objective,
+            min_speed=min_speeds(min_speed or (), [job_a]),
+            default_min_speed=settings.min_speed,
+            max_power_w=max_power,
+            memory_mib=memory,
+            prices=settings.prices,
+            min_gain=min_gain,
+        )
+        found = best_partners(job_a, settings, limits, gpu_model)
+        typer.echo(write(found)) if as_json else partners_text.show(found)
+        return
     names = (job_a, job_b)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     works_s = read_works(work or (), names)
@@ -89,7 +111,17 @@ def recommend(
     )
     wanted = {"how": how, "why": why, "notes": notes, "all": show_all}
     details = [name for name, is_wanted in wanted.items() if is_wanted]
-    _answer(asked, read_settings(), profiles, details, as_json=as_json)
+    _answer(asked, settings, profiles, details, as_json=as_json)
+
+
+def _refuse_for_one(options: Mapping[str, object]) -> None:
+    """Options that say nothing of a job without a partner."""
+    if given := [name for name, value in options.items() if value]:
+        raise InputError(
+            f"{given[0]} is of two jobs",
+            why="the best partners of one were asked for",
+            fix="name the other job, too",
+        )
 
 
 def _answer(

@@ -1,0 +1,94 @@
+"""The best partners of one job among all that have a profile on its GPU model."""
+
+from collections.abc import Iterator
+
+from advisor.core.gpu import MEMORY_PART
+from advisor.decide.constraints import with_card_memory
+from advisor.decide.recommend import Decision, Request, recommend
+from advisor.decide.worth import worth_of
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.profiles import Profile
+from advisor.settings import Settings
+from advisor.wire.partners import Partner, Partners, Size
+from advisor_advice.idle_power import with_idle_power
+from advisor_advice.recommendation_wire import verdict_of
+from advisor_advice.site.conditions import read_conditions
+from advisor_advice.site.known_profiles import ProfileSet, all_profiles, checked_on, find_profiles
+from advisor_models.registry import Registry
+
+MOST_PARTNERS = 10
+
+ENOUGH_SPEED = 0.95
+"""Of the whole GPU: a size that keeps it costs a job alone next to nothing."""
+
+
+def best_partners(
+    job: str, settings: Settings, request: Request, gpu_model: str | None = None
+) -> Partners:
+    """The ten partners with which most GPU time is saved, where the jobs are to share.
+
+    Raises:
+        InputError: the job has no profile, or there is not just one GPU model that it could be on.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    own = find_profiles([job, job], settings, gpu_model)
+    others = all_profiles(settings, own.a.gpu_model)
+    predictor = Registry(settings.home / "models").open_champion()
+    known, _ = with_idle_power(
+        ProfileSet((own.a, *(p for name, p in sorted(others.items()) if name != job)), ()),
+        predictor.manifest.fill,
+    )
+    there, profiles = read_conditions(settings, predictor, known.profiles, None).applied(
+        predictor, known.profiles
+    )
+    request, checked = with_card_memory(request, own.a.gpu_model), checked_on(own, settings)
+    found: list[Partner] = []
+    for other in profiles:
+        try:
+            decision = recommend([profiles[0], other], there, request, checked)
+        except (InputError, NoSplitError):
+            continue
+        found += _partner(decision)
+    found.sort(key=lambda p: (p.verdict != "share", -p.gpu_time_saved.value))
+    return Partners(
+        job=job,
+        gpu_model=own.a.gpu_model,
+        looked_at=len(profiles),
+        partners=tuple(found[:MOST_PARTNERS]),
+        size=best_size(own.a),
+        copies_by_memory=_copies(own.a, request.memory_mib),
+    )
+
+
+def best_size(profile: Profile) -> Size | None:
+    """The smallest measured share that keeps `ENOUGH_SPEED`; None: only the whole GPU does."""
+    speeds = profile.values["rate"] / profile.whole_gpu_rate
+    for share, speed in zip(profile.shares.tolist(), speeds.tolist(), strict=True):
+        if speed >= ENOUGH_SPEED and share < profile.shares[-1]:
+            p99_ms = profile.serving and profile.serving.p99_alone_ms(share)
+            return Size(share_percent=share, speed=speed, latency_p99_ms=p99_ms)
+    return None
+
+
+def _partner(decision: Decision) -> Iterator[Partner]:
+    way = decision.call if decision.choice.sharing == "exclusive" else decision.choice
+    if way is None:
+        return
+    worth, (own, other) = worth_of(way.prediction, decision.request.prices), way.prediction.parts
+    yield Partner(
+        partner=decision.profiles[1].job,
+        verdict=verdict_of(decision),
+        split=way.name,
+        speed=own.speed,
+        partner_speed=other.speed,
+        gpu_time_saved=worth.gpu_time,
+        energy_saved=worth.energy,
+        cost_saved=worth.cost,
+    )
+
+
+def _copies(profile: Profile, memory_mib: float | None) -> int | None:
+    if memory_mib is None or not profile.memory_used_mib:
+        return None
+    return int(MEMORY_PART * memory_mib / profile.memory_used_mib)
