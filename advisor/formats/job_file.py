@@ -12,6 +12,7 @@
 Only `command` is required. `advisor.core.job` has the meaning and the default of every field.
 """
 
+import dataclasses
 import difflib
 import math
 import re
@@ -19,6 +20,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
+
+import yaml
 
 from advisor.core.job import (
     InputData,
@@ -98,6 +101,25 @@ def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) ->
     if fault := _progress_fault(progress):
         raise InputError(f"job {name}: {fault[0]}: {fault[1]}")
     return Job(name=name, command=tuple(command), progress=progress)
+
+
+def save_job(job: Job, path: Path) -> None:
+    """Write a job that was given on the command line, to be run in the folder in which we stand.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    progress = {
+        key: value
+        for key, value in dataclasses.asdict(job.progress).items()
+        if value != getattr(ProgressSettings(), key)
+    }
+    fields = {"command": [*job.command], "workdir": str(Path.cwd()), "progress": progress}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written", why=error.strerror or "") from error
 
 
 def _names(jobs_dir: Path) -> list[str]:

@@ -12,6 +12,8 @@ import pytest
 from forked import Forked
 from host import UUID, FakeHost
 
+from advisor.formats.job_file import load_job
+
 QUICK = ("--window", "0.5")
 SHARES = ("--shares", "20,50,100")
 ONE = ("--shares", "50")
@@ -59,16 +61,23 @@ def test_profile_of_an_ungated_job_and_the_table(host: FakeHost) -> None:
     assert sorted(point["units_granted"] for point in points(host)) == [12, 66, 120]
 
 
-def test_command_line_job(host: FakeHost) -> None:
-    """A command needs no job file; its progress is read from its output."""
+def test_a_command_that_only_prints_is_profiled_and_kept_as_a_job(host: FakeHost) -> None:
+    """No option says how it counts: its output does, and the job file is there for the rest."""
     script = "for i in $(seq 100000); do echo step $i; sleep 0.01; done"
     host_job = [
-        "profile", "--name", "shell", "--progress", "output", "--pattern", r"step (\d+)",
-        "--mode", "uncapped", "--shares", "100", *QUICK, "--json", "--", "sh", "-c", script,
+        "profile", "--name", "shell", "--mode", "uncapped", "--shares", "100", *QUICK, "--json",
+        "--", "sh", "-c", script,
     ]  # fmt: skip
     done = host.advisor(*host_job)
     assert done.returncode == 0, done.stderr
     assert 30 < json.loads(done.stdout)["points"][0]["rate"] < 110
+    assert "found, in steps: step " in done.stderr
+    kept = host.folder / "jobs" / "shell.yaml"
+    assert f"kept as {kept}" in done.stderr
+    assert load_job(kept).progress.pattern
+    again = host.advisor(*host_job[:-5], "--", "sh", "-c", script)
+    assert "looking for progress" not in again.stderr
+    assert "next: advisor recommend shell" in again.stdout
 
 
 def wait_for_line(process: Forked, start: str) -> IO[str]:

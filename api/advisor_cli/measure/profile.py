@@ -64,8 +64,9 @@ def profile(
     name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None,
     unit: Annotated[str, typer.Option(help="With --name: what one step is")] = "steps",
     progress: Annotated[
-        ProgressKind, typer.Option(help="With --name: how progress is read (docs/progress.md)")
-    ] = "counter",
+        ProgressKind | None,
+        typer.Option(help="With --name: how progress is read; else found in the output"),
+    ] = None,
     pattern: Annotated[str | None, typer.Option(help="With --progress output")] = None,
     shares: Annotated[str, typer.Option(help="Percentages, such as 10,50,100")] = "",
     units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = "",
@@ -194,6 +195,8 @@ def _profile_here(asked: ProfileRequest, settings: Settings, console: Console) -
     )
     if result.failures:
         raise typer.Exit(5)
+    if asked.name is not None and not asked.as_json:
+        typer.echo(f"next: advisor recommend {job.name}")
 
 
 @contextmanager

@@ -4,11 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import typer
+
 from advisor.core.gpu import Gpu, Share, Vendor
 from advisor.core.job import Job, ProgressKind, ProgressSettings
 from advisor.core.units import share_for_units
 from advisor.errors import InputError
-from advisor.formats.job_file import find_job, inline_job
+from advisor.formats.job_file import find_job, inline_job, load_job, save_job
+from advisor.runtime.jobs.launcher import check_program
+from advisor.runtime.jobs.progress_search import WATCHED_S, watch
 from advisor.settings import Settings
 from advisor_cli.shared.options import REPLAY
 from advisor_data.files.bundled import bundled_solo_points
@@ -47,7 +51,8 @@ class ProfileRequest:
     """Name of a job, or its file; where `name` is given, the command."""
 
     name: str | None
-    progress: ProgressKind
+    progress: ProgressKind | None
+    """None: the pattern's, or what the output shows."""
     unit: str
     pattern: str | None
     sweep: SweepRequest
@@ -73,8 +78,34 @@ class ProfileRequest:
         """
         if self.name is None:
             return named_job(self.what, settings, replayed=self.replayed)
-        progress = ProgressSettings(kind=self.progress, unit=self.unit, pattern=self.pattern)
+        if self.progress is None and self.pattern is None:
+            return searched_job(self.name, self.what, self.gpu, settings)
+        kind = self.progress or "output"
+        progress = ProgressSettings(kind=kind, unit=self.unit, pattern=self.pattern)
         return inline_job(self.name, self.what, progress)
+
+
+def searched_job(name: str, command: Sequence[str], gpu: str, settings: Settings) -> Job:
+    """A command that tells its progress in some way; its file is written and named.
+
+    Raises:
+        InputError: the name or the command cannot be used.
+        JobError: nothing tells its progress, or it failed.
+    """
+    file = settings.jobs_dir / f"{name}.yaml"
+    if file.is_file() and (known := load_job(file)).command == tuple(command):
+        return known
+    job = inline_job(name, command, ProgressSettings())
+    check_program(job, settings.job_environment())
+    typer.echo(f"looking for progress in what {name} prints, {WATCHED_S:g} s at most", err=True)
+    found = watch(command, {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu})
+    if found.line:
+        typer.echo(f"found, in {found.progress.unit}: {found.line}", err=True)
+    job = inline_job(name, command, found.progress)
+    if not file.exists():
+        save_job(job, file)
+        typer.echo(f"kept as {file}", err=True)
+    return job
 
 
 def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:

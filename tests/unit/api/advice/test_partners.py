@@ -10,6 +10,7 @@ from advisor.core.split import EQUAL
 from advisor.decide.recommend import Request
 from advisor.errors import InputError
 from advisor.predict.serving import Serving
+from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice import partners as module
 from advisor_advice.partners import best_partners, best_size
 from advisor_data import open_store
@@ -29,8 +30,11 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def champion(_: Registry) -> Any:
         return model({EQUAL: (1.0, 1.0, 500.0)})
 
+    def checked(*_: object) -> CheckedCounts:
+        return CHECKED
+
     monkeypatch.setattr(Registry, "open_champion", champion)
-    monkeypatch.setattr(module, "checked_on", lambda *_: CHECKED)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(module, "checked_on", checked)
     return tmp_path
 
 

@@ -1,0 +1,137 @@
+"""Finds how a job that nobody described tells its progress: runs it, and looks at its output."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from advisor.core.job import ProgressSettings
+from advisor.errors import JobError
+from advisor.progress import FILE_BYTES
+from advisor.runtime.jobs.output import OutputLines, number_of
+
+WATCHED_S = 20.0
+
+LOOK_S = 0.1
+
+ENOUGH = 5
+"""Rising numbers after which nobody need look on."""
+
+LAST_LINES = 3
+"""Of the output, shown where nothing was found in it."""
+
+PATTERNS: tuple[tuple[str, str], ...] = (
+    (r"(?i)\bglobal[_ ]?step\D{0,3}([\d,]+)", "steps"),
+    (r"(?i)\bsteps?\b\D{0,3}([\d,]+)", "steps"),
+    (r"(?i)\biter(?:ation)?s?\b\D{0,3}([\d,]+)", "iterations"),
+    (r"(?i)\bbatch(?:es)?\b\D{0,3}([\d,]+)", "batches"),
+    (r"([\d,]+)/[\d,]+ \[", "steps"),  # tqdm, and with it Lightning and Hugging Face
+    (r"([\d,]+) ?/ ?[\d,]+", "steps"),
+    (r"(?i)\bepoch\b\D{0,3}([\d.,]+)", "epochs"),
+)
+"""Patterns and units, the finer ones first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProgress:
+    """How a job tells its progress, and the line that shows it; empty for a counter."""
+
+    progress: ProgressSettings
+    line: str
+
+
+def search(lines: Sequence[str]) -> FoundProgress | None:
+    """The finest pattern whose numbers only rise; None: there is none.
+
+    Numbers that start again, as with each epoch, would make a wrong rate.
+    """
+    for pattern, unit in PATTERNS:
+        matches = [(m.group(1), line) for line in lines if (m := re.search(pattern, line))]
+        numbers = [number_of(text) for text, _ in matches]
+        if len(set(numbers)) > 1 and all(a <= b for a, b in pairwise(numbers)):
+            settings = ProgressSettings(kind="output", unit=unit, pattern=pattern)
+            return FoundProgress(settings, matches[-1][1].strip())
+    return None
+
+
+def watch(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float = WATCHED_S
+) -> FoundProgress:
+    """Run a command for some seconds, or until it has shown how it counts; then it is ended.
+
+    Raises:
+        JobError: nothing tells its progress, or it failed.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with _started(command, environment, folder) as job, _lines(folder / "output") as read:
+            end, lines = time.monotonic() + seconds, list[str]()
+            while (code := job.poll()) is None and time.monotonic() < end:
+                time.sleep(LOOK_S)
+                lines += read()
+                if (folder / "progress").read_bytes()[:8] != bytes(8):
+                    return FoundProgress(ProgressSettings(), "")
+                if (found := search(lines)) and _matches(found, lines) >= ENOUGH:
+                    return found
+            lines += read()
+    if code:
+        raise JobError(f"the command ended with exit code {code}", why=_quoted(lines))
+    if found := search(lines):
+        return found
+    raise JobError(
+        f"nothing that the command wrote in {seconds:g} s tells its progress",
+        why=_quoted(lines),
+        fix=r"name the number: --progress output --pattern 'step (\d+)', or count in the program "
+        "(docs/progress.md); --progress runs is for a command that is short",
+    )
+
+
+def _matches(found: FoundProgress, lines: Sequence[str]) -> int:
+    pattern = found.progress.pattern or ""
+    return len({m.group(1) for line in lines if (m := re.search(pattern, line))})
+
+
+@contextlib.contextmanager
+def _lines(path: Path) -> Generator[Callable[[], list[str]]]:
+    """What reads the lines that were completed since the last look."""
+    output = OutputLines(path)
+    try:
+        yield lambda: [line.decode(errors="replace") for line in output.read()]
+    finally:
+        output.close()
+
+
+def _quoted(lines: Sequence[str]) -> str:
+    last = [line.strip() for line in lines if line.strip()][-LAST_LINES:]
+    return f"its last lines: {' | '.join(last)}" if last else "it wrote nothing"
+
+
+@contextlib.contextmanager
+def _started(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> Generator["subprocess.Popen[bytes]"]:
+    """The command with output and count in a folder, ended with all that it started."""
+    (folder / "progress").write_bytes(bytes(FILE_BYTES))
+    known = {"ADVISOR_PROGRESS_FILE": str(folder / "progress"), "PYTHONUNBUFFERED": "1"}
+    with (folder / "output").open("wb") as output:
+        job = subprocess.Popen(
+            command,
+            env={**environment, **known},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield job
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
