@@ -172,12 +172,22 @@ def _off(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator
 
 
 def _late(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
+    """At the high end of what a neighbour makes of it; without limits at least what it is alone."""
     for profile, share in zip(profiles, p.split.shares, strict=True):
-        yield from _late_alone(profile, share, limits)
+        beside = profile.serving and profile.serving.p99_beside_ms(p.split, share)
+        most_ms = limits.longest_p99_ms(profile)
+        if beside is None or most_ms is None or p.split.sharing == "exclusive":
+            yield from _late_alone(profile, share, limits)
+        elif beside.high > most_ms:
+            text = (
+                f"{profile.job} at {share:g} % may have a p99 latency of {beside.high:.3g} ms "
+                f"({beside.value:.3g} expected), above {most_ms:g} ms"
+            )
+            yield Violation(text, beside.high / most_ms - 1)
 
 
 def _late_alone(profile: Profile, share_percent: float, limits: Limits) -> Iterator[Violation]:
-    """Latency next to a neighbour is not predicted; it is no shorter than without one."""
+    """On a GPU of its own, or one after the other."""
     most_ms = limits.longest_p99_ms(profile)
     alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
     if most_ms is not None and alone_ms is not None and alone_ms > most_ms:

@@ -196,21 +196,24 @@ def _served(answer: Decision) -> Iterator[str]:
         if profile.serving.is_behind(profile.whole_gpu_rate):
             part = profile.whole_gpu_rate / (profile.serving.offered_rate or 1)
             yield f"{profile.job} serves {percent(part)} of its demand alone on the whole GPU"
-        yield _latency(profile, share, answer.request)
+        yield _latency(profile, p.split, share, answer.request)
     if any(map(is_served, answer.profiles)) and p.result.energy_saved < 0:
         more = percent(-p.result.energy_saved, 1)
         yield f"this takes {more} more energy than the same work with a GPU for each job"
 
 
-def _latency(profile: Profile, share: float, limits: Limits) -> str:
-    alone_ms = profile.serving and profile.serving.p99_alone_ms(share)
-    if alone_ms is None:
-        return f"the latency of {profile.job} was not measured at {share:g} %"
-    most_ms = limits.longest_p99_ms(profile)
+def _latency(profile: Profile, split: Split, share: float, limits: Limits) -> str:
+    serving, job = profile.serving, profile.job
+    alone_ms = serving and serving.p99_alone_ms(share)
+    if serving is None or alone_ms is None:
+        return f"the latency of {job} was not measured at {share:g} %"
+    most_ms, beside = limits.longest_p99_ms(profile), serving.p99_beside_ms(split, share)
+    assert beside is not None, "it is known alone"
     limit = "" if most_ms is None else f" of {most_ms:g} ms allowed"
     return (
-        f"the p99 latency of {profile.job} beside another job is not predicted: alone at "
-        f"{share:g} % it is {alone_ms:.3g} ms{limit}, and a neighbour adds to it"
+        f"the p99 latency of {job} is expected at {beside.value:.3g} ms ({beside.low:.3g} to "
+        f"{beside.high:.3g}){limit}, by what four servers had beside others: alone at {share:g} % "
+        f"it is {alone_ms:.3g} ms"
     )
 
 

@@ -58,6 +58,7 @@ class JobShare:
         units: SMs or CUs that its share comes to; None: those of the GPU are not known.
         rate: Progress per second, in the job's unit.
         speed: Relative speed: 1 is as fast as alone on the whole GPU.
+        latency_p99_ms: Of a job that answers requests, while it meets its demand; None: not known.
         environment: Variables that limit the job; none without a limit.
     """
 
@@ -67,6 +68,7 @@ class JobShare:
     rate: Interval
     speed: Interval
     environment: Mapping[str, str]
+    latency_p99_ms: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,7 @@ def _shares(option: RatedSplit, r: Decision) -> tuple[wire.JobShare, ...]:
             rate=part.rate,
             speed=part.speed,
             environment=environment,
+            latency_p99_ms=profile.serving and profile.serving.p99_beside_ms(p.split, share),
         )
         for profile, share, part, environment in parts
     )

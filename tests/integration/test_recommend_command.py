@@ -46,7 +46,9 @@ OPTION_KEYS = {
     "split", "sharing", "jobs", "power_w", "energy_saved", "stp", "objectives", "violations",
     "memory_power_w", "gpu_time_saved", "cost_saved",
 }  # fmt: skip
-SHARE_KEYS = {"job", "share_percent", "units", "rate", "speed", "environment"}
+SHARE_KEYS = {
+    "job", "share_percent", "units", "rate", "speed", "environment", "latency_p99_ms",
+}  # fmt: skip
 
 
 @pytest.mark.usefixtures("home")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.core.finish import Finish
+from advisor.core.split import Split
 from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
 from advisor.core.wording import less_or_more
 from advisor.decide.constraints import is_served
@@ -36,11 +37,10 @@ def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     """Name and text of each line."""
     r = given.recommendation
     if way := _way(r):
+        p = way.prediction
         yield from _worth(replace(r, choice=way))
-        yield (
-            "Each",
-            "; ".join(map(_each, r.profiles, way.prediction.parts, way.prediction.split.shares)),
-        )
+        of_jobs = zip(r.profiles, p.parts, p.split.shares, strict=True)
+        yield "Each", "; ".join(_each(own, part, p.split, share) for own, part, share in of_jobs)
         yield "Risk", _risk(r, way)
         jobs = " ".join(profile.job for profile in r.profiles)
         split = f" --split {way.name}" if way is r.call or way.sharing == "uncapped" else ""
@@ -108,14 +108,14 @@ def _price(r: Decision, way: Finish, apart: Finish) -> str:
     )
 
 
-def _each(profile: Profile, part: PredictedPart, share: float) -> str:
+def _each(profile: Profile, part: PredictedPart, split: Split, share: float) -> str:
     """What one job keeps."""
     speed = part.speed
     text = f"{profile.job} {percent(min(speed.value, 1.0))} of its speed"
-    if is_served(profile):
-        alone_ms = profile.serving and profile.serving.p99_alone_ms(share)
-        return f"{text}, p99 {alone_ms:.3g} ms alone and more here" if alone_ms else text
-    return f"{text} ({percent(speed.low)} at worst)"
+    if not is_served(profile):
+        return f"{text} ({percent(speed.low)} at worst)"
+    p99 = profile.serving and profile.serving.p99_beside_ms(split, share)
+    return f"{text}, p99 {p99.value:.3g} ms ({p99.high:.3g} at worst)" if p99 else text
 
 
 def _risk(r: Decision, way: RatedSplit) -> str:

