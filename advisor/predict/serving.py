@@ -79,8 +79,10 @@ class Serving:
         By class, not by job: four servers are too few to learn more from.
         """
         alone_ms = self.p99_alone_ms(share_percent)
-        if alone_ms is None or split.sharing == "exclusive":
-            return alone_ms and Interval(alone_ms, alone_ms, alone_ms)
+        if alone_ms is None:
+            return None
+        if split.sharing == "exclusive":
+            return Interval(alone_ms, alone_ms, alone_ms)
         return (P99_BESIDE if split.is_limited else P99_WITHOUT_LIMITS).times(alone_ms)
 
     def p99_alone_ms(self, share_percent: float) -> float | None:
