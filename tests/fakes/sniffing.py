@@ -113,6 +113,10 @@ def main() -> None:
     ends = time.monotonic() + 10
     while len({one[0] for one in watch.seen}) < 2 and time.monotonic() < ends:
         time.sleep(0.01)
+    known = 0
+    while known != len(watch.seen):  # a name is asked for once for each kind of address
+        known = len(watch.seen)
+        time.sleep(1)
     checked, watch.seen = watch.seen, set()
     ended = {" ".join(words): run(words) for words in work["commands"]}
     url = serve(folder)
