@@ -105,8 +105,9 @@ def _why_not_more(answer: Decision) -> Iterator[str]:
     possible = best((o for o in answer.candidates if not o.violations), mirrored=mirrored)
     if choice.sharing == "exclusive" and 0 < possible.gain_over(choice) < answer.request.min_gain:
         yield (
-            f"{possible.name} would gain {percent(possible.gain_over(choice), 1)}, less than the "
-            f"{percent(answer.request.min_gain)} for which jobs share a fate: --min-gain"
+            f"{possible.name} would gain {percent(possible.gain_over(choice), 1)}, less than "
+            f"the {percent(answer.request.min_gain)} for which jobs share a fate: --min-gain 0 "
+            "shares them"
         )
     elif possible.objective_value.value > choice.objective_value.value:
         more, margin = percent(possible.gain_over(choice), 2), MARGINS[possible.sharing]

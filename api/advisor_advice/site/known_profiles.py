@@ -7,6 +7,7 @@ from pathlib import Path
 
 from advisor.core.observations import Record
 from advisor.core.records import SoloPoint
+from advisor.core.units import vendor_of
 from advisor.errors import InputError
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.settings import Settings
@@ -213,12 +214,14 @@ def _not_profiled_on(
     """Which profiles are missing, and what they add: rates of one GPU tell none of another."""
     named = lacking[:_NAMED]
     more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    is_amd = vendor_of(gpu_model) == "amd"
+    untried = "; on AMD nobody has tried it yet, so check what it measures" if is_amd else ""
     profiled = "; ".join(f"{name} on {', '.join(found[name])}" for name in named)
     return InputError(
         f"no profile on {gpu_model}: {', '.join(named)}{more}",
         why=f"profiled were {profiled}, and rates and power of a job differ between GPU models",
         fix=f"on that GPU: {' && '.join(f'advisor profile {name}' for name in named)}; then there "
-        "are recommendations for it, whether the model has seen it or not",
+        f"are recommendations for it, whether the model has seen it or not{untried}",
     )
 
 

@@ -45,7 +45,8 @@ def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
     """Print the first lines, and what is asked for of `how`, `why`, `notes` and `all`."""
     r = given.recommendation
     console = plain_console(highlight=False, most=_MOST_WIDTH)
-    console.print(Text(first_screen.headline(given), style="bold"))
+    for line in _folded(first_screen.headline(given), console.width):
+        console.print(Text(line, style="bold"))
     for name, text in first_screen.lines(given):
         _wrapped(console, f"  {name:<8}", text)
     if "how" in details:
@@ -62,9 +63,14 @@ def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
         show_chart(plot(r))
 
 
+def _folded(text: str, width: int) -> list[str]:
+    """Lines of a text; names of jobs stay whole."""
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+
+
 def _wrapped(console: Console, before: str, text: str) -> None:
     """Lines no longer than the console, all but the first indented; commands stay whole."""
-    for n, line in enumerate(textwrap.wrap(text, console.width - len(before)) or [""]):
+    for n, line in enumerate(_folded(text, console.width - len(before))):
         console.print(Text(f"{' ' * len(before) if n else before}{line}"), soft_wrap=True)
 
 
