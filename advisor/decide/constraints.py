@@ -60,11 +60,15 @@ class Limits:
 
 
 def floor(profile: Profile, limits: Limits) -> float:
-    """The relative speed that a job must keep: as asked for by name, else all of a fixed demand."""
-    if profile.job not in limits.min_speed and is_served(profile):
-        assert profile.serving is not None
-        return 1 - profile.serving.tolerance
-    return limits.min_speed_of(profile.job)
+    """The relative speed that a job must keep: the larger of what is asked for and a fixed demand.
+
+    A number that is to protect a server takes nothing from it; 0 by its name lets it be off.
+    """
+    told = limits.min_speed_of(profile.job)
+    if not is_served(profile) or limits.min_speed.get(profile.job) == 0:
+        return told
+    assert profile.serving is not None
+    return max(told, 1 - profile.serving.tolerance)
 
 
 def is_served(profile: Profile) -> bool:

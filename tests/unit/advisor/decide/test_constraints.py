@@ -130,12 +130,22 @@ def serving(latencies: tuple[tuple[float, float], ...], offered: float | None = 
 
 
 def test_what_a_job_must_keep() -> None:
-    """The number by its name, else all of a fixed demand but for chance, else that of all jobs."""
+    """The number by its name, else that of all jobs; of a fixed demand all but for chance."""
     limits = Limits(min_speed={"a": 0.7}, default_min_speed=0.3)
     assert [floor(job, limits) for job in (A, B)] == [0.7, 0.3]
     assert floor(SERVER, limits) == pytest.approx(0.98)
-    assert floor(SERVER, Limits(min_speed={"server": 0.2})) == 0.2
+    assert floor(SERVER, Limits(min_speed={"server": 0.0})) == 0.0
     assert floor(replace(SERVER, serving=serving(P99_MS, offered=None)), limits) == 0.3
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 1))
+def test_a_stricter_minimum_never_asks_for_less(one: float, other: float) -> None:
+    """Of any job, and for whichever way it is told."""
+    low, high = sorted((one, other))
+    for job in (A, SERVER):
+        for told in ({"min_speed": {job.job: low}}, {"default_min_speed": low}):
+            stricter = {k: {job.job: high} if k == "min_speed" else high for k in told}
+            assert floor(job, Limits(**told)) <= floor(job, Limits(**stricter))  # pyright: ignore[reportArgumentType]
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1))

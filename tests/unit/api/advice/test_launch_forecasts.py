@@ -142,7 +142,7 @@ def test_a_latency_that_nobody_has_is_of_queues_no_matter(
     assert pair.split == BEST
     with pytest.raises(InputError, match="no latency of a or b was measured"):
         recommended([A, B], wanted(plain, max_p99_ms=9.0), settings)
-    least = (JobRequest(job="a", min_speed=0.1), JobRequest(job="b"))
+    least = (JobRequest(job="a", min_speed=0.0), JobRequest(job="b"))
     kept, _ = recommended([A, B], wanted(serving, *least, max_p99_ms=27.0), settings)
     assert kept.split == BEST
     for then in ((), behind):

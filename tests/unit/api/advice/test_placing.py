@@ -95,8 +95,10 @@ def test_a_server_keeps_its_demand() -> None:
     """Its floor is all that arrives, not the least speed of other jobs."""
     served = profiles(profile("a", serving=SERVING), profile("b"))
     assert [len(g.jobs) for g in planned(found=served).groups] == [1, 1]
-    asked_for = asked(replace(A, min_speed=0.5), B)
-    assert [len(g.jobs) for g in planned(asked_for, served).groups] == [2]
+    less = asked(replace(A, min_speed=0.5), B)
+    assert [len(g.jobs) for g in planned(less, served).groups] == [1, 1]
+    off = asked(replace(A, min_speed=0.0), B)
+    assert [len(g.jobs) for g in planned(off, served).groups] == [2]
 
 
 def test_a_minimum_speed_is_kept_by_every_group() -> None:
