@@ -108,7 +108,7 @@ def answer_by(
         predictor.manifest,
         conditions.card_of(profile_set.profiles),
         conditions.drifts_of(profile_set.profiles),
-        conditions.measured_of(profiles, given.choice.prediction.split),
+        conditions.measured_of(profiles, (given.call or given.choice).prediction.split),
     )
 
 

@@ -30,7 +30,15 @@ def headline(given: ModelAdvice) -> str:
         text = f"{verdict}: {_parts(r, way)} ({gpu})"
     else:
         text = f"DO NOT SHARE: run {jobs} one after the other ({gpu})"
-    return f"{text}. {given.measured.text if given.measured else 'predicted'}"
+    return f"{text}. {_basis(given)}"
+
+
+def _basis(given: ModelAdvice) -> str:
+    """What the numbers rest on: measured is only what was measured at that very split."""
+    measured = given.measured
+    if measured is None or _way(given.recommendation) is None:
+        return "predicted"
+    return measured.text if measured.at_choice else f"predicted; other splits {measured.text}"
 
 
 def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:

@@ -119,6 +119,15 @@ def asked(
         limit = (one.profiles[0].power_limit_w or math.inf) * 0.97
         where = "at" if one.expected.power_w.value >= limit else "below"
         yield f"power {where} the limit", error(one.left_out, one.window.power_w, found.power_w)
+        if found.efficiency and all(one.window.rates):
+            yield "energy", error(one.left_out, efficiency(one), found.efficiency)
+
+
+def efficiency(one: Tested) -> float:
+    """Energy one after the other for each one that the window took for the same work."""
+    of_jobs = zip(one.expected.parts, one.window.rates, strict=True)
+    apart = sum((rate or 0) / part.solo_rate * part.solo_power_w for part, rate in of_jobs)
+    return apart / (one.window.power_w or math.inf)
 
 
 def error(left_out: str, measured: float, expected: Interval) -> Error:
@@ -164,6 +173,10 @@ def tested_of(data: Data, held_out: HeldOut) -> Iterator[Tested]:
         for kind in (False, True)
         for limit in (False, True)
     }
+    apart_w = np.stack([rows.profile_power_a_w[row], rows.profile_power_b_w[row]], axis=1)
+    found, expected_w = ((x * apart_w).sum(axis=1) for x in (speeds, held_out.speed))
+    energy_logs = np.log(np.maximum(found, 1) / rows.power_w[row] * held_out.power_w / expected_w)
+    of_energy = {kind: bound(energy_logs, uncapped == kind) for kind in (False, True)}
     for k, r in enumerate(row.tolist()):
         measurement = data.measurements[rows.measurement[r]]
         jobs = (str(rows.job_a[r]), str(rows.job_b[r]))
@@ -180,6 +193,7 @@ def tested_of(data: Data, held_out: HeldOut) -> Iterator[Tested]:
             split=split,
             parts=parts,
             power_w=around(float(held_out.power_w[k]), of_power[kind, bool(at_limit[k])]),
+            efficiency_factors=(math.exp(-of_energy[kind]), math.exp(of_energy[kind])),
         )
         rates = tuple(s * rate for s, rate in zip(speeds[k].tolist(), solo, strict=True))
         window = Window(split, rates, float(rows.power_w[r]), measurement.gpu_uuid)
