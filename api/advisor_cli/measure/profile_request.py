@@ -78,9 +78,9 @@ class ProfileRequest:
         """
         if self.name is None:
             return named_job(self.what, settings, replayed=self.replayed)
-        if self.progress is None and self.pattern is None:
+        if self.progress is None and self.pattern is None and not self.replayed:
             return searched_job(self.name, self.what, self.gpu, settings)
-        kind = self.progress or "output"
+        kind = self.progress or ("output" if self.pattern else "counter")
         progress = ProgressSettings(kind=kind, unit=self.unit, pattern=self.pattern)
         return inline_job(self.name, self.what, progress)
 
