@@ -60,6 +60,7 @@ class Measured(Counters):
     counter_power_w: float | None = reading("energy counter over the time between its ticks", "W")
     memory_power_w: float | None = reading("mean of the memory's own sensor, part of power_w", "W")
     idle_power_w: float | None = reading("before the first job started", "W")
+    active_idle_power_w: float | None = reading("with jobs open on the GPU and none at work", "W")
     power_limit_w: float | None = reading("enforced power limit", "W")
     sm_clock_mhz: float | None = reading("mean clock of SMs or CUs", "MHz")
     memory_clock_mhz: float | None = reading("mean clock of memory", "MHz")

@@ -53,6 +53,7 @@ class Profile:
     Attributes:
         units_total: SMs or CUs of the GPU; None if not known.
         idle_power_w: Power before the job started.
+        active_idle_power_w: Power with jobs open on the GPU and none at work; NaN if not known.
         power_limit_w: Enforced limit; None if not known.
         memory_used_mib: Most GPU memory used at any share; None if not known.
         shares: Percent, ascending, the last one 100; shape (shares,).
@@ -70,6 +71,7 @@ class Profile:
     rate_unit: str
     units_total: int | None = None
     idle_power_w: float
+    active_idle_power_w: float = math.nan
     power_limit_w: float | None = None
     memory_used_mib: float | None = None
     shares: Floats
@@ -150,6 +152,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         rate_unit=newest.rate_unit,
         units_total=newest.units_total,
         idle_power_w=_middle([p.idle_power_w for p in usable]),
+        active_idle_power_w=_middle([p.active_idle_power_w for p in usable]),
         power_limit_w=newest.power_limit_w,
         memory_used_mib=max((p.memory_used_mib or 0 for p in usable), default=0) or None,
         shares=np.array(shares),

@@ -7,6 +7,7 @@ alone.
 
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 
 from advisor.core.records import REPLAY_SOURCE, Point, SoloPoint
 from advisor.core.wording import count_of
@@ -116,6 +117,8 @@ class _Task:
             asked_s = self._testbed.clock.now_s()
             with self._testbed.phase_lock.measuring():
                 self.waiting_s += self._testbed.clock.now_s() - asked_s
+                if missing:
+                    self._measure_active_idle()
                 left = self._windows(left, alone)
 
     def try_again(self, failure: Failure) -> None:
@@ -150,6 +153,15 @@ class _Task:
             ready = count_of(len(self._pool.processes), "process")
             self._reporter.phase(f"{ready} ready after {took_s:.0f} s")
         return missing
+
+    def _measure_active_idle(self) -> None:
+        """What open contexts draw: clocks stay up for them. A job without a gate works already."""
+        ready = self._pool.processes
+        power_w = None
+        if ready and all(spec.job.progress.gate for spec in ready):
+            testbed = self._testbed
+            power_w = measure_idle(testbed.source, testbed.clock, self._conditions.rules)
+        self._conditions = replace(self._conditions, active_idle_power_w=power_w)
 
     def _count_jobs_that_never_start(self, missing: Sequence[ProcessSpec]) -> None:
         """One failure for a job none of whose processes came up: its time-out is long."""

@@ -81,7 +81,7 @@ class ReplayProcess:
         """A record ends when it is stopped."""
 
     def stop(self) -> None:
-        self._testbed.leave(self)
+        self._testbed.end(self)
 
     def play(
         self, part: PointPart | None, factor: float = 1.0, reported: Reported = NOTHING
@@ -140,7 +140,10 @@ class ReplayTestbed:
             power_limit_w=first.power_limit_w,
             driver=first.driver,
         )
-        self.source = ReplaySource(self.gpu, self.clock, first.idle_power_w)
+        self.source = ReplaySource(
+            self.gpu, self.clock, first.idle_power_w, first.active_idle_power_w
+        )
+        self._open: list[ReplayProcess] = []
         self._playing: list[ReplayProcess] = []
 
     def jobs(self) -> dict[str, Job]:
@@ -158,7 +161,16 @@ class ReplayTestbed:
 
     def start(self, job: Job, share: Share) -> WarmProcess:
         """A process whose windows were recorded."""
-        return ReplayProcess(job, share, self, self._recordings.granted(job.name, share))
+        process = ReplayProcess(job, share, self, self._recordings.granted(job.name, share))
+        self._open.append(process)
+        self.source.waiting = True
+        return process
+
+    def end(self, process: ReplayProcess) -> None:
+        """The process ends, also for a second time."""
+        self.leave(process)
+        self._open = [other for other in self._open if other is not process]
+        self.source.waiting = bool(self._open)
 
     def check_limits(self) -> None:
         """A record keeps its limits."""

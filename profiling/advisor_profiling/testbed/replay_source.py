@@ -36,17 +36,22 @@ class ReplaySource:
 
     Attributes:
         playing: The recorded point; None while no job runs.
+        waiting: Whether jobs are open on the GPU, at work or not.
         power_factor: What its power is multiplied by, for a replay with noise.
     """
 
     name = REPLAY_SOURCE
     interval_s = 0.02
 
-    def __init__(self, gpu: Gpu, clock: Clock, idle_power_w: float | None) -> None:
+    def __init__(
+        self, gpu: Gpu, clock: Clock, idle_power_w: float | None, active_idle_power_w: float | None
+    ) -> None:
         self.gpu = gpu
         self.playing: SoloPoint | PairPoint | None = None
         self.power_factor = 1.0
-        self._clock, self._idle_power_w = clock, idle_power_w
+        self.waiting = False
+        self._clock = clock
+        self._idle_power_w, self._active_idle_power_w = idle_power_w, active_idle_power_w
         self._energy_j, self._metered_s = 0.0, 0.0
 
     @property
@@ -73,7 +78,7 @@ class ReplaySource:
 
     def _power_w(self) -> float | None:
         if self.playing is None:
-            return self._idle_power_w
+            return self._active_idle_power_w if self.waiting else self._idle_power_w
         return self._played(self.playing.power_w)
 
     def _counted_j(self) -> float | None:

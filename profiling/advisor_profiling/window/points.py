@@ -39,6 +39,7 @@ class RunConditions:
     source: str
     host: str
     idle_power_w: float | None
+    active_idle_power_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +178,7 @@ def _origin(target: Target, conditions: RunConditions) -> dict[str, Any]:
         "run": conditions.run,
         "repeat": target.repeat,
         "idle_power_w": conditions.idle_power_w,
+        "active_idle_power_w": conditions.active_idle_power_w,
         "tool_version": advisor.__version__,
     }
 

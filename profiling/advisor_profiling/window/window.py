@@ -161,7 +161,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> Window:
 
 
 def measure_idle(source: TelemetrySource, clock: Clock, rules: WindowRules) -> float | None:
-    """Mean power without any job, W."""
+    """Mean power while nothing works, W: without any job, or with all of them at their gates."""
     watch = WindowInputs(counts=(), source=source, clock=clock)
     clock.sleep(rules.sensor_lag_s)
     log = _begin(watch)

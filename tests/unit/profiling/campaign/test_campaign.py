@@ -27,7 +27,7 @@ from advisor_profiling.window.targets import Target, pair, solo
 
 SHARES = (10, 30, 50, 70, 90, 100)
 SOLO = [
-    point(job=job, share_percent=float(s), rate=s, power_w=200 + s, idle_power_w=75,
+    point(job=job, share_percent=float(s), rate=s, power_w=200 + s, idle_power_w=75, active_idle_power_w=125,
           memory_used_mib=10)
     for job in ("gemm", "triad", "fft")
     for s in SHARES
@@ -95,7 +95,8 @@ def test_recorded_pairs_come_back(tmp_path: Path) -> None:
         )
         assert now.power_w == pytest.approx(500, rel=0.01)
         assert now.mode == ("uncapped" if a == 100 else "mps")
-        assert (now.source, now.run, now.idle_power_w) == ("replay", "r9", pytest.approx(75))
+        assert (now.source, now.run) == ("replay", "r9")
+        assert (now.idle_power_w, now.active_idle_power_w) == pytest.approx((75, 125))
 
 
 def test_clients_of_a_block_are_started_once(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def recorded(share: float, **fields: Any) -> SoloPoint:
         "rate": 4 * share,
         "power_w": 100 + 5 * share,
         "idle_power_w": 76.0,
+        "active_idle_power_w": 126.0,
         "units_granted": int(share),
         "units_total": 132,
         "sm_clock_mhz": 1980.0,
@@ -215,10 +216,10 @@ def test_job_goes_on_alone_when_its_partner_stops() -> None:
     testbed = ReplayTestbed(ALONE, TOGETHER)
     first, second = (testbed.start(testbed.jobs()[job], Share(s)) for job, s in THIRTY_SEVENTY)
     readings: list[float | None] = [testbed.source.read((POWER_GPU,))[POWER_GPU]]
-    for step in (first.go, second.go, first.stop, second.hold):
+    for step in (first.go, second.go, first.stop, second.hold, second.stop):
         step()
         readings.append(testbed.source.read((POWER_GPU,))[POWER_GPU])
-    assert readings == [76, 100 + 5 * 30, 500, 100 + 5 * 70, 76]
+    assert readings == [126, 100 + 5 * 30, 500, 100 + 5 * 70, 126, 76]
 
 
 def test_split_without_a_record_is_refused_by_its_name() -> None:
@@ -234,7 +235,7 @@ def test_split_without_a_record_is_refused_by_its_name() -> None:
         second.go(1)
     first.hold()
     second.hold()
-    assert testbed.source.read((POWER_GPU,))[POWER_GPU] == 76
+    assert testbed.source.read((POWER_GPU,))[POWER_GPU] == 126
     assert show(testbed, THIRTY_SEVENTY) == [(pytest.approx((30, 700)), 500)]
 
 
