@@ -170,14 +170,14 @@ class Meter:
 
 
 class Watch:
-    """A pair that is watched: `a` and `b`, each at 100 steps per second and 300 W alone."""
+    """Jobs that are watched: `a`, `b` and more, each at 100 steps per second and 300 W alone."""
 
     def __init__(
         self,
         patch: pytest.MonkeyPatch,
         a: Script | None = None,
         b: Script | None = None,
-        *,
+        *more: Script,
         split: Split = EQUAL,
         forecast: Forecast | None = None,
         known: bool = True,
@@ -191,8 +191,8 @@ class Watch:
             patch.setattr(module, "time", self.clock)
         self.backend = ScriptedBackend(self.clock, **(backend or {}))
         self.meter = Meter(self.clock)
-        of = jobs or tuple(Job(name=name, command=("true",)) for name in "ab")
-        scripts = (a or Script(), b or Script())
+        scripts = (a or Script(), b or Script(), *more)
+        of = jobs or tuple(Job(name=name, command=("true",)) for name in "abcd"[: len(scripts)])
         self.jobs = tuple(
             ScriptedJob(job, script, self.clock, self.backend)
             for job, script in zip(of, scripts, strict=True)

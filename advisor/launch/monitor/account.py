@@ -14,9 +14,9 @@ class Account:
     """What jobs did since their gates opened, at `now_s`.
 
     Attributes:
-        overlap_s: How long both have run together.
+        overlap_s: How long all have run together.
         energy_j: Of that time.
-        rest_s: How long one has gone on after the other had ended.
+        rest_s: How long others have gone on after the first had ended.
         rest_energy_j: Of that time; None before there is one.
         stranded_unit_s: Units held for a job that had ended, times seconds.
     """
@@ -42,7 +42,7 @@ class Account:
         grown_j = None if total_j is None or self._first_j is None else total_j - self._first_j
         passed_s, self._last_s = now_s - self._last_s, now_s
         if len(running) < len(self._jobs):
-            self._count_rest(passed_s, grown_j)
+            self._count_rest(passed_s, grown_j, running)
             for one in running:
                 one.rest.add(now_s, one.steps)
             return
@@ -85,14 +85,16 @@ class Account:
         whole_j = self.energy_j + (self.rest_energy_j or 0.0)
         return energy_saved(whole_j, self._since(self._first_steps), self._pair.parts)
 
-    def _count_rest(self, passed_s: float, grown_j: float | None) -> None:
+    def _count_rest(
+        self, passed_s: float, grown_j: float | None, running: Sequence[JobMonitor]
+    ) -> None:
         self.rest_s += passed_s
         if grown_j is not None and self.energy_j is not None:
             self.rest_energy_j = grown_j - self.energy_j
-        ended = [one for one in self._jobs if one.over]
-        # Without limits the other job has the whole GPU.
-        if self._pair.split.is_limited and ended:
-            self.stranded_unit_s += passed_s * (ended[0].job.granted.units or 0)
+        # Without limits the jobs that go on have the whole GPU.
+        if self._pair.split.is_limited:
+            ended = (one for one in self._jobs if one not in running)
+            self.stranded_unit_s += passed_s * sum(one.job.granted.units or 0 for one in ended)
 
     def _since(self, before: Sequence[float]) -> list[float]:
         # A count that began again is no work undone.

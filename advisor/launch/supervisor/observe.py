@@ -123,13 +123,13 @@ def _write_all(descriptor: int, data: bytes) -> None:
 def _with_forecast(
     seen: Observation, forecast: Forecast, first_ended: tuple[int, ...]
 ) -> Observation:
-    # Of the job that goes on.
-    rests = [job.rest_energy_saved for job in reversed(forecast.jobs)]
+    # It is predicted of one job that goes on alone.
+    rests = [job.rest_energy_saved for n, job in enumerate(forecast.jobs) if n not in first_ended]
     return replace(
         seen,
         model_version=forecast.model_version,
         predicted_power_w=forecast.power_w.value,
         predicted_work_per_joule=forecast.work_per_joule.value,
         predicted_energy_saved=forecast.energy_saved and forecast.energy_saved.value,
-        predicted_rest_energy_saved=rests[first_ended[0]] if seen.rest_s else None,
+        predicted_rest_energy_saved=rests[0] if seen.rest_s and len(rests) == 1 else None,
     )

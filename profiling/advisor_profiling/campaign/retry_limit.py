@@ -1,4 +1,4 @@
-"""When no more windows are spent on a job, or on a pair, that fails again and again."""
+"""When no more windows are spent on a job, or on a set of jobs, that fails again and again."""
 
 from collections import Counter, defaultdict
 
@@ -9,24 +9,24 @@ MAX_FAILURES = 3
 class RetryLimit:
     """Counts failures by who ran: a faulty job takes its neighbours down, who did nothing wrong.
 
-    So a job is given up when it failed alone, or next to more than one other; a pair that failed
-    as often is given up without a verdict on its jobs.
+    So a job is given up when it failed alone, or when no other was in all of its failures; jobs
+    that failed together as often are given up as a set, without a verdict on each.
     """
 
     def __init__(self) -> None:
-        self._beside: defaultdict[str, list[str]] = defaultdict(list)
-        self._pairs: Counter[tuple[str, ...]] = Counter()
+        self._beside: defaultdict[str, list[set[str]]] = defaultdict(list)
+        self._sets: Counter[tuple[str, ...]] = Counter()
 
     def failed(self, jobs: tuple[str, ...]) -> None:
-        """A window of these jobs, one or two, failed."""
-        self._pairs[jobs] += 1
+        """A window of these jobs, one or more, failed."""
+        self._sets[jobs] += 1
         # A job next to itself failed once.
-        for job, other in dict(zip(jobs, reversed(jobs), strict=True)).items():
-            self._beside[job].append(other if len(jobs) > 1 else "")
+        for job in set(jobs):
+            self._beside[job].append(set((Counter(jobs) - Counter([job])).elements()))
 
     def worked(self, jobs: tuple[str, ...]) -> None:
         """A window of these jobs was measured: what was before is forgotten."""
-        self._pairs.pop(jobs, None)
+        self._sets.pop(jobs, None)
         for job in jobs:
             self._beside.pop(job, None)
 
@@ -34,8 +34,8 @@ class RetryLimit:
         """Why these are not tried again; None while they are."""
         for job in jobs:
             beside = self._beside.get(job, [])
-            if len(beside) >= MAX_FAILURES and (len(set(beside)) > 1 or "" in beside):
+            if len(beside) >= MAX_FAILURES and not set.intersection(*beside):
                 return f"{job} failed {len(beside)} times in a row before"
-        if self._pairs[jobs] >= MAX_FAILURES:
-            return f"{' with '.join(jobs)} failed {self._pairs[jobs]} times in a row before"
+        if self._sets[jobs] >= MAX_FAILURES:
+            return f"{' with '.join(jobs)} failed {self._sets[jobs]} times in a row before"
         return None

@@ -72,7 +72,7 @@ class ReplayProcess:
         """The limit was proven when the point was recorded."""
 
     def go(self, slot: int = 0) -> None:
-        self._testbed.enter(self, slot)
+        self._testbed.enter(self)
 
     def hold(self) -> None:
         self._testbed.leave(self)
@@ -173,7 +173,13 @@ class ReplayTestbed:
         self.source.waiting = bool(self._open)
 
     def check_limits(self) -> None:
-        """A record keeps its limits."""
+        """A record keeps its limits; the window of all that run must be on record."""
+        if self._playing and self.source.playing is None:
+            running = " with ".join(f"{c.job.name} at {c.share} %" for c in self._playing)
+            raise JobError(
+                f"there is no recorded window of {running}",
+                fix="a replay shows only what was measured: choose other jobs or another split",
+            )
 
     def check_alive(self) -> None:
         """A record cannot break."""
@@ -182,16 +188,10 @@ class ReplayTestbed:
         """A record has no faults."""
         return False
 
-    def enter(self, process: ReplayProcess, slot: int) -> None:
-        """The process begins to run; when the second one does, their window must be on record."""
+    def enter(self, process: ReplayProcess) -> None:
+        """The process begins to run."""
         self._playing.append(process)
         self._cue()
-        if slot > 0 and self.source.playing is None:
-            running = " with ".join(f"{c.job.name} at {c.share} %" for c in self._playing)
-            raise JobError(
-                f"there is no recorded window of {running}",
-                fix="a replay shows only what was measured: choose another pair or split",
-            )
 
     def leave(self, process: ReplayProcess) -> None:
         """The process comes to rest."""

@@ -46,6 +46,14 @@ def after(*failed: tuple[str, ...]) -> RetryLimit:
             ["xd"],
             ["ab", "ac", "bc", "a"],
         ),
+        # Of three or more it is the one that all failed sets have in common.
+        (["abc", "ade", "afg"], A_FAILED, ["a", "ax"], ["bde", "cfg"]),
+        # As far as anybody knows either of two.
+        (["abc", "abd", "abe"], "", [], ["abf", "acd", "bcd"]),
+        (["abc", "abc", "abc"], "a with b with c failed 3 times in a row before", ["abc"], ["ab"]),
+        # Beside itself and a third one, it is the one that fails with others, too.
+        (["aab", "aac", "aad"], "", [], ["aae", "ab"]),
+        (["aab", "aac", "ad"], A_FAILED, ["ae"], ["bcd"]),
     ],
 )
 def test_those_that_failed_alone_or_beside_several_are_given_up(

@@ -19,10 +19,11 @@ from advisor.core.telemetry import ENERGY_GPU, POWER_GPU
 from advisor.errors import InputError, JobError
 from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.sweep import SweepResult, sweep, unfinished_run
+from advisor_profiling.testbed.measure_target import measure_target
 from advisor_profiling.testbed.recordings import JobAtShare
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.window.rules import rules_for
-from advisor_profiling.window.targets import Target, pair, solo
+from advisor_profiling.window.targets import ProcessSpec, Target, pair, solo
 
 COUNTERS = {field.name: 11.0 + n for n, field in enumerate(dataclasses.fields(Counters))}
 
@@ -231,12 +232,28 @@ def test_split_without_a_record_is_refused_by_its_name() -> None:
     assert testbed.refuses(refused) == "not recorded"
     first, second = (testbed.start(testbed.jobs()[job], Share(70)) for job in ("gemm", "triad"))
     first.go(0)
+    testbed.check_limits()
+    second.go(1)
     with pytest.raises(JobError, match="recorded window of gemm at 70 % with triad at 70 %"):
-        second.go(1)
+        testbed.check_limits()
     first.hold()
     second.hold()
     assert testbed.source.read((POWER_GPU,))[POWER_GPU] == 126
     assert show(testbed, THIRTY_SEVENTY) == [(pytest.approx((30, 700)), 500)]
+
+
+def test_three_jobs_are_replayed_of_which_no_two_were_recorded() -> None:
+    """While gates open one after the other there is no window yet, and that is no fault."""
+    three = pair_point(100.0, 100.0, job_3="gemm", share_3_percent=100.0, rate_3=9.0, power_w=610.0)
+    testbed = ReplayTestbed(ALONE, [three])
+    alike = [("gemm", 100.0), ("triad", 100.0), ("gemm", 100.0)]
+    jobs = testbed.jobs()
+    target = Target(tuple(ProcessSpec(jobs[job], Share(share)) for job, share in alike))
+    processes = [testbed.start(spec.job, spec.share) for spec in target.specs]
+    result = measure_target(target, processes, testbed, rules_for(0.5))
+    assert [part.rate.mean for part in result.parts] == pytest.approx([100, 1000, 9])
+    assert result.window.power is not None
+    assert result.window.power.mean == pytest.approx(610)
 
 
 @pytest.mark.parametrize(("pairs", "noise"), [(TOGETHER, None), ([pair_point()], "seed")])
