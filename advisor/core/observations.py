@@ -6,6 +6,7 @@ A reading that was not available is None, never 0, as in advisor/core/records.py
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from advisor.core.flags import DOUBTFUL
 from advisor.core.interval import Interval
 from advisor.core.records import (
     PairPoint,
@@ -151,6 +152,17 @@ Record = SoloPoint | PairPoint | Observation
 
 PARTS: Mapping[type[Record], type[Part]] = {PairPoint: PointPart, Observation: ObservedPart}
 """Kinds of records that have parts, and of what kind these are."""
+
+
+def doubt(seen: Observation) -> str | None:
+    """Why an observation says nothing of what the jobs do at that split; None: it does."""
+    if seen.state == "failed":
+        return "it failed"
+    if seen.overlap_s < SETTLE_S + JUDGE_S:
+        return f"under {SETTLE_S + JUDGE_S:g} s together"
+    if any(part.results in ("wrong", "differ") for part in seen.parts):
+        return "results were wrong"
+    return next((flag for flag in seen.flags if flag in DOUBTFUL), None)
 
 
 def is_far(observed: float, predicted: Interval) -> bool:

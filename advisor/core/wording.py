@@ -17,6 +17,12 @@ def less_or_more(saved: float, digits: int = 1) -> str:
     return f"{100 * abs(saved):.{digits}f} % {'less' if saved >= 0 else 'more'}"
 
 
+def energy_text(joules: float) -> str:
+    """Watt hours with three digits."""
+    wh = joules / 3600
+    return f"{wh / 1000:.3g} kWh" if wh >= 10_000 else f"{float(f'{wh:.3g}'):,.4g} Wh"
+
+
 def listed(things: Iterable[object]) -> str:
     """Things as people list them: `1, 2 and 3`; empty where there are none."""
     *first, last = [*map(str, things)] or [""]

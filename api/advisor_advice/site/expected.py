@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from advisor.core.flags import DOUBTFUL
-from advisor.core.observations import JUDGE_S, SETTLE_S, Observation
+from advisor.core.observations import Observation, doubt
 from advisor.core.split import UNCAPPED, Split
 from advisor.predict.card_factor import observation_ratio
 from advisor.predict.predictions import Prediction, Predictor, is_within
@@ -149,14 +148,7 @@ def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
 
 def is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:
     """Whether it says nothing of what the jobs do at that split."""
-    short = observation.overlap_s < SETTLE_S + JUDGE_S
-    wrong = any(part.results in ("wrong", "differ") for part in observation.parts)
-    if (
-        observation.state == "failed"
-        or short
-        or wrong
-        or not DOUBTFUL.isdisjoint(observation.flags)
-    ):
+    if doubt(observation):
         return True
     host = checked(observation.gpu_model)
     return any(

@@ -16,6 +16,7 @@ from advisor.formats.moments import duration_text
 from advisor.predict.predictions import PredictedPart
 from advisor.predict.profiles import Profile
 from advisor_advice.answer import ModelAdvice
+from advisor_cli.shared.screen import price_text
 
 _HOUR_S = 3600.0
 
@@ -107,13 +108,7 @@ def _worth(r: Decision) -> Iterator[tuple[str, str]]:
 
 
 def _price(r: Decision, way: Finish, apart: Finish) -> str:
-    prices = r.request.prices
-    own, other = (prices.of(finish.time_s, finish.energy_j) for finish in (way, apart))
-    each = [f"{prices.gpu_hour:g} a GPU hour"] if prices.gpu_hour else []
-    each += [f"{prices.kwh:g} a kWh"] if prices.kwh else []
-    return (
-        f"{less_or_more(1 - own / other, 0)}: {own:.2f} instead of {other:.2f} ({', '.join(each)})"
-    )
+    return price_text(r.request.prices, (way.time_s, way.energy_j), (apart.time_s, apart.energy_j))
 
 
 def _each(profile: Profile, part: PredictedPart, split: Split, share: float) -> str:

@@ -1,6 +1,5 @@
 """A recommendation for a person: what to do, what it saves, what it costs, how sure, and why."""
 
-import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -18,10 +17,8 @@ from advisor.decide.recommend import Decision, RatedSplit
 from advisor_advice.answer import ModelAdvice
 from advisor_cli.advise import first_screen
 from advisor_cli.advise.recommend_ways import same_work_lines, way_name
-from advisor_cli.shared.console import plain_console, plain_table, print_table, show_chart
-
-_MOST_WIDTH = 100
-"""Of a line in a pipe; in a terminal lines end where it ends."""
+from advisor_cli.shared.console import plain_table, print_table, show_chart
+from advisor_cli.shared.screen import Screen, print_folded, print_screen
 
 _UNCAPPED: dict[Vendor, str] = {
     "nvidia": "start both as clients of one MPS daemon, without a percentage",
@@ -44,11 +41,7 @@ _BY_HAND: dict[Vendor, tuple[str, ...]] = {
 def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
     """Print the first lines, and what is asked for of `how`, `why`, `notes` and `all`."""
     r = given.recommendation
-    console = plain_console(highlight=False, most=_MOST_WIDTH)
-    for line in _folded(first_screen.headline(given), console.width):
-        console.print(Text(line, style="bold"))
-    for name, text in first_screen.lines(given):
-        _wrapped(console, f"  {name:<8}", text)
+    console = print_screen(Screen(first_screen.headline(given), first_screen.lines(given)))
     if "how" in details:
         _list(console, "how", " ", tuple(_to_do(r)))
     if "why" in details:
@@ -61,17 +54,6 @@ def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
         show_chart(plot(r))
-
-
-def _folded(text: str, width: int) -> list[str]:
-    """Lines of a text; names of jobs stay whole."""
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
-
-
-def _wrapped(console: Console, before: str, text: str) -> None:
-    """Lines no longer than the console, all but the first indented; commands stay whole."""
-    for n, line in enumerate(_folded(text, console.width - len(before))):
-        console.print(Text(f"{' ' * len(before) if n else before}{line}"), soft_wrap=True)
 
 
 def plot(r: Decision, width: int = 78, height: int = 16) -> str:
@@ -102,7 +84,7 @@ def _list(console: Console, title: str, mark: str, lines: Sequence[str]) -> None
         if mark == " ":  # to be copied
             console.print(Text(f"    {line}"), soft_wrap=True)
         else:
-            _wrapped(console, f"  {mark} ", line)
+            print_folded(console, f"  {mark} ", line)
 
 
 def _rates(r: Decision) -> Iterator[str]:

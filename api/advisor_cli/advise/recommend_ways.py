@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from advisor.core.finish import Finish
 from advisor.core.gpu import Vendor
 from advisor.core.units import vendor_of
+from advisor.core.wording import energy_text
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.same_work import WorkToTheEnd, same_work
 from advisor.formats.moments import duration_text
@@ -57,15 +58,10 @@ def _cells(finish: Finish | None, this: Finish) -> str:
         return f"{'not measured':>38}"
     more = ["" if finish is this else _over(finish.energy_j, this.energy_j)]
     more += ["" if finish is this else _over(finish.time_s, this.time_s)]
-    energy, time = _energy(finish.energy_j), duration_text(finish.time_s)
+    energy, time = energy_text(finish.energy_j), duration_text(finish.time_s)
     return f"{energy:>9} {more[0]:>7}  {time:>11} {more[1]:>7}"
 
 
 def _over(value: float, this: float) -> str:
     change = 100 * (value / this - 1) if this else 0.0
     return f"{change:+.1f} %" if abs(change) >= 0.05 else "same"
-
-
-def _energy(joules: float) -> str:
-    wh = joules / 3600
-    return f"{wh / 1000:.3g} kWh" if wh >= 10_000 else f"{float(f'{wh:.3g}'):,.4g} Wh"

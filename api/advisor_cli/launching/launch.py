@@ -27,6 +27,7 @@ from advisor.wire.launch_request import (
 from advisor_advice.launching import make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_cli.advise.job_requests import job_requests, longest_p99_ms
+from advisor_cli.launching.end_screen import end_screens
 from advisor_cli.launching.live import (
     exit_code,
     final_json,
@@ -38,7 +39,7 @@ from advisor_cli.launching.live import (
     stopping_launch,
 )
 from advisor_cli.launching.plan import plan_lines, whole_plan
-from advisor_cli.launching.text import line, summary
+from advisor_cli.launching.text import line
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import (
     AllowUnsafe,
@@ -51,6 +52,7 @@ from advisor_cli.shared.options import (
     ObjectiveOption,
     ProfilesOption,
 )
+from advisor_cli.shared.screen import print_screen
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
 
@@ -185,8 +187,8 @@ def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json
     with stopping_launch(folder):
         status = (show_json(folder) if as_json else show)(statuses(folder, supervisor))
     if not as_json:
-        for text in summary(status, observations(folder)):
-            typer.echo(text)
+        for screen in end_screens(status, observations(folder), settings.prices):
+            print_screen(screen)
     return exit_code(status)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from advisor.core.wording import count_of
 from advisor.errors import BusyError
+from advisor.formats.rows import to_row
 from advisor.formats.wire import write
 from advisor.launch.records.answers import LocalLaunches
 from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
@@ -55,7 +56,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
         typer.echo(write(final_json(folder, status)))
         return
     plain_console(highlight=False).print(table(status))
-    for text in summary(status, observations(folder)):
+    for text in summary(status, map(to_row, observations(folder))):
         typer.echo(text)
 
 

@@ -98,16 +98,16 @@ def show_json(folder: LaunchFolder) -> Follow:
 
 def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
     """A status with what its pairs did; docs/launch.md explains the keys."""
-    return {**to_plain(status), "observations": observations(folder)}
+    return {**to_plain(status), "observations": [*map(to_row, observations(folder))]}
 
 
-def observations(folder: LaunchFolder) -> list[dict[str, Any]]:
+def observations(folder: LaunchFolder) -> list[Observation]:
     """What each pair that is over did; a line that was cut off is left out."""
-    found: list[dict[str, Any]] = []
+    found: list[Observation] = []
     with suppress(OSError):
         for text in (folder.path / OBSERVATIONS).read_text().splitlines():
             with suppress(ValueError, InputError):
-                found.append(to_row(from_row(Observation, json.loads(text))))
+                found.append(from_row(Observation, json.loads(text)))
     return found
 
 

@@ -1,6 +1,6 @@
 """A launch for a person: where it stands, and the prediction next to what is observed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import Group
@@ -31,7 +31,7 @@ def line(status: LaunchStatus) -> str:
     return f"{_head(status)} | {jobs}{power}{work}{cause}"
 
 
-def summary(status: LaunchStatus, observed: list[dict[str, Any]]) -> Iterator[str]:
+def summary(status: LaunchStatus, observed: Iterable[dict[str, Any]]) -> Iterator[str]:
     """What is left to say at the end."""
     for pair in observed:
         values = (pair["energy_j"], "J"), (pair["power_w"], "W")

@@ -1,0 +1,57 @@
+"""The first screen of an answer: a headline, and lines with a name each."""
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+from advisor.core.objectives import Prices
+from advisor.core.wording import less_or_more
+from advisor_cli.shared.console import plain_console
+
+_MOST_WIDTH = 100
+"""Of a line in a pipe; in a terminal lines end where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """A headline, and the name and text of each line."""
+
+    headline: str
+    lines: Iterable[tuple[str, str]]
+
+
+def print_screen(screen: Screen) -> Console:
+    """Print it, no line longer than the console, which is returned."""
+    console = plain_console(highlight=False, most=_MOST_WIDTH)
+    for line in _folded(screen.headline, console.width):
+        console.print(Text(line, style="bold"))
+    for name, text in screen.lines:
+        print_folded(console, f"  {name:<8}", text)
+    return console
+
+
+def print_folded(console: Console, before: str, text: str) -> None:
+    """Lines no longer than the console, all but the first indented; commands stay whole."""
+    for n, line in enumerate(_folded(text, console.width - len(before))):
+        console.print(Text(f"{' ' * len(before) if n else before}{line}"), soft_wrap=True)
+
+
+def price_text(prices: Prices, this: tuple[float, float], apart: tuple[float, float]) -> str:
+    """What a way costs next to one after the other; of each its seconds and its joules."""
+    own, other = (prices.of(held_s, energy_j) for held_s, energy_j in (this, apart))
+    each = [f"{prices.gpu_hour:g} a GPU hour"] if prices.gpu_hour else []
+    each += [f"{prices.kwh:g} a kWh"] if prices.kwh else []
+    saved = less_or_more(1 - own / other, 0)
+    return f"{saved}: {_money(own)} instead of {_money(other)} ({', '.join(each)})"
+
+
+def _money(amount: float) -> str:
+    return f"{amount:.2f}" if amount >= 1 else f"{amount:.2g}"
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Lines of a text; names of jobs stay whole."""
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
