@@ -3,11 +3,13 @@
 On one card: each job alone on the whole GPU; then each pair as recommended, at 50/50 and without
 limits. The work is what the advice was observed to do in an hour; every way does that work to its
 end (advisor.core.finish; what is left when the first job of a pair has ended runs alone on the
-whole GPU), beside one after the other. Results are read where jobs report them. Means are over
+whole GPU), beside one after the other. With ADVISOR_GPU_HOUR and ADVISOR_KWH the price as well.
+Results are read where jobs report them. Means are over
 pairs, with 95 % intervals over pairs that are drawn again; once more without the pairs in which a
 job was flagged as faster than alone at the advice, which are named.
 
     python docs/measurements/launch_same_work.py --json same-work.json A+B C+D ...
+    python docs/measurements/launch_same_work.py --advice-only --json FILE A+B ...
     python docs/measurements/launch_same_work.py --recorded docs/measurements/same-work.json
     python docs/measurements/launch_same_work.py --recorded FILE --since 2026-11-23
 """
@@ -25,12 +27,14 @@ from typing import Any
 from advisor.core.finish import finish, one_after_the_other, work_of
 from advisor.core.flags import TOO_FAST
 from advisor.core.objectives import PartResult, SplitResult
+from advisor.settings import read_settings
 
 HEADINGS = (
     "pair", "way", "SMs", "speeds: predicted", "observed", "W: predicted", "observed",
     "energy, against one after the other: predicted", "observed",
-    "time: predicted", "observed", "results",
+    "time: predicted", "observed",
 )  # fmt: skip
+PRICES = read_settings().prices
 
 Seen = dict[str, Any]
 """One launch: `pair`, `way`, `advised`, what was predicted, and the observation."""
@@ -62,6 +66,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("pairs", nargs="*", help="A+B")
     parser.add_argument("--gpu", default="0")
     parser.add_argument("--duration", type=float, default=20, help="seconds of each launch")
+    parser.add_argument("--advice-only", action="store_true", help="launch no simpler way")
     parser.add_argument("--json", type=Path, help="write everything here after each pair")
     parser.add_argument("--recorded", type=Path, nargs="+", help="launch nothing: print these")
     parser.add_argument("--since", default="", help="with --recorded: of that day and later")
@@ -100,7 +105,8 @@ def _launches(
     advised = answer["choice"]["split"]
     # Advice against sharing needs no launch: one after the other is what the jobs do alone.
     ways = [advised] if advised != "exclusive" else []
-    ways += [way for way in ("50/50", "uncapped") if way not in ways]
+    if not options.advice_only:
+        ways += [way for way in ("50/50", "uncapped") if way not in ways]
     for way in ways:
         command = ["launch", a, b, "--split", way, "--gpu", options.gpu]
         last = _advisor(*command, "--duration", str(options.duration), stream=True)
@@ -154,9 +160,9 @@ def _both(launch: Seen) -> tuple[SplitResult, SplitResult]:
     return expected, _result(observed, rates, launch["alone"])
 
 
-def _changes(seen: list[Seen]) -> dict[tuple[str, str, str], list[tuple[float, float]]]:
-    """Energy and time of each launch against one after the other, predicted and observed."""
-    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+def _changes(seen: list[Seen]) -> dict[tuple[str, str, str], list[tuple[float, ...]]]:
+    """Energy, time and price of each launch against one after the other, predicted and observed."""
+    found: dict[tuple[str, str, str], list[tuple[float, ...]]] = {}
     for launch in seen:
         work = [work_of(result, 3600) for result in _both(_advised(launch, seen))]
         changes = [_change(r, w) for r, w in zip(_both(launch), work, strict=True)]
@@ -170,14 +176,18 @@ def _advised(launch: Seen, seen: list[Seen]) -> Seen:
     return next((other for other in own if other["way"] == other["advice"]), own[0])
 
 
-def _change(result: SplitResult, work: Any) -> tuple[float, float]:
+def _change(result: SplitResult, work: Any) -> tuple[float, ...]:
     this, alone = finish(result, work), one_after_the_other(result, work)
-    return this.energy_j / alone.energy_j - 1, this.time_s / alone.time_s - 1
+    prices = [PRICES.of(way.time_s, way.energy_j) for way in (this, alone)]
+    price = (prices[0] / prices[1] - 1,) if PRICES.are_set else ()
+    return this.energy_j / alone.energy_j - 1, this.time_s / alone.time_s - 1, *price
 
 
 def _table(seen: list[Seen]) -> Iterable[str]:
-    yield f"| {' | '.join(HEADINGS)} |"
-    yield f"|{' --- |' * len(HEADINGS)}"
+    prices = ("price: predicted", "observed") if PRICES.are_set else ()
+    headings = (*HEADINGS, *prices, "results")
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{' --- |' * len(headings)}"
     changes = _changes(seen)
     for launch in seen:
         a, b = launch["pair"]
@@ -190,8 +200,7 @@ def _table(seen: list[Seen]) -> Iterable[str]:
             " + ".join(str(job["units"]) for job in observed["jobs"]),
             *(", ".join(f"{100 * s:.0f} %" for s in r.speeds) for r in (predicted, real)),
             *(f"{r.power_w:.0f}" for r in (predicted, real)),
-            *(f"{100 * energy:+.1f} %" for energy, _ in energy_time),
-            *(f"{100 * time:+.1f} %" for _, time in energy_time),
+            *(f"{100 * door:+.1f} %" for what in zip(*energy_time, strict=True) for door in what),
             ", ".join(observed["flags"]) or "right or not reported",
         ]
         yield f"| {' | '.join(cells)} |"
@@ -200,13 +209,12 @@ def _table(seen: list[Seen]) -> Iterable[str]:
 def _means(seen: list[Seen]) -> Iterable[str]:
     """Over pairs: what following the advice saves, and each simpler way."""
     changes = _changes(seen)
-    yield (
-        "\n| way | pairs | energy: predicted | observed (95 %) | time: predicted | "
-        "observed (95 %) |"
-    )
-    yield f"|{' --- |' * 6}"
+    kinds = ["energy", "time", *["price"] * PRICES.are_set]
+    headings = "".join(f" {kind}: predicted | observed (95 %) |" for kind in kinds)
+    yield f"\n| way | pairs |{headings}"
+    yield f"|{' --- |' * (2 + 2 * len(kinds))}"
     pairs = list(dict.fromkeys((*launch["pair"], launch["advice"]) for launch in seen))
-    alone = [(0.0, 0.0), (0.0, 0.0)]
+    alone = [(0.0,) * len(kinds)] * 2
     advised = [alone if way == "exclusive" else changes[a, b, way] for a, b, way in pairs]
     rows = {"as advised": advised}
     for way in ("50/50", "uncapped"):
@@ -214,7 +222,7 @@ def _means(seen: list[Seen]) -> Iterable[str]:
     for way, found in rows.items():
         means = [
             f"{100 * statistics.mean(of):+.1f} %{_drawn_again(of) if door else ''}"
-            for what in (0, 1)
+            for what in range(len(kinds))
             for door in (0, 1)
             for of in [[change[door][what] for change in found]]
         ]
