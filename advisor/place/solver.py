@@ -12,7 +12,7 @@ or longer.
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from advisor.place.problem import JobGroup, Problem, alone_group
 from advisor.place.programs import cheapest
 from advisor.place.schedule import Schedule, Slot, schedule, slots
 from advisor.predict.profiles import Floats
+from advisor.wire.requests import MIN_GAIN
 
 MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
 """Makespans that are tried, relative to that of the jobs one after the other."""
@@ -47,6 +48,11 @@ class QueuePlan:
     schedule: Schedule
     timed_out: bool
 
+    @property
+    def pairs(self) -> int:
+        """How many pairs share a GPU."""
+        return sum(slot.group.split is not None for slot in self.slots)
+
 
 def place(problem: Problem, *, time_limit_s: float = 60.0) -> QueuePlan:
     """The best plan for all jobs; the search ends about at the time limit, with what it has.
@@ -58,14 +64,18 @@ def place(problem: Problem, *, time_limit_s: float = 60.0) -> QueuePlan:
     if not time_limit_s >= 0:  # true of NaN as well
         raise InputError(f"a time limit of {time_limit_s} s is not possible")
     ends = time.monotonic() + time_limit_s
-    groups = make_groups(problem)
     latest_s, best = math.inf, None
     if sequential := alone(problem):
         latest_s, best = sequential.schedule.makespan_s * (1 + ROUNDING), sequential
-    for chosen in _matchings(groups, latest_s, ends):
-        found = planned(problem, _groups(groups, chosen))
-        if found.schedule.makespan_s <= latest_s:
-            best = min(best or found, found, key=lambda plan: _badness(problem, plan))
+    # More pairs to choose from are no reason for a worse plan, which a schedule can make of them.
+    for gain in dict.fromkeys((problem.min_gain, max(problem.min_gain, MIN_GAIN))):
+        if gain > problem.min_gain and time.monotonic() >= ends:
+            break
+        groups = make_groups(replace(problem, min_gain=gain))
+        for chosen in _matchings(groups, latest_s, ends):
+            found = planned(problem, _groups(groups, chosen))
+            if found.schedule.makespan_s <= latest_s:
+                best = min(best or found, found, key=lambda plan: _badness(problem, plan))
     timed_out = time.monotonic() >= ends
     if best is None:
         raise _no_plan(problem, timed_out=timed_out)

@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from advisor.wire.observed import CardPower
 from advisor.wire.recommendation import ModelName
+
+Worth: TypeAlias = Literal["yes", "barely", "no"]
+"""Whether sharing pays for a queue: a twentieth of its GPU time or energy or more, less, or nobody
+shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,7 @@ class Totals:
         energy_j: Of all GPUs until the last job has ended, idle ones among them.
         idle_j: What idle GPUs have of it.
         makespan_s: Until the last job has ended.
+        gpu_time_s: In which GPUs run something, added up.
         mean_completion_s: Until a job has ended, the mean of all.
         slowest_speed: Of the job with the lowest mean relative speed while it runs.
     """
@@ -87,6 +93,7 @@ class Totals:
     energy_j: float
     idle_j: float
     makespan_s: float
+    gpu_time_s: float
     mean_completion_s: float
     slowest_job: str
     slowest_speed: float
@@ -103,6 +110,7 @@ class SimplerSchedule(Totals):
     name: str
     energy_saved: float
     time_saved: float
+    gpu_time_saved: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +119,12 @@ class Placement(Totals):
 
     Attributes:
         queued: How many jobs the queue has; all of them are placed.
+        worth: Whether sharing pays, against one after the other.
+        pairs: How many pairs share a GPU.
+        pairs_without_min_gain: How many would without a least gain; None: none was asked for, or
+            the time was up.
+        filling_jobs: Names of jobs that need the whole GPU for nearly all of their speed; the
+            others are what sharing pays for.
         idle_power_w: Of one GPU.
         groups: The pair that saves most first, jobs alone last.
         schedule: One for each job, in the order of the starts.
@@ -125,6 +139,10 @@ class Placement(Totals):
     objective: str
     gpus: int
     queued: int
+    worth: Worth
+    pairs: int
+    pairs_without_min_gain: int | None
+    filling_jobs: tuple[str, ...]
     idle_power_w: float
     groups: tuple[PlacedGroup, ...]
     schedule: tuple[PlacedJob, ...]

@@ -19,6 +19,10 @@ def to_wire(planned: Planned) -> wire.Placement:
         objective=planned.request.objective,
         gpus=problem.gpus,
         queued=len(problem.queue),
+        worth=planned.worth,
+        pairs=found.pairs,
+        pairs_without_min_gain=planned.eager and planned.eager.pairs,
+        filling_jobs=planned.filling,
         idle_power_w=problem.idle_power_w,
         **_totals(found.schedule),
         groups=tuple(_group(planned, group, count) for group, count in planned.groups.items()),
@@ -60,6 +64,7 @@ def _totals(schedule: Schedule) -> dict[str, Any]:
         "energy_j": schedule.energy_j,
         "idle_j": schedule.idle_j,
         "makespan_s": schedule.makespan_s,
+        "gpu_time_s": schedule.busy_s,
         "mean_completion_s": schedule.mean_completion_s,
         "slowest_job": slowest.job.name,
         "slowest_speed": slowest.speed,
@@ -71,6 +76,7 @@ def _less(this: Schedule, other: Schedule) -> dict[str, Any]:
     return {
         "energy_saved": 1 - this.energy_j / other.energy_j,
         "time_saved": 1 - this.makespan_s / other.makespan_s,
+        "gpu_time_saved": 1 - this.busy_s / other.busy_s,
     }
 
 

@@ -1,5 +1,6 @@
 """The plan of a queue by the model in use, and what simpler ways give."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from advisor.decide.constraints import (
     memory_unknown,
     with_card_memory,
 )
+from advisor.decide.worth import LEAST_TIME_SAVED
 from advisor.errors import InputError
 from advisor.place.first_come import first_come
 from advisor.place.options import PairOptions, mean_idle_power_w, predict_options
@@ -26,15 +28,20 @@ from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts
+from advisor.wire.placement import Worth
 from advisor.wire.requests import PlacementRequest
 from advisor_advice.answer import of_check
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
+from advisor_advice.partners import best_size
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
+
+APART, FIRST_COME = "one after the other", "first come, 50/50"
+"""Simpler ways, by their names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -49,6 +56,10 @@ class Planned:
     plan: QueuePlan
     others: dict[str, Schedule]
     """What simpler ways give, by what they do."""
+    eager: QueuePlan | None
+    """The plan without a least gain; None: there is none to drop, or the time was up."""
+    filling: tuple[str, ...]
+    """Jobs that need the whole GPU for nearly all of their speed."""
     manifest: Manifest
     bundled: tuple[str, ...]
     warnings: tuple[str, ...] = ()
@@ -65,6 +76,18 @@ class Planned:
 
         order = sorted(counts, key=lambda g: (-len(g.jobs), -saved_j(g), g.jobs))
         return {group: counts[group] for group in order}
+
+    @property
+    def worth(self) -> Worth:
+        """Whether sharing pays for the queue as a whole."""
+        apart, found = self.others.get(APART), self.plan.schedule
+        if not self.plan.pairs:
+            return "no"
+        if apart is None:
+            return "yes"  # nothing else keeps the limits
+        time = 1 - found.busy_s / apart.busy_s
+        energy = 1 - found.energy_j / apart.energy_j
+        return "yes" if max(time, energy) >= LEAST_TIME_SAVED else "barely"
 
 
 def plan(
@@ -127,6 +150,8 @@ def plan_by(
     there, profiles = conditions.applied(predictor, profile_set.profiles)
     options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
     problem = _problem(profiles, options, request, limits)
+    ends = time.monotonic() + request.time_limit_s
+    found = solve(problem, time_limit_s=request.time_limit_s)
     warnings = (
         *gpu_warnings(predictor.manifest, profile_set.profiles),
         *of_check(profile_set, checked),
@@ -140,8 +165,10 @@ def plan_by(
         gpu_model=profile_set.profiles[0].gpu_model,
         units_total=next((p.units_total for p in profile_set.profiles if p.units_total), None),
         problem=problem,
-        plan=solve(problem, time_limit_s=request.time_limit_s),
+        plan=found,
         others=_others(problem),
+        eager=_eager(problem, found, ends - time.monotonic()),
+        filling=tuple(p.job for p in profile_set.profiles if best_size(p) is None),
         manifest=predictor.manifest,
         bundled=profile_set.bundled,
         warnings=tuple(dict.fromkeys(warnings)),
@@ -194,12 +221,20 @@ def _problem(
     )
 
 
+def _eager(problem: Problem, found: QueuePlan, left_s: float) -> QueuePlan | None:
+    """The plan in which whatever saves anything shares, if the time suffices."""
+    if not problem.min_gain or found.timed_out or left_s <= 0:
+        return None
+    eager = solve(replace(problem, min_gain=0.0), time_limit_s=left_s)
+    return None if eager.timed_out else eager
+
+
 def _others(problem: Problem) -> dict[str, Schedule]:
     """What simpler ways come to; without those that cannot run every job."""
     sequential = alone(problem)
     others = {
-        "first come, 50/50": first_come(problem),
-        "one after the other": sequential and sequential.schedule,
+        FIRST_COME: first_come(problem),
+        APART: sequential and sequential.schedule,
     }
     return {name: found for name, found in others.items() if found}
 

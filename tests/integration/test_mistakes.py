@@ -22,6 +22,8 @@ from advisor_profiling.reports.doctor import examine_extras, lacking
         (("recommend", "gemm", "triad", "--min-speed", "half"), 2, "half has no number"),
         (("place", "gemm:four", "--gpus", "2"), 2, "write gemm:40 for forty of gemm"),
         (("recommend", "gemm", "triad", "--objective", "energy"), 2, "did you mean energy"),
+        (("recommend", "gemm", "triad", "--min-gain", "3"), 2, "did you mean 3%?"),
+        (("place", "gemm", "--gpus", "1", "--min-gain", "little"), 2, "write 0.03, or 3%"),
         (("models", "promote", "./nofolder"), 9, "there is no such folder"),
         (("models", "promote", "."), 9, "there is no manifest.json in it"),
     ],

@@ -59,6 +59,11 @@ def place(
     gpu_uuid: GpuUuidOption = None,
     profiles: ProfilesOption = None,
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0,
+    pairs: Annotated[bool, typer.Option("--pairs", help="Who shares with whom, and how")] = False,
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="When and where, and simpler ways to the end")
+    ] = False,
+    notes: Annotated[bool, typer.Option("--notes", help="What may be wrong with it")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan a queue: which jobs share a GPU, at which split, and when.
@@ -78,13 +83,16 @@ def place(
         time_limit_s=time_limit,
     )
     with _progress("predicting pairs") as on_progress:
-        planned = plan(asked, read_settings(), profiles, on_progress)
+        settings = read_settings()
+        planned = plan(asked, settings, profiles, on_progress)
     if gpu_uuid is not None and planned.card is None:
         typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
         typer.echo(write(to_wire(planned)))
     else:
-        place_text.show(planned)
+        wanted = {"pairs": pairs, "schedule": schedule, "notes": notes}
+        details = [name for name, is_wanted in wanted.items() if is_wanted]
+        place_text.show(planned, settings.prices, details)
 
 
 def _queue(

@@ -1,21 +1,28 @@
 """A planned queue for a person: what it saves, who shares with whom, when and where."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rich.table import Table
 from rich.text import Text
 
 from advisor.core.gpu import Vendor
+from advisor.core.objectives import Prices
 from advisor.core.units import vendor_of
-from advisor.core.wording import count_of
+from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
 from advisor.formats.moments import duration_text
 from advisor.place.problem import JobGroup
 from advisor.place.schedule import Schedule, Slot
-from advisor_advice.placing import Planned, environments, way
-from advisor_cli.shared.console import plain_console, plain_table
+from advisor_advice.placing import APART, FIRST_COME, Planned, environments, way
+from advisor_cli.shared.console import plain_table, print_table
+from advisor_cli.shared.screen import Screen, price_text, print_folded, print_screen
 
 _WIDTH = 110
+
+_SAME = 0.005
+"""Part of a time that a person takes for none."""
+
+_NAMES = {APART: "Alone", FIRST_COME: "50/50"}
 
 _LIMITS: dict[Vendor, str] = {"nvidia": "MPS percentages", "amd": "HSA_CU_MASK"}
 """What the first variable of a job's limit says."""
@@ -24,48 +31,92 @@ _GPUS = 12
 """GPUs whose jobs are listed; there can be thousands, and --json has all."""
 
 
-def show(planned: Planned) -> None:
-    """Print it."""
-    console = plain_console(highlight=False, least=_WIDTH)
-    console.print(Text(_headline(planned), style="bold"))
-    for line in _first_lines(planned):
-        console.print(Text(line), soft_wrap=True)
-    console.print(_groups(planned))
-    console.print(Text("the whole queue to its end", style="bold"))
-    console.print(_comparison(planned))
-    console.print(Text("when and where", style="bold"))
-    for line in (*_gpus(planned), *_remarks(planned)):
-        console.print(Text(line), soft_wrap=True)
-    console.print(
-        f"predicted by model {planned.manifest.version}; docs/place.md explains all of this",
-        style="dim",
-    )
+def show(planned: Planned, prices: Prices, details: Collection[str] = ()) -> None:
+    """Print the first lines, and what is asked for of `pairs`, `schedule` and `notes`."""
+    console = print_screen(Screen(_headline(planned), _lines(planned, prices)))
+    if "pairs" in details:
+        console.print(Text("who with whom", style="bold"))
+        print_table(_groups(planned), _WIDTH)
+    if "schedule" in details:
+        console.print(Text("the whole queue to its end", style="bold"))
+        print_table(_comparison(planned), _WIDTH)
+        console.print(Text("when and where", style="bold"))
+        for line in _gpus(planned):
+            console.print(Text(line), soft_wrap=True)
+    if "notes" in details:
+        console.print(Text("notes", style="bold"))
+        for note in _remarks(planned):
+            print_folded(console, "  ! ", note)
 
 
 def _headline(planned: Planned) -> str:
-    jobs = len(planned.problem.queue)
-    shared = sum(len(slot.numbers) for slot in planned.plan.slots if slot.group.split)
-    gpus = f"{planned.problem.gpus} x {planned.gpu_model}"
+    found, problem = planned.plan.schedule, planned.problem
     return (
-        f"{count_of(jobs, 'job')} on {gpus}: {count_of(shared // 2, 'pair')} share a GPU, "
-        f"{count_of(jobs - shared, 'job')} alone"
+        f"{count_of(len(problem.queue), 'job')} on {problem.gpus} x {planned.gpu_model}: done in "
+        f"{duration_text(found.makespan_s)}, {_kwh(found.energy_j)}, "
+        f"{_hours(found.busy_s)} GPU hours. predicted"
     )
 
 
-def _first_lines(planned: Planned) -> Iterator[str]:
-    found, others = planned.plan.schedule, planned.others.items()
-    energy = [
-        f"{_change(found.energy_j, other.energy_j, 'less', 'more')} than {name}"
-        for name, other in others
-    ]
-    sooner = [
-        f"{_change(found.makespan_s, other.makespan_s, 'sooner', 'later')} than {name}"
-        for name, other in others
-    ]
-    yield f"  energy  {'; '.join([_kwh(found.energy_j), *energy])}"
-    yield f"  time    {'; '.join([f'all done in {duration_text(found.makespan_s)}', *sooner])}"
+def _lines(planned: Planned, prices: Prices) -> Iterator[tuple[str, str]]:
+    """Name and text of each line."""
+    found = planned.plan.schedule
+    for n, (name, other) in enumerate(planned.others.items()):
+        yield "" if n else "Against", f"{name}: {_against(found, other)}"
+    if (apart := planned.others.get(APART)) and prices.are_set:
+        own, other = ((s.busy_s, s.energy_j) for s in (found, apart))
+        yield "Price", price_text(prices, own, other)
+    yield "Pairs", _pairs(planned)
     job, speed = found.slowest.job, found.slowest.speed
-    yield f"  speed   the slowest is {job.name}, {percent(speed)} of its speed alone"
+    yield "Slowest", f"{job.name}, {percent(speed)} of its speed alone"
+    yield "Worth", _worth(planned)
+    notes = len([*_remarks(planned)])
+    yield "More", f"--pairs (who with whom) --schedule (when and where) --notes ({notes}) --json"
+
+
+def _against(found: Schedule, other: Schedule) -> str:
+    if found.runs == other.runs:
+        return "the same"
+    sooner_s = other.makespan_s - found.makespan_s
+    end = f"{duration_text(abs(sooner_s))} {'sooner' if sooner_s > 0 else 'later'}"
+    end += f" ({percent(abs(sooner_s) / other.makespan_s)})"
+    if abs(sooner_s) < _SAME * other.makespan_s:
+        end = "done at the same time"
+    energy, held = 1 - found.energy_j / other.energy_j, 1 - found.busy_s / other.busy_s
+    return f"{end}, {less_or_more(energy)} energy, {less_or_more(held)} GPU time"
+
+
+def _pairs(planned: Planned) -> str:
+    """How many share, and how many more would for less."""
+    pairs, alone = planned.plan.pairs, len(planned.problem.queue) - 2 * planned.plan.pairs
+    verb = "shares" if pairs == 1 else "share"
+    share = f"{pairs or 'none'} {verb} a GPU, {count_of(alone, 'job')} alone"
+    eager, least = planned.eager, percent(planned.problem.min_gain)
+    if eager is None:
+        return share
+    if eager.pairs <= pairs:
+        return f"{share}; --min-gain 0 shares no more"
+    saved = 1 - eager.schedule.energy_j / planned.plan.schedule.energy_j
+    return (
+        f"{share}; pairs that gain under {least} stay apart: --min-gain 0 shares {eager.pairs}, "
+        f"for {less_or_more(saved)} energy"
+    )
+
+
+def _worth(planned: Planned) -> str:
+    """Whether it pays, and which jobs make it so."""
+    names = [job.name for job in planned.problem.queue]
+    filling = sum(name in planned.filling for name in names)
+    why = (
+        f"{filling} of {count_of(len(names), 'job')} {'fills' if filling == 1 else 'fill'} the card"
+    )
+    if planned.worth == "no":
+        return f"no: no pair gains enough; {why}; what pays is servers and small jobs"
+    # Those that save most of a GPU's time are what to have more of.
+    best = max(planned.groups, key=lambda group: (group.split is not None, group.time_saved))
+    saved = f"{less_or_more(best.energy_saved, 0)} energy, {less_or_more(best.time_saved, 0)}"
+    pays = f"{' + '.join(job.name for job in best.jobs)} pays most: {saved} GPU time"
+    return f"{planned.worth}: {why}, the others pay; {pays}"
 
 
 def _groups(planned: Planned) -> Table:
@@ -130,13 +181,11 @@ def _remarks(planned: Planned) -> Iterator[str]:
         profiles = count_of(len(planned.bundled), "bundled profile")
         yield f"{profiles} of jobs with random input; power depends on it"
     yield from planned.warnings
+    yield f"model {planned.manifest.version}"
 
 
-def _change(this: float, other: float, less: str, more: str) -> str:
-    part = this / other - 1
-    if abs(part) < 5e-4:
-        return f"no {less}"
-    return f"{percent(abs(part), 1)} {less if part < 0 else more}"
+def _hours(seconds: float) -> str:
+    return f"{float(f'{seconds / 3600:.3g}'):,g}"
 
 
 def _kwh(joules: float) -> str:

@@ -7,6 +7,7 @@ import typer
 
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import ADVISED
+from advisor_cli.shared.parts import parse_gain
 
 REPLAY = "replay"
 """The GPU that gives what was recorded."""
@@ -47,7 +48,11 @@ MinSpeed: TypeAlias = Annotated[
 
 MinGain: TypeAlias = Annotated[
     float,
-    typer.Option(help="Least gain for which jobs share, a part of 1: a fault of one can end both"),
+    typer.Option(
+        parser=parse_gain,
+        metavar="PART",
+        help="Least gain for which jobs share, 0.03 or 3%: a fault of one can end both",
+    ),
 ]
 
 MaxP99: TypeAlias = Annotated[
