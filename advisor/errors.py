@@ -1,6 +1,6 @@
 """The errors that callers handle. Each message says what happened, why, and what to do next."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ class AdvisorError(Exception):
         what: What happened, with the value that caused it.
         why: The cause, where it is known.
         fix: What the reader should do next.
+        steps: The same as commands, one after the other.
 
     Attributes:
         code: Stable name of the kind of error, for JSON and exit codes.
@@ -20,9 +21,19 @@ class AdvisorError(Exception):
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+    def __init__(
+        self, what: str, *, why: str = "", fix: str = "", steps: Sequence[str] = ()
+    ) -> None:
         self.what, self.why, self.fix = what, why, fix
-        super().__init__(". ".join(part.rstrip(".") for part in (what, why, fix) if part) + ".")
+        self.steps = tuple(f"{n}. {step}" for n, step in enumerate(steps, start=1))
+        super().__init__(_sentences(what, why, "; ".join(self.steps), fix))
+
+    def lines(self) -> list[str]:
+        """The same with each step in a line of its own."""
+        if not self.steps:
+            return [str(self)]
+        texts = [_sentences(self.what, self.why), *(f"  {step}" for step in self.steps)]
+        return [*texts, _sentences(self.fix)] if self.fix else texts
 
     @classmethod
     @contextmanager
@@ -143,3 +154,7 @@ class LimitBrokenError(AdvisorError):
     ) -> None:
         super().__init__(what, why=why, fix=fix)
         self.jobs = jobs
+
+
+def _sentences(*parts: str) -> str:
+    return ". ".join(part.rstrip(".") for part in parts if part) + "."

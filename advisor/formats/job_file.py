@@ -13,7 +13,6 @@ Only `command` is required. `advisor.core.job` has the meaning and the default o
 """
 
 import dataclasses
-import difflib
 import math
 import re
 import shlex
@@ -31,9 +30,11 @@ from advisor.core.job import (
     ProgressSettings,
     ResultsSettings,
 )
+from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.files.safe_files import others_write_to
 from advisor.formats import yaml_fields as read
+from advisor.formats.unknown_job import unknown_job
 from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -53,8 +54,10 @@ def load_job(path: Path) -> Job:
     return Job(**fields)
 
 
-def find_job(name_or_path: str, jobs_dir: Path) -> Job:
+def find_job(name_or_path: str, jobs_dir: Path, *, again: bool = False) -> Job:
     """The job of a file, or the job of that name in `jobs_dir`.
+
+    Who asks for more than to measure it is to ask `again` once it is measured.
 
     Raises:
         InputError: there is no such job, or its file is faulty.
@@ -64,13 +67,8 @@ def find_job(name_or_path: str, jobs_dir: Path) -> Job:
     names = _names(jobs_dir)
     if name_or_path in names:
         return _load_named(jobs_dir, name_or_path)
-    close = difflib.get_close_matches(name_or_path, names)
-    raise InputError(
-        f"there is no job {name_or_path!r} among the {len(names)} of {jobs_dir}",
-        why=f"close names are {', '.join(close)}" if close else "",
-        fix=f"define it in {jobs_dir}/<name>.yaml, give the path of a job file, or give the "
-        "command itself: --name <name> -- <command>",
-    )
+    among = f" among the {count_of(len(names), 'job file')} of {jobs_dir}"
+    raise unknown_job(name_or_path, names, among=among, again=again)
 
 
 def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:

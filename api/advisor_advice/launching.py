@@ -124,7 +124,7 @@ def _frozen(name: str, settings: Settings) -> Job:
             why="only jobs of the folder of jobs are launched",
             fix=f"put its file into {settings.jobs_dir} and give its name",
         )
-    job = find_job(name, settings.jobs_dir)
+    job = find_job(name, settings.jobs_dir, again=True)
     if job.workdir and not job.workdir.is_dir():
         raise InputError(
             f"the workdir of {name}, {job.workdir}, does not exist",

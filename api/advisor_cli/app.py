@@ -152,7 +152,7 @@ def main() -> None:
 def _fail(error: AdvisorError) -> NoReturn:
     if "--json" in sys.argv:
         typer.echo(json.dumps({"error": {"code": error.code, "message": str(error)}}))
-    typer.echo(f"advisor: {error}", err=True)
+    typer.echo("advisor: " + "\n".join(error.lines()), err=True)
     sys.exit(error.exit_code)
 
 

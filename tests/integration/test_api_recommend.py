@@ -101,7 +101,7 @@ def bad(*names: str, **more: Any) -> str:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (bad("fft", "gemn"), "did you mean gemm"),
+        (bad("fft", "gemn"), "similar names: gemm"),
         (bad("fft"), "jobs: "),
         (bad("fft", "gemm", "triad"), "jobs: "),
         ('{"jobs": "fft gemm"}', "jobs: "),

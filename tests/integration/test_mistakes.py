@@ -40,6 +40,29 @@ def test_message_and_exit_code(
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ("recommend", "vit-trian", "gemm"),
+        ("recommend", "vit-trian"),
+        ("place", "vit-trian", "--gpus", "1"),
+        ("launch", "vit-trian", "gemm", "--dry-run"),
+    ],
+)
+def test_unknown_job_has_the_same_next_steps_everywhere(
+    advisor: Advisor, words: tuple[str, ...]
+) -> None:
+    """Measure it, ask again; and the name that was perhaps meant."""
+    lines = advisor(*words).err.splitlines()
+    assert lines[0].startswith("advisor: there is no job vit-trian")
+    assert lines[1:] == [
+        "  1. advisor profile --name vit-trian -- COMMAND   # 1 to 3 min of the GPU",
+        "  2. this command again",
+        "similar names: vit-train, vit-train-b2, vit-infer.",
+    ]
+    assert len(advisor("profile", "vit-trian").err.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("recommend",), "Missing argument 'A'. try advisor recommend --help."),

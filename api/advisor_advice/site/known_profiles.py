@@ -1,6 +1,5 @@
 """Profiles by name of job: measured here, else those that come with advisor."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from advisor.core.observations import Record
 from advisor.core.records import SoloPoint
 from advisor.core.units import vendor_of
 from advisor.errors import InputError
+from advisor.formats.unknown_job import unknown_job
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
@@ -90,7 +90,7 @@ def find_profiles(
         known = {name: of_job.before(bundled[name]) for name, of_job in known.items()}
     for name in names:
         if not known[name].profiles:
-            raise unknown_job(name, _known(settings, file), points=stored)
+            raise no_profile(name, _known(settings, file), points=stored)
     return on_one_gpu(names, known, gpu_model)
 
 
@@ -148,24 +148,19 @@ def on_one_gpu(
     return ProfileSet(profiles, bundled, tuple(others))
 
 
-def unknown_job(
+def no_profile(
     name: str, known_jobs: Iterable[str], points: Iterable[SoloPoint] = ()
 ) -> InputError:
     """What to do about a job without a profile: measure it, or spell it as it is spelled."""
-    names = sorted(set(known_jobs))
-    if name in names:
-        mine = [point for point in points if point.job == name]
-        return InputError(
-            f"{name} has no profile",
-            why=(why_no_profile(mine) if mine else None)
-            or "a profile needs 100 % and one smaller share at least, with right results",
-            fix=f"on the GPU: advisor profile {name}",
-        )
-    near = difflib.get_close_matches(name, names)
+    known = set(known_jobs)
+    if name not in known:
+        return unknown_job(name, known)
+    mine = [point for point in points if point.job == name]
     return InputError(
-        f"there is no job {name}",
-        fix=(f"did you mean {' or '.join(near)}? Else " if near else "")
-        + f"measure it: advisor profile --name {name} -- COMMAND",
+        f"{name} has no profile",
+        why=(why_no_profile(mine) if mine else None)
+        or "a profile needs 100 % and one smaller share at least, with right results",
+        steps=(f"advisor profile {name}   # on the GPU", "this command again"),
     )
 
 

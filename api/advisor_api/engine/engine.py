@@ -30,8 +30,8 @@ from advisor_advice.site.known_profiles import (
     ProfileSet,
     ProfilesOfJob,
     known_profiles,
+    no_profile,
     on_one_gpu,
-    unknown_job,
 )
 from advisor_advice.site.measured_pairs import measured_windows
 from advisor_api.engine import bundled
@@ -216,7 +216,7 @@ class Engine:
         return {n: k.before(bundled.profiles().get(n, ProfilesOfJob({}))) for n, k in own.items()}
 
     def _unknown(self, kept: Kept, name: str) -> Exception:
-        return unknown_job(name, self.jobs.names(kept.change, near=name))
+        return no_profile(name, self.jobs.names(kept.change, near=name))
 
     async def _predictor(self, kept: Kept) -> ModelPredictor:
         if kept.predictor is None:

@@ -145,7 +145,7 @@ async def test_unknown_jobs_are_not_looked_for_again_and_again(
 ) -> None:
     """Asking for what is not there is no way to keep the database busy."""
     for _ in range(5):
-        with pytest.raises(InputError, match="did you mean gemm"):
+        with pytest.raises(InputError, match="similar names: gemm"):
             await engine.recommend(RecommendationRequest.of("gemn", "fft"))
     # Two jobs, and once the names for the hint.
     assert source.loads == 3

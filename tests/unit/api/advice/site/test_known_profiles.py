@@ -15,7 +15,7 @@ from advisor_advice.site.known_profiles import (
     checked_on,
     find_profiles,
     on_one_gpu,
-    unknown_job,
+    no_profile,
 )
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
@@ -145,7 +145,7 @@ def test_a_job_without_enough_points_is_told_what_to_measure(
     stored(settings, *(p for p in solo_points("a") if p.share_percent == 100))
     with pytest.raises(InputError, match="a has no profile") as raised:
         find_profiles(["a", "fft"], settings)
-    assert raised.value.fix == "on the GPU: advisor profile a"
+    assert raised.value.steps[0] == "1. advisor profile a   # on the GPU"
     few = [p for p in solo_points("c") if p.share_percent < 100]
     with pytest.raises(InputError, match="c has no profile"):
         find_profiles(["c", "fft"], settings, file=points_file(tmp_path, few))
@@ -164,11 +164,11 @@ def test_a_name_that_nobody_knows_is_spelled_for_you(settings: Settings) -> None
     stored(settings, *solo_points("matrices"))
     with pytest.raises(InputError, match="there is no job matrice") as raised:
         find_profiles(["matrice", "fft"], settings)
-    assert raised.value.fix
-    assert raised.value.fix.startswith("did you mean matrices")
-    assert "Else measure it: advisor profile --name matrice -- COMMAND" in raised.value.fix
-    far = unknown_job("zzz", ["a"])
-    assert far.fix == "measure it: advisor profile --name zzz -- COMMAND"
+    assert raised.value.fix == "similar names: matrices"
+    first, second = raised.value.steps
+    assert first.startswith("1. advisor profile --name matrice -- COMMAND")
+    assert second == "2. this command again"
+    assert no_profile("zzz", ["a"]).fix == "names: advisor jobs --bundled"
 
 
 def test_what_was_checked_is_of_the_profiles_gpu(settings: Settings) -> None:
