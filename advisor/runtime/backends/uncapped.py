@@ -21,12 +21,14 @@ class UncappedBackend(Server):
     """The GPU as it is; the only share is 100 %.
 
     Attributes:
+        max_clients: Contexts that start take turns on the GPU: of eight all were ready after 16 to
+            129 s, of 18 not all after 170 s (docs/measurements/sets.md).
         computing: Lists the processes with a context on the GPU.
     """
 
     gpu: Gpu
     mode: str = "uncapped"
-    max_clients: int = 1000
+    max_clients: int = 8
     computing: ComputingPids = tuple
 
     def environment(self, share: Share) -> dict[str, str]:

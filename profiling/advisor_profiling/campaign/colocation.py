@@ -127,7 +127,7 @@ def _possible(
     """The windows that the testbed can measure, and by pair how many it cannot."""
     refused = Counter((t.jobs, why) for t in targets if (why := testbed.refuses(t)))
     skipped = tuple(
-        Skipped((jobs[0], jobs[-1]), f"{count_of(count, 'window')}: {why}")
+        Skipped(jobs, f"{count_of(count, 'window')}: {why}")
         for (jobs, why), count in refused.items()
     )
     _tell(campaign, skipped)
@@ -200,7 +200,8 @@ def _time_sliced(
 ) -> list[Block]:
     """Windows without MPS of the pairs that this part has under limits: the same card for both.
 
-    Speeds are relative to the jobs alone under MPS, so they are not measured alone once more.
+    Speeds are relative to the jobs alone under MPS, so they are not measured alone once more; a
+    plan with profiles, all of which is time-sliced, has them measured here.
     """
     pairs = [{target.jobs for block in part for target in block.targets} for part in parts]
     mine = campaign.part[0] - 1
@@ -208,7 +209,7 @@ def _time_sliced(
     free = [t for t in targets if not any(t.jobs in known for known in pairs)]
     seed, memory_mib = campaign.plan.name, testbed.gpu.memory_mib
     blocks = cut(own, testbed.max_clients, memory_mib, seed, alone=False)
-    return blocks + _parts(campaign, free, testbed, alone=False)[mine]
+    return blocks + _parts(campaign, free, testbed, alone=campaign.plan.profiles)[mine]
 
 
 def _windows(blocks: list[Block]) -> int:

@@ -1,12 +1,14 @@
 """Which jobs are paired: every job with jobs of every kind, all jobs about equally often."""
 
+import difflib
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from advisor.core.records import SoloPoint
+from advisor.errors import InputError
 
 BoundBy = Literal["compute", "memory", "launch"]
 PairNames = tuple[str, str]
@@ -90,3 +92,12 @@ def sample(
         times.update((a, b))
         met.update([(a, kinds.get(b)), (b, kinds.get(a))])
     return sorted(drawn)
+
+
+def no_such_job(name: str, known: Collection[str]) -> InputError:
+    """The error for a name that no job has; it names the nearest."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0)
+    return InputError(
+        f"there is no job {name!r} among {len(known)}",
+        fix=f"the nearest is {near[0]}" if near else "",
+    )

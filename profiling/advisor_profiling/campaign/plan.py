@@ -3,43 +3,48 @@
 docs/colocate.md describes the file; advisor_profiling.campaign.plan_file reads and writes it.
 """
 
-import difflib
 import functools
 import itertools
-import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from advisor.core.flags import DOUBTFUL
-from advisor.core.gpu import MEMORY_PART, Gpu, MemoryFit, Share
+from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share
 from advisor.core.job import Job
 from advisor.core.records import Measured, PairPoint, SoloPoint
-from advisor.core.split import Sharing, Split
-from advisor.errors import InputError
+from advisor.core.split import TIME_SLICED, UNCAPPED, Split
+from advisor.core.wording import listed
 from advisor.validity.safe_counts import Safety
-from advisor_profiling.campaign.pairing import PairNames, all_pairs, kinds_of, sample
+from advisor_profiling.campaign.pairing import (
+    PairNames,
+    all_pairs,
+    kinds_of,
+    no_such_job,
+    sample,
+)
 from advisor_profiling.campaign.safe_plan import (
     ANY_COUNT,
     CountRules,
+    check_asked_shares,
+    default_shares,
     moved_splits_texts,
     nominal_splits,
     splits_to_measure,
 )
+from advisor_profiling.campaign.sets import LIMITS, MOST_JOBS, DrawnSets, JobSet, draw
 from advisor_profiling.campaign.splits import (
     AroundBest,
     SplitRequest,
     UnitSplit,
-    units_of,
+    best_units,
 )
-from advisor_profiling.window.targets import Target, pair
-
-_LIMITED = {"mps", "cu_mask"}
+from advisor_profiling.window.targets import Target, pair, together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEntry:
-    """Pairs to be measured at the same splits.
+    """Pairs, or sets of more jobs, to be measured at the same splits.
 
     Attributes:
         splits: The first share is for the job that is named first.
@@ -47,7 +52,9 @@ class PlanEntry:
         among: Names of jobs of which every pair is meant, or all jobs there are.
         selves: `among` means each job next to itself as well.
         sample: How many pairs of `among` are drawn; None: all.
-        repeats: Windows for each pair and split.
+        sets: Sets of jobs with their own limits, or how many of them are drawn of `among`; those
+            without a limit are measured at the splits, which are words.
+        repeats: Windows for each pair or set, and split.
     """
 
     splits: tuple[SplitRequest, ...]
@@ -55,7 +62,13 @@ class PlanEntry:
     among: tuple[str, ...] | Literal["all"] = ()
     selves: bool = True
     sample: int | None = None
+    sets: tuple[JobSet, ...] | DrawnSets = ()
     repeats: int = 1
+
+    @property
+    def named_sets(self) -> tuple[JobSet, ...]:
+        """Those that are not drawn."""
+        return () if isinstance(self.sets, DrawnSets) else self.sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +88,27 @@ class Plan:
         """Names of the jobs that it is about, of all that there are."""
         chosen = (known if entry.among == "all" else entry.among for entry in self.entries)
         paired = (name for entry in self.entries for names in entry.pairs for name in names)
-        return {*itertools.chain.from_iterable(chosen), *paired}
+        in_sets = (m.job for entry in self.entries for members in entry.named_sets for m in members)
+        return {*itertools.chain.from_iterable(chosen), *paired, *in_sets}
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether it is not about pairs alone."""
+        return any(entry.sets for entry in self.entries)
+
+    @property
+    def most_jobs(self) -> int:
+        """Of one window."""
+        if any(isinstance(entry.sets, DrawnSets) for entry in self.entries):
+            return MOST_JOBS
+        return max((len(s) for entry in self.entries for s in entry.named_sets), default=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A pair that is not measured, or not at all of its splits."""
+    """A pair or set that is not measured, or not at all of its splits."""
 
-    pair: PairNames
+    pair: tuple[str, ...]
     reason: str
 
 
@@ -126,26 +152,17 @@ def expand(
     found = dict.fromkeys(_windows(plan, jobs, past))
     windows = [window for window in found if isinstance(window, _Window)]
     return PlannedWindows(
-        mps=tuple(w.target for w in windows if w.sharing != "time-sliced"),
-        time_sliced=tuple(w.target for w in windows if w.sharing == "time-sliced"),
+        mps=tuple(w.target for w in windows if not w.is_sliced),
+        time_sliced=tuple(w.target for w in windows if w.is_sliced),
         skipped=tuple(skipped for skipped in found if isinstance(skipped, Skipped)),
         notes=tuple(note for note in found if isinstance(note, str)),
-    )
-
-
-def no_such_job(name: str, known: Collection[str]) -> InputError:
-    """The error for a name that no job has; it names the nearest."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0)
-    return InputError(
-        f"there is no job {name!r} among {len(known)}",
-        fix=f"the nearest is {near[0]}" if near else "",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
     target: Target
-    sharing: Sharing
+    is_sliced: bool
 
 
 class _Past:
@@ -170,25 +187,24 @@ class _Past:
         self._pairs = [point for point in earlier if usable(point)]
         self._solo = [point for point in solo if usable(point)]
         self.kinds = kinds_of(self._solo)
-        self._safety = functools.cache(of_job)
+        self.kinds_anywhere = {**kinds_of(p for p in solo if p.run != run), **self.kinds}
+        self.safety_of = functools.cache(of_job)
 
     def two_ends(self, split: Split) -> bool:
         """Whether the two jobs get CU masks, which must not overlap."""
         return self._gpu.vendor == "amd" and split.is_limited
 
-    def safety(self, first: Job, second: Job) -> tuple[Safety, Safety]:
-        """What is known of the counts at which two jobs may run."""
-        return self._safety(first.name), self._safety(second.name)
-
-    def too_large(self, job_a: Job, job_b: Job) -> str:
-        """Why the two do not fit into the GPU's memory; empty where they do, or nobody knows."""
-        a_mib, b_mib = self._needs_mib(job_a), self._needs_mib(job_b)
-        memory = MemoryFit((a_mib, b_mib), self._gpu.memory_mib)
+    def too_large(self, jobs: Sequence[Job]) -> str:
+        """Why jobs do not fit into the GPU's memory; empty where they do, or nobody knows."""
+        needs_mib = [self._needs_mib(job) for job in jobs]
+        memory = MemoryFit(tuple(needs_mib), self._gpu.memory_mib)
         if memory.fits is not False:
             return ""
+        both = zip(jobs, needs_mib, strict=True)
+        known = listed(f"{job.name} {mib:.0f} MiB" for job, mib in both if mib)
         return (
-            f"{job_a.name} needs {a_mib:.0f} MiB and {job_b.name} {b_mib:.0f} MiB, together more "
-            f"than {memory.most_mib:.0f} MiB ({100 * MEMORY_PART:g} % of {self._gpu.model})"
+            f"{known.replace(' ', ' needs ', 1)}, together more than {memory.most_mib:.0f} MiB "
+            f"({100 * MEMORY_PART:g} % of {self._gpu.model})"
         )
 
     def splits(self, requested: SplitRequest, names: PairNames) -> tuple[Split, ...] | Skipped:
@@ -199,36 +215,10 @@ class _Past:
             case UnitSplit():
                 return (requested.on(self._gpu),)
             case AroundBest():
-                best = self._best_units(names)
+                best = best_units(names, self._pairs, self._solo, self._gpu)
                 if isinstance(best, str):
                     return Skipped(names, f"{requested}: {best}")
                 return requested.on(self._gpu, best)
-
-    def _best_units(self, names: PairNames) -> int | str:
-        """Units of the first job at the best split, or why it is not known."""
-        a, b = sorted(names)
-        alone_a, alone_b = self._solo_rate(a), self._solo_rate(b)
-        if not alone_a or not alone_b:
-            return f"{b if alone_a else a} has no solo point at 100 % on {self._gpu.model}"
-        total = units_of(self._gpu)
-        known = [
-            (worth, units)
-            for point in self._pairs
-            if point.jobs == (a, b)
-            and point.mode in _LIMITED
-            and (units := point.parts[0].units) is not None
-            and (other := point.parts[1].units) is not None
-            and units + other <= total
-            and (worth := _worth(point, alone_a, alone_b)) is not None
-        ]
-        if not known:
-            return f"no other run has measured a split of the pair on {self._gpu.model}"
-        units_a = max(known)[1]
-        return units_a if names[0] == a else total - units_a
-
-    def _solo_rate(self, job: str) -> float | None:
-        rates = [p.rate for p in self._solo if p.job == job and p.share_percent == 100]
-        return statistics.fmean(rates) if rates else None
 
     def _needs_mib(self, job: Job) -> float | None:
         used = [
@@ -241,13 +231,16 @@ class _Past:
 
 def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Window | Skipped | str]:
     for entry in plan.entries:
+        if entry.sets:
+            yield from _set_windows(entry, jobs, past)
+            continue
         nominal = nominal_splits(entry.splits)
         for names in _pairs(entry, plan.name, jobs, past):
             first, second = _job(names[0], jobs), _job(names[1], jobs)
-            if reason := past.too_large(first, second):
+            both, safety = (first, second), (past.safety_of(names[0]), past.safety_of(names[1]))
+            if reason := past.too_large(both):
                 yield Skipped(names, reason)
                 continue
-            both, safety = (first, second), past.safety(first, second)
             if nominal:
                 yield from moved_splits_texts(both, safety)
             for requested in entry.splits:
@@ -259,7 +252,41 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                 for split, repeat in itertools.product(used, range(entry.repeats)):
                     shares, apart = tuple(map(Share, split.shares)), past.two_ends(split)
                     target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)
-                    yield _Window(target, split.sharing)
+                    yield _Window(target, split == TIME_SLICED)
+
+
+def _set_windows(
+    entry: PlanEntry, jobs: Mapping[str, Job], past: _Past
+) -> Iterator[_Window | Skipped]:
+    """Sets at the entry's splits; those with limits of their own only under MPS."""
+    for members in _sets(entry, jobs, past):
+        parts = [(_job(member.job, jobs), Share(member.percent)) for member in members]
+        names, limits = tuple(m.job for m in members), [p for p in parts if p[1] != Share(WHOLE)]
+        for job, share in limits:
+            check_asked_shares([share], job, past.safety_of(job.name))
+        if reason := past.too_large([job for job, _ in parts]):
+            yield Skipped(names, reason)
+        elif limits and UNCAPPED not in entry.splits:
+            yield Skipped(names, "it has a limit, which needs MPS: add uncapped to the splits")
+        else:
+            splits = (UNCAPPED,) if limits else entry.splits
+            for split, repeat in itertools.product(splits, range(entry.repeats)):
+                yield _Window(together(parts, repeat), split == TIME_SLICED)
+
+
+def _sets(entry: PlanEntry, jobs: Mapping[str, Job], past: _Past) -> Sequence[JobSet]:
+    if not isinstance(entry.sets, DrawnSets):
+        return entry.sets
+    chosen = (_job(name, jobs) for name in (jobs if entry.among == "all" else entry.among))
+    names = {job.name for job in chosen if job.progress.gate}
+    # Of a job of which nothing is known nobody can say that it fills the GPU.
+    small = {name for name in names if past.kinds_anywhere.get(name, "launch") == "launch"}
+
+    def limits(name: str) -> list[float]:
+        shares = default_shares(LIMITS, past.safety_of(name))
+        return [share.percent for share in shares] if UNCAPPED in entry.splits else []
+
+    return draw(entry.sets, small, names - small, limits)
 
 
 def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[PairNames]:
@@ -274,12 +301,3 @@ def _job(name: str, jobs: Mapping[str, Job]) -> Job:
     if name not in jobs:
         raise no_such_job(name, jobs)
     return jobs[name]
-
-
-def _worth(point: PairPoint, alone_a: float, alone_b: float) -> float | None:
-    """Sum of relative speeds per watt; None where a reading is missing."""
-    rates = [part.rate for part in point.parts]
-    if None in rates or not point.power_w:
-        return None
-    alone = zip(rates, (alone_a, alone_b), strict=True)
-    return sum((rate or 0.0) / solo for rate, solo in alone) / point.power_w

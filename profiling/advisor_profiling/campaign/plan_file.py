@@ -20,12 +20,21 @@ import yaml
 from advisor.errors import InputError
 from advisor.files.names import NAME, RULE
 from advisor.formats import yaml_fields as read
-from advisor_profiling.campaign.pairing import PairNames
-from advisor_profiling.campaign.plan import Plan, PlanEntry, no_such_job
-from advisor_profiling.campaign.splits import SplitRequest, read_split, write_splits
+from advisor_profiling.campaign.pairing import PairNames, no_such_job
+from advisor_profiling.campaign.plan import Plan, PlanEntry
+from advisor_profiling.campaign.sets import DrawnSets, JobSet, read_set, write_set
+from advisor_profiling.campaign.splits import (
+    SplitRequest,
+    check_set_splits,
+    read_split,
+    write_splits,
+)
 
 DEFAULT_SPLITS = "nine,uncapped"
 """At which pairs are measured where nobody says otherwise."""
+
+DEFAULT_SET_SPLITS = "uncapped"
+"""The same of sets, beside the limits that stand behind their jobs."""
 
 
 def load_plan(path: Path, jobs: Collection[str]) -> Plan:
@@ -44,7 +53,8 @@ def load_plan(path: Path, jobs: Collection[str]) -> Plan:
     name = fields.get("name", path.stem)
     if not NAME.fullmatch(name):
         raise root.fault(f"{name!r} cannot name a run", fix=f"add a name: {RULE}")
-    return Plan(name, fields["measure"], fields.get("profiles", False))
+    plan = Plan(name, fields["measure"])
+    return replace(plan, profiles=fields.get("profiles", plan.has_sets))
 
 
 def plan_from_options(
@@ -55,11 +65,14 @@ def plan_from_options(
     name: str | None = None,
     *,
     sample: int | None = None,
+    sets: str = "",
+    seed: int | None = None,
 ) -> Plan:
     """The plan that options of the command line describe.
 
-    Such as "bert-train,triad" or "all" for `among`, "bert-train+triad,gemm+gemm" for `pairs` and
-    "nine,uncapped" for `splits`. Without a name the run has one that the same options always give.
+    Such as "bert-train,triad" or "all" for `among`, "bert-train+triad,gemm+gemm" for `pairs`,
+    "a+b+c,a+b@50" or "40" for `sets` and "nine,uncapped" for `splits`. Without a name the run has
+    one that the same options always give.
 
     Raises:
         InputError: there is nothing to measure, or an option cannot be understood.
@@ -67,6 +80,9 @@ def plan_from_options(
     every = _flat(read_split(word, "--splits") for word in _words(splits))
     named = tuple(_pair_option(text) for text in _words(pairs))
     jobs = "all" if among.strip() == "all" else _words(among)
+    if sets.strip():
+        entry = _sets_option(sets, jobs, every, repeats, seed)
+        return _named(Plan("", (entry,), profiles=True), name, "sets")
     if not every or not (jobs or named):
         raise InputError(
             f"there is nothing to measure: jobs {among!r}, pairs {pairs!r}, splits {splits!r}",
@@ -77,9 +93,14 @@ def plan_from_options(
         PlanEntry(pairs=named, splits=every, repeats=repeats),
     )
     plan = Plan("", tuple(entry for entry in entries if entry.among or entry.pairs))
+    return _named(plan, name, "pairs")
+
+
+def _named(plan: Plan, name: str | None, prefix: str) -> Plan:
+    """The plan with that name, or with one that the same plan always gets."""
     if name is None:
         digest = hashlib.sha256(to_yaml(plan).encode()).hexdigest()
-        return replace(plan, name=f"pairs-{digest[:8]}")
+        return replace(plan, name=f"{prefix}-{digest[:8]}")
     return replace(plan, name=run_name(name))
 
 
@@ -98,8 +119,8 @@ def to_yaml(plan: Plan) -> str:
     """The plan as a file that `load_plan` reads."""
     entries = [_entry_json(entry) for entry in plan.entries]
     content: dict[str, Any] = {"name": plan.name, "measure": entries}
-    if plan.profiles:
-        content["profiles"] = True
+    if plan.profiles != plan.has_sets:
+        content["profiles"] = plan.profiles
     return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
 
 
@@ -120,10 +141,16 @@ def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
         "pairs": lambda field: _pairs(field, jobs),
         "sample": read.count,
         "selves": read.flag,
+        "sets": lambda field: _sets(field, jobs),
+        "seed": read.count,
         "splits": _splits,
         "repeats": read.count,
     }
     values = read.record(field, readers, required=("splits",))
+    if "sets" in values:
+        return _sets_entry(field, values)
+    if "seed" in values:
+        raise read.entries(field)["seed"].fault("has a meaning only together with sets")
     if ("among" in values) == ("pairs" in values):
         got = "both" if "pairs" in values else "neither"
         raise field.fault(f"expected among or pairs, got {got}")
@@ -131,6 +158,32 @@ def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
         if key in values and "pairs" in values:
             raise read.entries(field)[key].fault("has a meaning only together with among")
     return PlanEntry(**values)
+
+
+def _sets_entry(field: read.YamlField, values: dict[str, Any]) -> PlanEntry:
+    """An entry with `sets`, which are named, or drawn of `among` by `seed`."""
+    drawn, keys = isinstance(values["sets"], int), read.entries(field)
+    allowed = {"sets", "splits", "repeats", *(("among", "seed") if drawn else ())}
+    for key in values.keys() - allowed:
+        raise keys[key].fault("has no meaning together with " + ("sets" if drawn else "named sets"))
+    check_set_splits(values["splits"], _where(keys["splits"]))
+    if drawn:
+        values["sets"] = DrawnSets(values["sets"], values.pop("seed", 1))
+        values.setdefault("among", "all")
+    return PlanEntry(**values)
+
+
+def _sets(field: read.YamlField, jobs: Collection[str]) -> tuple[JobSet, ...] | int:
+    if not field.is_list:
+        return read.count(field)
+    items = _items(field, "how many sets, or a list of them such as [a+b+c, a+b@50]")
+    found = tuple(read_set(read.text(item), _where(item)) for item in items)
+    for item, members in zip(items, found, strict=True):
+        for member in members:
+            if member.job not in jobs:
+                error = no_such_job(member.job, jobs)
+                raise item.fault(error.what, error.fix)
+    return found
 
 
 def _among(field: read.YamlField, jobs: Collection[str]) -> tuple[str, ...] | Literal["all"]:
@@ -192,12 +245,37 @@ def _pair_option(text: str) -> PairNames:
     return names[0], names[1]
 
 
+def _sets_option(
+    sets: str,
+    among: tuple[str, ...] | Literal["all"],
+    splits: tuple[SplitRequest, ...],
+    repeats: int,
+    seed: int | None,
+) -> PlanEntry:
+    check_set_splits(splits, "--splits")
+    if sets.strip().isdecimal():
+        if not (count := int(sets)):
+            raise InputError("--sets 0 are none", fix="draw one or more, such as --sets 40")
+        drawn = DrawnSets(count, 1 if seed is None else seed)
+        return PlanEntry(among=among or "all", sets=drawn, splits=splits, repeats=repeats)
+    if among or seed is not None:
+        raise InputError(
+            "--among and --seed say which sets are drawn",
+            fix="give their number, such as --sets 40, or name sets alone",
+        )
+    named = tuple(read_set(text, "--sets") for text in _words(sets))
+    return PlanEntry(sets=named, splits=splits, repeats=repeats)
+
+
 def _entry_json(entry: PlanEntry) -> dict[str, Any]:
+    drawn = entry.sets if isinstance(entry.sets, DrawnSets) else None
     written = {
         "pairs": [list(names) for names in entry.pairs],
         "among": entry.among if entry.among == "all" else list(entry.among),
         "sample": entry.sample,
         "selves": None if entry.selves else False,
+        "sets": drawn.count if drawn else [write_set(members) for members in entry.named_sets],
+        "seed": drawn and drawn.seed,
         "splits": write_splits(entry.splits),
         "repeats": entry.repeats if entry.repeats > 1 else None,
     }

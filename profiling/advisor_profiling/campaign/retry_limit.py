@@ -33,8 +33,8 @@ class RetryLimit:
     def verdict(self, jobs: tuple[str, ...]) -> str | None:
         """Why these are not tried again; None while they are."""
         for job in jobs:
-            beside = self._beside.get(job, [])
-            if len(beside) >= MAX_FAILURES and not set.intersection(*beside):
+            beside = self._beside.get(job, list[set[str]]())
+            if len(beside) >= MAX_FAILURES and not beside[0].intersection(*beside):
                 return f"{job} failed {len(beside)} times in a row before"
         if self._sets[jobs] >= MAX_FAILURES:
             return f"{' with '.join(jobs)} failed {self._sets[jobs]} times in a row before"

@@ -2,10 +2,12 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import (
     NINE,
     TIME_SLICED,
@@ -20,6 +22,7 @@ from advisor.errors import InputError
 PAIR = 2
 """Jobs that a plan measures together."""
 
+_LIMITED = {"mps", "cu_mask"}
 _LEAST_REACH = 2
 """Units that "around-best" must reach: with fewer it would be the best split alone."""
 
@@ -111,6 +114,19 @@ def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
     )
 
 
+def check_set_splits(splits: Iterable[SplitRequest], where: str) -> None:
+    """Refuse splits for sets of jobs, whose limits stand behind their names.
+
+    Raises:
+        InputError: one of them is not a word for sharing without limits.
+    """
+    if other := [split for split in splits if split not in (UNCAPPED, TIME_SLICED)]:
+        raise InputError(
+            f"{where}: sets are measured uncapped or time-sliced, got {other[0]}",
+            fix="write a limit behind the job that has it, such as a+b@50+c",
+        )
+
+
 def write_splits(splits: Iterable[SplitRequest]) -> list[str]:
     """The shortest words that `read_split` reads as these splits."""
     left = dict.fromkeys(splits)
@@ -142,6 +158,48 @@ def units_of(gpu: Gpu) -> int:
             f"the number of units of {gpu.model} is not known", fix="run `advisor doctor`"
         )
     return gpu.units_total
+
+
+def best_units(
+    names: tuple[str, str], pairs: Sequence[PairPoint], solo: Sequence[SoloPoint], gpu: Gpu
+) -> int | str:
+    """Units of the first job at the best measured split of a pair, or why it is not known.
+
+    The points are of that GPU model.
+    """
+    a, b = sorted(names)
+    alone_a, alone_b = _solo_rate(a, solo), _solo_rate(b, solo)
+    if not alone_a or not alone_b:
+        return f"{b if alone_a else a} has no solo point at 100 % on {gpu.model}"
+    total = units_of(gpu)
+    known = [
+        (worth, units)
+        for point in pairs
+        if point.jobs == (a, b)
+        and point.mode in _LIMITED
+        and (units := point.parts[0].units) is not None
+        and (other := point.parts[1].units) is not None
+        and units + other <= total
+        and (worth := _worth(point, alone_a, alone_b)) is not None
+    ]
+    if not known:
+        return f"no other run has measured a split of the pair on {gpu.model}"
+    units_a = max(known)[1]
+    return units_a if names[0] == a else total - units_a
+
+
+def _solo_rate(job: str, solo: Iterable[SoloPoint]) -> float | None:
+    rates = [p.rate for p in solo if p.job == job and p.share_percent == WHOLE]
+    return statistics.fmean(rates) if rates else None
+
+
+def _worth(point: PairPoint, alone_a: float, alone_b: float) -> float | None:
+    """Sum of relative speeds per watt; None where a reading is missing."""
+    rates = [part.rate for part in point.parts]
+    if None in rates or not point.power_w:
+        return None
+    alone = zip(rates, (alone_a, alone_b), strict=True)
+    return sum((rate or 0.0) / solo for rate, solo in alone) / point.power_w
 
 
 def _percentages(text: str, where: str) -> Split:

@@ -17,7 +17,7 @@ from advisor.core.objectives import (
     SplitResult,
     best,
 )
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.core.split import EQUAL, Split
 from advisor_profiling.campaign.outcome import Cost
 
@@ -55,7 +55,7 @@ class PairResult:
 
 def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
     """Each pair's best split, against solo points at 100 %; without those that failed a check."""
-    alone = _alone(solo)
+    alone = alone_by_job(solo)
     pairs: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
     for point in points:
         if not DOUBTFUL & set(point.flags):
@@ -65,12 +65,17 @@ def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[Pa
 
 def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
     """A run's solo points, and the newest of others for jobs without a rate at 100 % there."""
-    known = _alone(own)
+    known = alone_by_job(own)
     newest: dict[str, SoloPoint] = {}
     for point in sorted(others, key=lambda p: p.started_at):
-        if point.job not in known and _alone([point]):
+        if point.job not in known and alone_by_job([point]):
             newest[point.job] = point
     return [*own, *newest.values()]
+
+
+def percent_text(saved: float | None) -> str:
+    """A part of energy that is saved, as a table has it."""
+    return "-" if saved is None else f"{100 * saved:.1f} %"
 
 
 def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -> list[str]:
@@ -78,8 +83,48 @@ def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -
     jobs = {job for point in points for job in point.jobs}
     return [
         f"no rate and power of {job} alone at 100 % are known: advisor profile {job}"
-        for job in sorted(jobs - _alone(solo).keys())
+        for job in sorted(jobs - alone_by_job(solo).keys())
     ]
+
+
+def alone_by_job(solo: Sequence[SoloPoint]) -> dict[str, tuple[float, float]]:
+    """Rate and power of each job alone on the whole GPU, the mean of its good windows."""
+    readings: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for p in solo:
+        if p.share_percent == 100 and p.rate and p.power_w and not DOUBTFUL & set(p.flags):
+            readings[p.job].append((p.rate, p.power_w))
+    return {
+        job: (fmean(rate for rate, _ in found), fmean(power_w for _, power_w in found))
+        for job, found in readings.items()
+    }
+
+
+def means(points: Sequence[PairPoint]) -> list[tuple[PairPoint, int]]:
+    """One point for each split and card, the mean of its complete windows, and how many they are.
+
+    So luck does not choose.
+    """
+    windows: defaultdict[tuple[object, ...], list[PairPoint]] = defaultdict(list)
+    for p in points:
+        if p.power_w and all(part.rate is not None for part in p.parts):
+            windows[p.jobs, p.gpu_uuid, p.mode, p.shares_percent].append(p)
+    return [
+        (
+            replace(
+                same[0],
+                parts=tuple(map(_mean_part, zip(*(p.parts for p in same), strict=True))),
+                power_w=fmean(p.power_w or 0 for p in same),
+            ),
+            len(same),
+        )
+        for same in windows.values()
+    ]
+
+
+def _mean_part(parts: Sequence[PointPart]) -> PointPart:
+    tails = [part.latency_p99_ms for part in parts if part.latency_p99_ms is not None]
+    rate = fmean(part.rate or 0 for part in parts)
+    return replace(parts[0], rate=rate, latency_p99_ms=_mean(tails))
 
 
 def table(results: Sequence[PairResult]) -> Table:
@@ -93,15 +138,15 @@ def table(results: Sequence[PairResult]) -> Table:
     return result
 
 
-def cost_text(cost: Cost, pair_points: int) -> str:
+def cost_text(cost: Cost, points: int, what: str = "pair") -> str:
     """What a campaign took, in one line; the windows of its jobs alone are part of the cost."""
     if not cost.duration_s:
         return "nothing was measured"
-    if not pair_points:
-        return f"no pair was measured in {cost.duration_s / 60:.1f} GPU-minutes"
+    if not points:
+        return f"no {what} was measured in {cost.duration_s / 60:.1f} GPU-minutes"
     return (
-        f"{pair_points} pair points in {cost.duration_s / 60:.1f} GPU-minutes: "
-        f"{cost.duration_s / pair_points:.1f} GPU-seconds a pair point, {cost.starts} starts, "
+        f"{points} {what} points in {cost.duration_s / 60:.1f} GPU-minutes: "
+        f"{cost.duration_s / points:.1f} GPU-seconds a {what} point, {cost.starts} starts, "
         f"{100 * cost.measuring_s / cost.duration_s:.0f} % of the time measuring "
         f"({100 * cost.window_s / cost.duration_s:.0f} % in windows, the rest settling), "
         f"{100 * cost.starting_s / cost.duration_s:.0f} % starting, "
@@ -128,7 +173,7 @@ def left_out_text(points: Sequence[PairPoint]) -> str | None:
 
 
 def _result(pair: tuple[str, ...], points: Sequence[PairPoint], alone: SoloByJob) -> PairResult:
-    known = [c for c in (_candidate(p, alone) for p in _means(points)) if c is not None]
+    known = [c for c in (_candidate(p, alone) for p, _ in means(points)) if c is not None]
     limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
     if not limited:
         return PairResult(pair, len(points))
@@ -145,25 +190,6 @@ def _result(pair: tuple[str, ...], points: Sequence[PairPoint], alone: SoloByJob
         _mean(equal),
         _mean(free),
     )
-
-
-def _means(points: Sequence[PairPoint]) -> list[PairPoint]:
-    """One point for each split and card, the mean of its complete windows: luck does not choose."""
-    windows: defaultdict[tuple[object, ...], list[PairPoint]] = defaultdict(list)
-    for p in points:
-        if p.power_w and all(part.rate is not None for part in p.parts):
-            windows[p.gpu_uuid, p.mode, *p.shares_percent].append(p)
-    return [
-        replace(
-            same[0],
-            parts=tuple(
-                replace(part, rate=fmean(p.parts[n].rate or 0 for p in same))
-                for n, part in enumerate(same[0].parts)
-            ),
-            power_w=fmean(p.power_w or 0 for p in same),
-        )
-        for same in windows.values()
-    ]
 
 
 def _fits(point: PairPoint) -> bool:
@@ -185,18 +211,6 @@ def _candidate(point: PairPoint, alone: SoloByJob) -> tuple[Candidate, PairPoint
     return Candidate(Split(point.shares_percent), SplitResult(parts, point.power_w)), point
 
 
-def _alone(solo: Sequence[SoloPoint]) -> dict[str, tuple[float, float]]:
-    """Rate and power of each job alone on the whole GPU, the mean of its good windows."""
-    readings: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for p in solo:
-        if p.share_percent == 100 and p.rate and p.power_w and not DOUBTFUL & set(p.flags):
-            readings[p.job].append((p.rate, p.power_w))
-    return {
-        job: (fmean(rate for rate, _ in found), fmean(power_w for _, power_w in found))
-        for job, found in readings.items()
-    }
-
-
 def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
@@ -209,8 +223,4 @@ def _cells(line: PairResult) -> list[str]:
     speeds = [f"{speed:.2f}" for speed in line.speeds]
     watts = f"{line.best.power_w:.0f}"
     saved = (line.saved, line.equal_saved, line.uncapped_saved)
-    return [*cells, split, *speeds, watts, *map(_percent, saved)]
-
-
-def _percent(saved: float | None) -> str:
-    return "-" if saved is None else f"{100 * saved:.1f} %"
+    return [*cells, split, *speeds, watts, *map(percent_text, saved)]

@@ -43,7 +43,16 @@ RESULTS_ONLY = WindowRules(
 """For what a job reports, not for how fast it is."""
 
 
-def rules_for(window_s: float, timing: PowerTiming | None = None) -> WindowRules:
+SETS = WindowRules(least_s=4.0, most_s=5.0, settle_least_s=2.0, settle_most_s=3.0)
+"""For three jobs and more: 6.5 s a window. A server of 34 requests a second has more than a hundred
+of them in its tail, and rates that wait for the host are not flat however long one waits."""
+
+
+def rules_for(
+    window_s: float | None = None,
+    timing: PowerTiming | None = None,
+    default: WindowRules = WindowRules(),
+) -> WindowRules:
     """Rules for windows of at most `window_s`; one below 2 s shortens all other waits with it.
 
     What is known of the card's sensor says how long power settles, else a wait for all sensors.
@@ -51,7 +60,7 @@ def rules_for(window_s: float, timing: PowerTiming | None = None) -> WindowRules
     Raises:
         InputError: a window of that length holds too few readings of this sensor.
     """
-    default = WindowRules()
+    window_s = default.most_s if window_s is None else window_s
     rules = WindowRules(
         least_s=min(default.least_s, window_s),
         most_s=window_s,

@@ -1,5 +1,6 @@
 """What is to be measured: which jobs run together, each at which share."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from advisor.core.gpu import Share
@@ -11,7 +12,7 @@ class ProcessSpec:
     """One process that takes part in windows.
 
     Attributes:
-        copy: 1 for the second of two alike, where a job runs next to itself at the same share.
+        copy: 1 for the second of several alike, where a job runs next to itself at the same share.
     """
 
     job: Job
@@ -24,7 +25,7 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One window: a job alone, or two together, for the `repeat`-th time."""
+    """One window: a job alone, or several together, for the `repeat`-th time."""
 
     specs: tuple[ProcessSpec, ...]
     repeat: int = 0
@@ -43,6 +44,15 @@ def solo(job: Job, share: Share, repeat: int = 0) -> Target:
     return Target((ProcessSpec(job, share),), repeat)
 
 
+def together(jobs: Iterable[tuple[Job, Share]], repeat: int = 0) -> Target:
+    """Jobs side by side; in the order of their names, alike ones in the order of their shares."""
+    specs = list[ProcessSpec]()
+    for job, share in sorted(jobs, key=lambda of: (of[0].name, of[1].percent)):
+        copy = sum((spec.job, spec.share) == (job, share) for spec in specs)
+        specs.append(ProcessSpec(job, share, copy))
+    return Target(tuple(specs), repeat)
+
+
 def pair(
     job_a: Job,
     share_a: Share,
@@ -52,16 +62,12 @@ def pair(
     *,
     two_ends: bool = False,
 ) -> Target:
-    """Two jobs together; in the order of their names, alike ones in the order of their shares.
+    """Two jobs together.
 
     With `two_ends` the second one's units are counted from the last down, as CU masks need it.
     """
-    first, second = sorted(
-        (ProcessSpec(job_a, share_a), ProcessSpec(job_b, share_b)),
-        key=lambda r: (r.job.name, r.share.percent),
-    )
-    if first == second:
-        second = ProcessSpec(second.job, second.share, copy=1)
-    if two_ends:
-        second = replace(second, share=replace(second.share, upper=True))
-    return Target((first, second), repeat)
+    target = together(((job_a, share_a), (job_b, share_b)), repeat)
+    if not two_ends:
+        return target
+    first, second = target.specs
+    return Target((first, replace(second, share=replace(second.share, upper=True))), repeat)

@@ -19,6 +19,7 @@ from advisor_profiling.campaign.colocation import Campaign, OpenTestbed, Report,
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.campaign.pairing import PairNames
 from advisor_profiling.campaign.plan import Plan, PlanEntry, Skipped
+from advisor_profiling.campaign.sets import read_set
 from advisor_profiling.campaign.splits import AroundBest, SplitRequest
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import ReplayTestbed
@@ -272,6 +273,77 @@ def test_time_sliced_windows_are_measured_without_mps(tmp_path: Path) -> None:
         assert {p.mode for p in store.solo_points()} == {"mps"}
         points = [*store.pair_points(), *store.solo_points()]
     assert report.cost.window_s == pytest.approx(sum(p.window_s for p in points))
+
+
+# sets of more jobs
+
+SETS = tuple(read_set(text, "") for text in ("fft+gemm+sort", "fft@50+gemm+sort", "fft+fft+triad"))
+THREE = [
+    pair_point(
+        a, 100.0, job_1=first, job_2=second, job_3=third, mode=mode,
+        share_3_percent=100.0, rate_3=5.0,
+    )
+    for first, second, third, a, mode in (
+        ("fft", "gemm", "sort", 100.0, "uncapped"), ("fft", "gemm", "sort", 50.0, "mps"),
+        ("fft", "fft", "triad", 100.0, "uncapped"), ("fft", "gemm", "sort", 100.0, "time-sliced"),
+        ("fft", "fft", "triad", 100.0, "time-sliced"),
+    )
+]  # fmt: skip
+
+
+@contextmanager
+def open_sets(mode: Mode | None) -> Generator[Testbed]:
+    yield ReplayTestbed(SOLO, THREE, mode)
+
+
+def sets(*splits: Split) -> Plan:
+    return Plan("sets", (PlanEntry(sets=SETS, splits=splits),), profiles=True)
+
+
+def test_sets_are_measured_without_limits_with_one_and_time_sliced(tmp_path: Path) -> None:
+    """Each job is started once per limit, and measured alone so; then again without MPS."""
+    report = measure(sets(UNCAPPED, TIME_SLICED), tmp_path, open_sets)
+    assert windows(kept(tmp_path)) == Counter(
+        [
+            ("fft", "gemm", "sort", "uncapped", 100, 100, 100),
+            ("fft", "gemm", "sort", "mps", 50, 100, 100),
+            ("fft", "fft", "triad", "uncapped", 100, 100, 100),
+            ("fft", "gemm", "sort", "time-sliced", 100, 100, 100),
+            ("fft", "fft", "triad", "time-sliced", 100, 100, 100),
+        ]
+    )
+    with FileStore(tmp_path) as store:
+        alone = Counter((p.job, p.share_percent, p.mode) for p in store.solo_points())
+    assert alone == Counter([("fft", 50, "mps"), *((job, 100, "mps") for job in JOBS)])
+    assert report.cost.starts == 6 + 5
+    assert (report.measured, report.skipped, report.failures) == (10, (), ())
+
+
+def test_time_sliced_sets_by_themselves_have_their_jobs_alone(tmp_path: Path) -> None:
+    """Speeds are relative to the same card and host, where MPS was never started."""
+    free = Plan("sets", (PlanEntry(sets=SETS[::2], splits=(TIME_SLICED,)),), profiles=True)
+    measure(free, tmp_path, open_sets)
+    with FileStore(tmp_path) as store:
+        assert {(p.job, p.mode) for p in store.solo_points()} == {(j, "uncapped") for j in JOBS}
+    assert measure(free, tmp_path, open_sets).to_measure == 0
+
+
+@pytest.mark.parametrize("after", [1, 6])
+def test_interrupted_sets_are_gone_on_with(after: int, tmp_path: Path) -> None:
+    """As pairs are: nothing is lost, and nothing is measured twice."""
+    wanted = sets(UNCAPPED, TIME_SLICED)
+    with pytest.raises(KeyboardInterrupt):
+        measure(wanted, tmp_path, open_sets, reporter=Interrupting(after))
+    dry = measure(wanted, tmp_path, open_sets, dry_run=True)
+    assert (dry.windows, dry.to_measure) == (10, 10 - after)
+    assert measure(wanted, tmp_path, open_sets).measured == 10 - after
+    assert set(windows(kept(tmp_path)).values()) == {1}
+
+
+def test_set_that_was_not_recorded_is_skipped_by_all_its_names(tmp_path: Path) -> None:
+    other = Plan("sets", (PlanEntry(sets=(read_set("fft+sort+triad", ""),), splits=(UNCAPPED,)),))
+    report = measure(other, tmp_path, open_sets)
+    assert report.skipped == (Skipped(("fft", "sort", "triad"), "1 window: not recorded"),)
 
 
 # what cannot be measured

@@ -4,6 +4,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from advisor_profiling.campaign.plan_file import (
     plan_from_options,
     to_yaml,
 )
+from advisor_profiling.campaign.sets import DrawnSets, Member, read_set
 from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 
 JOBS = ("bert-train", "fft", "gemm", "null", "triad")
@@ -56,6 +58,11 @@ def test_full_file(write: Write) -> None:
           - pairs:
               - [triad, bert-train]
             splits: ["around-best 8"]
+          - sets: [fft+gemm+fft, triad@50+gemm]
+            splits: [uncapped, time-sliced]
+          - sets: 40
+            seed: 3
+            splits: [uncapped]
     """)
     seventy = Split((70.0, 70.0))
     assert load_plan(path, JOBS) == Plan(
@@ -69,7 +76,13 @@ def test_full_file(write: Write) -> None:
             ),
             PlanEntry(among="all", sample=40, selves=False, splits=NINE),
             PlanEntry(pairs=(("triad", "bert-train"),), splits=(AroundBest(8),)),
+            PlanEntry(
+                sets=(read_set("fft+gemm+fft", ""), read_set("triad@50+gemm", "")),
+                splits=(UNCAPPED, TIME_SLICED),
+            ),
+            PlanEntry(among="all", sets=DrawnSets(40, 3), splits=(UNCAPPED,)),
         ),
+        profiles=True,
     )
 
 
@@ -122,6 +135,25 @@ ENTRY = "among: all, splits: [nine]"
             "3:5",
             "expected two jobs, got 3",
         ),
+        (
+            "measure:\n- sets: [fft+traid]\n  splits: [uncapped]",
+            "2:10",
+            "no job 'traid' among 5. the nearest is triad",
+        ),
+        ("measure:\n- sets: [fft]\n  splits: [uncapped]", "2:10", "two to 7 jobs such as a+b+c"),
+        ("measure:\n- sets: fft\n  splits: [uncapped]", "2:9", "a whole number above 0, got 'fft'"),
+        ("measure:\n- sets: [fft+fft]\n  splits: [nine]", "3:11", "got 10/90"),
+        (
+            "measure:\n- sets: [fft+fft]\n  seed: 3\n  splits: [uncapped]",
+            "3:9",
+            "no meaning together with named sets",
+        ),
+        (
+            "measure:\n- sets: 4\n  sample: 3\n  splits: [uncapped]",
+            "3:11",
+            "no meaning together with sets",
+        ),
+        (f"measure:\n- {{{ENTRY}, seed: 2}}", "2:38", "only together with sets"),
         ("measure:\n- among: all\n  splits: nine", "3:11", "a list of splits such as [nine"),
         ("measure:\n- among: all\n  splits:\n  - nine\n  - nein", "5:5", "got 'nein'"),
     ],
@@ -149,9 +181,10 @@ def test_fault_that_only_the_gpu_shows(write: Write) -> None:
     assert str(error.value).startswith(f"{path}:3:24: splits: expected counts that sum to the 132")
 
 
-_KEYS = ("name", "measure", "among", "pairs", "splits", "sample", "selves", "repeats")
+_ENTRY_KEYS = ("among", "pairs", "sample", "selves", "sets", "seed", "repeats")
+_KEYS = ("name", "measure", "splits", *_ENTRY_KEYS)
 _scalars = (
-    st.sampled_from(["all", "nine", "fft", "70/70", "66+66 units", "around-best 8"])
+    st.sampled_from(["all", "nine", "fft", "70/70", "66+66 units", "around-best 8", "fft+fft@50"])
     | st.text(max_size=8)
     | st.integers()
     | st.floats()
@@ -167,7 +200,7 @@ _values = st.recursive(
 )
 _entries = st.fixed_dictionaries(
     {"splits": st.lists(_scalars, max_size=3) | _values},
-    optional=dict.fromkeys(("among", "pairs", "sample", "selves", "repeats"), _values),
+    optional=dict.fromkeys(_ENTRY_KEYS, _values),
 )
 
 
@@ -180,7 +213,7 @@ def test_random_plans_raise_nothing_else(tmp_path: Path, measure: Any, name: Any
         plan = load_plan(path, JOBS)
     except InputError:
         return
-    assert all(entry.splits and (entry.among or entry.pairs) for entry in plan.entries)
+    assert all(e.splits and (e.among or e.pairs or e.sets) for e in plan.entries)
 
 
 _names = st.sampled_from(JOBS)
@@ -203,19 +236,34 @@ _wishes = st.builds(
     repeats=st.integers(1, 3),
 )
 
+_set_splits = st.lists(st.sampled_from([UNCAPPED, TIME_SLICED]), min_size=1, unique=True).map(tuple)
+_members = st.builds(Member, _names, st.sampled_from([100.0, 50.0, 26.5]))
+_set_wishes = st.builds(
+    PlanEntry,
+    sets=st.lists(st.lists(_members, min_size=2, max_size=7).map(tuple), min_size=1).map(tuple),
+    splits=_set_splits,
+    repeats=st.integers(1, 3),
+) | st.builds(
+    PlanEntry,
+    among=st.just("all") | st.lists(_names, min_size=1).map(tuple),
+    sets=st.builds(DrawnSets, st.integers(1, 99), st.integers(1, 99)),
+    splits=_set_splits,
+)
 
-@given(entries=st.lists(_wishes, min_size=1, max_size=3))
+
+@given(entries=st.lists(_wishes | _set_wishes, min_size=1, max_size=3))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_plan_is_read_as_it_was_written(tmp_path: Path, entries: list[PlanEntry]) -> None:
     """A written plan means the same when it is read; also of a job called `null`."""
     path = tmp_path / "plan.yaml"
     plan = Plan("a.b", tuple(entries))
+    plan = replace(plan, profiles=plan.has_sets)
     path.write_text(to_yaml(plan))
     again = load_plan(path, JOBS)
-    assert again.name == plan.name
+    assert (again.name, again.profiles) == (plan.name, plan.profiles)
     for entry, read in zip(plan.entries, again.entries, strict=True):
         assert set(entry.splits) == set(read.splits)
-        for field in ("among", "pairs", "selves", "sample", "repeats"):
+        for field in ("among", "pairs", "selves", "sample", "sets", "repeats"):
             assert getattr(entry, field) == getattr(read, field)
 
 
