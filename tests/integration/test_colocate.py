@@ -76,7 +76,7 @@ def test_pairs_run_together_at_their_splits(jobs: FakeHost) -> None:
     answer = colocate(jobs, "--pairs", "one+two,one+one", "--splits", splits, "--gpu", "0,")
     assert set(answer) == {
         "run", "gpu_model", "replay", "windows", "to_measure", "measured", "estimated_s", "cost",
-        "skipped", "failures", "points",
+        "skipped", "failures", "sets", "points",
     }  # fmt: skip
     assert set(answer["cost"]) == {
         "duration_s", "measuring_s", "window_s", "starting_s", "waiting_s", "starts"
@@ -116,6 +116,60 @@ def test_person_gets_a_table_and_the_cost(jobs: FakeHost) -> None:
     assert {(r["job"], r["share_percent"], r["run"]) for r in alone} == {
         ("one", 100, "night"), ("two", 100, "night")
     }  # fmt: skip
+
+
+def test_sets_of_three_share_the_gpu(jobs: FakeHost) -> None:
+    """Without limits, with one for a single job, and time-sliced: each speed, watts, and savings.
+
+    Programs that read the JSON find the same keys, a person gets a table, and nothing is measured
+    twice.
+    """
+    wanted = ("--sets", "one+two+three,one@30+two+two", "--splits", "uncapped,time-sliced")
+    answer = colocate(jobs, *wanted)
+    found = {(r["mode"], r["parts"][0]["share_percent"]): r for r in answer["sets"]}
+    assert set(found) == {("uncapped", 100), ("time-sliced", 100), ("mps", 30)}
+    for result in found.values():
+        assert set(result) == {
+            "parts", "mode", "gpu_uuid", "windows", "power_w", "slowest", "p99_ms", "saved_off",
+            "saved_idle",
+        }  # fmt: skip
+        assert all(
+            set(part) == {"job", "share_percent", "speed", "latency_p99_ms"}
+            for part in result["parts"]
+        )
+    limited = found["mps", 30]
+    assert [part["job"] for part in limited["parts"]] == ["one", "two", "two"]
+    assert limited["slowest"] == pytest.approx(0.3, rel=0.2)
+    assert limited["power_w"] == pytest.approx(80 + 60 + 4 * 230, rel=0.05)
+    alone = {(r["job"], r["share_percent"]) for r in exported(jobs, "solo")}
+    assert alone == {("one", 100), ("one", 30), ("two", 100), ("three", 100)}
+    assert [[part["rate"] is not None for part in p["jobs"]] for p in answer["points"]] == [
+        [True] * 3
+    ] * 3
+    done = jobs.advisor("colocate", *wanted, *QUICK)
+    assert "measured before" in done.stdout
+    assert "one 1.0" in done.stdout
+    assert "2 x two" in done.stdout
+    assert "saves, off" in done.stdout
+
+
+def test_drawn_sets_are_the_same_again(jobs: FakeHost) -> None:
+    """The same command goes on after Ctrl-C; another seed is another campaign."""
+    wanted = ("--sets", "3", "--seed", "2", "--among", "one,two")
+    with jobs.start_advisor("colocate", *wanted, *QUICK) as process:
+        wait_for(process, "2/5")
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert "the same command goes on from here" in process.stderr.read()
+    assert process.returncode == 130
+    before = len(exported(jobs) + exported(jobs, "solo"))
+    assert 2 <= before < 5
+    answer = colocate(jobs, *wanted)
+    assert (answer["windows"], answer["measured"]) == (5, 5 - before)
+    assert len(answer["sets"]) == 3
+    assert colocate(jobs, *wanted, "--dry-run")["to_measure"] == 0
+    other = colocate(jobs, "--sets", "3", "--seed", "3", "--among", "one,two", "--dry-run")
+    assert other["run"] != answer["run"]
 
 
 def test_kill_9_in_mid_campaign_then_resume(jobs: FakeHost) -> None:
@@ -199,6 +253,12 @@ def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(
     for options, message in (
         ((), "give a plan file, or --among, or --pairs"),
         (("--among", "one", "--shard", "3/2"), "--shard 2/8"),
+        (("--sets", "one+two", "--pairs", "one+two"), "or --pairs, or --sets"),
+        (("--sets", "one"), "two to 7 jobs"),
+        (("--sets", "one+two", "--splits", "nine"), "uncapped or time-sliced"),
+        (("--sets", "4", "--sample", "3"), "--sample has no meaning here"),
+        (("--pairs", "one+two", "--seed", "3"), "--seed has no meaning here"),
+        ((plan, "--seed", "3"), "--seed cannot be combined with a plan file"),
         (("--among", "one", "--noise"), "--gpu replay"),
         (("--among", "one", "--gpu", ","), "names no GPU"),
         (("--among", "one", "--gpu", "replay,0"), "a replay cannot be combined with a GPU"),

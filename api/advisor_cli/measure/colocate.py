@@ -1,4 +1,4 @@
-"""`advisor colocate`: measure pairs of jobs on one GPU at splits."""
+"""`advisor colocate`: measure pairs or larger sets of jobs on one GPU at splits."""
 
 import sys
 from collections.abc import Sequence
@@ -19,7 +19,6 @@ from advisor_cli.measure.colocate_text import ReportJson, measured_pairs, show_c
 from advisor_cli.measure.on_nodes import NodesRequest, On, run_on_nodes
 from advisor_cli.measure.several_gpus import run_on_each
 from advisor_cli.measure.testbeds import (
-    LongestWindow,
     Noise,
     Telemetry,
     bundled_points,
@@ -33,19 +32,21 @@ from advisor_cli.measure.testbeds import (
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import REPLAY, AllowUnsafe, AsJson
 from advisor_cli.shared.stopping import stoppable
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_power.operands.of_job import with_fingerprint
 from advisor_profiling.campaign.colocation import Campaign, Report, carry_out
 from advisor_profiling.campaign.outcome import Cost
-from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS
+from advisor_profiling.campaign.plan import Plan
+from advisor_profiling.campaign.plan_file import DEFAULT_SET_SPLITS, DEFAULT_SPLITS
 from advisor_profiling.campaign.safe_plan import counts_on
+from advisor_profiling.campaign.sets import MOST_JOBS
 from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.clock import LiveClock
-from advisor_profiling.window.rules import rules_for
+from advisor_profiling.window.rules import SETS, WindowRules, rules_for
 
 
 def colocate(
@@ -54,11 +55,21 @@ def colocate(
     ] = None,
     among: Annotated[str, typer.Option(help="All pairs of these jobs, such as a,b,c")] = "",
     pairs: Annotated[str, typer.Option(help="Pairs, such as a+b,c+d")] = "",
+    sets: Annotated[
+        str,
+        typer.Option(
+            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %); or a "
+            "number: draw so many of --among, or of all jobs"
+        ),
+    ] = "",
+    seed: Annotated[
+        int | None, typer.Option(min=1, help="Which sets are drawn; 1 if not given")
+    ] = None,
     splits: Annotated[
         str | None,
         typer.Option(
             help="nine, uncapped, time-sliced, 70/70, '66+66 units', 'around-best 8'; "
-            f"{DEFAULT_SPLITS} if not given"
+            f"{DEFAULT_SPLITS} if not given. Of sets: uncapped, time-sliced; {DEFAULT_SET_SPLITS}"
         ),
     ] = None,
     sample: Annotated[
@@ -76,7 +87,10 @@ def colocate(
     shards: Annotated[
         int, typer.Option(min=0, help="With --on: parts, each for a GPU of some node")
     ] = 0,
-    window: LongestWindow = 8,
+    window: Annotated[
+        float | None,
+        typer.Option(min=0.5, help="Longest window, s; 8 if not given, 5 of sets"),
+    ] = None,
     source: Telemetry = None,
     noise: Noise = False,
     dry_run: Annotated[
@@ -85,11 +99,11 @@ def colocate(
     allow_unsafe: AllowUnsafe = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure pairs of jobs on one GPU at splits: both rates, and the power of both.
+    """Measure pairs, or sets of more jobs, on one GPU at splits: each rate, and the power of all.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
     """
-    what = ColocateRequest(plan, among, pairs, splits, sample, repeats, run)
+    what = ColocateRequest(plan, among, pairs, sets, seed, splits, sample, repeats, run)
     where = ColocateWhere(
         gpu=gpu,
         shard=shard,
@@ -113,8 +127,11 @@ def _colocate(
     gpus, part = where.gpus(), part_of(where.shard)
     check_replay(gpus, where.noise, where.source)
     names = where.shard_names()
-    jobs = _jobs(settings, gpus[0], where.noise, console)
+    jobs = _jobs(settings, gpus[0], console)
     chosen = what.plan(jobs)
+    if gpus[0] == REPLAY:
+        with _open(settings, REPLAY, chosen) as replay:
+            say_replay(console, replay.gpu.model, where.noise)
     jobs |= {name: with_fingerprint(jobs[name]) for name in chosen.jobs(jobs) & jobs.keys()}
     here = where.on == "here" and len(gpus) == 1
     timing = known_timing(settings, gpus[0], where.source, console) if here else None
@@ -126,7 +143,7 @@ def _colocate(
             known=bundled_points(),
             store=store,
             reporter=ConsoleReporter(console),
-            rules=rules_for(where.window_s, timing),
+            rules=rules_for(where.window_s, timing, SETS if chosen.has_sets else WindowRules()),
             dry_run=where.dry_run,
             # A replay computes nothing.
             counts=partial(
@@ -136,7 +153,7 @@ def _colocate(
         before = measured_pairs(campaign)
         answer, code = _answer(campaign, where, names, settings, console)
         if part == (1, 1):  # others may have what this part has not
-            check_anything(answer, chosen.name)
+            check_anything(answer, chosen)
         show_campaign(answer, campaign, before, as_json=where.as_json)
     return code
 
@@ -179,17 +196,30 @@ def _on_one(
         # A run goes on in several processes, one after the other and on several GPUs, and opens
         # a GPU with limits and without MPS; each time has logs of its own.
         logs = f"{run}/{new_run(LiveClock().utc())}"
-        return open_testbed(settings, gpu, source, mode, logs, pairs=True, noise=seed)
+        return _open(settings, gpu, campaign.plan, source, mode, logs, seed)
 
     report = carry_out(campaign, open_gpu)
     return _as_json(report, replay=gpu == REPLAY), 5 if report.failures else 0
 
 
-def _jobs(settings: Settings, gpu: str, noise: bool, console: Console) -> dict[str, Job]:
+def _open(
+    settings: Settings,
+    gpu: str,
+    plan: Plan,
+    source: SourceName | None = None,
+    mode: Mode | None = None,
+    logs: str = "",
+    noise: str | None = None,
+) -> AbstractContextManager[Testbed]:
+    """The GPU, or the replay of recorded pairs or sets, whichever the plan is about."""
+    jobs, sets = plan.most_jobs, plan.has_sets
+    return open_testbed(settings, gpu, source, mode, logs, jobs=jobs, sets=sets, noise=noise)
+
+
+def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
     if gpu == REPLAY:
-        testbed = ReplayTestbed(bundled_solo_points())
-        say_replay(console, testbed.gpu.model, noise)
-        return testbed.jobs()
+        of_sets = ReplayTestbed(bundled_set_references()).jobs()
+        return of_sets | ReplayTestbed(bundled_solo_points()).jobs()
     sound, faults = sound_jobs(settings.jobs_dir)
     for fault in faults:
         console.print(f"! {fault}", highlight=False, soft_wrap=True)

@@ -11,13 +11,16 @@ from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor_cli.measure.on_nodes import OnWhat
 from advisor_cli.measure.testbeds import bundled_points
+from advisor_data.files.bundled import bundled_set_points
 from advisor_profiling.campaign.plan import Plan
 from advisor_profiling.campaign.plan_file import (
+    DEFAULT_SET_SPLITS,
     DEFAULT_SPLITS,
     load_plan,
     plan_from_options,
     run_name,
 )
+from advisor_profiling.campaign.sets import Member, write_set
 from advisor_profiling.testbed.live import SourceName
 
 _NAMED = 3
@@ -31,6 +34,8 @@ class ColocateRequest:
     file: Path | None
     among: str
     pairs: str
+    sets: str
+    seed: int | None
     splits: str | None
     sample: int | None
     repeats: int | None
@@ -42,17 +47,16 @@ class ColocateRequest:
         Raises:
             InputError: there is none, or more than one, or it cannot be understood.
         """
-        if (self.file is not None) + bool(self.among) + bool(self.pairs) != 1:
+        named = (self.file is not None) + bool(self.among and not self.sets) + bool(self.pairs)
+        if named + bool(self.sets) != 1:
             raise InputError(
-                "what to measure is not clear", fix="give a plan file, or --among, or --pairs"
+                "what to measure is not clear",
+                fix="give a plan file, or --among, or --pairs, or --sets",
             )
         if self.file is None:
-            splits = DEFAULT_SPLITS if self.splits is None else self.splits
-            repeats = 1 if self.repeats is None else self.repeats
-            return plan_from_options(
-                self.among, self.pairs, splits, repeats, self.run, sample=self.sample
-            )
+            return self._of_options()
         options = {"splits": self.splits, "repeats": self.repeats, "sample": self.sample}
+        options |= {"seed": self.seed}
         if given := [f"--{name}" for name, value in options.items() if value not in (None, "")]:
             raise InputError(
                 f"{', '.join(given)} cannot be combined with a plan file",
@@ -60,6 +64,25 @@ class ColocateRequest:
             )
         plan = load_plan(self.file, jobs)
         return plan if self.run is None else replace(plan, name=run_name(self.run))
+
+    def _of_options(self) -> Plan:
+        others = {"sample": self.sample if self.sets else None, "seed": not self.sets and self.seed}
+        if wrong := [f"--{name}" for name, value in others.items() if value]:
+            raise InputError(
+                f"{', '.join(wrong)} has no meaning here",
+                fix="--sample draws pairs of --among; --seed says which sets --sets 40 draws",
+            )
+        default = DEFAULT_SET_SPLITS if self.sets else DEFAULT_SPLITS
+        return plan_from_options(
+            self.among,
+            self.pairs,
+            default if self.splits is None else self.splits,
+            1 if self.repeats is None else self.repeats,
+            self.run,
+            sample=self.sample,
+            sets=self.sets,
+            seed=self.seed,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +97,7 @@ class ColocateWhere:
     shards: int
     """0: on this host."""
 
-    window_s: float
+    window_s: float | None
     source: SourceName | None
     noise: bool
     dry_run: bool
@@ -107,7 +130,7 @@ class ColocateWhere:
         return [f"shard-{number}-of-{self.shards}" for number in range(1, self.shards + 1)]
 
 
-def check_anything(answer: Mapping[str, Any], plan: str) -> None:
+def check_anything(answer: Mapping[str, Any], plan: Plan) -> None:
     """Nothing of the plan can be measured: a mistake in the plan, not a result.
 
     Raises:
@@ -118,20 +141,27 @@ def check_anything(answer: Mapping[str, Any], plan: str) -> None:
         return
     why = "; ".join(f"{' + '.join(item['pair'])}: {item['reason']}" for item in skipped[:_NAMED])
     raise InputError(
-        f"no window of the plan {plan} can be measured",
+        f"no window of the plan {plan.name} can be measured",
         why=why + (f"; and {len(skipped) - _NAMED} more" if len(skipped) > _NAMED else ""),
-        fix=_recorded(answer, skipped[0]["pair"]) if answer["replay"] else "choose other splits",
+        fix=_recorded(answer, skipped[0]["pair"], plan) if answer["replay"] else "choose others",
     )
 
 
-def _recorded(answer: Mapping[str, Any], pair: Sequence[str]) -> str:
+def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str:
     """What a replay could have shown, of that pair where it was recorded at all."""
+    if plan.has_sets:
+        sets = sorted({_set(point) for point in bundled_set_points()}, key=len)
+        return f"{len(sets)} sets were recorded: {', '.join(sets)}"
     points = (point for point in bundled_points() if isinstance(point, PairPoint))
     known = [point for point in points if point.gpu_model == answer["gpu_model"]]
     if splits := {_split(point) for point in known if point.jobs == tuple(sorted(pair))}:
         return f"of {' + '.join(pair)} were recorded {listed(sorted(splits))}"
     pairs = sorted({"+".join(point.jobs) for point in known})
     return f"{len(pairs)} pairs were recorded, such as {listed(pairs[:_NAMED])}"
+
+
+def _set(point: PairPoint) -> str:
+    return write_set(tuple(Member(part.job, part.share_percent) for part in point.parts))
 
 
 def _split(point: PairPoint) -> str:

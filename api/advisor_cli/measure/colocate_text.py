@@ -1,6 +1,7 @@
 """What `advisor colocate` says at its end."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import typer
@@ -14,33 +15,37 @@ from advisor_data import Store
 from advisor_profiling.campaign.colocation import Campaign
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.reports import campaign as pair_report
+from advisor_profiling.reports import sets as set_report
 
 ReportJson = dict[str, Any]
 """A report as JSON."""
 
 
 def show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_json: bool) -> None:
-    """Print the run's points of pairs, of which it had so many before: a table, or JSON."""
-    run, store = campaign.plan.name, campaign.store
+    """Print the run's points of pairs or sets, of which it had so many before: a table, or JSON."""
+    run, store, has_sets = campaign.plan.name, campaign.store, campaign.plan.has_sets
     profiles = _profiles(answer, store)
     points = with_pair_flags(store.pair_points(run=run), with_solo_flags(profiles))
+    # For jobs without a rate in the run, of other runs on such GPUs.
+    solo = pair_report.references(store.solo_points(run=run), profiles)
+    sets = set_report.set_results(points, solo) if has_sets else []
     if as_json:
         rows = [to_row(point) for point in points]
-        typer.echo(json.dumps({"run": run, **answer, "points": rows}))
+        found = [asdict(result) for result in sets]
+        typer.echo(json.dumps({"run": run, **answer, "sets": found, "points": rows}))
         return
     console = plain_console(least=pair_report.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""
-    # For jobs without a rate in the run, of other runs on such GPUs.
-    solo = pair_report.references(store.solo_points(run=run), profiles)
     console.print(f"run {run} on {answer['gpu_model']}{note}")
-    console.print(pair_report.table(pair_report.summarise(points, solo)))
+    pairs = pair_report.table(pair_report.summarise(points, solo))
+    console.print(set_report.set_table(sets) if has_sets else pairs)
     nothing = pair_report.nothing_to_do_text(
         answer["windows"], answer["to_measure"], dry_run=campaign.dry_run
     )
-    new = measured_pairs(campaign) - before
+    new, what = measured_pairs(campaign) - before, "set" if has_sets else "pair"
     for line in (
         *pair_report.unknown_alone_text(points, solo),
-        nothing or pair_report.cost_text(Cost(**answer["cost"]), new),
+        nothing or pair_report.cost_text(Cost(**answer["cost"]), new, what),
         pair_report.left_out_text(points),
     ):
         if line:

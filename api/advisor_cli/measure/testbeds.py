@@ -18,6 +18,8 @@ from advisor_data import Store, open_store
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
+    bundled_set_points,
+    bundled_set_references,
     bundled_solo_points,
 )
 from advisor_data.files.power_records import known_sensors
@@ -56,7 +58,8 @@ def open_testbed(
     mode: Mode | None,
     logs: str,
     *,
-    pairs: bool = False,
+    jobs: int = 1,
+    sets: bool = False,
     noise: str | None = None,
 ) -> Generator[Testbed]:
     """A live GPU, or the replay of recorded points.
@@ -67,15 +70,20 @@ def open_testbed(
         source: Telemetry of a live GPU.
         mode: How shares are enforced.
         logs: Folder for what the jobs of a live GPU say.
-        pairs: Replay recorded pairs too, and their jobs alone as their campaigns measured them.
+        jobs: Most of a window. Of more than one those that were recorded together are replayed
+            too, and the jobs alone as their campaigns measured them.
+        sets: Replay the recorded sets of jobs, which are of another GPU model than the pairs.
         noise: Seed of a replay's noise; None: without.
     """
+    if gpu == REPLAY and sets:
+        yield ReplayTestbed(bundled_set_references(), bundled_set_points(), mode, noise)
+        return
     if gpu == REPLAY:
-        recorded = bundled_pair_points() if pairs else []
-        references = bundled_reference_points() if pairs else []
+        recorded = bundled_pair_points() if jobs > 1 else []
+        references = bundled_reference_points() if jobs > 1 else []
         yield ReplayTestbed([*bundled_solo_points(), *references], recorded, mode, noise)
         return
-    with live_testbed(settings, gpu, source, mode, logs) as testbed:
+    with live_testbed(settings, gpu, source, mode, logs, max(2, jobs)) as testbed:
         yield testbed
 
 

@@ -45,6 +45,24 @@ def bundled_reference_points() -> list[SoloPoint]:
     return _points("references.jsonl", SoloPoint, "references of the pairs")
 
 
+def bundled_set_points() -> list[PairPoint]:
+    """Two to seven jobs together, of one campaign on H100s (docs/measurements/sets.md).
+
+    Raises:
+        StoreError: the installation lacks the file, or it is damaged.
+    """
+    return _points("sets.jsonl", PairPoint, "measured sets")
+
+
+def bundled_set_references() -> list[SoloPoint]:
+    """The jobs of the bundled sets alone, measured in the same campaign.
+
+    Raises:
+        StoreError: the installation lacks the file, or it is damaged.
+    """
+    return _points("set_references.jsonl", SoloPoint, "references of the sets")
+
+
 def _points(name: str, kind: type[P], content: str, jobs: Iterable[str] | None = None) -> list[P]:
     file = resources.files("advisor_data") / "bundled" / name
     if not file.is_file():
