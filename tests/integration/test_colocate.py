@@ -15,6 +15,7 @@ from host import OTHER_UUID, UUID, FakeHost
 from advisor.formats.flat_rows import flat
 from advisor.formats.rows import to_row
 from advisor_data import open_store
+from advisor_profiling.reports.sets import LEFT_OUT
 
 QUICK = ("--window", "0.5")
 PLAN = """\
@@ -126,21 +127,24 @@ def test_sets_of_three_share_the_gpu(jobs: FakeHost) -> None:
     """
     wanted = ("--sets", "one+two+three,one@30+two+two", "--splits", "uncapped,time-sliced")
     answer = colocate(jobs, *wanted)
-    found = {(r["mode"], r["parts"][0]["share_percent"]): r for r in answer["sets"]}
-    assert set(found) == {("uncapped", 100), ("time-sliced", 100), ("mps", 30)}
-    for result in found.values():
+    points = {(p["mode"], p["jobs"][0]["share_percent"]): p for p in answer["points"]}
+    assert set(points) == {("uncapped", 100), ("time-sliced", 100), ("mps", 30)}
+    limited = points["mps", 30]
+    assert [part["job"] for part in limited["jobs"]] == ["one", "two", "two"]
+    assert [part["units"] for part in limited["jobs"]] == [38, 132, 132]
+    assert limited["power_w"] == pytest.approx(80 + 3 * 20 + 4 * 230, rel=0.05)
+    # On a busy host a window may fail a cross-check, and is in no table then.
+    sound = {key for key, point in points.items() if not LEFT_OUT & set(point["flags"])}
+    results = {(r["mode"], r["parts"][0]["share_percent"]): r for r in answer["sets"]}
+    assert set(results) == sound
+    for key, result in results.items():
         assert set(result) == {
             "parts", "mode", "gpu_uuid", "windows", "power_w", "slowest", "p99_ms", "saved_off",
             "saved_idle",
         }  # fmt: skip
-        assert all(
-            set(part) == {"job", "share_percent", "speed", "latency_p99_ms"}
-            for part in result["parts"]
-        )
-    limited = found["mps", 30]
-    assert [part["job"] for part in limited["parts"]] == ["one", "two", "two"]
-    assert limited["slowest"] == pytest.approx(0.3, rel=0.2)
-    assert limited["power_w"] == pytest.approx(80 + 60 + 4 * 230, rel=0.05)
+        for part in result["parts"]:
+            assert set(part) == {"job", "share_percent", "speed", "latency_p99_ms"}
+        assert result["slowest"] == pytest.approx(0.3 if key[0] == "mps" else 1.0, rel=0.2)
     alone = {(r["job"], r["share_percent"]) for r in exported(jobs, "solo")}
     assert alone == {("one", 100), ("one", 30), ("two", 100), ("three", 100)}
     assert [[part["rate"] is not None for part in p["jobs"]] for p in answer["points"]] == [
@@ -148,9 +152,8 @@ def test_sets_of_three_share_the_gpu(jobs: FakeHost) -> None:
     ] * 3
     done = jobs.advisor("colocate", *wanted, *QUICK)
     assert "measured before" in done.stdout
-    assert "one 1.0" in done.stdout
-    assert "2 x two" in done.stdout
     assert "saves, off" in done.stdout
+    assert ("one@30 0." in done.stdout) == (("mps", 30) in sound)
 
 
 def test_drawn_sets_are_the_same_again(jobs: FakeHost) -> None:
@@ -166,7 +169,7 @@ def test_drawn_sets_are_the_same_again(jobs: FakeHost) -> None:
     assert 2 <= before < 5
     answer = colocate(jobs, *wanted)
     assert (answer["windows"], answer["measured"]) == (5, 5 - before)
-    assert len(answer["sets"]) == 3
+    assert len(answer["points"]) == 3
     assert colocate(jobs, *wanted, "--dry-run")["to_measure"] == 0
     other = colocate(jobs, "--sets", "3", "--seed", "3", "--among", "one,two", "--dry-run")
     assert other["run"] != answer["run"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from advisor.core.flags import DOUBTFUL
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import to_row
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
@@ -46,7 +47,7 @@ def show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_jso
     for line in (
         *pair_report.unknown_alone_text(points, solo),
         nothing or pair_report.cost_text(Cost(**answer["cost"]), new, what),
-        pair_report.left_out_text(points),
+        pair_report.left_out_text(points, set_report.LEFT_OUT if has_sets else DOUBTFUL),
     ):
         if line:
             console.print(line, highlight=False)

@@ -53,6 +53,18 @@ def kinds_of(points: Iterable[SoloPoint]) -> dict[str, BoundBy]:
     return {job: kind for job, its in most.items() if (kind := kind_of(its)) is not None}
 
 
+def filling_jobs(points: Iterable[SoloPoint], gpu_model: str) -> set[str]:
+    """Jobs that fill the GPU: at their largest share its SMs are active half of the time or more.
+
+    What was measured on that GPU model goes before the same on others; a job of which nothing is
+    known is not among them.
+    """
+    read = [p for p in points if p.sm_active_percent is not None]
+    read.sort(key=lambda p: (p.gpu_model == gpu_model, p.share_percent, p.started_at))
+    newest = {p.job: p.sm_active_percent or 0.0 for p in read}
+    return {job for job, active in newest.items() if active >= _HALF_PERCENT}
+
+
 def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[PairNames]:
     """Every pair of the jobs, each in the order of names; with `selves` also each beside itself."""
     names = sorted(set(jobs))

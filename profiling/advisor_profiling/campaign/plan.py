@@ -19,6 +19,7 @@ from advisor.validity.safe_counts import Safety
 from advisor_profiling.campaign.pairing import (
     PairNames,
     all_pairs,
+    filling_jobs,
     kinds_of,
     no_such_job,
     sample,
@@ -187,7 +188,7 @@ class _Past:
         self._pairs = [point for point in earlier if usable(point)]
         self._solo = [point for point in solo if usable(point)]
         self.kinds = kinds_of(self._solo)
-        self.kinds_anywhere = {**kinds_of(p for p in solo if p.run != run), **self.kinds}
+        self.filling = filling_jobs((p for p in solo if p.run != run), gpu.model)
         self.safety_of = functools.cache(of_job)
 
     def two_ends(self, split: Split) -> bool:
@@ -279,14 +280,12 @@ def _sets(entry: PlanEntry, jobs: Mapping[str, Job], past: _Past) -> Sequence[Jo
         return entry.sets
     chosen = (_job(name, jobs) for name in (jobs if entry.among == "all" else entry.among))
     names = {job.name for job in chosen if job.progress.gate}
-    # Of a job of which nothing is known nobody can say that it fills the GPU.
-    small = {name for name in names if past.kinds_anywhere.get(name, "launch") == "launch"}
 
     def limits(name: str) -> list[float]:
         shares = default_shares(LIMITS, past.safety_of(name))
         return [share.percent for share in shares] if UNCAPPED in entry.splits else []
 
-    return draw(entry.sets, small, names - small, limits)
+    return draw(entry.sets, names - past.filling, names & past.filling, limits)
 
 
 def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[PairNames]:

@@ -1,7 +1,7 @@
 """What a campaign says to a person: what it will take, its pairs as a table, what it took."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -87,11 +87,11 @@ def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -
     ]
 
 
-def alone_by_job(solo: Sequence[SoloPoint]) -> dict[str, tuple[float, float]]:
-    """Rate and power of each job alone on the whole GPU, the mean of its good windows."""
+def alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> SoloByJob:
+    """Rate and power of each job alone on the whole GPU, the mean of its windows without flags."""
     readings: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for p in solo:
-        if p.share_percent == 100 and p.rate and p.power_w and not DOUBTFUL & set(p.flags):
+        if p.share_percent == 100 and p.rate and p.power_w and not left_out & set(p.flags):
             readings[p.job].append((p.rate, p.power_w))
     return {
         job: (fmean(rate for rate, _ in found), fmean(power_w for _, power_w in found))
@@ -163,9 +163,9 @@ def nothing_to_do_text(windows: int, to_measure: int, *, dry_run: bool) -> str |
     return None
 
 
-def left_out_text(points: Sequence[PairPoint]) -> str | None:
+def left_out_text(points: Sequence[PairPoint], left_out: Set[str] = DOUBTFUL) -> str | None:
     """How many points failed a cross-check, by flag; None when none did."""
-    flags = Counter(flag for p in points for flag in p.flags if flag in DOUBTFUL)
+    flags = Counter(flag for p in points for flag in p.flags if flag in left_out)
     if not flags:
         return None
     listed = ", ".join(f"{count} {flag}" for flag, count in sorted(flags.items()))

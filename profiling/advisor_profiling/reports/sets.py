@@ -16,6 +16,10 @@ from advisor_profiling.reports.campaign import SoloByJob, alone_by_job, means, p
 WIDTH = 120
 """Columns that the table may need."""
 
+LEFT_OUT = DOUBTFUL - {"not-settled"}
+"""Flags of windows that no table of sets has. Rates of jobs that wait for the host never get flat,
+and the more jobs there are, the more of them wait."""
+
 COLUMNS = ("set, speed of each job", "sharing", "W", "slowest", "p99 ms", "saves, off", "idle")
 """Headings of the table; speed is relative to the job alone on the whole GPU. Energy is saved for
 the same work, against a GPU for each job: with those that become free switched off, or idle."""
@@ -56,8 +60,8 @@ class SetResult:
 
 def set_results(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[SetResult]:
     """Sets of jobs that were measured alone at 100 %, too; without points that failed a check."""
-    alone = alone_by_job(solo)
-    good = [p for p in points if not DOUBTFUL & set(p.flags) and set(p.jobs) <= alone.keys()]
+    alone = alone_by_job(solo, LEFT_OUT)
+    good = [p for p in points if not LEFT_OUT & set(p.flags) and set(p.jobs) <= alone.keys()]
     found = [_result(point, windows, alone) for point, windows in means(good)]
     return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
 
@@ -71,6 +75,12 @@ def set_table(results: Sequence[SetResult]) -> Table:
     for result in results:
         table.add_row(*map(Text, _cells(result)))
     return table
+
+
+def sharing_text(result: SetResult) -> str:
+    """How the jobs share the GPU: `limits` where one of them has one."""
+    limits = any(part.share_percent != WHOLE for part in result.parts)
+    return "limits" if limits else result.mode
 
 
 def _result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:
@@ -107,10 +117,9 @@ def _rate(part: PointPart, alone: SoloByJob) -> float:
 
 
 def _cells(result: SetResult) -> list[str]:
-    limits = any(part.share_percent != WHOLE for part in result.parts)
     return [
-        set_text(result),
-        "limits" if limits else result.mode,
+        _text(result),
+        sharing_text(result),
         f"{result.power_w:.0f}",
         f"{result.slowest:.2f}",
         "-" if result.p99_ms is None else f"{result.p99_ms:.0f}",
@@ -119,7 +128,7 @@ def _cells(result: SetResult) -> list[str]:
     ]
 
 
-def set_text(result: SetResult) -> str:
+def _text(result: SetResult) -> str:
     """Each job with its speed; those of copies follow one another."""
     names = [_name(part) for part in result.parts]
     texts = list[str]()

@@ -76,6 +76,13 @@ def test_what_failed_is_in_no_line(fields: dict[str, Any]) -> None:
     assert set_results([three(**fields)], ALONE) == []
 
 
+def test_rates_that_never_get_flat_are_in_the_table() -> None:
+    """Of sets, and of jobs alone: else most sets of small jobs would have no line."""
+    moving = ("not-settled", "noisy-rate")
+    (found,) = set_results([three(flags=moving)], [solo("a", flags=moving), ALONE[1]])
+    assert found.parts[0].speed == 0.5
+
+
 def test_set_of_a_job_that_was_not_measured_alone_is_in_no_line() -> None:
     assert set_results([three()], ALONE[:1]) == []
 
