@@ -6,7 +6,7 @@ where mirror images are the same, the smaller share comes first.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import (
@@ -106,7 +106,8 @@ def recommend(
     picks = {
         name: options[pick(priced(ADVISED[name], request.prices), feasible).split] for name in shown
     }
-    choice = picks[objective.name] = _enough_gained(picks[objective.name], options, request)
+    enough = _enough_gained(candidates, options[EXCLUSIVE], request)
+    choice = picks[objective.name] = options[pick(objective, enough).split]
     if saves_nothing(choice, profiles, request):
         raise no_gain(choice, profiles)
     answer = Decision(
@@ -123,14 +124,13 @@ def recommend(
 
 
 def _enough_gained(
-    best: RatedSplit, options: Mapping[Split, RatedSplit], request: Request
-) -> RatedSplit:
-    """The best way, or one after the other where sharing gains less than is asked for."""
-    apart = options[EXCLUSIVE]
-    least = request.min_gain
-    if not least or apart.violations or best.gain_over(apart) >= least:
-        return best
-    return apart
+    candidates: Iterable[RatedSplit], apart: RatedSplit, request: Request
+) -> list[Prediction]:
+    """What keeps the limits and gains what is asked for, beside one after the other."""
+    least, kept = request.min_gain, [o for o in candidates if not o.violations]
+    if least and not apart.violations:
+        kept = [o for o in kept if o is apart or o.gain_over(apart) >= least]
+    return [o.prediction for o in kept]
 
 
 def candidate_splits(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from advisor.core.finish import Finish, Rest, Work, finish, one_after_the_other, work_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective, SplitResult
-from advisor.decide.recommendation import Decision, RatedSplit
+from advisor.decide.recommendation import Decision
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 
@@ -20,8 +20,8 @@ class WorkToTheEnd:
         work: What was asked for; else what the chosen way does in an hour.
         choice: The chosen way; where one job ends first, the other goes on under its limit.
         restarted: The same, the other restarted without a limit; None where both end together.
-        rules: What each simple rule would choose, `exclusive` among them; the rest alone on the
-            whole GPU, which is the best that can be said of them. None: out of reach.
+        rules: What each simple rule would choose, `exclusive` among them, to the end as the chosen
+            way. None: out of reach.
     """
 
     work: Work
@@ -40,7 +40,11 @@ def same_work(r: Decision) -> WorkToTheEnd:
         work=work,
         choice=chosen,
         restarted=restarted,
-        rules={name: option and _rule(option, work) for name, option in r.rules.items()},
+        rules={
+            name: option
+            and to_the_end(option.prediction, option.prediction.result, r.profiles, work)
+            for name, option in r.rules.items()
+        },
     )
 
 
@@ -67,13 +71,6 @@ def to_the_end(
     if not p.split.is_limited:
         return finish(result, work)
     return finish(result, work, list(map(_alone, profiles, p.split.shares)))
-
-
-def _rule(option: RatedSplit, work: Work) -> Finish:
-    p = option.prediction
-    if p.split.sharing == "exclusive":
-        return one_after_the_other(p.result, work)
-    return finish(p.result, work)
 
 
 def _alone(profile: Profile, share: float) -> Rest:

@@ -1,6 +1,7 @@
 """`advisor recommend` from outside: with the bundled profiles and the bundled model."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -223,6 +224,37 @@ def test_work_reaches_the_answer() -> None:
     text = recommend(*PAIR, "--work", "fft=1h", "--work", "resnet50-train-b2=3h", "--all")
     assert "the same work, 1 h of fft and 3 h of resnet50-train-b2 alone" in text
     assert "the other's limit stays" in text
+
+
+ALIKE = (
+    ("bert-serve-30", "triad"),  # to share
+    ("bert-infer-b2", "vit-train"),  # for time
+    ("mobilenet-train-b2", "mobilenet-train-b2"),
+    ("llm-decode", "matmul-bf16"),
+)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("pair", ALIKE)
+@pytest.mark.parametrize("hours", [(), (3, 5), (4, 1)])
+def test_first_lines_agree_with_the_tables(pair: tuple[str, str], hours: tuple[int, ...]) -> None:
+    """Energy and hours against one after the other, for the work that was asked for, too."""
+    works = [f"--work={job}={h}h" for job, h in zip(pair, hours, strict=False)]
+    text = recommend(*pair, "--all", *works)
+    rows = text[text.index("the same work, ") :].splitlines()
+    this = next(row for row in rows if row.startswith("  this: "))
+    if text.startswith("DO NOT SHARE"):
+        assert "one after the other" in this
+        return
+    apart = next(row for row in rows if row.startswith("  one after the other"))
+    own, other = re.findall(r"both done in (.*) instead of (.*)\n", text)[0]
+    assert f" {own} " in f"{this} "
+    assert f" {other} " in apart
+    # The table has what it takes more, the first lines what is saved of it.
+    more = float(re.findall(r"([+-][\d.]+) %", apart)[0]) / 100 if "same" not in apart else 0.0
+    number, word = re.findall(r"Energy  (\d+) % (less|more)", text)[0]
+    said = float(number) if word == "less" else -float(number)
+    assert said == pytest.approx(100 * (1 - 1 / (1 + more)), abs=0.6)
 
 
 @pytest.mark.usefixtures("home")

@@ -25,7 +25,7 @@ def headline(given: ModelAdvice) -> str:
     """What to do, and what that rests on."""
     r = given.recommendation
     gpu, jobs = r.profiles[0].gpu_model, " and ".join(p.job for p in r.profiles)
-    if way := _way(r):
+    if way := way_of(r):
         call = r.choice.sharing == "exclusive"
         verdict = "YOUR CALL: one after the other, or share for time" if call else "SHARE"
         text = f"{verdict}: {_parts(r, way)} ({gpu})"
@@ -37,7 +37,7 @@ def headline(given: ModelAdvice) -> str:
 def _basis(given: ModelAdvice) -> str:
     """What the numbers rest on: measured is only what was measured at that very split."""
     measured = given.measured
-    if measured is None or _way(given.recommendation) is None:
+    if measured is None or way_of(given.recommendation) is None:
         return "predicted"
     return measured.text if measured.at_choice else f"predicted; other splits {measured.text}"
 
@@ -45,7 +45,7 @@ def _basis(given: ModelAdvice) -> str:
 def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     """Name and text of each line."""
     r = given.recommendation
-    if way := _way(r):
+    if way := way_of(r):
         p = way.prediction
         yield from _worth(replace(r, choice=way))
         of_jobs = zip(r.profiles, p.parts, p.split.shares, strict=True)
@@ -62,7 +62,7 @@ def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     yield "More", f"--how (by hand) --why --all (every split){notes}"
 
 
-def _way(r: Decision) -> RatedSplit | None:
+def way_of(r: Decision) -> RatedSplit | None:
     """The way of sharing that the answer is about; None: there is none."""
     return r.call if r.choice.sharing == "exclusive" else r.choice
 

@@ -1,5 +1,6 @@
 """A recommendation for a person: what to do, what it saves, what it costs, how sure, and why."""
 
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -49,7 +50,9 @@ def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
     if "notes" in details:
         _list(console, "notes", "!", (*r.warnings, *_sure(given)))
     if "all" in details:
-        for line in same_work_lines(r):
+        # The way that the first lines are about.
+        way = first_screen.way_of(r) or r.choice
+        for line in same_work_lines(dataclasses.replace(r, choice=way)):
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
@@ -150,7 +153,8 @@ def _candidates(r: Decision) -> Table:
 
 def _candidate(r: Decision, option: RatedSplit) -> tuple[str, ...]:
     p = option.prediction
-    note = "chosen" if option == r.choice else "breaks a limit" * bool(option.violations)
+    notes = {r.choice.name: "chosen"} | ({r.call.name: "for time"} if r.call else {})
+    note = notes.get(option.name, "breaks a limit" * bool(option.violations))
     # One after the other, each job runs at its full speed.
     is_alone = option.sharing == "exclusive"
     speeds = (percent(1.0 if is_alone else part.speed.value) for part in p.parts)

@@ -243,7 +243,7 @@ def test_find_by_path_and_name(tmp_path: Path) -> None:
 
 def test_unknown_name(tmp_path: Path) -> None:
     (tmp_path / "bert-train.yaml").write_text("command: a")
-    with pytest.raises(InputError, match="1 job file of .*similar names: bert-train"):
+    with pytest.raises(InputError, match=r"1 job file of .*similar names: bert-train"):
         find_job("bert-trian", tmp_path)
     with pytest.raises(InputError, match="among the 0"):
         find_job("bert", tmp_path / "no-such-folder")

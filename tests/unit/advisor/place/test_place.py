@@ -251,6 +251,33 @@ def test_sharing_keeps_the_floor_and_saves(problem: Problem) -> None:
         assert (group.energy_saved if problem.saves_energy else group.time_saved) > 0
 
 
+@few
+@given(queues(), some.floats(0, 0.9), some.floats(0, 0.3))
+def test_a_stricter_limit_never_gives_a_better_plan(
+    problem: Problem, left_out: float, min_gain: float
+) -> None:
+    """A floor, a ceiling and a size of memory leave pairs out, and so does a least gain.
+
+    On one GPU nothing is idle and the order does not matter: there it holds to the gap of the
+    programs. On several a rule schedules the groups, and may have luck.
+    """
+    dice = np.random.default_rng(len(problem.queue))
+    kept = dice.random(problem.pair_fits.shape) >= left_out
+    stricter = (
+        dataclasses.replace(problem, pair_fits=problem.pair_fits & kept),
+        dataclasses.replace(problem, min_gain=min_gain),
+    )
+    rounding = 2e-4 if problem.gpus == 1 else 0.01
+    best = _counted(problem, place(problem).schedule)
+    for strict in stricter:
+        assert _counted(problem, place(strict).schedule) >= best * (1 - rounding)
+
+
+def _counted(problem: Problem, found: Schedule) -> float:
+    """What the plan is to make small."""
+    return found.energy_j if problem.saves_energy else found.makespan_s
+
+
 def test_floor_is_of_each_job() -> None:
     """The speed that b must keep rules out every pair with b, and no other."""
     found = place(problem_of({"a": 2, "b": 2}, 1, limits=Limits(min_speed={"b": 0.8})))

@@ -14,8 +14,8 @@ from advisor_advice.site.known_profiles import (
     ProfilesOfJob,
     checked_on,
     find_profiles,
-    on_one_gpu,
     no_profile,
+    on_one_gpu,
 )
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
