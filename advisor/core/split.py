@@ -142,14 +142,29 @@ def split_shares(split: Split) -> tuple[Share, ...]:
     return tuple(Share(percent, upper=n == last) for n, percent in enumerate(split.shares))
 
 
+def check_masks(split: Split, vendor: Vendor) -> None:
+    """Refuse limits of three jobs or more by CU masks: these begin at two ends, and would overlap.
+
+    Raises:
+        InputError: they would.
+    """
+    if vendor == "amd" and split.is_limited and len(split.shares) > ADVISED_JOBS:
+        raise InputError(
+            f"{split} is not possible on an AMD GPU",
+            why="CU masks begin at one of two ends of the GPU, so those of three jobs overlap",
+            fix="limit two jobs, or let all share the GPU uncapped",
+        )
+
+
 def split_environments(
     split: Split, units_total: int | None, vendor: Vendor
 ) -> tuple[dict[str, str], ...]:
     """Variables that hold each job to its share, in the order of the jobs; none without limits.
 
     Raises:
-        InputError: an AMD GPU of which the CUs are not known, or cannot be shared.
+        InputError: an AMD GPU of which the CUs are not known, or cannot be shared so.
     """
+    check_masks(split, vendor)
     if not split.is_limited:
         return tuple({} for _ in split.shares)
     return tuple(share_environment(share, units_total, vendor) for share in split_shares(split))

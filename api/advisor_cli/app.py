@@ -18,7 +18,7 @@ _COMMANDS = {
     "place": "Plan a queue: which jobs share a GPU, at which split, and when.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
-    "colocate": "Measure pairs of jobs on one GPU at splits: both rates, and the power of both.",
+    "colocate": "Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.",
     "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
     "launches": "List, show, stop and clean up the launches of this host.",
     "check": "At which numbers of SMs do the libraries of this host compute right results?",

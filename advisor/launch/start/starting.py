@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from advisor.core.gpu import Gpu, MemoryFit
-from advisor.core.split import split_shares
+from advisor.core.split import check_masks, split_shares
 from advisor.errors import InputError, NoSplitError, SurvivorsError
 from advisor.launch.records.spec import LaunchPair
 from advisor.runtime.backends.backend import Backend
@@ -47,8 +47,10 @@ def prove_pair(
 
     Raises:
         LimitNotProvenError: one is not in force.
+        InputError: the GPU cannot be shared so.
         PartitionError: what enforces them cannot be used.
     """
+    check_masks(pair.split, backend.gpu.vendor)
     backend.cap(pair.cap_percent)
     proven: list[Proven] = []
     shares = split_shares(pair.split)

@@ -99,7 +99,7 @@ def colocate(
     allow_unsafe: AllowUnsafe = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure pairs, or sets of more jobs, on one GPU at splits: each rate, and the power of all.
+    """Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
     """

@@ -191,9 +191,10 @@ class _Past:
         self.filling = filling_jobs((p for p in solo if p.run != run), gpu.model)
         self.safety_of = functools.cache(of_job)
 
-    def two_ends(self, split: Split) -> bool:
-        """Whether the two jobs get CU masks, which must not overlap."""
-        return self._gpu.vendor == "amd" and split.is_limited
+    @property
+    def masks(self) -> bool:
+        """Whether limits are CU masks, which must not overlap."""
+        return self._gpu.vendor == "amd"
 
     def too_large(self, jobs: Sequence[Job]) -> str:
         """Why jobs do not fit into the GPU's memory; empty where they do, or nobody knows."""
@@ -251,7 +252,7 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                     continue
                 used = splits_to_measure(requested, splits, requested in nominal, both, safety)
                 for split, repeat in itertools.product(used, range(entry.repeats)):
-                    shares, apart = tuple(map(Share, split.shares)), past.two_ends(split)
+                    shares, apart = tuple(map(Share, split.shares)), past.masks and split.is_limited
                     target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)
                     yield _Window(target, split == TIME_SLICED)
 
@@ -267,6 +268,8 @@ def _set_windows(
             check_asked_shares([share], job, past.safety_of(job.name))
         if reason := past.too_large([job for job, _ in parts]):
             yield Skipped(names, reason)
+        elif len(limits) > 1 and past.masks:
+            yield Skipped(names, "CU masks of several limits would overlap: limit one job")
         elif limits and UNCAPPED not in entry.splits:
             yield Skipped(names, "it has a limit, which needs MPS: add uncapped to the splits")
         else:

@@ -208,6 +208,15 @@ def test_environments_of_limits() -> None:
         split_environments(split, None, "amd")
 
 
+def test_masks_of_three_jobs_are_refused_where_they_would_overlap() -> None:
+    """Two of 20/30/50 begin at the same CU. MPS counts for itself, and no limit needs no mask."""
+    three = Split((20.0, 30.0, 50.0))
+    with pytest.raises(InputError, match="20/30/50 is not possible on an AMD GPU"):
+        split_environments(three, 304, "amd")
+    assert len(split_environments(three, 132, "nvidia")) == 3
+    assert split_environments(without_limits("uncapped", 3), 304, "amd") == ({}, {}, {})
+
+
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_only_pairs_are_advised(jobs: int) -> None:
     check_advised(2)

@@ -27,8 +27,8 @@ from advisor_profiling.window.targets import Target, pair, solo
 
 SHARES = (10, 30, 50, 70, 90, 100)
 SOLO = [
-    point(job=job, share_percent=float(s), rate=s, power_w=200 + s, idle_power_w=75, active_idle_power_w=125,
-          memory_used_mib=10)
+    point(job=job, share_percent=float(s), rate=s, power_w=200 + s, idle_power_w=75,
+          active_idle_power_w=125, memory_used_mib=10)
     for job in ("gemm", "triad", "fft")
     for s in SHARES
 ]  # fmt: skip

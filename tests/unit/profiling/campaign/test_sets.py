@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planned import H200, job, jobs, solo_point
+from planned import H200, MI300X, job, jobs, solo_point
 from unsafe_counts import UNSAFE_132, checked_132
 
 from advisor.core.gpu import units_for_percent
@@ -146,6 +146,16 @@ def test_sets_without_a_limit_are_measured_at_each_split_those_with_one_under_mp
     (skipped,) = sliced.skipped
     assert skipped.pair == ("big-0", "small-0")
     assert "needs MPS" in skipped.reason
+
+
+def test_several_limits_need_mps() -> None:
+    """CU masks of two would begin at the same unit; of one job alone they overlap with nobody's."""
+    sets = (read_set("big-0@50+small-0@50+small-1", ""), read_set("big-0@50+small-0", ""))
+    entry = PlanEntry(sets=sets, splits=(UNCAPPED,))
+    work = expand(Plan("run", (entry,)), MI300X, JOBS, [], [])
+    assert [target.jobs for target in work.mps] == [("big-0", "small-0")]
+    assert "would overlap" in work.skipped[0].reason
+    assert len(windows({"sets": sets}).mps) == 2
 
 
 def test_jobs_that_fill_the_gpu_are_known_by_their_points() -> None:
