@@ -219,7 +219,7 @@ def _means(seen: list[Seen]) -> Iterable[str]:
     rows = {"as advised": advised}
     for way in ("50/50", "uncapped"):
         rows[way] = [changes[a, b, way] for a, b, _ in pairs if (a, b, way) in changes]
-    for way, found in rows.items():
+    for way, found in ((way, found) for way, found in rows.items() if found):
         means = [
             f"{100 * statistics.mean(of):+.1f} %{_drawn_again(of) if door else ''}"
             for what in range(len(kinds))

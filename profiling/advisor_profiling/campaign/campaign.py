@@ -148,6 +148,9 @@ class _Task:
             self._reporter.phase(f"starting, when no window is open here: {_names(missing)}")
         before_s = self._pool.starting_s
         self._pool.change(specs)
+        for spec in missing:
+            if error := self._pool.errors.get(spec):
+                self._reporter.phase(f"{_names([spec])} did not start: {error.what}")
         if missing:
             took_s = self._pool.starting_s - before_s
             ready = count_of(len(self._pool.processes), "process")
