@@ -21,7 +21,7 @@ pair of the queue starts when both are over."""
 
 _NOT_RUN = (
     *("description", "workdir", "start_timeout_s", "memory_mib"),
-    *("results", "offered_rate", "host_memory_mib", "max_tasks", "input_fingerprint"),
+    *("results", "offered_rate", "max_p99_ms", "host_memory_mib", "max_tasks", "input_fingerprint"),
 )
 
 
@@ -94,6 +94,8 @@ class Job:
         memory_mib: GPU memory that it needs, MiB, if known.
         offered_rate: Requests per second that arrive at a job that serves a fixed demand, in its
             unit of progress; None: it works as fast as it can.
+        max_p99_ms: Longest 99th percentile of the time to answer a request that is promised to its
+            users; advice and launches keep it. None: nothing is promised.
         host_memory_mib: Memory of the host that it may take, MiB; None: nearly all that there is.
         max_tasks: Processes and threads that it may have; None: thousands (runtime/host/bounds).
         input_fingerprint: JSON of what `input.data` switches, set by the command that measures;
@@ -110,6 +112,7 @@ class Job:
     start_timeout_s: float = 180
     memory_mib: int | None = None
     offered_rate: float | None = None
+    max_p99_ms: float | None = None
     host_memory_mib: int | None = None
     max_tasks: int | None = None
     input: InputData = InputData()

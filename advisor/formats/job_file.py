@@ -269,6 +269,7 @@ _JOB: Mapping[str, read.FieldReader] = {
     "start_timeout_s": read.number(0, above=True),
     "memory_mib": read.count,
     "offered_rate": read.number(0, above=True),
+    "max_p99_ms": read.number(0, above=True),
     "host_memory_mib": read.count,
     "max_tasks": read.count,
     "input": _input,

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from advisor.core.objectives import NO_PRICES, Prices
 from advisor.core.wording import listed
 from advisor.decide.recommend import Decision, Request, recommend
 from advisor.predict.card_factor import CardFactor
@@ -16,6 +15,7 @@ from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on
+from advisor_advice.site.promises import promised_p99_ms
 from advisor_models.manifest import Manifest
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
@@ -24,10 +24,8 @@ _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
 
 
-def request_of(
-    request: RecommendationRequest, default_min_speed: float, prices: Prices = NO_PRICES
-) -> Request:
-    """As the arithmetic takes it; the least speed is of jobs without a number of their own.
+def request_of(request: RecommendationRequest, settings: Settings) -> Request:
+    """As the arithmetic takes it; settings and job files say what the request leaves out.
 
     Raises:
         InputError: limits that cannot be meant.
@@ -35,14 +33,14 @@ def request_of(
     return Request(
         objective=request.objective,
         min_speed=request.min_speeds(),
-        default_min_speed=default_min_speed,
-        max_p99_ms=request.p99_by_job_ms,
+        default_min_speed=settings.min_speed,
+        max_p99_ms=promised_p99_ms(request.names, settings.jobs_dir) | request.p99_by_job_ms,
         default_max_p99_ms=request.max_p99_ms,
         max_power_w=request.max_power_w,
         memory_mib=request.memory_mib,
         fine=request.fine,
         work=request.work,
-        prices=prices,
+        prices=settings.prices,
         min_gain=request.min_gain,
     )
 

@@ -39,12 +39,14 @@ def recommended(
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     names, request = [job.name for job in jobs], launch.request
+    promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
+    asked_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
     profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
     criteria = Request(
         objective=request.objective,
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
         default_min_speed=settings.min_speed,
-        max_p99_ms={job: most for job, most in request.p99_by_job_ms.items() if job in names},
+        max_p99_ms=promised_ms | asked_ms,
         default_max_p99_ms=_default_p99_ms(launch, profile_set),
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,

@@ -178,7 +178,7 @@ class Engine:
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
         found = await self._found(kept, asked.names, asked.gpu_model)
         predictor = await self._predictor(kept)
-        request = request_of(asked, self._settings.min_speed, self._settings.prices)
+        request = request_of(asked, self._settings)
         checked = await self._checked(kept, found)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
         return answer_by(predictor, found, request, checked, conditions)

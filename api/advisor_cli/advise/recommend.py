@@ -134,9 +134,7 @@ def _answer(
 ) -> None:
     """Find the way that is worth most, and tell it."""
     found = find_profiles([job.job for job in asked.jobs], settings, asked.gpu_model, file)
-    given = answer(
-        found, request_of(asked, settings.min_speed, settings.prices), settings, asked.gpu_uuid
-    )
+    given = answer(found, request_of(asked, settings), settings, asked.gpu_uuid)
     if asked.gpu_uuid is not None and given.card is None:
         typer.echo(
             f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True

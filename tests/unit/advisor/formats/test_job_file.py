@@ -42,6 +42,7 @@ def test_full_file(write: Write) -> None:
         start_timeout_s: 600
         memory_mib: 9000
         offered_rate: 120.5
+        max_p99_ms: 50
         input: {source: real, dtype: bf16, sparsity: 0.5, note: wikitext}
     """)
     assert load_job(path) == Job(
@@ -57,6 +58,7 @@ def test_full_file(write: Write) -> None:
         start_timeout_s=600,
         memory_mib=9000,
         offered_rate=120.5,
+        max_p99_ms=50,
         input=InputData(source="real", dtype="bf16", sparsity=0.5, note="wikitext"),
     )
 

@@ -12,6 +12,7 @@ from advisor.core.split import Split
 from advisor.decide.recommend import Request
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
+from advisor.settings import read_settings
 from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import JobRequest, RecommendationRequest
 from advisor_advice.answer import answer, answer_by, request_of
@@ -29,16 +30,20 @@ DRIFT = DriftedJob(
 )  # fmt: skip
 
 
-def test_a_request_becomes_what_the_arithmetic_takes() -> None:
-    """Each limit under its own name, and the setting where nothing is said."""
+def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
+    """Each limit under its own name, and settings and job files where nothing is said."""
+    settings = replace(read_settings({}), jobs_dir=tmp_path, min_speed=0.25, prices=Prices(kwh=0.2))
+    for job in "ab":
+        (tmp_path / f"{job}.yaml").write_text("command: python serve.py\nmax_p99_ms: 12\n")
     a = JobRequest(job="a", min_speed=0.7, work_s=60.0, max_p99_ms=9.0)
     asked = RecommendationRequest(
         jobs=(a, JobRequest(job="b", work_s=90.0)), objective="throughput", max_p99_ms=50.0,
         max_power_w=400.0, memory_mib=2000.0, fine=True, min_gain=0.1,
     )  # fmt: skip
-    assert request_of(asked, 0.25, Prices(kwh=0.2)) == Request(
-        objective="throughput", min_speed={"a": 0.7}, default_min_speed=0.25, max_p99_ms={"a": 9.0},
-        default_max_p99_ms=50.0, max_power_w=400.0, memory_mib=2000.0, fine=True,
+    assert request_of(asked, settings) == Request(
+        objective="throughput", min_speed={"a": 0.7}, default_min_speed=0.25,
+        max_p99_ms={"a": 9.0, "b": 12.0}, default_max_p99_ms=50.0,
+        max_power_w=400.0, memory_mib=2000.0, fine=True,
         work=Work((60.0, 90.0)), min_gain=0.1, prices=Prices(kwh=0.2),
     )  # fmt: skip
 

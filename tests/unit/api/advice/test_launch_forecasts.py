@@ -152,6 +152,11 @@ def test_a_latency_that_nobody_has_is_of_queues_no_matter(
     of_one = replace(least[0], max_p99_ms=7.0)
     with pytest.raises(NoSplitError, match="above 7 ms"):
         recommended([A, B], wanted(serving, of_one, least[1]), settings)
+    promised = [replace(A, max_p99_ms=7.0), B]
+    with pytest.raises(NoSplitError, match="above 7 ms"):
+        recommended(promised, wanted(serving, *least), settings)
+    late = replace(least[0], max_p99_ms=27.0)
+    assert recommended(promised, wanted(serving, late, least[1]), settings)[0].split == BEST
 
 
 def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(

@@ -1,0 +1,33 @@
+"""What job files promise to the users of a server."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from advisor.errors import InputError
+from advisor.formats.job_file import load_job
+
+
+def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
+    """The longest p99 latency of each job whose file in `jobs_dir` names one, ms.
+
+    A job without a file, or with a faulty one, has promised nothing: advice needs no job files.
+    """
+    found = {job: _promised_ms(jobs_dir / f"{job}.yaml") for job in jobs}
+    return {job: most_ms for job, most_ms in found.items() if most_ms is not None}
+
+
+def _promised_ms(path: Path) -> float | None:
+    try:
+        return _read(path, path.stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _read(path: Path, _changed_ns: int) -> float | None:
+    """A service is asked thousands of times of the same files; one takes 2 ms to read."""
+    try:
+        return load_job(path).max_p99_ms
+    except InputError:
+        return None
