@@ -156,6 +156,23 @@ def test_sets_of_three_share_the_gpu(jobs: FakeHost) -> None:
     assert ("one@30 0." in done.stdout) == (("mps", 30) in sound)
 
 
+def test_recorded_sets_are_replayed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On any laptop, by the model that they were recorded on; others are named that could be."""
+    here = in_this_process(capsys, monkeypatch, tmp_path)
+    sets = "bert-infer+whisper-infer-b2,bert-infer@50+whisper-infer-b2"
+    said = here("colocate", "--gpu", "replay", "--sets", sets, "--splits", "uncapped,time-sliced")
+    assert said.code == 0, said.err
+    assert "NVIDIA H100 80GB HBM3" in said.out
+    assert [line.split()[-8] for line in said.out.splitlines() if " + " in line] == [
+        "limits", "time-sliced", "uncapped"
+    ]  # fmt: skip
+    unknown = here("colocate", "--gpu", "replay", "--sets", "bert-infer+bert-infer+bert-infer")
+    assert unknown.code == 2
+    assert "27 sets were recorded, such as bert-infer+resnet50-infer" in unknown.err
+
+
 def test_drawn_sets_are_the_same_again(jobs: FakeHost) -> None:
     """The same command goes on after Ctrl-C; another seed is another campaign."""
     wanted = ("--sets", "3", "--seed", "2", "--among", "one,two")

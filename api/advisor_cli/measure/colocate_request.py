@@ -23,8 +23,8 @@ from advisor_profiling.campaign.plan_file import (
 from advisor_profiling.campaign.sets import Member, write_set
 from advisor_profiling.testbed.live import SourceName
 
-_NAMED = 3
-"""How many things of a long list a message names."""
+_NAMED, _SETS_NAMED = 3, 8
+"""How many things of a long list a message names, and sets: people copy one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str
     """What a replay could have shown, of that pair where it was recorded at all."""
     if plan.has_sets:
         sets = sorted({_set(point) for point in bundled_set_points()}, key=len)
-        return f"{len(sets)} sets were recorded: {', '.join(sets)}"
+        return f"{len(sets)} sets were recorded, such as {listed(sets[:_SETS_NAMED])}"
     points = (point for point in bundled_points() if isinstance(point, PairPoint))
     known = [point for point in points if point.gpu_model == answer["gpu_model"]]
     if splits := {_split(point) for point in known if point.jobs == tuple(sorted(pair))}:
