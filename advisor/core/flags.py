@@ -16,7 +16,8 @@ TOO_FAST = "too-fast"
 HEAT = "heat"
 
 FLAGS: dict[str, str] = {
-    "noisy-rate": "standard error of a rate above the target when the window's time was up",
+    "noisy-rate": "standard error of a rate above the target when the window's time was up; of a "
+    "job with a demand, above what chance makes of its requests",
     "noisy-power": "standard error of the power above the target when the window's time was up",
     "not-settled": "power or rate still moved when the window began",
     "throttled": "the clock was lowered: power cap, heat or a hardware slowdown",

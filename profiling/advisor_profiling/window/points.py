@@ -1,5 +1,6 @@
 """Turns a window into a point, with a flag for everything that was wrong with it."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -110,7 +111,10 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
     window, target = result.window, conditions.rules.target
     counters = window.counters
     wrong = {
-        "noisy-rate": any(_noisy(part.rate, target) for part in result.parts),
+        "noisy-rate": any(
+            _noisy(part.rate, max(target, _by_chance(spec.job.offered_rate, window.window_s)))
+            for spec, part in zip(result.target.specs, result.parts, strict=True)
+        ),
         "noisy-power": window.power is not None and _noisy(window.power, target),
         "not-settled": not window.settled,
         "throttled": bool(window.throttle_reasons),
@@ -207,6 +211,14 @@ def _measured(result: WindowResult, conditions: RunConditions) -> dict[str, Any]
 
 def _noisy(estimate: MeanEstimate, target: float) -> bool:
     return estimate.relative is None or estimate.relative > target
+
+
+def _by_chance(offered_rate: float | None, window_s: float) -> float:
+    """Relative spread of what arrives at random in a window (Poisson), which is no noise of a job.
+
+    Half as much more is allowed, since a standard error is only estimated.
+    """
+    return 1.5 / math.sqrt(offered_rate * window_s) if offered_rate else 0.0
 
 
 def _cpu_bound(counters: Counters, parts: tuple[JobResult, ...], gpu: Gpu) -> bool:

@@ -114,6 +114,19 @@ def test_each_fault_has_its_flag(result: WindowResult, flag: str) -> None:
     assert flag in FLAGS
 
 
+@pytest.mark.parametrize(("stderr", "flags"), [(6.0, ()), (8.0, ("noisy-rate",))])
+def test_chance_of_arrivals_is_no_noise(stderr: float, flags: tuple[str, ...]) -> None:
+    """Of 100 requests a second in 5 s: 4.5 % either way, half as much more allowed."""
+    server = dataclasses.replace(JOB, offered_rate=100.0)
+    served = with_rate(MeanEstimate(100, stderr))
+    served = dataclasses.replace(
+        served,
+        target=solo(server, Share(50)),
+        window=dataclasses.replace(WINDOW, window_s=5.0),
+    )
+    assert flags_of(served, CONDITIONS) == flags
+
+
 @pytest.mark.parametrize(
     "reason", ["sw-thermal", "hw-slowdown", "hw-power-brake", "memory-thermal"]
 )
