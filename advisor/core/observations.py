@@ -61,6 +61,8 @@ class ObservedPart:
         "progress per second after another job had ended, under the limit that stayed",
         "rate_unit/s",
     )
+    latency_p50_ms: float | None = reading("median time to answer a request", "ms")
+    latency_p99_ms: float | None = reading("99th percentile of the time to answer a request", "ms")
     energy_j: float | None = reading(
         "part of the GPU's energy over the overlap that is the job's, by a rule", "J"
     )

@@ -16,6 +16,7 @@ from advisor.errors import AdvisorError, JobError, SourceError
 from advisor.launch.monitor import pair_monitor
 from advisor.launch.monitor.pair_monitor import PairMonitor
 from advisor.launch.records.spec import Forecast, LaunchPair, LaunchPart, LaunchSpec
+from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Backend, Granted, Sight
 from advisor.runtime.host import processes
 from advisor.runtime.jobs import computing
@@ -47,6 +48,7 @@ class Script:
         ends_s: When its first process has ended, and with which status.
         hangs_s: From when on it makes no progress.
         broken_s: From when on its progress cannot be read.
+        late_ms: In which times it answers requests.
         limit: What a check of its limit raises; so does one of its variables.
     """
 
@@ -58,6 +60,7 @@ class Script:
     broken_s: float = float("inf")
     tail: str = ""
     reported: Reported = NOTHING
+    late_ms: tuple[float, ...] = ()
     limit: AdvisorError | None = None
     variables: AdvisorError | None = None
 
@@ -82,6 +85,14 @@ class ScriptedJob:
         if self._now_s >= self.script.broken_s:
             raise JobError(f"the progress of {self.job.name} cannot be read")
         return self.script.rate * min(self._now_s, self.script.ends_s, self.script.hangs_s)
+
+    def latencies(self) -> tuple[int, ...]:
+        """Each step answers one request in each of these times; before 3 s they take a minute."""
+        counts, steps = [0] * LATENCY_BUCKETS, int(self.script.rate * max(0.0, self._now_s - 3.0))
+        for late_ms in self.script.late_ms:
+            counts[latency_bucket(late_ms / 1000)] += steps
+        counts[-1] += 1000 if self.script.late_ms else 0
+        return tuple(counts)
 
     def reported(self) -> Reported:
         return self.script.reported

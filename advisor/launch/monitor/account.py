@@ -52,7 +52,7 @@ class Account:
         # The look that finds a job at its end is in no mean: it ended at some time before.
         if now_s - self._begun_s >= SETTLE_S and not any(one.over for one in self._jobs):
             for one in self._jobs:
-                one.settled.add(now_s, one.steps)
+                one.note_settled(now_s)
             if total_j is not None:
                 self._settled_j.add(now_s, total_j)
 

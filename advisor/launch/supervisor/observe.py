@@ -86,6 +86,8 @@ def _parts(monitor: PairMonitor) -> tuple[ObservedPart, ...]:
             job_hash=job.job_hash,
             libraries=monitor.jobs[n].libraries,
             rest_rate=monitor.jobs[n].rest.rate(),
+            latency_p50_ms=monitor.jobs[n].latency_ms(50),
+            latency_p99_ms=monitor.jobs[n].latency_ms(99),
             ended_first=n in monitor.first_ended,
         )
         for n, job in enumerate(pair.jobs)

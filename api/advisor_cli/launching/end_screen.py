@@ -174,6 +174,8 @@ def _each(job: _Job) -> str:
         did.append(f"{100 * speed:.0f} % of its speed{beside}")
     elif part.rate is not None:
         did.append(f"{part.rate:.4g} {part.rate_unit}/s")
+    if part.latency_p99_ms is not None:
+        did.append(f"p99 {part.latency_p99_ms:.3g} ms")
     if status:
         did.append(f"{status.steps:,.0f} {status.rate_unit}")
         did.append(status.outcome if status.exit_code is None else f"exit {status.exit_code}")

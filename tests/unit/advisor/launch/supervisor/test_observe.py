@@ -72,6 +72,17 @@ def test_what_the_pair_did(watch: Watch) -> None:
     assert seen.flags == ("too-fast",)
 
 
+def test_latencies_are_of_the_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of the first seconds took a minute; of the rest nine of ten 5 ms, the others 40."""
+    server = Script(rate=80, late_ms=(*9 * [5.0], 40.0))
+    watch = Watch(monkeypatch, Script(rate=50, ends_s=20), server)
+    watch.go_on(30)
+    first, second = record(watch).parts
+    assert (first.latency_p50_ms, first.latency_p99_ms) == (None, None)
+    assert second.latency_p50_ms == pytest.approx(5, rel=0.03)
+    assert second.latency_p99_ms == pytest.approx(40, rel=0.03)
+
+
 def test_what_each_job_did(watch: Watch) -> None:
     """Beside what was known and expected of it."""
     first, second = record(watch).parts

@@ -78,6 +78,15 @@ def test_everything_that_a_person_asks(capsys: pytest.CaptureFixture[str]) -> No
     ]
 
 
+def test_latency_of_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    served = replace(SEEN, parts=(replace(TRAIN, latency_p99_ms=41.26), SCORE))
+    lines = printed(capsys, STATUS, served)
+    assert lines[3:5] == [
+        "  Each    train 65 % of its speed (51 predicted), p99 41.3 ms, 119,000 images,",
+        "          exit 0",
+    ]
+
+
 def test_price_only_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     """Of the GPU hours that it held and the energy that it took."""
     lines = printed(capsys, STATUS, SEEN, prices=Prices(gpu_hour=2.5, kwh=0.15))

@@ -1,0 +1,19 @@
+"""Latencies of servers while they shared a GPU in a launch."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0015"
+down_revision = "0014"
+
+_COLUMNS = ("latency_p50_ms", "latency_p99_ms")
+
+
+def upgrade() -> None:
+    for name in _COLUMNS:
+        op.add_column("observation_parts", sa.Column(name, sa.Double(), nullable=True))
+
+
+def downgrade() -> None:
+    for name in _COLUMNS:
+        op.drop_column("observation_parts", name)
