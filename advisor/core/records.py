@@ -18,6 +18,10 @@ REPLAY_SOURCE = "replay"
 OBSERVED_SOURCE = "launch"
 """The `source` of pair points that were made of what launched jobs did."""
 
+FILLS_PERCENT = 50.0
+"""A job fills the GPU that keeps its SMs active at least this part of the time alone on all of it:
+below, the GPU idles most of the time, so two such jobs fit into each other's gaps."""
+
 
 def column(meaning: str, unit: str = "", **options: Any) -> Any:
     """A dataclass field that carries its unit and meaning."""

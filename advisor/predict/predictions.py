@@ -27,11 +27,14 @@ class PredictedPart:
     Attributes:
         speed: Relative speed: 1 is as fast as alone on the whole GPU.
         solo_power_w: Power of the GPU while the job runs alone on all of it.
+        latency_p99_ms: 99th percentile of the time to answer, where the set says more of it than
+            `Serving.p99_beside_ms`; None: it does not.
     """
 
     speed: Interval
     solo_rate: float
     solo_power_w: float
+    latency_p99_ms: Interval | None = None
 
     @property
     def rate(self) -> Interval:

@@ -45,6 +45,7 @@ class Part:
     alone: SoloPoint
     whole: SoloPoint
     speed: float
+    p99_ms: float | None = None
 
     @property
     def base(self) -> float:
@@ -296,7 +297,7 @@ def _row(point: PairPoint, solo: Mapping[tuple[str, float], SoloPoint]) -> Row:
         whole = solo[p.job, 100.0]
         speed = (p.rate or 0.0) / whole.rate
         speed = min(1.0, speed) if p.offered_rate else speed
-        parts.append(Part(solo[p.job, p.share_percent], whole, speed))
+        parts.append(Part(solo[p.job, p.share_percent], whole, speed, p.latency_p99_ms))
     text = "+".join(f"{p.job}@{p.share_percent:g}" for p in point.parts)
     mode = "limits" if point.mode == "mps" else point.mode
     filling = filling_jobs(solo.values(), point.gpu_model)

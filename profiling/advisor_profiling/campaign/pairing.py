@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
-from advisor.core.records import SoloPoint
+from advisor.core.records import FILLS_PERCENT, SoloPoint
 from advisor.errors import InputError
 
 BoundBy = Literal["compute", "memory", "launch"]
@@ -62,7 +62,7 @@ def filling_jobs(points: Iterable[SoloPoint], gpu_model: str) -> set[str]:
     read = [p for p in points if p.sm_active_percent is not None]
     read.sort(key=lambda p: (p.gpu_model == gpu_model, p.share_percent, p.started_at))
     newest = {p.job: p.sm_active_percent or 0.0 for p in read}
-    return {job for job, active in newest.items() if active >= _HALF_PERCENT}
+    return {job for job, active in newest.items() if active >= FILLS_PERCENT}
 
 
 def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[PairNames]:

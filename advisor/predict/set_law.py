@@ -1,0 +1,158 @@
+"""What jobs of a set keep of their speed, and what the card draws: physics with few constants.
+
+Every constant is fitted to 146 measured sets of two to seven jobs on H100s by
+docs/measurements/sets/predict.py, which prints them as they stand here and says how far off they
+are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from advisor.core.interval import Interval
+from advisor.core.split import Sharing
+from advisor.predict.profiles import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """How jobs hold each other up under MPS.
+
+    Attributes:
+        supply: Sum of SM (or DRAM) activities, 1 for a whole GPU, at which all slow down.
+        sharpness: How sharp the corner is there.
+        starved: Part of its speed that a job loses beside jobs whose activities add up to 1, of
+            those that fill the GPU: their kernels are long, and its own wait for each of them.
+        steepness: How fast that grows with their activity; a limit on them lowers it.
+    """
+
+    supply: float
+    sharpness: float
+    starved: float
+    steepness: float
+
+    def crowded(self, sm: Floats, dram: Floats) -> Floats:
+        """Part of its speed that each job keeps of what all want together; shape (ways,)."""
+        wanted = _wanted(sm, dram) / self.supply
+        return (1 + wanted**self.sharpness) ** (-1 / self.sharpness)
+
+    def waiting(self, filling: Floats) -> Floats:
+        """Part of its speed that a job keeps beside others that fill the GPU so far."""
+        return 1 - self.starved * filling**self.steepness
+
+
+def least_kept(sm: Floats, dram: Floats, fills: Floats) -> Floats:
+    """Part of its speed that a job that fills the GPU keeps at least: its turn of what there is."""
+    return fills[:, None] / np.maximum(1.0, _wanted(sm, dram))
+
+
+def _wanted(sm: Floats, dram: Floats) -> Floats:
+    """What all want together of the scarcer one; shape (ways,)."""
+    return np.maximum(sm.sum(axis=0), dram.sum(axis=0))
+
+
+def filling_beside(sm: Floats, fills: Floats) -> Floats:
+    """Activity of all other jobs that fill the GPU, at most 1; fills (jobs,) is 1 for such ones."""
+    own = sm * fills[:, None]
+    return np.minimum(1.0, own.sum(axis=0) - own)
+
+
+def turns(sm: Floats, exponent: float) -> Floats:
+    """Part of its speed that each job keeps where the driver gives them equal turns.
+
+    None gets longer than it is busy: activity to a power, as kernels of small batches cover few
+    SMs. What those leave is dealt to the others.
+    """
+    busy, kept = sm**exponent, np.ones_like(sm)
+    for way in range(sm.shape[1]):
+        kept[:, way] = np.minimum(1.0, _level(busy[:, way]) / np.maximum(busy[:, way], 1e-9))
+    return kept
+
+
+def _level(busy: Floats) -> float:
+    """The most that any gets of 1, so that all together get no more than that."""
+    left, waiting = 1.0, np.sort(busy)
+    for number, least in enumerate(waiting):
+        if least * (len(waiting) - number) > left:
+            return left / (len(waiting) - number)
+        left -= float(least)
+    return np.inf
+
+
+def power_w(
+    kept: Floats, alone_w: Floats, active_idle_w: float, limit_w: float, *, in_turns: bool
+) -> Floats:
+    """What all add to the active idle power, each as much as it keeps of its speed; (ways,).
+
+    Side by side at least what the hungriest draws alone: it waits only while others compute.
+    """
+    own = kept * np.maximum(0.0, alone_w - active_idle_w)
+    together = active_idle_w + own.sum(axis=0)
+    return np.minimum(limit_w, together if in_turns else np.maximum(together, alone_w.max(axis=0)))
+
+
+SetClass: TypeAlias = Literal["no filling", "held", "filling", "time-sliced"]
+"""What a job has beside it, by which errors and tails differ: no job that fills the GPU; such ones,
+held below `HELD` by limits; above; or any, in turns."""
+
+HELD = 0.6
+"""Of `filling_beside`."""
+
+
+def class_of(sharing: Sharing, filling: float) -> SetClass:
+    """The class of a job beside others that fill the GPU so far."""
+    if sharing == "time-sliced":
+        return "time-sliced"
+    return "no filling" if filling == 0 else "held" if filling < HELD else "filling"
+
+
+MPS = SideBySide(supply=1.0, sharpness=4.0, starved=0.7, steepness=12.0)
+
+TURNS_EXPONENT = 0.9
+
+ACTIVE_IDLE_OVER_W = 50.0
+"""Active idle power over that of the empty card, for profiles without the former."""
+
+SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
+    {
+        "no filling": (0.63, 1.46),
+        "held": (0.72, 1.32),
+        "filling": (0.11, 1.57),
+        "time-sliced": (0.59, 1.31),
+    }
+)
+"""Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile."""
+
+POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
+    {
+        "no filling": (0.85, 1.28),
+        "held": (0.89, 1.22),
+        "filling": (0.87, 1.06),
+        "time-sliced": (0.71, 1.36),
+    }
+)
+"""The same of the watts of a set, by the class of the job with most beside it."""
+
+ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
+    {
+        "no filling": (0.84, 1.22),
+        "held": (0.90, 1.09),
+        "filling": (0.91, 1.29),
+        "time-sliced": (0.85, 1.32),
+    }
+)
+"""The same of the energy of the work on a card each, for each 1 together."""
+
+P99_FACTORS: Mapping[SetClass, Interval] = MappingProxyType(
+    {
+        "no filling": Interval(1.05, 0.64, 2.13),
+        "held": Interval(3.92, 1.88, 10.4),
+        "filling": Interval(13.6, 8.10, 206.0),
+        "time-sliced": Interval(45.0, 4.21, 66.4),
+    }
+)
+"""p99 for each 1 ms alone, of four servers: 50th, 5th and 95th percentile; where no job beside
+fills the GPU, of each neighbour."""

@@ -1,0 +1,181 @@
+"""What is said of sets of jobs by physics, of made-up jobs and of measured sets."""
+
+import itertools
+import random
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import profile
+
+from advisor.core.records import PairPoint
+from advisor.core.split import Split, without_limits
+from advisor.predict.predictions import Prediction, predict_exclusive
+from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.serving import Serving
+from advisor.predict.set_law import MPS, power_w, turns
+from advisor.predict.sets import SetPredictor, active_idle_w, fills
+from advisor_data.files.bundled import bundled_set_points, bundled_solo_points
+from advisor_profiling.reports.sets import LEFT_OUT
+
+LIMIT_W = 700.0
+
+
+def predicted(profiles: Sequence[Profile], split: Split) -> Prediction:
+    return SetPredictor().predict(profiles, [split])[0]
+
+
+def job(name: str, sm: float = 20.0, power_w: float = 200.0, **fields: object) -> Profile:
+    """As fast at any share; alone it keeps the SMs active so much of the time."""
+    shares = np.arange(10.0, 101.0, 10.0)
+    columns = {
+        "sm_active_percent": np.minimum(sm, shares),
+        "dram_active_percent": np.full(10, 5.0),
+        "power_w": np.full(10, power_w),
+    }
+    return profile(name, [100.0] * 10, shares.tolist(), columns=columns, **fields)
+
+
+jobs = st.builds(
+    job,
+    st.sampled_from("abcdefg"),
+    st.floats(1, 99),
+    st.floats(90, LIMIT_W),
+)
+sets = st.lists(jobs, min_size=2, max_size=7)
+
+
+@given(sets, st.randoms(), st.sampled_from(["uncapped", "time-sliced", "exclusive"]))
+def test_order_of_the_jobs_does_not_matter(
+    profiles: list[Profile], chance: random.Random, sharing: str
+) -> None:
+    """Each job keeps what it keeps, and the card draws the same."""
+    order = list(range(len(profiles)))
+    chance.shuffle(order)
+    split = without_limits(sharing, len(profiles))  # type: ignore[arg-type]
+    there = predicted(profiles, split)
+    back = predicted([profiles[n] for n in order], split)
+    assert back.power_w.value == pytest.approx(there.power_w.value)
+    for place, n in enumerate(order):
+        assert back.parts[place].speed.value == pytest.approx(there.parts[n].speed.value)
+
+
+@given(jobs, st.integers(2, 7))
+def test_copies_never_draw_more_than_the_limit(one: Profile, copies: int) -> None:
+    """Neither expected nor at the bad end; and more copies draw no less."""
+    watts = [
+        predicted([one] * n, without_limits("uncapped", n)).power_w for n in range(2, copies + 1)
+    ]
+    assert max(w.high for w in watts) <= LIMIT_W
+    for fewer, more in itertools.pairwise(watts):
+        assert more.value >= 0.99 * fewer.value
+
+
+@given(sets)
+def test_a_job_more_makes_nobody_faster(profiles: list[Profile]) -> None:
+    """Under MPS and in turns."""
+    more = [*profiles, job("more", 60.0)]
+    for sharing in ("uncapped", "time-sliced"):
+        before = predicted(profiles, without_limits(sharing, len(profiles)))
+        after = predicted(more, without_limits(sharing, len(more)))
+        for was, part in zip(before.parts, after.parts, strict=False):
+            assert part.speed.value <= was.speed.value + 1e-9
+
+
+def test_one_job_in_turns_is_the_job_alone() -> None:
+    """It has every turn, and draws what it draws alone."""
+    assert turns(np.array([[0.97]]), 0.9) == 1.0
+    alone = power_w(np.ones((1, 1)), np.array([[350.0]]), 120.0, LIMIT_W, in_turns=True)
+    assert alone == pytest.approx(350.0)
+
+
+def test_a_limit_on_the_job_that_fills_helps_the_others() -> None:
+    """The lower it is, the more they keep; the limited job pays."""
+    small, big = job("small", 10.0), job("big", 99.0)
+    kept = [
+        predicted([small, big], Split((100.0, share))).parts[0].speed.value
+        for share in (99, 90, 60)
+    ]
+    assert kept == sorted(kept)
+    assert kept[0] < 0.5 < kept[-1]
+
+
+def test_jobs_that_fill_nothing_are_held_up_by_nothing() -> None:
+    assert MPS.waiting(np.zeros(3)) == pytest.approx(1.0)
+
+
+def test_a_server_serves_its_demand_beside_small_jobs() -> None:
+    """Chance alone decides, not the width of other jobs' errors; its tail grows with each one."""
+    serving = Serving(
+        offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 8.0), (100.0, 4.0))
+    )
+    server, small = job("server", serving=serving), job("small")
+    for n in (1, 3):
+        part = predicted([server, *[small] * n], without_limits("uncapped", n + 1)).parts[0]
+        assert part.speed.value == 1.0
+        assert part.speed.low == pytest.approx(0.98)
+        assert part.latency_p99_ms is not None
+        assert part.latency_p99_ms.value == pytest.approx(1.05 * 4.0 * n)
+
+
+def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
+    assert active_idle_w([job("a", active_idle_power_w=126.0), job("b")]) == 126.0
+    assert active_idle_w([job("b")]) == pytest.approx(130.0)  # of 80 W
+
+
+def test_a_job_without_counters_is_taken_to_fill() -> None:
+    nothing = profile("x", columns={"sm_active_percent": np.full(10, np.nan)})
+    assert fills(nothing)
+    assert not fills(job("small", 49.0))
+
+
+def test_one_after_the_other_is_as_measured() -> None:
+    pair = [job("a"), job("b")]
+    found = predicted(pair, without_limits("exclusive", 2))
+    assert found == predict_exclusive(pair)
+
+
+# measured sets
+
+
+def measured() -> list[tuple[PairPoint, list[Profile]]]:
+    """The sets that come with advisor, of jobs with a profile on their GPU model."""
+    profiles = make_profiles(bundled_solo_points())
+    found = list[tuple[PairPoint, list[Profile]]]()
+    for point in bundled_set_points():
+        known = [profiles.get((name, point.gpu_model)) for name in point.jobs]
+        if not LEFT_OUT & set(point.flags) and all(known):
+            found.append((point, [p for p in known if p]))
+    return found
+
+
+def split_of(point: PairPoint) -> Split:
+    if point.mode == "mps":
+        return Split(point.shares_percent)
+    return without_limits(point.mode, len(point.parts))  # type: ignore[arg-type]
+
+
+def test_measured_sets_are_met_by_profiles_of_other_runs() -> None:
+    """Watts and speeds of the bundled sets, from profiles that were measured on other cards."""
+    watts, speeds, held = list[float](), list[float](), list[bool]()
+    for point, profiles in measured():
+        found = predicted(profiles, split_of(point))
+        watts.append(abs(found.power_w.value / (point.power_w or 0.0) - 1))
+        for part, said, own in zip(point.parts, found.parts, profiles, strict=True):
+            speed = (part.rate or 0.0) / own.whole_gpu_rate
+            speed = min(speed, 1.0) if own.serving else speed
+            speeds.append(abs(said.speed.value - speed))
+            held.append(said.speed.low <= speed <= said.speed.high)
+    print(
+        len(watts),
+        statistics.fmean(watts),
+        len(speeds),
+        statistics.fmean(speeds),
+        statistics.fmean(held),
+    )
+    assert len(watts) > 10
+    assert statistics.fmean(watts) < 0.12
+    assert statistics.fmean(speeds) < 0.2
