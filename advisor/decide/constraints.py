@@ -177,9 +177,8 @@ def _off(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator
 
 def _late(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
     """At the high end of what a neighbour makes of it; without limits at least what it is alone."""
-    for profile, share, part in zip(profiles, p.split.shares, p.parts, strict=True):
-        by_class = profile.serving and profile.serving.p99_beside_ms(p.split, share)
-        beside = part.latency_p99_ms or by_class
+    for profile, part, share in zip(profiles, p.parts, p.split.shares, strict=True):
+        beside = part.p99_ms(profile, p.split, share)
         most_ms = limits.longest_p99_ms(profile)
         if beside is None or most_ms is None or p.split.sharing == "exclusive":
             yield from _late_alone(profile, share, limits)

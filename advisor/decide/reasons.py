@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from advisor.core.flags import DOUBTFUL, FLAGS, SLOW_ALONE
+from advisor.core.interval import Interval
 from advisor.core.split import NINE, Split
 from advisor.decide.constraints import Limits, floor, is_served, memory_unknown, risks
 from advisor.decide.recommendation import (
@@ -191,30 +192,33 @@ def _served(answer: Decision) -> Iterator[str]:
     p = answer.choice.prediction
     if p.split.sharing == "exclusive":
         return
-    for profile, share in zip(answer.profiles, p.split.shares, strict=True):
+    for profile, part, share in zip(answer.profiles, p.parts, p.split.shares, strict=True):
         if profile.serving is None:
             continue
         if profile.serving.is_behind(profile.whole_gpu_rate):
-            part = profile.whole_gpu_rate / (profile.serving.offered_rate or 1)
-            yield f"{profile.job} serves {percent(part)} of its demand alone on the whole GPU"
-        yield _latency(profile, p.split, share, answer.request)
+            served = profile.whole_gpu_rate / (profile.serving.offered_rate or 1)
+            yield f"{profile.job} serves {percent(served)} of its demand alone on the whole GPU"
+        beside_ms = part.p99_ms(profile, p.split, share)
+        yield _latency(profile, share, beside_ms, answer.request, part.latency_p99_ms is not None)
     if any(map(is_served, answer.profiles)) and p.result.energy_saved < 0:
         more = percent(-p.result.energy_saved, 1)
         yield f"this takes {more} more energy than the same work with a GPU for each job"
 
 
-def _latency(profile: Profile, split: Split, share: float, limits: Limits) -> str:
-    serving, job = profile.serving, profile.job
-    alone_ms = serving and serving.p99_alone_ms(share)
-    if serving is None or alone_ms is None:
-        return f"the latency of {job} was not measured at {share:g} %"
-    most_ms, beside = limits.longest_p99_ms(profile), serving.p99_beside_ms(split, share)
-    assert beside is not None, "it is known alone"
+def _latency(
+    profile: Profile, share: float, beside: Interval | None, limits: Limits, is_measured: bool
+) -> str:
+    if beside is None:
+        return f"the latency of {profile.job} was not measured at {share:g} %"
+    most_ms, alone_ms = limits.longest_p99_ms(profile), None
+    if profile.serving:
+        alone_ms = profile.serving.p99_alone_ms(share)
     limit = "" if most_ms is None else f" of {most_ms:g} ms allowed"
+    why = "as it was measured there" if is_measured else "by what four servers had beside others"
+    alone = "" if alone_ms is None else f": alone at {share:g} % it is {alone_ms:.3g} ms"
     return (
-        f"the p99 latency of {job} is expected at {beside.value:.3g} ms ({beside.low:.3g} to "
-        f"{beside.high:.3g}){limit}, by what four servers had beside others: alone at {share:g} % "
-        f"it is {alone_ms:.3g} ms"
+        f"the p99 latency of {profile.job} is expected at {beside.value:.3g} ms ({beside.low:.3g} "
+        f"to {beside.high:.3g}){limit}, {why}{alone}"
     )
 
 

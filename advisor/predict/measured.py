@@ -8,6 +8,7 @@ weighted by its own error. docs/measurements/model/measured_pairs.py says what t
 """
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -19,6 +20,7 @@ from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.predictions import Prediction, Predictor, is_within, possible_speed
 from advisor.predict.profiles import Profile
+from advisor.predict.serving import P99_MEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Window:
     Attributes:
         rates: Of each job, in its own unit per second; None: not known.
         gpu_uuid: The card.
+        latencies_p99_ms: Of each job that answers requests, else None; empty: of none.
         started_at: ISO 8601, UTC.
         is_launch: Observed while jobs did their work.
         is_bundled: It came with advisor.
@@ -37,13 +40,19 @@ class Window:
     rates: tuple[float | None, ...]
     power_w: float | None
     gpu_uuid: str
+    latencies_p99_ms: tuple[float | None, ...] = ()
     started_at: str = ""
     is_launch: bool = False
     is_bundled: bool = False
 
     def turned(self) -> "Window":
         """The same with the jobs in the opposite order."""
-        return replace(self, split=self.split.turned(), rates=self.rates[::-1])
+        return replace(
+            self,
+            split=self.split.turned(),
+            rates=self.rates[::-1],
+            latencies_p99_ms=self.latencies_p99_ms[::-1],
+        )
 
 
 Windows: TypeAlias = Mapping[tuple[str, ...], Sequence[Window]]
@@ -107,7 +116,7 @@ class MeasuredPredictor:
         speeds = [self._speeds(n, p, found, pairs) for n, p in enumerate(profiles)]
         powers = self._powers(profiles[0].power_limit_w or math.inf, found, pairs)
         return [
-            _changed(prediction, power_w, of_jobs)
+            _with_latencies(_changed(prediction, power_w, of_jobs), windows)
             for prediction, power_w, *of_jobs in zip(found, powers, *speeds, strict=True)
         ]
 
@@ -266,6 +275,17 @@ def _changed(p: Prediction, power_w: Interval, speeds: Sequence[Interval]) -> Pr
     left = min(math.hypot(_width(power_w), *map(_width, speeds)) / old, 1.0) if old else 1.0
     factors = p.efficiency_factors and tuple(f ** math.sqrt(left) for f in p.efficiency_factors)
     return replace(p, parts=parts, power_w=power_w, efficiency_factors=factors)
+
+
+def _with_latencies(p: Prediction, windows: Sequence[Window]) -> Prediction:
+    """With the tails that windows at that split had; of other splits they say little."""
+    there = [w.latencies_p99_ms for w in windows if w.split == p.split and w.latencies_p99_ms]
+    if not there:
+        return p
+    of_jobs = [[ms for ms in one if ms is not None] for one in zip(*there, strict=True)]
+    found = [P99_MEASURED.times(statistics.median(ms)) if ms else None for ms in of_jobs]
+    parts = zip(p.parts, found, strict=True)
+    return replace(p, parts=tuple(replace(part, latency_p99_ms=ms) for part, ms in parts))
 
 
 def _width(x: Interval) -> float:

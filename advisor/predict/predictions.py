@@ -27,8 +27,8 @@ class PredictedPart:
     Attributes:
         speed: Relative speed: 1 is as fast as alone on the whole GPU.
         solo_power_w: Power of the GPU while the job runs alone on all of it.
-        latency_p99_ms: 99th percentile of the time to answer, where the set says more of it than
-            `Serving.p99_beside_ms`; None: it does not.
+        latency_p99_ms: Its p99 latency, where more is known of it than by class: what it was beside
+            the same jobs at the same split, or of a set; None: nothing more.
     """
 
     speed: Interval
@@ -40,6 +40,12 @@ class PredictedPart:
     def rate(self) -> Interval:
         """Progress per second, in the job's own unit."""
         return self.speed.times(self.solo_rate)
+
+    def p99_ms(self, profile: Profile, split: Split, share_percent: float) -> Interval | None:
+        """Its p99 latency as it was measured there, else by class; None: not known alone."""
+        if self.latency_p99_ms is not None:
+            return self.latency_p99_ms
+        return profile.serving and profile.serving.p99_beside_ms(split, share_percent)
 
 
 def possible_speed(profile: Profile, speed: Interval) -> Interval:

@@ -80,7 +80,7 @@ def _shares(option: RatedSplit, r: Decision) -> tuple[wire.JobShare, ...]:
             rate=part.rate,
             speed=part.speed,
             environment=environment,
-            latency_p99_ms=profile.serving and profile.serving.p99_beside_ms(p.split, share),
+            latency_p99_ms=part.p99_ms(profile, p.split, share),
         )
         for profile, share, part, environment in parts
     )

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from advisor.core.observations import Observation
-from advisor.core.records import REPLAY_SOURCE, PairPoint
+from advisor.core.observations import Observation, ObservedPart
+from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart
 from advisor.predict.measured import Window, Windows
 from advisor.predict.profiles import Profile
 from advisor_advice.site.expected import Checked, is_doubtful, measured_split
@@ -63,6 +63,7 @@ def _of_points(
                     rates,
                     point.power_w,
                     point.gpu_uuid,
+                    _latencies(point.parts),
                     point.started_at,
                     is_bundled=is_bundled,
                 ),
@@ -72,4 +73,17 @@ def _of_points(
 def _of_launch(o: Observation) -> Iterator[Window]:
     if split := measured_split(o.mode, [part.share_percent for part in o.parts]):
         rates = tuple(part.rate for part in o.parts)
-        yield Window(split, rates, o.power_w, o.gpu_uuid, o.started_at, is_launch=True)
+        yield Window(
+            split,
+            rates,
+            o.power_w,
+            o.gpu_uuid,
+            _latencies(o.parts),
+            o.started_at,
+            is_launch=True,
+        )
+
+
+def _latencies(parts: Iterable[PointPart | ObservedPart]) -> tuple[float | None, ...]:
+    found = tuple(part.latency_p99_ms for part in parts)
+    return found if any(found) else ()

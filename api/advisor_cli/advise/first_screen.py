@@ -117,7 +117,7 @@ def _each(profile: Profile, part: PredictedPart, split: Split, share: float) -> 
     text = f"{profile.job} {percent(min(speed.value, 1.0))} of its speed"
     if not is_served(profile):
         return f"{text} ({percent(speed.low)} at worst)"
-    p99 = profile.serving and profile.serving.p99_beside_ms(split, share)
+    p99 = part.p99_ms(profile, split, share)
     return f"{text}, p99 {p99.value:.3g} ms ({p99.high:.3g} at worst)" if p99 else text
 
 

@@ -5,8 +5,12 @@
 Bundled windows of pairs in which a server met its whole demand (97 % of it), and those in which it
 did not: its p99 over that of its profile at the share. Then each server is predicted by the others:
 the 5th, 50th and 95th percentile of their ratios under limits, and how many of its own they hold.
+Last, each window of a pair that was measured more than once at a split is predicted by the median
+of the others there, which are of other cards.
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -48,6 +52,11 @@ def main() -> None:
     print("|---|--:|--:|--:|--:|--:|--:|")
     for server in sorted({tail.server for tail in limited}):
         print(f"| {server} | {' | '.join(held(server, limited))} |")
+    print("\n| same jobs, same split | windows | 5 % | median | 95 % | mean off, factor |")
+    print("|---|--:|--:|--:|--:|--:|")
+    logs = np.log(np.array(list(repeated()), dtype=np.float64))
+    quantiles = " | ".join(f"{math.exp(x):.2f}" for x in np.quantile(logs, [0.05, 0.5, 0.95]))
+    print(f"| by other windows | {len(logs)} | {quantiles} | {np.exp(np.mean(np.abs(logs))):.2f} |")
 
 
 def held(server: str, tails: Sequence[Tail]) -> Iterator[str]:
@@ -75,6 +84,21 @@ def tails_of() -> Iterator[Tail]:
             kind = f"{how}, beside {what}"
             served = (part.rate or 0) / part.offered_rate >= SERVED
             yield Tail(part.job, kind, served, part.latency_p99_ms / alone_ms)
+
+
+def repeated() -> Iterator[float]:
+    """p99 of each window of a server over the median of the other windows at that split."""
+    groups: defaultdict[tuple[object, ...], list[float]] = defaultdict(list)
+    for point in select(bundled_pair_points()).points:
+        for n, part in enumerate(point.parts):
+            is_served = (part.rate or 0) / (part.offered_rate or np.inf) >= SERVED
+            if part.latency_p99_ms and is_served:
+                where = (point.jobs, n, point.gpu_model, point.mode, point.shares_percent)
+                groups[where].append(part.latency_p99_ms)
+    for own in groups.values():
+        for n, one_ms in enumerate(own):
+            if others := own[:n] + own[n + 1 :]:
+                yield one_ms / float(np.median(others))
 
 
 def is_small(profile: Profile) -> bool:

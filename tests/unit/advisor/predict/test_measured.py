@@ -12,7 +12,7 @@ from made_up_profiles import Physics, Scripted, profile
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
 from advisor.predict.measured import MeasuredPredictor, Window
 from advisor.predict.predictions import Prediction
-from advisor.predict.serving import Serving
+from advisor.predict.serving import P99_BESIDE, P99_MEASURED, Serving
 
 A, B = profile("a"), profile("b")
 EXPECTED = Scripted({EQUAL: (0.6, 0.6, 500.0)})
@@ -134,6 +134,22 @@ def test_the_order_of_windows_and_of_jobs_makes_no_difference(windows: list[Wind
     speeds = [part.speed.value for part in forward.parts]
     assert speeds == pytest.approx([part.speed.value for part in turned.parts[::-1]])
     assert speeds[0] < 0.58
+
+
+def test_a_tail_is_what_it_was_at_that_split() -> None:
+    """The median of what windows say; of other splits, and of a job that tells none, nothing."""
+    seen = [replace(window(), latencies_p99_ms=(ms, None)) for ms in (20.0, 30.0, 90.0)]
+    first, second = at(seen).parts
+    assert first.latency_p99_ms == P99_MEASURED.times(30.0)
+    assert second.latency_p99_ms is None
+    assert [part.latency_p99_ms for part in at(seen, FAR).parts] == [None, None]
+    turned = MeasuredPredictor(Scripted({EQUAL: (0.6, 0.6, 500.0)}), {("a", "b"): seen})
+    (found,) = turned.predict([B, A], [EQUAL])
+    assert [part.latency_p99_ms for part in found.parts] == [None, P99_MEASURED.times(30.0)]
+    serving = Serving(offered_rate=60.0, rate_noise=0.0, latency_p99_ms=((50.0, 10.0),))
+    server = replace(A, serving=serving)
+    assert first.p99_ms(server, EQUAL, 50.0) == P99_MEASURED.times(30.0)
+    assert second.p99_ms(server, EQUAL, 50.0) == P99_BESIDE.times(10.0)
 
 
 def test_a_job_beside_itself_is_the_same_both_ways() -> None:
