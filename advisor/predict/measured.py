@@ -30,20 +30,20 @@ class Window:
     Attributes:
         rates: Of each job, in its own unit per second; None: not known.
         gpu_uuid: The card.
-        latencies_p99_ms: Of each job that answers requests, else None; empty: of none.
         started_at: ISO 8601, UTC.
         is_launch: Observed while jobs did their work.
         is_bundled: It came with advisor.
+        latencies_p99_ms: Of each job that answers requests, else None; empty: of none.
     """
 
     split: Split
     rates: tuple[float | None, ...]
     power_w: float | None
     gpu_uuid: str
-    latencies_p99_ms: tuple[float | None, ...] = ()
     started_at: str = ""
     is_launch: bool = False
     is_bundled: bool = False
+    latencies_p99_ms: tuple[float | None, ...] = ()
 
     def turned(self) -> "Window":
         """The same with the jobs in the opposite order."""

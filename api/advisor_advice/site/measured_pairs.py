@@ -63,9 +63,9 @@ def _of_points(
                     rates,
                     point.power_w,
                     point.gpu_uuid,
-                    _latencies(point.parts),
                     point.started_at,
                     is_bundled=is_bundled,
+                    latencies_p99_ms=_latencies(point.parts),
                 ),
             )
 
@@ -78,9 +78,9 @@ def _of_launch(o: Observation) -> Iterator[Window]:
             rates,
             o.power_w,
             o.gpu_uuid,
-            _latencies(o.parts),
             o.started_at,
             is_launch=True,
+            latencies_p99_ms=_latencies(o.parts),
         )
 
 

@@ -1,7 +1,7 @@
 // What was wrong with a measured window, in the words of docs/flags.md.
 
 export const FLAGS = {
-  "noisy-rate": "standard error of a rate above the target when the window's time was up",
+  "noisy-rate": "standard error of a rate above the target when the window's time was up; of a job with a demand, above what chance makes of its requests",
   "noisy-power": "standard error of the power above the target when the window's time was up",
   "not-settled": "power or rate still moved when the window began",
   "throttled": "the clock was lowered: power cap, heat or a hardware slowdown",

@@ -55,8 +55,12 @@ def main() -> None:
     print("\n| same jobs, same split | windows | 5 % | median | 95 % | mean off, factor |")
     print("|---|--:|--:|--:|--:|--:|")
     logs = np.log(np.array(list(repeated()), dtype=np.float64))
-    quantiles = " | ".join(f"{math.exp(x):.2f}" for x in np.quantile(logs, [0.05, 0.5, 0.95]))
-    print(f"| by other windows | {len(logs)} | {quantiles} | {np.exp(np.mean(np.abs(logs))):.2f} |")
+    quantiles = " | ".join(
+        f"{math.exp(x):.2f}" for x in np.quantile(logs, [0.05, 0.5, 0.95]).tolist()
+    )
+    print(
+        f"| by other windows | {len(logs)} | {quantiles} | {math.exp(float(np.abs(logs).mean())):.2f} |"
+    )
 
 
 def held(server: str, tails: Sequence[Tail]) -> Iterator[str]:
