@@ -58,9 +58,8 @@ def main() -> None:
     quantiles = " | ".join(
         f"{math.exp(x):.2f}" for x in np.quantile(logs, [0.05, 0.5, 0.95]).tolist()
     )
-    print(
-        f"| by other windows | {len(logs)} | {quantiles} | {math.exp(float(np.abs(logs).mean())):.2f} |"
-    )
+    off = math.exp(float(np.abs(logs).mean()))
+    print(f"| by other windows | {len(logs)} | {quantiles} | {off:.2f} |")
 
 
 def held(server: str, tails: Sequence[Tail]) -> Iterator[str]:
