@@ -264,6 +264,32 @@ def test_the_split_moves_by_keyboard_and_shows_the_numbers_of_the_api(
     assert len(visit.asked) == asked
 
 
+@pytest.mark.parametrize(
+    ("pair", "verdict"),
+    [
+        (("bert-serve-30", "triad"), "share"),
+        (("bert-infer-b2", "vit-train"), "your call"),
+        (("bert-train", "vit-infer"), "do not share"),
+    ],
+)
+def test_the_verdict_is_that_of_the_api(
+    visit: Visit, served: RawServer, pair: tuple[str, str], verdict: str
+) -> None:
+    """First, with what it is worth, and the split that it is about is shown."""
+    told = _recommendation(served, jobs=[{"job": job} for job in pair])
+    assert told["verdict"] == verdict
+    visit.open(f"/pair?a={pair[0]}&b={pair[1]}")
+    assert visit.page.get_attribute("#headline", "data-verdict") == verdict
+    said = visit.text("#headline")
+    assert said.lower().startswith(f"{verdict}: ")
+    way = told["call"] or told["choice"]["split"]
+    assert visit.text("#said").startswith(f"{way}:")
+    (option,) = [option for option in told["candidates"] if option["split"] == way]
+    if verdict != "do not share":
+        assert f"{option['stp']['value']:.3g} times the work an hour" in said
+    assert (visit.page.locator("button:has-text('For time')").count() == 1) == bool(told["call"])
+
+
 def test_the_split_is_dragged_on_a_chart(visit: Visit) -> None:
     visit.open(PAGES["pair"])
     plot = visit.page.locator("figure svg").first

@@ -126,7 +126,7 @@ function show(view, rows) {
     objectives(view),
     html("details", {}, html("summary", {}, "All numbers as a table"), allOptions(view)),
   );
-  choose(view.options.find((option) => option.split === chosenName) ?? view.best);
+  choose(view.options.find((option) => option.split === chosenName) ?? view.way);
   return {
     showParts: (found) => {
       bars = found instanceof Error ? null : partsOfPair(found);

@@ -1,18 +1,33 @@
 // The split, moved by hand: a slider over the splits, and buttons for what is no split.
 
 import { html, svg } from "./elements.js";
-import { percent, share, withUnit } from "./numbers.js";
+import { number, percent, share, withUnit } from "./numbers.js";
 
-export function headline({ given }) {
-  const { choice, gpu_model: gpu } = given;
-  const [a, b] = given.jobs.map(({ job }) => job);
-  const [shareA, shareB] = choice.jobs.map((job) => share(job.share_percent));
-  const text = {
-    limited: `Give ${a} ${shareA} and ${b} ${shareB} of the ${gpu}.`,
-    uncapped: `Share the ${gpu} between ${a} and ${b} without limits.`,
-    exclusive: `Do not share: run ${a} and ${b} one after the other on the ${gpu}.`,
+// The verdict, and what it is worth against one after the other.
+export function headline({ given, way, a, b }) {
+  const { verdict, gpu_model: gpu } = given;
+  const [shareA, shareB] = way.jobs.map((job) => share(job.share_percent));
+  const how = {
+    limited: `give ${a} ${shareA} and ${b} ${shareB} of the ${gpu}`,
+    uncapped: `${a} and ${b} without limits on the ${gpu}`,
   };
-  return html("p", { class: "headline", id: "headline" }, text[choice.sharing]);
+  const apart = `one after the other on the ${gpu}`;
+  const text = {
+    share: `Share: ${how[way.sharing]}. ${gain(way)}`,
+    "your call": `Your call: ${apart}, or for time ${how[way.sharing]}. ${gain(way)}`,
+    "do not share": `Do not share: run ${a} and ${b} ${apart}.`,
+  };
+  return html("p", { class: "headline", id: "headline", "data-verdict": verdict }, text[verdict]);
+}
+
+function gain({ stp, energy_saved: energy, cost_saved: cost }) {
+  const said = [`${number(stp.value)} times the work an hour`, `${lessOrMore(energy.value)} energy`];
+  if (cost) said.push(`${lessOrMore(cost.value)} money`);
+  return `${said.join(", ")} than one after the other.`;
+}
+
+function lessOrMore(saved) {
+  return `${percent(Math.abs(saved))} ${saved < 0 ? "more" : "less"}`;
 }
 
 // `onpick` gets the option that was chosen; `show` shows one.
@@ -69,8 +84,9 @@ function place(rect, x, width) {
   rect.setAttribute("width", Math.max(0, width));
 }
 
-function shortcuts({ options, best }) {
+function shortcuts({ options, best, way }) {
   const found = [[`Best: ${best.split}`, best]];
+  if (way !== best) found.push([`For time: ${way.split}`, way]);
   const named = { "50/50": "50/50", uncapped: "No limits", exclusive: "One after the other" };
   for (const option of options) {
     if (option.split in named && option !== best) found.push([named[option.split], option]);

@@ -20,6 +20,8 @@ const WAYS = { uncapped: "uncapped", "time-sliced": "time-sliced" };
 
 export function pairView(given, measured) {
   const options = given.candidates;
+  const named = (split) => options.find((option) => option.split === split);
+  const best = named(given.choice.split) ?? given.choice;
   return {
     given,
     measured,
@@ -27,7 +29,9 @@ export function pairView(given, measured) {
     a: given.jobs[0].job,
     b: given.jobs[1].job,
     splits: options.filter((option) => option.sharing === "limited"),
-    best: options.find((option) => option.split === given.choice.split) ?? given.choice,
+    best,
+    // What the verdict is about: where jobs need not share, the split that saves time.
+    way: named(given.call) ?? best,
   };
 }
 
