@@ -25,6 +25,10 @@ _NOT_RUN = (
 )
 
 
+START_TIMEOUT_S = 180.0
+"""What a job has until its first progress, where it does not say."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressSettings:
     """How the progress of a job is read.
@@ -109,7 +113,7 @@ class Job:
     progress: ProgressSettings = ProgressSettings()
     results: ResultsSettings | None = None
     warm_up_s: float = 0
-    start_timeout_s: float = 180
+    start_timeout_s: float = START_TIMEOUT_S
     memory_mib: int | None = None
     offered_rate: float | None = None
     max_p99_ms: float | None = None

@@ -22,6 +22,7 @@ from typing import get_args
 
 import yaml
 
+from advisor.core.gpu import parse_memory_mib
 from advisor.core.job import (
     InputData,
     InputSource,
@@ -164,6 +165,17 @@ def _command(field: read.YamlField) -> tuple[str, ...]:
     return command
 
 
+def _memory_mib(field: read.YamlField) -> int:
+    """MiB, or a size with its unit."""
+    try:
+        return read.count(field)
+    except InputError as error:
+        if not re.fullmatch(r"[0-9.]+ ?[A-Za-z]+", text := read.text(field)):
+            raise
+        with InputError.instead_of(InputError, str(error)):
+            return math.ceil(parse_memory_mib(text))
+
+
 def _workdir(field: read.YamlField) -> Path:
     return (field.path.parent / read.word(field)).absolute()
 
@@ -267,7 +279,7 @@ _JOB: Mapping[str, read.FieldReader] = {
     "results": _results,
     "warm_up_s": read.number(0),
     "start_timeout_s": read.number(0, above=True),
-    "memory_mib": read.count,
+    "memory_mib": _memory_mib,
     "offered_rate": read.number(0, above=True),
     "max_p99_ms": read.number(0, above=True),
     "host_memory_mib": read.count,

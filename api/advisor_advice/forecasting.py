@@ -9,6 +9,7 @@ from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.split import Sharing
 from advisor.core.wording import less_or_more
+from advisor.decide.reasons import near_miss
 from advisor.decide.recommend import Decision, Request
 from advisor.decide.recommendation import nearest
 from advisor.decide.worth import worth_of
@@ -127,7 +128,7 @@ def _better_apart(r: Decision) -> NoSplitError:
         return NoSplitError(
             f"no split of {jobs} on the {model} keeps the limits",
             why=f"nearest is {kept.name}: {'; '.join(v.text for v in kept.violations)}",
-            fix="run one after the other, or loosen that limit",
+            fix=f"run one after the other, or {near_miss(r) or 'loosen that limit'}",
         )
     near = r.call or near
     worth = worth_of(near.prediction, r.request.prices)

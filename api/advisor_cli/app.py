@@ -5,6 +5,7 @@ import json
 import os
 import select
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -91,11 +92,29 @@ class _Group(LazyGroup):
         try:
             return super().invoke(ctx)
         except _UsageError as error:
+            if meant := _meant(error.format_message(), sys.argv[1:]):
+                raise meant from error
             if "--json" not in sys.argv:
                 raise
             command = error.ctx.command_path if error.ctx else ctx.command_path
             what = error.format_message().rstrip(".")
             raise InputError(what, fix=f"try {command} --help") from error
+
+
+def _meant(said: str, words: Sequence[str]) -> InputError | None:
+    """What was perhaps meant by options that are none; None: nobody knows."""
+    what = said.rstrip(".")
+    if words[:1] == ["profile"] and "--name" in words and "--" not in words:
+        return InputError(
+            what,
+            why="options of the command that is to be measured are taken for advisor's",
+            fix="put -- before the command: advisor profile --name NAME -- COMMAND",
+        )
+    if words[:1] == ["launch"] and "unexpected extra argument" in said:
+        return InputError(
+            what, why="two jobs share a GPU", fix="a pair for afterwards is --then C+D"
+        )
+    return None
 
 
 app = typer.Typer(

@@ -15,11 +15,11 @@ from launched import freezer
 
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
-from advisor.errors import JobError, LimitNotProvenError, PartitionError, SurvivorsError
+from advisor.errors import InputError, JobError, LimitNotProvenError, PartitionError, SurvivorsError
 from advisor.runtime.backends.backend import Granted, Server
 from advisor.runtime.host.processes import owner_of, wait_until
 from advisor.runtime.jobs.ending import adopting_orphans
-from advisor.runtime.jobs.launcher import end_leftovers, prove
+from advisor.runtime.jobs.launcher import check_program, end_leftovers, prove
 from advisor.runtime.jobs.running_job import RunningJob
 from advisor.settings import LIMIT_VARIABLES, read_settings
 
@@ -103,6 +103,55 @@ def run(tmp_path: Path) -> Launch:
 
 def ready(job: RunningJob) -> None:
     assert wait_until(job.ready, 10)
+
+
+PRINTS = (
+    "import itertools, time\n"
+    "for n in itertools.count(): print(f'step {n}/9', flush=True); time.sleep(0.01)"
+)
+
+
+@pytest.mark.parametrize(("pattern", "patience_s"), [("images=(.*)", 180.0), ("images=(.*)", 60.0)])
+def test_a_pattern_that_fits_nothing_is_not_waited_for(
+    run: Launch, monkeypatch: pytest.MonkeyPatch, pattern: str, patience_s: float
+) -> None:
+    """The output counts otherwise, and that is said; who has set a time to start waits for it."""
+    monkeypatch.setattr("advisor.runtime.jobs.running_job.PATTERN_S", 0.5)
+    progress = replace(OUTPUT, pattern=pattern)
+    command = (sys.executable, "-u", "-c", PRINTS)
+    with run(*command, progress=progress, start_timeout_s=patience_s) as job:
+        said(job, "step 60/9")
+        if patience_s != 180:
+            assert not job.ready()
+            return
+        with pytest.raises(InputError, match=r"matches its pattern images=.*counts otherwise"):
+            wait_until(job.ready, 10)
+
+
+def test_a_job_that_ends_says_what_to_do(run: Launch) -> None:
+    """More steps, or started again and again; and that its pattern never fitted."""
+    with run(sys.executable, "-c", "print('done')") as job:
+        assert wait_until(lambda: job.over, 10)
+        with pytest.raises(JobError, match=r"no line of its output matched.*give it more steps"):
+            job.check()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("cd", "x", "&&", "python", "a b.py"), "write workdir: x and command: python 'a b.py'"),
+        (("python", "a.py", "|", "tee", "x"), "write bash -c 'python a.py | tee x'"),
+        (("true",), "its workdir /nosuch does not exist"),
+    ],
+)
+def test_what_cannot_start_is_said_before_it_is_started(
+    command: tuple[str, ...], said: str
+) -> None:
+    """No shell reads a command, and a folder must be there."""
+    folder = Path("/nosuch") if command == ("true",) else None
+    with pytest.raises(JobError) as raised:
+        check_program(Job(name="j", command=command, progress=OUTPUT, workdir=folder), os.environ)
+    assert said in str(raised.value)
 
 
 def said(job: RunningJob, text: str) -> None:

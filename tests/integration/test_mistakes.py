@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Advisor, in_its_own
+from host import FakeHost
 
 from advisor_profiling.reports.doctor import examine_extras, lacking
 
@@ -24,6 +25,10 @@ from advisor_profiling.reports.doctor import examine_extras, lacking
         (("recommend", "gemm", "triad", "--objective", "energy"), 2, "did you mean energy"),
         (("recommend", "gemm", "triad", "--min-gain", "3"), 2, "did you mean 3%?"),
         (("place", "gemm", "--gpus", "1", "--min-gain", "little"), 2, "write 0.03, or 3%"),
+        (("profile", "triad", "--shares", "0.5,1"), 2, "did you mean 50,100?"),
+        (("profile", "triad", "--shares", "0.5,20"), 2, "write percentages such as 10,50,100"),
+        (("profile", "--name", "x", "python", "a.py", "--rate", "5"), 2, "put -- before"),
+        (("launch", "triad", "gemm", "fft"), 2, "a pair for afterwards is --then C+D"),
         (("models", "promote", "./nofolder"), 9, "there is no such folder"),
         (("models", "promote", "."), 9, "there is no manifest.json in it"),
     ],
@@ -200,6 +205,26 @@ def test_a_job_that_cannot_run_is_not_tried_at_every_share(
     assert said in done.err
     assert len(done.err.splitlines()) == 1
     assert not (tmp_path / "started").exists()
+
+
+def test_an_export_of_nothing_says_where_points_are(advisor: Advisor) -> None:
+    """It is no mistake, and the file is whole."""
+    done = advisor("data", "export", "x.csv", "--kind", "pairs")
+    assert done.code == 0
+    assert "no points of kind pairs are stored here" in done.out
+    assert "load_dataset" in done.out
+
+
+def test_a_sweep_that_makes_no_profile_says_so(host: FakeHost) -> None:
+    """Which share is lacking, and the command that measures it."""
+    host.write_job("one")
+    done = host.advisor("profile", "one", "--shares", "20,50", "--window", "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == (
+        "no profile yet: there is no point at 100 %; next: advisor profile one --shares 50,100"
+    )
+    done = host.advisor("profile", "one", "--shares", "50,100", "--window", "2")
+    assert "no profile yet" not in done.stdout
 
 
 def test_first_migration_says_that_it_did_something(advisor: Advisor) -> None:

@@ -104,7 +104,9 @@ class MpsBackend:
                 f"none of the job's processes {sorted(pids())} is a client of the MPS server",
                 why="the job uses no GPU, changes CUDA_MPS_PIPE_DIRECTORY, or runs in another "
                 "process namespace than the daemon",
-                fix="start advisor in the daemon's namespace and leave the variable alone",
+                fix="look first whether torch.cuda.is_available() (or the like) holds in its "
+                "environment; else leave the variable alone, and start advisor in the daemon's "
+                "namespace",
             )
         # In this order, as in `sight`.
         computing = frozenset(self.computing())

@@ -9,6 +9,8 @@ from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
 from advisor.runtime.jobs.output import OutputLines, number_of
 
+_THOUSANDS = re.compile(r",\d{3}(?!\d)")
+
 
 class CounterFile:
     """The 8-byte count in `ADVISOR_PROGRESS_FILE`, times the progress of one count."""
@@ -59,8 +61,9 @@ class OutputCounter:
             return
         number = _finite(caught) if self._pattern.groups else 1.0
         # A pattern without a group counts lines, whatever `cumulative` says.
-        if self._cumulative and self._pattern.groups:
-            self._total = _forward(self._total, number)
+        if match and self._cumulative and self._pattern.groups:
+            cut = _THOUSANDS.match(line, match.end(self._pattern.groups))
+            self._total = _forward(self._total, number, line.strip() if cut else "")
         else:
             self._total += number
 
@@ -74,8 +77,17 @@ def open_counter(
     return CounterFile(counter_path, progress.per_run if progress.kind == "runs" else 1)
 
 
-def _forward(before: float, now: float) -> float:
-    """`now`, where it did not go back: a count that starts again would make a wrong rate."""
+def _forward(before: float, now: float, cut_line: str) -> float:
+    """`now`, where it did not go back: a count that starts again would make a wrong rate.
+
+    The line is given where the pattern caught what stands before a comma.
+    """
+    if now < before and cut_line:
+        raise JobError(
+            f"the job's count went back from {before:g} to {now:g}",
+            why=f"the pattern stops at the comma of {cut_line!r}",
+            fix=r"let it take commas, too: 'step ([\d,]+)'",
+        )
     if now < before:
         raise JobError(
             f"the job's count went back from {before:g} to {now:g}",

@@ -1,9 +1,10 @@
 """Starts a job under a share that was proven first, and ends what a killed advisor left behind."""
 
 import os
+import shlex
 import shutil
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,6 +107,10 @@ def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
     end_cgroups(cgroup_prefix(backend.gpu.uuid, str(runtime_dir)))
 
 
+_SHELL = frozenset({"&&", "||", "|", ";", ">", "<"})
+"""Words that only a shell understands; quoted ones stand in longer words."""
+
+
 def check_program(job: Job, base: Mapping[str, str]) -> None:
     """Whether the program of a job is there, before it is tried at every share.
 
@@ -113,6 +118,17 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
         JobError: it is not.
     """
     program, folder = job.command[0], job.workdir or Path.cwd()
+    if program == "cd" or not _SHELL.isdisjoint(job.command):
+        word = next(word for word in job.command if word == "cd" or word in _SHELL)
+        raise JobError(
+            f"{job.name} cannot be started: its command has {word}, and no shell reads it",
+            fix=_instead_of_shell(job.command),
+        )
+    if not folder.is_dir():
+        raise JobError(
+            f"{job.name} cannot be started: its workdir {folder} does not exist",
+            fix="make it, or correct workdir in its job file",
+        )
     path = {**base, **dict(job.env)}.get("PATH", os.defpath)
     here = (folder / program).exists() if "/" in program else shutil.which(program, path=path)
     if not here:
@@ -120,6 +136,14 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
             f"{job.name} cannot be started: there is no program {program}",
             fix="check its command and workdir",
         )
+
+
+def _instead_of_shell(command: Sequence[str]) -> str:
+    """The same without `cd FOLDER &&` in front, or by a shell."""
+    if command[0] == "cd" and len(command) > 3 and command[2] == "&&":
+        rest = shlex.join(command[3:])
+        return f"write workdir: {command[1]} and command: {rest} in a job file (or stand there)"
+    return f"write bash -c {shlex.quote(' '.join(command))}"
 
 
 def _environment(

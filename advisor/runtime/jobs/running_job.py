@@ -8,19 +8,26 @@ from collections.abc import Collection
 from pathlib import Path
 
 from advisor.core.gpu import Share
-from advisor.core.job import Job, ResultsSettings
+from advisor.core.job import START_TIMEOUT_S, Job, ResultsSettings
 from advisor.core.results import Reported
-from advisor.errors import JobError, LimitNotProvenError
+from advisor.errors import InputError, JobError, LimitNotProvenError
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.runtime.backends.backend import Backend, Granted, Sight, check_environments
 from advisor.runtime.host.processes import cpu_s, pin, wait_until
 from advisor.runtime.jobs.counting import open_counter
 from advisor.runtime.jobs.ending import LEAVE_S, check_none
 from advisor.runtime.jobs.job_process import JobProcess
+from advisor.runtime.jobs.progress_search import search
 from advisor.runtime.jobs.reports import open_reports, read_latencies
 
 PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
 """Its value is unique for each started job, so it marks all processes of one."""
+
+PATTERN_S = 60.0
+"""After so long a pattern that matches no line of an output that counts is a wrong one."""
+
+_LAST_LINES = 10
+"""Of the output, in messages."""
 
 
 class RunningJob:
@@ -108,6 +115,8 @@ class RunningJob:
         age_s = time.monotonic() - self._started
         if self._waiting() if self._gate is not None else self.count() > 0:
             return age_s >= self.job.warm_up_s
+        if age_s > PATTERN_S and (wrong := self._wrong_pattern()):
+            raise wrong
         if age_s > self.job.start_timeout_s:
             raise self._error(
                 f"made no progress within {self.job.start_timeout_s:g} s",
@@ -134,7 +143,10 @@ class RunningJob:
         """
         status = self.exit_code
         if status is not None:
-            raise self._error(*_explain(status, self.tail(), self._process.met_bound))
+            how, why = _explain(status, self.tail(), self._process.met_bound)
+            if status == 0 and self.job.progress.pattern and not self.count():
+                why = f"no line of its output matched {self.job.progress.pattern}, and {why}"
+            raise self._error(how, why)
 
     def check_limit(self) -> None:
         """Check that the running job is itself under its limit; stops it when it is not.
@@ -177,6 +189,9 @@ class RunningJob:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 600))
             return file.read().decode(errors="replace").strip()
 
+    def _last_lines(self) -> str:
+        return "\n".join(self.tail().splitlines()[-_LAST_LINES:]) or "(nothing)"
+
     def leave(self) -> None:
         """Ask the job at its gate to end; returns at once."""
         if self._process.status is None:
@@ -201,6 +216,21 @@ class RunningJob:
         finally:
             # Also when the daemon is gone: no job may outlive its limit.
             self._end()
+
+    def _wrong_pattern(self) -> InputError | None:
+        """Where its output counts, and no line of it matches the pattern."""
+        pattern = self.job.progress.pattern
+        if pattern is None or self.job.start_timeout_s != START_TIMEOUT_S:
+            return None
+        found = search(self.tail().splitlines())
+        if found is None or self.count() > 0:
+            return None
+        return InputError(
+            f"no line that {self.job.name} wrote in {PATTERN_S:g} s matches its pattern {pattern}",
+            why=f"its output counts otherwise: {found.line!r}",
+            fix=f"the pattern {found.progress.pattern} reads that; where the first line comes "
+            "later, set start_timeout_s in its job file",
+        )
 
     def _end(self) -> None:
         for end in (self._process.terminate, self._process.kill):
@@ -234,7 +264,7 @@ class RunningJob:
         return JobError(
             f"{self.job.name} at {self.share} % {what}",
             why=why,
-            fix=f"its output is in {self.output}; the end of it:\n{self.tail() or '(nothing)'}",
+            fix=f"its output is in {self.output}; the end of it:\n{self._last_lines()}",
         )
 
 
@@ -249,4 +279,9 @@ def _explain(status: int, tail: str, met_bound: str | None) -> tuple[str, str]:
         return how, "its MPS client was terminated from outside"
     if status == -signal.SIGKILL:
         return how, "killed from outside, perhaps by the kernel for lack of memory"
-    return how, "a job must run until it is stopped" if status == 0 else ""
+    if status:
+        return how, ""
+    return how, (
+        "a job must run until it is stopped: give it more steps, or let it be started again and "
+        "again (progress runs)"
+    )

@@ -18,6 +18,7 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.degenerate import with_solo_flags
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import moved_text
+from advisor.validity.usable import why_no_profile
 from advisor_cli.measure.on_nodes import NodesRequest, On, OnWhat, run_on_nodes
 from advisor_cli.measure.profile_request import ProfileRequest, named_job, sweep_request
 from advisor_cli.measure.profile_text import show_profiles, show_sweep
@@ -185,6 +186,9 @@ def _profile_here(asked: ProfileRequest, settings: Settings, console: Console) -
     with _opened(asked, job, settings, console) as opened:
         shares = _shares(opened, _safety(opened, settings))
         points, result = _measure(opened, shares)
+        gpu_model = opened.testbed.gpu.model
+        stored = [p for p in opened.store.solo_points(job=job.name) if p.gpu_model == gpu_model]
+        lacking = why_no_profile(stored or points)
     show_sweep(
         job,
         opened.testbed.gpu,
@@ -195,7 +199,11 @@ def _profile_here(asked: ProfileRequest, settings: Settings, console: Console) -
     )
     if result.failures:
         raise typer.Exit(5)
-    if asked.name is not None and not asked.as_json:
+    if asked.as_json or asked.replayed:
+        return
+    if lacking:
+        typer.echo(f"no profile yet: {lacking}; next: advisor profile {job.name} --shares 50,100")
+    elif asked.name is not None:
         typer.echo(f"next: advisor recommend {job.name}")
 
 

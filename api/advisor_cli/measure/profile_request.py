@@ -115,6 +115,14 @@ def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
         InputError: one is no list of numbers, or both are given.
     """
     wanted = SweepRequest(numbers("shares", shares, float), numbers("units", units, int), repeats)
+    if wanted.shares and min(wanted.shares) < 1:
+        percent = ",".join(f"{100 * share:g}" for share in wanted.shares if share <= 1)
+        asked = f"did you mean {percent}? " if max(wanted.shares) <= 1 else ""
+        raise InputError(
+            f"--shares {shares} has a share below 1 %",
+            why="shares are in percent, and a GPU gives no fewer SMs than at 1 %",
+            fix=f"{asked}write percentages such as 10,50,100",
+        )
     if wanted.shares and wanted.units:
         raise InputError("--shares and --units were both given", fix="give one of them")
     return wanted

@@ -187,9 +187,13 @@ class _Task:
 
     def _hopeless(self, target: Target) -> AdvisorError | None:
         if verdict := self._retry_limit.verdict(target.jobs):
-            last = next(
-                (f.reason for f in reversed(self._told) if f.target.jobs == target.jobs), ""
+            # What was given up before says the same, and why.
+            reasons = (
+                f.cause.why if f.cause and f.cause.what == verdict else f.reason
+                for f in reversed(self._told)
+                if f.target.jobs == target.jobs
             )
+            last = next(reasons, "")
             return JobError(verdict, why=last)
         errors = (self._pool.errors.get(spec) for spec in target.specs)
         return next(filter(None, errors), None)

@@ -243,6 +243,16 @@ def test_find_by_path_and_name(tmp_path: Path) -> None:
     assert find_job(str(other / "two.yml"), tmp_path).command == ("b",)
 
 
+@pytest.mark.parametrize(("size", "mib"), [("9GB", 8584), ("9 GiB", 9216), ("9000", 9000)])
+def test_memory_may_have_its_unit(tmp_path: Path, size: str, mib: int) -> None:
+    """As options take it; what is no size is refused with its place."""
+    (tmp_path / "a.yaml").write_text(f"command: a\nmemory_mib: {size}")
+    assert load_job(tmp_path / "a.yaml").memory_mib == mib
+    (tmp_path / "a.yaml").write_text("command: a\nmemory_mib: 9 apples")
+    with pytest.raises(InputError, match=r"2:13.*whole number above 0"):
+        load_job(tmp_path / "a.yaml")
+
+
 def test_unknown_name(tmp_path: Path) -> None:
     (tmp_path / "bert-train.yaml").write_text("command: a")
     with pytest.raises(InputError, match=r"1 job file of .*similar names: bert-train"):

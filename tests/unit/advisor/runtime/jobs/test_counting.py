@@ -123,6 +123,19 @@ def test_each_kind_reads_its_own_file(
         assert counter.read() == expected
 
 
+def test_a_comma_that_the_pattern_leaves_out_is_named(tmp_path: Path) -> None:
+    """1 after 950 is no epoch that starts again."""
+    output = tmp_path / "output.log"
+    output.write_text("step 950/9000\nstep 1,000/9000\n")
+    with (
+        closing(OutputCounter(output, r"step (\d+)", cumulative=True)) as counter,
+        pytest.raises(JobError, match=r"comma of 'step 1,000/9000'. let it take commas"),
+    ):
+        counter.read()
+    with closing(OutputCounter(output, r"step ([\d,]+)", cumulative=True)) as counter:
+        assert counter.read() == 1000
+
+
 def test_count_that_goes_back_is_refused(tmp_path: Path) -> None:
     """A count that starts again with each epoch would make a wrong rate, so it is an error."""
     output = tmp_path / "output.log"
