@@ -22,7 +22,7 @@ def unknown_job(
     near = difflib.get_close_matches(name, names)
     return InputError(
         f"there is no job {name}{among}",
-        why="nothing says what it runs" if among else "so nothing is known of it",
+        why="nothing says what it runs" if among else "nothing was measured of it",
         fix=f"similar names: {', '.join(near)}" if near else "names: advisor jobs --bundled",
         steps=[measure, "this command again"] if again else [measure],
     )

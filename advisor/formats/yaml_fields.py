@@ -52,6 +52,14 @@ class YamlField:
 FieldReader = Callable[[YamlField], Any]
 
 
+_CURES = {
+    "escape character": r"put patterns between single quotes: 'step (\d+)'",
+    "'\\t'": "indent with spaces",
+    "mapping values": "put a text with a colon between quotes",
+}
+"""By words of what is not YAML, what to write instead."""
+
+
 def load(path: Path) -> YamlField:
     """The root of a YAML file; nothing in it is turned into objects.
 
@@ -64,15 +72,14 @@ def load(path: Path) -> YamlField:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         why = str(error.problem or error.context)
-        quoted = r"put patterns between single quotes: 'step (\d+)'"
-        fix = quoted if "escape character" in why else ""
+        fix = next((fix for words, fix in _CURES.items() if words in why), "")
         raise InputError(f"{where}: not YAML", why=why, fix=fix) from error
     # A character that YAML forbids has no mark; an escape beyond Unicode raises ValueError or
     # OverflowError, and thousands of open brackets RecursionError.
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: not YAML", why=str(error)) from error
     if root is None:
-        raise InputError(f"{path} is empty")
+        raise InputError(f"{path} is empty", fix="write what it describes, a key a line")
     return YamlField(path, "the file", root)
 
 

@@ -9,9 +9,10 @@ from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.split import Sharing
 from advisor.core.wording import less_or_more
+from advisor.decide.constraints import floor
 from advisor.decide.reasons import near_miss
 from advisor.decide.recommend import Decision, Request
-from advisor.decide.recommendation import nearest
+from advisor.decide.recommendation import RatedSplit, nearest
 from advisor.decide.worth import worth_of
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart
@@ -128,7 +129,7 @@ def _better_apart(r: Decision) -> NoSplitError:
         return NoSplitError(
             f"no split of {jobs} on the {model} keeps the limits",
             why=f"nearest is {kept.name}: {'; '.join(v.text for v in kept.violations)}",
-            fix=f"run one after the other, or {near_miss(r) or 'loosen that limit'}",
+            fix=f"run one after the other, or {near_miss(r) or _allowing(kept, r)}",
         )
     near = r.call or near
     worth = worth_of(near.prediction, r.request.prices)
@@ -139,6 +140,18 @@ def _better_apart(r: Decision) -> NoSplitError:
         f"{r.objective.name})",
         fix=f"run one after the other, or share it anyway: --split {near.name}",
     )
+
+
+def _allowing(option: RatedSplit, r: Decision) -> str:
+    """The options with which it would keep the limits, where speeds are all that it misses."""
+    speeds = [
+        f"--min-speed {profile.job}={math.floor(100 * part.speed.low) / 100:g}"
+        for profile, part in zip(r.profiles, option.prediction.parts, strict=True)
+        if part.speed.low < floor(profile, r.request)
+    ]
+    if len(speeds) < len(option.violations):
+        return "loosen that limit"
+    return f"allow it: {' '.join(dict.fromkeys(speeds))}"
 
 
 def _with_profiles(pair: LaunchPair, found: ProfileSet) -> LaunchPair:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.core.finish import Finish
+from advisor.core.objectives import COST
 from advisor.core.split import Split
 from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
 from advisor.core.wording import less_or_more
@@ -11,7 +12,7 @@ from advisor.decide.constraints import is_served
 from advisor.decide.reasons import near_miss, percent
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.same_work import same_work
-from advisor.decide.worth import worth_of
+from advisor.decide.worth import LEAST_TIME_SAVED, worth_of
 from advisor.formats.moments import duration_text
 from advisor.predict.predictions import PredictedPart
 from advisor.predict.profiles import Profile
@@ -19,6 +20,9 @@ from advisor_advice.answer import ModelAdvice
 from advisor_cli.shared.screen import price_text
 
 _HOUR_S = 3600.0
+
+
+_BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
 
 
 def headline(given: ModelAdvice) -> str:
@@ -47,7 +51,7 @@ def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     r = given.recommendation
     if way := way_of(r):
         p = way.prediction
-        yield from _worth(replace(r, choice=way))
+        yield from _worth(replace(r, choice=way), is_call=way is r.call)
         of_jobs = zip(r.profiles, p.parts, p.split.shares, strict=True)
         yield "Each", "; ".join(_each(own, part, p.split, share) for own, part, share in of_jobs)
         yield "Risk", _risk(r, way)
@@ -56,6 +60,7 @@ def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
         yield "Start", f"advisor launch {jobs}{split}"
     else:
         yield "Why", next(iter(r.reasons), "no split that keeps the limits saves enough")
+        yield from _at_best(r)
     if miss := near_miss(r):
         yield "Near", miss
     notes = f" --notes ({len(r.warnings)})" if r.warnings else ""
@@ -84,7 +89,7 @@ def _parts(r: Decision, way: RatedSplit) -> str:
     return f"{', '.join(of_jobs)} of {total} {unit}"
 
 
-def _worth(r: Decision) -> Iterator[tuple[str, str]]:
+def _worth(r: Decision, *, is_call: bool) -> Iterator[tuple[str, str]]:
     """Against one after the other; for the work that is to be done, if it was said."""
     found = same_work(r)
     apart = found.rules["exclusive"]
@@ -103,8 +108,26 @@ def _worth(r: Decision) -> Iterator[tuple[str, str]]:
         at_worst = f"({less_or_more(energy.low, 0)} at worst)"
         yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst): {done}"
         yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
+    if is_call and not r.request.prices.are_set:
+        yield "Price", _BY_PRICE
     if r.request.prices.are_set:
         yield "Price", _price(r, found.choice, apart)
+
+
+def _at_best(r: Decision) -> Iterator[tuple[str, str]]:
+    """What the split that does most an hour would take, so that nobody wonders what is lost."""
+    splits = [o for o in r.candidates if o.sharing == "limited"]
+    if kept := [o for o in splits if not o.violations] or splits:
+        best = max(kept, key=lambda o: o.prediction.stp.value)
+        energy = worth_of(best.prediction, r.request.prices).energy
+        beyond = ", beyond a limit" if best.violations else ""
+        hours = best.prediction.stp.value >= 1 / (1 - LEAST_TIME_SAVED) and not best.violations
+        asked = f"; {_BY_PRICE}" if hours and r.objective.name != COST else ""
+        yield (
+            "At best",
+            f"{best.name}{beyond}: {best.prediction.stp.value:.2f}x an hour, "
+            f"{less_or_more(energy.value, 0)} energy{asked}",
+        )
 
 
 def _price(r: Decision, way: Finish, apart: Finish) -> str:

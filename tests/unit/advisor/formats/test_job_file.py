@@ -253,6 +253,22 @@ def test_memory_may_have_its_unit(tmp_path: Path, size: str, mib: int) -> None:
         load_job(tmp_path / "a.yaml")
 
 
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("\tcommand: a", "indent with spaces"),
+        ("command: a: b", "put a text with a colon between quotes"),
+        ("", "write what it describes, a key a line"),
+    ],
+)
+def test_what_is_not_yaml_has_its_cure(tmp_path: Path, text: str, cure: str) -> None:
+    """The words of the reader say what it found, not what to write."""
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(InputError) as raised:
+        load_job(tmp_path / "a.yaml")
+    assert raised.value.fix == cure
+
+
 def test_unknown_name(tmp_path: Path) -> None:
     (tmp_path / "bert-train.yaml").write_text("command: a")
     with pytest.raises(InputError, match=r"1 job file of .*similar names: bert-train"):

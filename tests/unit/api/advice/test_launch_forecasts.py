@@ -171,6 +171,9 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
     assert error.why.startswith("nearest is 50/50: a may run at as little as 54 %")
     assert "; both draw 420 W, at most 400 W are allowed" in error.why
     assert error.fix == "run one after the other, or loosen that limit"
+    with pytest.raises(NoSplitError) as raised:
+        recommended([A, B], wanted(file, min_speed=0.56), settings)
+    assert raised.value.fix.startswith("run one after the other, or allow it: --min-speed a=0.")
 
 
 def test_a_given_split_gets_its_forecast(file: Path, settings: Settings) -> None:
