@@ -77,7 +77,8 @@ def test_a_command_that_only_prints_is_profiled_and_kept_as_a_job(host: FakeHost
     assert load_job(kept).progress.pattern
     again = host.advisor(*host_job[:-5], "--", "sh", "-c", script)
     assert "looking for progress" not in again.stderr
-    assert "next: advisor recommend shell" in again.stdout
+    # At 100 % alone there is nothing to recommend by.
+    assert "next: advisor profile shell --shares 50,100" in again.stdout
 
 
 def wait_for_line(process: Forked, start: str) -> IO[str]:
