@@ -83,6 +83,11 @@ class SplitResult:
         """
         return 1 - self.power_w / self.same_work_w if self.same_work_w > 0 else -math.inf
 
+    def energy_saved_beside(self, idle_w: float) -> float:
+        """The same against a GPU for each job, where those that become free draw idle power."""
+        freed_w = (len(self.parts) - 1) * idle_w
+        return 1 - (self.power_w + freed_w) / self.same_work_w if self.same_work_w else -math.inf
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:

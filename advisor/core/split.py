@@ -25,6 +25,13 @@ SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 ADVISED_JOBS = 2
 """How many jobs on one GPU are predicted and advised: what models have learned from."""
 
+MOST_JOBS = 7
+"""Of a set on one GPU: each process wants a core or two of its own, of about 16 for each card of a
+host."""
+
+ISOLATING: tuple[Sharing, ...] = ("time-sliced", "exclusive")
+"""Where a fault of one job leaves the others running; clients of one MPS server all end with it."""
+
 _WORDS: tuple[Sharing, ...] = SHARINGS[1:]
 _SHARE = r"\d{1,3}(?:\.\d{1,3})?"
 _SHARES = re.compile(rf"{_SHARE}(?: ?/ ?{_SHARE})+")

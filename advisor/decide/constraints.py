@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory
+from advisor.core.split import ISOLATING
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -23,6 +24,7 @@ class Limits:
         max_power_w: Most power at any time; None: no ceiling.
         memory_mib: Memory of the card; None: what its model has, where that is known
             (`with_card_memory`).
+        isolate: Whether a fault of one job must leave the others running.
     """
 
     min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -31,6 +33,7 @@ class Limits:
     default_max_p99_ms: float | None = None
     max_power_w: float | None = None
     memory_mib: float | None = None
+    isolate: bool = False
 
     def __post_init__(self) -> None:
         for job, speed in (*self.min_speed.items(), ("all jobs", self.default_min_speed)):
@@ -122,10 +125,6 @@ class Violation:
     by: float
 
 
-_ALL = "both"
-"""All jobs that share, in messages: two are advised."""
-
-
 def violations(
     prediction: Prediction, profiles: Sequence[Profile], limits: Limits
 ) -> tuple[Violation, ...]:
@@ -134,7 +133,7 @@ def violations(
     A way is advised only where each job keeps its speed with the probability of its low end: 95 %
     of an interval for 90 %. An expected speed just above the minimum is missed half of the time.
     """
-    rules = (_below_min_speed, _off, _late, _exceeds_power, _exceeds_memory)
+    rules = (_below_min_speed, _off, _late, _exceeds_power, _exceeds_memory, _shares_fate)
     return tuple(violation for rule in rules for violation in rule(prediction, profiles, limits))
 
 
@@ -142,7 +141,7 @@ def risks(prediction: Prediction, limits: Limits) -> tuple[Violation, ...]:
     """The limits that `violations` takes as expected, and the bad end of the interval does not."""
     if prediction.split.sharing == "exclusive":
         return ()  # measured, not predicted
-    return tuple(_over_power(_ALL, prediction.power_w.high, limits))
+    return tuple(_over_power(_all(prediction), prediction.power_w.high, limits))
 
 
 def violations_alone(profile: Profile, limits: Limits) -> tuple[Violation, ...]:
@@ -206,7 +205,7 @@ def _exceeds_power(
     p: Prediction, profiles: Sequence[Profile], limits: Limits
 ) -> Iterator[Violation]:
     hottest = max(profiles, key=lambda profile: profile.whole_gpu_power_w)
-    who = f"{hottest.job} alone" if p.split.sharing == "exclusive" else _ALL
+    who = f"{hottest.job} alone" if p.split.sharing == "exclusive" else _all(p)
     yield from _over_power(who, most_power_w(p, profiles), limits)
 
 
@@ -220,7 +219,7 @@ def most_power_w(p: Prediction, profiles: Sequence[Profile]) -> float:
 def _over_power(who: str, power_w: float, limits: Limits) -> Iterator[Violation]:
     most_w = limits.max_power_w
     if most_w is not None and power_w > most_w:
-        verb = "draw" if who == _ALL else "draws"
+        verb = "draws" if who.endswith(" alone") else "draw"
         text = f"{who} {verb} {power_w:.4g} W, at most {most_w:g} W are allowed"
         yield Violation(text, power_w / most_w - 1)
 
@@ -231,10 +230,20 @@ def _exceeds_memory(
     memory = MemoryFit(tuple(profile.memory_used_mib for profile in profiles), limits.memory_mib)
     if p.split.sharing != "exclusive" and memory.most_mib is not None and memory.is_too_much:
         text = (
-            f"{_ALL} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
+            f"{_all(p)} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
             f"there ({100 * MEMORY_PART:g} % of the card)"
         )
         yield Violation(text, memory.needed_mib / memory.most_mib - 1)
+
+
+def _shares_fate(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
+    if limits.isolate and p.split.sharing not in ISOLATING:
+        yield Violation("a fault of one job ends the others: MPS does not keep them apart", 1.0)
+
+
+def _all(p: Prediction) -> str:
+    """All jobs that share, in messages."""
+    return "both" if len(p.parts) == 2 else f"all {len(p.parts)}"
 
 
 def check_jobs_fit(profiles: Iterable[Profile], memory_mib: float | None) -> None:
@@ -260,6 +269,6 @@ def memory_unknown(profiles: Iterable[Profile], memory_mib: float | None) -> tup
     profiles = tuple(profiles)
     if memory_mib is None:
         model = profiles[0].gpu_model
-        return (f"the memory of the {model} is not known, so nobody checked whether both jobs fit",)
+        return (f"the memory of the {model} is not known, so nobody checked whether the jobs fit",)
     lacking = dict.fromkeys(p.job for p in profiles if p.memory_used_mib is None)
     return tuple(f"the memory of {job} is not known, and taken as none" for job in lacking)

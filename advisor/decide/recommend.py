@@ -91,7 +91,7 @@ def recommend(
     check_advised(len(profiles))
     request = with_card_memory(request or Request(), profiles[0].gpu_model)
     objective = priced(find_objective(request.objective), request.prices)
-    _check(profiles, request)
+    check_request(profiles, request)
     splits = candidate_splits(profiles, checked, fine=request.fine)
     pick = functools.partial(_pick, profiles, request)
     rules = rule_choices(profiles, splits, functools.partial(pick, objective), checked)
@@ -217,7 +217,12 @@ def _unit_splits(profiles: Sequence[Profile]) -> tuple[Split, ...]:
     return fine_splits(total, vendor)
 
 
-def _check(profiles: Sequence[Profile], request: Request) -> None:
+def check_request(profiles: Sequence[Profile], request: Request) -> None:
+    """Refuse profiles of several GPU models, and limits that are for none of these jobs.
+
+    Raises:
+        InputError: as said, or a card too small for one job alone.
+    """
     if len({profile.gpu_model for profile in profiles}) > 1:
         raise InputError(
             f"the profile of {', that of '.join(f'{p.job} is of {p.gpu_model}' for p in profiles)}",

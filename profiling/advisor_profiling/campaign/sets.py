@@ -9,10 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import WHOLE, Share
+from advisor.core.split import MOST_JOBS
 from advisor.errors import InputError
-
-MOST_JOBS = 7
-"""Of a set: each process wants a core or two of its own, of about 16 for each card of a host."""
 
 LIMITS = (Share(26.0), Share(50.0), Share(90.0))
 """For a job that fills the card: 34, 66 and 118 SMs of 132, where libraries computed right results

@@ -89,7 +89,6 @@ def _result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:
         point.power_w or 0.0,
     )
     tails = [part.latency_p99_ms for part in point.parts if part.latency_p99_ms is not None]
-    freed_w = None if point.idle_power_w is None else (len(point.parts) - 1) * point.idle_power_w
     return SetResult(
         parts=tuple(
             SetPart(
@@ -107,7 +106,9 @@ def _result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:
         slowest=min(shared.speeds),
         p99_ms=max(tails, default=None),
         saved_off=shared.energy_saved,
-        saved_idle=None if freed_w is None else shared.energy_saved - freed_w / shared.same_work_w,
+        saved_idle=None
+        if point.idle_power_w is None
+        else shared.energy_saved_beside(point.idle_power_w),
     )
 
 

@@ -1,0 +1,196 @@
+"""The best way of running a set of jobs on one GPU, or that each gets a card. Pure.
+
+Ways are generated from what is known of the jobs, and all of them are looked at: MPS without
+limits, MPS with limits for those that fill the GPU, in turns, and one after the other. Limits for
+small jobs cost speed and tails and save nothing (docs/measurements/sets.md).
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from advisor.core.gpu import WHOLE
+from advisor.core.objectives import Objective, find_objective, priced
+from advisor.core.split import (
+    ADVISED_JOBS,
+    MOST_JOBS,
+    SHARINGS,
+    Split,
+    best_within_tie,
+    split_environments,
+    without_limits,
+)
+from advisor.core.units import share_for_units, vendor_of
+from advisor.decide.constraints import violations, violations_alone, with_card_memory
+from advisor.decide.no_way import no_way
+from advisor.decide.recommend import check_request
+from advisor.decide.recommendation import RatedSplit, Request, worst_violation
+from advisor.errors import InputError
+from advisor.predict.predictions import Predictor
+from advisor.predict.profiles import Profile
+from advisor.predict.sets import fills
+from advisor.validity.safe_counts import CheckedCounts
+
+MOST_WAYS = 250
+"""With limits: the levels of each job that fills are spread evenly, so that all of its ways
+together are no more. One such job is looked at under each safe count."""
+
+TURNS_MARGIN = 0.05
+"""How much more than under MPS turns must be worth: only eleven sets of one host were measured so,
+and contexts start slowly there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SetDecision:
+    """How a set of jobs is to run.
+
+    Attributes:
+        profiles: Of the jobs, in the order asked.
+        choice: One of `ways`; None: a card each, or one after the other where none cannot wait.
+        ways: The best of each sharing; where none keeps the limits, the nearest.
+        searched: How many ways were looked at.
+    """
+
+    profiles: tuple[Profile, ...]
+    request: Request
+    objective: Objective
+    choice: RatedSplit | None
+    ways: tuple[RatedSplit, ...]
+    searched: int
+
+    def environments(self, way: RatedSplit) -> tuple[dict[str, str], ...]:
+        """Variables that limit each job; none for one without a limit.
+
+        Raises:
+            InputError: an AMD GPU, on which masks of three jobs would overlap.
+        """
+        split, gpu = way.prediction.split, self.profiles[0]
+        found = split_environments(split, gpu.units_total, vendor_of(gpu.gpu_model))
+        return tuple(
+            {} if share == WHOLE else variables
+            for share, variables in zip(split.shares, found, strict=True)
+        )
+
+
+def recommend_set(
+    profiles: Sequence[Profile],
+    predictor: Predictor,
+    request: Request | None = None,
+    checked: CheckedCounts | None = None,
+) -> SetDecision:
+    """The way that is worth most and keeps every limit; the answer does not depend on the order.
+
+    Raises:
+        InputError: too many jobs, or as `advisor.decide.recommend.check_request`.
+        NoSplitError: nothing keeps every limit, not even a card each.
+    """
+    profiles = tuple(profiles)
+    check_set(len(profiles))
+    request = with_card_memory(request or Request(), profiles[0].gpu_model)
+    check_request(profiles, request)
+    objective = priced(find_objective(request.objective), request.prices)
+    options = [
+        RatedSplit(p, p.objective_value(objective), violations(p, profiles, request))
+        for p in predictor.predict(profiles, candidate_ways(profiles, checked))
+    ]
+    apart = next(o for o in options if o.sharing == "exclusive")
+    kept = [o for o in options if not o.violations and o is not apart]
+    least = apart.objective_value.value * (1 + request.min_gain)
+    enough = [o for o in kept if worth(o) >= least]
+    if not enough and any(violations_alone(profile, request) for profile in profiles):
+        raise no_way(options, profiles, request)
+    return SetDecision(
+        profiles=profiles,
+        request=request,
+        objective=objective,
+        choice=_best(enough, profiles, request.tie) if enough else None,
+        ways=tuple(_best_of_each(options, profiles, request.tie)),
+        searched=len(options),
+    )
+
+
+def worth(option: RatedSplit) -> float:
+    """Its objective value, less the lead that it needs."""
+    margin = TURNS_MARGIN if option.sharing == "time-sliced" else 0.0
+    return option.objective_value.value / (1 + margin)
+
+
+def check_set(jobs: int) -> None:
+    """Refuse more jobs than sets were measured of, or fewer.
+
+    Raises:
+        InputError: said so.
+    """
+    if not ADVISED_JOBS <= jobs <= MOST_JOBS:
+        raise InputError(
+            f"there is no advice for {jobs} jobs on one GPU",
+            why=f"sets of two to {MOST_JOBS} were measured",
+            fix="name fewer jobs; for a queue of jobs ask for a plan: advisor place",
+        )
+
+
+def candidate_ways(
+    profiles: Sequence[Profile], checked: CheckedCounts | None = None
+) -> tuple[Split, ...]:
+    """Every way that is looked at, one after the other among them."""
+    free = (without_limits(sharing, len(profiles)) for sharing in SHARINGS[1:])
+    return (*free, *_limited(profiles, checked))
+
+
+def _limited(profiles: Sequence[Profile], checked: CheckedCounts | None) -> Iterator[Split]:
+    """Limits for some or all of those that fill the GPU; the others have none."""
+    filling = sum(map(fills, profiles))
+    # CU masks of three jobs or more would overlap.
+    if not filling or vendor_of(profiles[0].gpu_model) == "amd":
+        return
+    most = int(MOST_WAYS ** (1 / filling)) - 1
+    levels = (
+        (*_spread(_limits(profile, checked), most), WHOLE) if fills(profile) else (WHOLE,)
+        for profile in profiles
+    )
+    for shares in itertools.product(*levels):
+        if min(shares) < WHOLE:
+            yield Split(shares)
+
+
+def _limits(profile: Profile, checked: CheckedCounts | None) -> list[float]:
+    """Limits of one job at safe counts, ascending, as far as its profile reaches."""
+    safety, least = profile.safety(checked), float(profile.shares[0])
+    total = safety.units_total
+    if total is None:
+        shares = [float(share) for share in range(10, 100, 10)]
+    else:
+        allowed = (units for units in safety.allowed if units < total)
+        shares = [share_for_units(units, total, safety.vendor) for units in allowed]
+    return [share for share in shares if least <= share < WHOLE]
+
+
+def _spread(shares: Sequence[float], most: int) -> list[float]:
+    """So many of them at most, evenly."""
+    if len(shares) <= most:
+        return list(shares)
+    return [shares[round((n + 0.5) * len(shares) / most - 0.5)] for n in range(most)]
+
+
+def _best(options: Sequence[RatedSplit], profiles: Sequence[Profile], tie: float) -> RatedSplit:
+    """Of ways worth the same, that with the fewest and the loosest limits."""
+
+    def rank(option: RatedSplit, value: float) -> tuple[object, ...]:
+        split = option.prediction.split
+        limits = [WHOLE - share for share in split.shares if share < WHOLE]
+        jobs = sorted(zip([p.job for p in profiles], split.shares, strict=True))
+        return len(limits), sum(limits), -value, SHARINGS.index(split.sharing), jobs
+
+    return best_within_tie(options, worth, tie, rank)
+
+
+def _best_of_each(
+    options: Sequence[RatedSplit], profiles: Sequence[Profile], tie: float
+) -> Iterator[RatedSplit]:
+    for sharing in SHARINGS:
+        own = [option for option in options if option.sharing == sharing]
+        if kept := [option for option in own if not option.violations]:
+            yield _best(kept, profiles, tie)
+        elif own:
+            least = min(worst_violation(option).by for option in own)
+            yield _best([o for o in own if worst_violation(o).by == least], profiles, tie)

@@ -1,0 +1,198 @@
+"""How sets of jobs are to run: candidates, the choice, and what it does not depend on."""
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import profile
+
+from advisor.core.gpu import WHOLE
+from advisor.core.split import ISOLATING, Split
+from advisor.decide.constraints import violations
+from advisor.decide.recommendation import Request
+from advisor.decide.ways import MOST_WAYS, SetDecision, candidate_ways, recommend_set, worth
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.profiles import Profile
+from advisor.predict.serving import Serving
+from advisor.predict.sets import SetPredictor
+from advisor.validity.safe_counts import CheckedCounts
+
+SHARES = tuple(range(10, 101, 10))
+
+
+def job(name: str, sm: float = 10.0, power_w: float = 200.0, **fields: Any) -> Profile:
+    """Alone it keeps the SMs active so much of the time; as fast where that fits its share."""
+    active = np.minimum(sm, np.array(SHARES, dtype=np.float64))
+    columns = {
+        "sm_active_percent": active,
+        "dram_active_percent": np.full(10, 5.0),
+        "power_w": 100 + (power_w - 100) * active / sm,
+    }
+    return profile(name, (100 * active / sm).tolist(), columns=columns, **fields)
+
+
+SMALL, BIG = job("small"), job("big", 97.0, 690.0)
+SERVER = job(
+    "server",
+    serving=Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 4.0), (100.0, 4.0))),
+)
+
+
+def recommended(profiles: Sequence[Profile], **wanted: Any) -> SetDecision:
+    return recommend_set(profiles, SetPredictor(), Request(**wanted))
+
+
+jobs = st.builds(
+    job,
+    st.sampled_from("abcde"),
+    st.floats(2, 99),
+    st.floats(120, 700),
+    memory_used_mib=st.floats(1, 4e4),
+)
+sets = st.lists(jobs, min_size=3, max_size=5, unique_by=lambda p: p.job)
+requests = st.builds(
+    Request,
+    default_min_speed=st.sampled_from([0.0, 0.4]),
+    max_power_w=st.none() | st.floats(300, 800),
+    isolate=st.booleans(),
+    min_gain=st.sampled_from([0.0, 0.03]),
+)
+
+
+def answered(profiles: Sequence[Profile], request: Request) -> SetDecision | None:
+    """None: nothing keeps every limit."""
+    try:
+        return recommend_set(profiles, SetPredictor(), request)
+    except NoSplitError:
+        return None
+
+
+def value(found: SetDecision | None) -> float:
+    """Of the chosen way; a card each is 1, no answer 0."""
+    if found is None:
+        return 0.0
+    return worth(found.choice) if found.choice else 1.0
+
+
+@given(sets, requests, st.randoms())
+def test_order_of_the_jobs_does_not_matter(
+    profiles: list[Profile], request: Request, chance: random.Random
+) -> None:
+    """Each job gets the same share, and the answer is the same."""
+    mixed = list(profiles)
+    chance.shuffle(mixed)
+    there, back = answered(profiles, request), answered(mixed, request)
+    assert value(there) == pytest.approx(value(back), rel=1e-9)
+    if there and back and there.choice and back.choice:
+        one, other = there.choice.prediction.split, back.choice.prediction.split
+        assert one.sharing == other.sharing
+        shares = dict(zip((p.job for p in mixed), other.shares, strict=True))
+        assert shares == dict(zip((p.job for p in profiles), one.shares, strict=True))
+
+
+@given(sets, requests, st.floats(0, 1), st.floats(0.3, 1))
+def test_a_stricter_limit_gives_no_better_answer(
+    profiles: list[Profile], request: Request, speed: float, part: float
+) -> None:
+    """Neither a higher minimum speed, less power, nor a fault that must stay alone."""
+    loose = dataclasses.replace(request, tie=0.0)
+    stricter = (
+        dataclasses.replace(loose, default_min_speed=max(speed, loose.default_min_speed)),
+        dataclasses.replace(loose, max_power_w=part * (loose.max_power_w or 700)),
+        dataclasses.replace(loose, isolate=True),
+    )
+    for strict in stricter:
+        assert value(answered(profiles, strict)) <= value(answered(profiles, loose)) + 1e-9
+
+
+@given(sets, requests)
+def test_what_is_chosen_keeps_every_limit(profiles: list[Profile], request: Request) -> None:
+    found = answered(profiles, request)
+    if found and found.choice:
+        assert not violations(found.choice.prediction, profiles, found.request)
+        assert found.choice in found.ways
+        assert not request.isolate or found.choice.sharing in ISOLATING
+
+
+@pytest.mark.parametrize("filling", range(8))
+def test_search_of_seven_jobs_stays_small(filling: int) -> None:
+    """How many ways are looked at bounds the time; docs/measurements/sets/search.py measures it."""
+    found = candidate_ways([BIG] * filling + [SMALL] * (7 - filling))
+    assert len(found) == len(set(found)) <= MOST_WAYS + 3
+    assert (len(found) > 3) == (filling > 0)
+
+
+def test_one_job_that_fills_is_looked_at_under_every_safe_count() -> None:
+    """And under no other; small jobs never have a limit."""
+    host = CheckedCounts(
+        gpu_model="NVIDIA H200",
+        units_total=132,
+        checked=frozenset(range(8, 133, 2)),
+        wrong=dict.fromkeys(range(40, 110, 2), ("gemm",)),
+    )
+    limited = [w for w in candidate_ways([SMALL, BIG, SMALL], host) if w.is_limited]
+    assert {(w.shares[0], w.shares[2]) for w in limited} == {(WHOLE, WHOLE)}
+    counts = {int(w.shares[1] * 132 / 100) // 2 * 2 for w in limited}
+    assert not counts & set(range(40, 110, 2))
+    assert {14, 38, 110, 130} <= counts
+
+
+def test_small_jobs_share_without_limits() -> None:
+    found = recommended([SMALL] * 5)
+    assert found.choice is not None
+    assert found.choice.name == "uncapped"
+    assert found.choice.prediction.energy_saved.value > 0.4
+
+
+def test_a_fault_that_must_stay_alone_takes_turns() -> None:
+    found = recommended([SMALL] * 3, isolate=True)
+    assert found.choice is not None
+    assert found.choice.name == "time-sliced"
+
+
+def test_a_limit_for_the_job_that_fills_lets_a_server_keep_its_tail() -> None:
+    """Beside a free one it has a tail of 54 ms and more."""
+    free = recommended([SERVER, SMALL, BIG], default_min_speed=0)
+    held = recommended([SERVER, SMALL, BIG], default_min_speed=0, max_p99_ms={"server": 45.0})
+    assert held.choice is not None
+    split = held.choice.prediction.split
+    assert split.is_limited
+    assert split.shares[2] < WHOLE
+    assert split.shares[:2] == (WHOLE, WHOLE)
+    assert value(held) <= value(free)
+
+
+def test_jobs_that_gain_nothing_together_get_a_card_each() -> None:
+    found = recommended([BIG] * 3)
+    assert found.choice is None
+    assert {way.sharing for way in found.ways} == {
+        "limited", "uncapped", "time-sliced", "exclusive",
+    }  # fmt: skip
+
+
+def test_what_no_card_keeps_is_said() -> None:
+    with pytest.raises(NoSplitError, match="within these limits"):
+        recommended([BIG] * 3, max_power_w=500)
+
+
+def test_more_memory_than_there_is_keeps_them_apart() -> None:
+    found = recommended([job(n, memory_used_mib=6e4) for n in "abc"])
+    assert found.choice is None
+    assert any("all 3 need" in v.text for way in found.ways for v in way.violations)
+
+
+def test_eight_jobs_are_refused() -> None:
+    with pytest.raises(InputError, match="8 jobs"):
+        recommended([SMALL] * 8)
+
+
+def test_only_limited_jobs_get_a_variable() -> None:
+    found = recommended([SMALL, BIG, SMALL], default_min_speed=0)
+    way = next(way for way in found.ways if way.sharing == "limited")
+    assert [bool(variables) for variables in found.environments(way)] == [False, True, False]
+    assert Split(way.prediction.split.shares).is_limited
