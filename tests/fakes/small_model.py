@@ -117,10 +117,7 @@ def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
         gpu_models=(GPU_MODEL,),
         fill=dict.fromkeys(COLUMNS[2:], 7.5),
         coverage=0.9,
-        heads=(
-            _head(HEADS[0], training_rows()[0], SPEED_BOUNDS),
-            _head(HEADS[1], training_rows()[1], POWER_BOUNDS),
-        ),
+        heads=_heads(),
         efficiency=None,
         other_gpu=OtherGpu({"speed": 2.0, "power": 3.0}, (), None),
         no_counters=None,
@@ -147,6 +144,12 @@ def save_model(folder: Path, speed: bytes | None = None, **changes: Any) -> Path
         (folder / name).write_bytes(data)
     write_manifest(folder, make_manifest(files, **changes))
     return folder
+
+
+@functools.cache
+def _heads() -> tuple[TrainedHead, ...]:
+    speed, power = training_rows()
+    return _head(HEADS[0], speed, SPEED_BOUNDS), _head(HEADS[1], power, POWER_BOUNDS)
 
 
 def _head(head: Head, rows: Float32s, intervals: Mapping[str, LogBounds]) -> TrainedHead:
