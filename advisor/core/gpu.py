@@ -31,6 +31,9 @@ SM_FLOOR = 8
 WHOLE = 100.0
 """The share of the whole GPU, percent."""
 
+MPS_CLIENTS = 48
+"""Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations)."""
+
 MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
 

@@ -33,7 +33,7 @@ def reasons(answer: Decision) -> tuple[str, ...]:
 
 def warnings(answer: Decision) -> tuple[str, ...]:
     """What a reader should know before doing it."""
-    of_profiles = (line for profile in answer.profiles for line in _profile(profile, answer))
+    of_profiles = (line for profile in answer.profiles for line in of_profile(profile))
     # Of a job beside itself everything is said once.
     found = (
         *_starved(answer),
@@ -232,7 +232,8 @@ def _risks(answer: Decision) -> Iterator[str]:
         yield f"at the bad end of its interval {violation.text}"
 
 
-def _profile(profile: Profile, answer: Decision) -> Iterator[str]:
+def of_profile(profile: Profile) -> Iterator[str]:
+    """What a profile lacks, or may have wrong."""
     if profile.missing:
         yield f"the profile of {profile.job} lacks {', '.join(profile.missing)}"
     if doubtful := sorted(DOUBTFUL & set(profile.flags)):

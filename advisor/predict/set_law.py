@@ -109,6 +109,8 @@ def class_of(sharing: Sharing, filling: float) -> SetClass:
     return "no filling" if filling == 0 else "held" if filling < HELD else "filling"
 
 
+MEASURED_ON = ("NVIDIA H100 80GB HBM3",)
+
 MPS = SideBySide(supply=1.0, sharpness=4.0, starved=0.7, steepness=12.0)
 
 TURNS_EXPONENT = 0.9

@@ -163,11 +163,13 @@ class RecommendationRequest(PairRequest):
         fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
         gpu_uuid: The card that they are to share; None: any.
         components: Whether to say what the power of the recommended way goes to.
+        isolate: Whether a fault of one job must leave the other running.
     """
 
     fine: bool = False
     gpu_uuid: GpuUuid | None = None
     components: bool = False
+    isolate: bool = False
 
     @property
     def work(self) -> Work | None:

@@ -42,6 +42,7 @@ def request_of(request: RecommendationRequest, settings: Settings) -> Request:
         work=request.work,
         prices=settings.prices,
         min_gain=request.min_gain,
+        isolate=request.isolate,
     )
 
 
@@ -96,7 +97,7 @@ def answer_by(
     more = (
         *_of_model(predictor, given),
         *of_check(profile_set, checked),
-        *_of_input(profile_set),
+        *of_input(profile_set),
         *assumed,
         *conditions.warnings(profile_set.profiles),
     )
@@ -129,11 +130,11 @@ def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator
         )
 
 
-def _of_input(profile_set: ProfileSet) -> Iterator[str]:
+def of_input(profile_set: ProfileSet) -> Iterator[str]:
     """The data card of the bundled points says so of all of them."""
     if profile_set.other_models:
         yield (
-            f"both were profiled on {listed(profile_set.other_models)}, too: --gpu-model, or "
+            f"all were profiled on {listed(profile_set.other_models)}, too: --gpu-model, or "
             "`gpu_model` in a request"
         )
     if names := " and ".join(profile_set.bundled):

@@ -20,7 +20,7 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
     # What a rule chooses is nearly always a candidate too, and writing options is what takes long.
     shown = {id(o): _option(o, r) for o in (*r.candidates, *filter(None, r.rules.values()))}
     return wire.Recommendation(
-        jobs=tuple(map(_asked, r.profiles)),
+        jobs=tuple(map(asked_job, r.profiles)),
         gpu_model=r.profiles[0].gpu_model,
         objective=r.objective.name,
         choice=shown[id(r.choice)],
@@ -86,7 +86,8 @@ def _shares(option: RatedSplit, r: Decision) -> tuple[wire.JobShare, ...]:
     )
 
 
-def _asked(profile: Profile) -> wire.AskedJob:
+def asked_job(profile: Profile) -> wire.AskedJob:
+    """A job alone."""
     alone = wire.Alone(
         rate=profile.whole_gpu_rate,
         power_w=profile.whole_gpu_power_w,

@@ -15,7 +15,7 @@ from advisor.errors import AdvisorError, InputError
 from advisor_cli.shared.lazy import LazyGroup, imported
 
 _COMMANDS = {
-    "recommend": "Which split of one GPU does the same work of two jobs with the least energy?",
+    "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
     "place": "Plan a queue: which jobs share a GPU, at which split, and when.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",

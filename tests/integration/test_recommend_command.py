@@ -160,7 +160,7 @@ def test_a_job_alone_is_told_its_partners() -> None:
     text = recommend("bert-serve-30", "--gpu-model", "h200")
     assert f"next: advisor recommend bert-serve-30 {found['partners'][0]['partner']}" in text
     assert "alone: 26 % of the SMs keep 100 % of its speed, p99" in text
-    assert error(InputError, "fft", "--work", "3h").startswith("--work is of two jobs")
+    assert error(InputError, "fft", "--work", "3h").startswith("--work says nothing of 1 job")
 
 
 @pytest.mark.usefixtures("home")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.gpu import Gpu, Share
+from advisor.core.gpu import MPS_CLIENTS, Gpu, Share
 from advisor.core.units import share_environment
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.files.safe_files import check_parents, private_folder
@@ -21,9 +21,6 @@ from advisor.runtime.backends.mps_control import Control
 from advisor.runtime.host.processes import owner_of, wait_until
 
 PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
-
-_CLIENT_LIMIT = 48
-"""Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations)."""
 
 _OURS = re.compile(r"[0-9A-Za-z-]{1,12}")
 """What is in a runtime folder: `locks`, and a folder for each GPU."""
@@ -50,7 +47,7 @@ class MpsBackend:
     @property
     def max_clients(self) -> int:
         """Places left on the GPU, next to clients that are there already."""
-        return max(1, _CLIENT_LIMIT - len(self.clients()))
+        return max(1, MPS_CLIENTS - len(self.clients()))
 
     def clients(self) -> list[int]:
         """Process numbers of all that use the GPU through this daemon."""

@@ -35,6 +35,24 @@ def job_requests(
     )
 
 
+def every_job(texts: Sequence[str]) -> tuple[str, ...]:
+    """Each job as often as it is asked for; `A*3` stands for three of A.
+
+    Raises:
+        InputError: a count that is none.
+    """
+    found = list[str]()
+    for text in texts:
+        job, star, count = text.rpartition("*")
+        if not star:
+            found.append(text)
+        elif job and count.isdecimal() and 0 < int(count) < 100:
+            found += [job] * int(count)
+        else:
+            raise InputError(f"{text!r} is no number of a job", fix="write A*3 for three of A")
+    return tuple(found)
+
+
 def check_known(option: str, job: str, jobs: Sequence[str]) -> None:
     """Refuse an option that is for another job than those there are; "" is for all."""
     if job and job not in jobs:

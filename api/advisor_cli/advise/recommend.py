@@ -1,6 +1,7 @@
-"""`advisor recommend`: which split of one GPU does the most for two jobs."""
+"""`advisor recommend`: how one GPU does the most for two to seven jobs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,10 @@ import typer
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.records import SoloPoint
+from advisor.core.split import ADVISED_JOBS
+from advisor.core.wording import count_of
 from advisor.decide.recommend import Request
+from advisor.decide.ways import check_set
 from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
@@ -19,9 +23,11 @@ from advisor_advice.answer import ModelAdvice, answer, request_of
 from advisor_advice.components import known_power_of, with_components
 from advisor_advice.partners import best_partners
 from advisor_advice.recommendation_wire import to_wire
+from advisor_advice.set_advice import advise_set
 from advisor_advice.site.known_profiles import ProfileSet, find_profiles
-from advisor_cli.advise import partners_text, recommend_text
-from advisor_cli.advise.job_requests import job_requests, longest_p99_ms, min_speeds
+from advisor_advice.site.promises import promised_p99_ms
+from advisor_cli.advise import partners_text, recommend_text, set_screen
+from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99_ms, min_speeds
 from advisor_cli.advise.queue import read_works
 from advisor_cli.shared.options import (
     AsJson,
@@ -40,21 +46,23 @@ from advisor_data.files.files import read_points
 
 
 def recommend(
-    job_a: Annotated[str, typer.Argument(help="Name of a profiled job", metavar="A")],
-    job_b: Annotated[
-        str | None,
+    jobs: Annotated[
+        list[str],
         typer.Argument(
-            help="The job that shares the GPU with it; may be the same. Without one: its best "
+            help="Names of one to seven profiled jobs, A*3 for three of A. Of one: its best "
             "partners",
-            metavar="B",
+            metavar="A [B ...]",
         ),
-    ] = None,
+    ],
     objective: ObjectiveOption = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
     max_p99: MaxP99 = None,
     max_power: MaxPower = None,
     memory: Memory = None,
     min_gain: MinGain = MIN_GAIN,
+    isolate: Annotated[
+        bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
+    ] = False,
     work: Annotated[
         list[str] | None,
         typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
@@ -74,28 +82,41 @@ def recommend(
     profiles: ProfilesOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which split of one GPU does the same work of two jobs with the least energy?
+    """How do two to seven jobs share one GPU with the least energy for the same work?
 
     Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
     nothing keeps every limit.
     """
     settings = read_settings()
-    if job_b is None:
-        _refuse_for_one({"--work": work, "--fine": fine, "--components": components})
+    names = every_job(jobs)
+    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
+    wanted = {"how": how, "why": why, "notes": notes, "all": show_all}
+    details = [name for name, is_wanted in wanted.items() if is_wanted]
+    if len(names) != ADVISED_JOBS:
+        of_two: dict[str, object] = {"--work": work, "--fine": fine, "--components": components}
+        of_others = {"--isolate": isolate} if len(names) == 1 else {"--gpu-uuid": gpu_uuid}
+        _refuse_but_for_two(of_two | of_others, len(names))
         limits = Request(
             objective=objective,
-            min_speed=min_speeds(min_speed or (), [job_a]),
+            min_speed=min_speeds(min_speed or (), names),
             default_min_speed=settings.min_speed,
             max_power_w=max_power,
             memory_mib=memory,
             prices=settings.prices,
             min_gain=min_gain,
+            isolate=isolate,
         )
-        found = best_partners(job_a, settings, limits, gpu_model)
-        typer.echo(write(found)) if as_json else partners_text.show(found)
+        if len(names) == 1:
+            partners = best_partners(names[0], settings, limits, gpu_model)
+            typer.echo(write(partners)) if as_json else partners_text.show(partners)
+            return
+        promised_ms = promised_p99_ms(names, settings.jobs_dir)
+        limits = replace(limits, max_p99_ms=promised_ms | by_job_ms, default_max_p99_ms=for_all_ms)
+        check_set(len(names))
+        found = find_profiles(names, settings, gpu_model, profiles)
+        of_set = advise_set(found, limits, settings)
+        typer.echo(write(of_set)) if as_json else set_screen.show(of_set, settings.prices, details)
         return
-    names = (job_a, job_b)
-    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     works_s = read_works(work or (), names)
     asked = RecommendationRequest(
         jobs=job_requests(names, names, min_speed or (), by_job_ms, works_s),
@@ -108,19 +129,20 @@ def recommend(
         fine=fine,
         gpu_uuid=gpu_uuid,
         components=components,
+        isolate=isolate,
     )
-    wanted = {"how": how, "why": why, "notes": notes, "all": show_all}
-    details = [name for name, is_wanted in wanted.items() if is_wanted]
     _answer(asked, settings, profiles, details, as_json=as_json)
 
 
-def _refuse_for_one(options: Mapping[str, object]) -> None:
-    """Options that say nothing of a job without a partner."""
+def _refuse_but_for_two(options: Mapping[str, object], jobs: int) -> None:
+    """Options that say nothing of a job without a partner, or of a set."""
     if given := [name for name, value in options.items() if value]:
         raise InputError(
-            f"{given[0]} is of two jobs",
-            why="the best partners of one were asked for",
-            fix="name the other job, too",
+            f"{given[0]} says nothing of {count_of(jobs, 'job')}",
+            why="the best partners of one were asked for"
+            if jobs == 1
+            else f"{jobs} jobs are predicted by physics that does not know it",
+            fix="name the other job, too" if jobs == 1 else "name two jobs, or leave it out",
         )
 
 

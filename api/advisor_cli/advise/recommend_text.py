@@ -1,10 +1,9 @@
 """A recommendation for a person: what to do, what it saves, what it costs, how sure, and why."""
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +18,7 @@ from advisor_advice.answer import ModelAdvice
 from advisor_cli.advise import first_screen
 from advisor_cli.advise.recommend_ways import same_work_lines, way_name
 from advisor_cli.shared.console import plain_table, print_table, show_chart
-from advisor_cli.shared.screen import Screen, print_folded, print_screen
+from advisor_cli.shared.screen import Screen, print_list, print_screen
 
 _UNCAPPED: dict[Vendor, str] = {
     "nvidia": "start both as clients of one MPS daemon, without a percentage",
@@ -44,11 +43,11 @@ def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
     r = given.recommendation
     console = print_screen(Screen(first_screen.headline(given), first_screen.lines(given)))
     if "how" in details:
-        _list(console, "how", " ", tuple(_to_do(r)))
+        print_list(console, "how", " ", tuple(_to_do(r)))
     if "why" in details:
-        _list(console, "why", "-", (*_rates(r), *r.reasons, *_other_objectives(r)))
+        print_list(console, "why", "-", (*_rates(r), *r.reasons, *_other_objectives(r)))
     if "notes" in details:
-        _list(console, "notes", "!", (*r.warnings, *_sure(given)))
+        print_list(console, "notes", "!", (*r.warnings, *_sure(given)))
     if "all" in details:
         # The way that the first lines are about.
         way = first_screen.way_of(r) or r.choice
@@ -78,16 +77,6 @@ def plot(r: Decision, width: int = 78, height: int = 16) -> str:
     canvas.xlabel(f"share of {r.profiles[0].job}, %")
     # It ends each line with a colour code even where there is no colour.
     return str(canvas.uncolorize(canvas.build()))
-
-
-def _list(console: Console, title: str, mark: str, lines: Sequence[str]) -> None:
-    if lines:
-        console.print(Text(title, style="bold"))
-    for line in lines:
-        if mark == " ":  # to be copied
-            console.print(Text(f"    {line}"), soft_wrap=True)
-        else:
-            print_folded(console, f"  {mark} ", line)
 
 
 def _rates(r: Decision) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The first screen of an answer: a headline, and lines with a name each."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -37,6 +37,17 @@ def print_folded(console: Console, before: str, text: str) -> None:
     """Lines no longer than the console, all but the first indented; commands stay whole."""
     for n, line in enumerate(_folded(text, console.width - len(before))):
         console.print(Text(f"{' ' * len(before) if n else before}{line}"), soft_wrap=True)
+
+
+def print_list(console: Console, title: str, mark: str, lines: Sequence[str]) -> None:
+    """Lines under a title, each behind its mark; behind a blank they are there to be copied."""
+    if lines:
+        console.print(Text(title, style="bold"))
+    for line in lines:
+        if mark == " ":
+            console.print(Text(f"    {line}"), soft_wrap=True)
+        else:
+            print_folded(console, f"  {mark} ", line)
 
 
 def price_text(prices: Prices, this: tuple[float, float], apart: tuple[float, float]) -> str:

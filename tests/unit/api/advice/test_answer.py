@@ -104,7 +104,7 @@ def test_a_gpu_that_nobody_checked_is_said() -> None:
 def test_where_profiles_come_from_is_said() -> None:
     found = replace(profiles(bundled=("b",)), other_models=("Old", "Older"))
     warnings = answer_by(MODEL, found, ANY, CHECKED).recommendation.warnings
-    assert any(text.startswith("both were profiled on Old and Older, too") for text in warnings)
+    assert any(text.startswith("all were profiled on Old and Older, too") for text in warnings)
     assert "bundled, so measured with random input, on which power depends: b" in warnings
 
 

@@ -1,0 +1,184 @@
+"""How a set of jobs is to run, for a person: the first lines, and what is asked for beside them."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from rich.text import Text
+
+from advisor.core.gpu import WHOLE
+from advisor.core.objectives import Prices
+from advisor.core.units import UNIT_NAMES, vendor_of
+from advisor.core.wording import count_of, less_or_more, listed
+from advisor.decide.reasons import percent
+from advisor.wire.recommendation import JobShare
+from advisor.wire.sets import SetAdvice, Way
+from advisor_cli.shared.console import plain_table, print_table
+from advisor_cli.shared.screen import Screen, print_list, print_screen
+
+WORDS = {
+    "uncapped": "without limits",
+    "time-sliced": "in turns, without MPS",
+    "exclusive": "one after the other",
+}
+
+_START = {
+    "uncapped": "by hand, all as clients of one MPS daemon (launch takes two jobs): --how",
+    "limited": "by hand, all as clients of one MPS daemon (launch takes two jobs): --how",
+    "time-sliced": "by hand, all on one GPU and no MPS daemon (launch takes two jobs): --how",
+}
+
+
+def show(given: SetAdvice, prices: Prices, details: Collection[str] = ()) -> None:
+    """Print the first lines, and what is asked for of `how`, `why`, `notes` and `all`."""
+    console = print_screen(Screen(_headline(given), _lines(given, prices)))
+    if "how" in details:
+        print_list(console, "how", " ", list(_how(given)))
+    if "why" in details:
+        print_list(console, "why", "-", list(_why(given)))
+    if "notes" in details:
+        print_list(console, "notes", "!", given.warnings)
+    if "all" in details:
+        console.print(Text("best of each way", style="bold"))
+        print_table(plain_table(_HEADINGS, map(_cells, given.ways)))
+
+
+def _headline(given: SetAdvice) -> str:
+    way = given.chosen
+    if way is None:
+        return f"A CARD EACH: {_names(given)} ({given.gpu_model}). predicted"
+    return f"SHARE: {_parts(way, given)} ({given.gpu_model}). predicted"
+
+
+def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
+    notes = f" --notes ({len(given.warnings)})" if given.warnings else ""
+    more = "More", f"--how (by hand) --why --all (every way){notes}"
+    if (way := given.chosen) is None:
+        yield "Why", next(_why(given))
+        if any(w.sharing == "exclusive" and not w.violations for w in given.ways):
+            yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
+        yield more
+        return
+    energy = way.energy_saved
+    hours = percent(way.gpu_time_saved.value)
+    yield "GPUs", f"1 instead of {len(way.jobs)}: {hours} of the GPU hours saved for the same work"
+    yield (
+        "Energy",
+        f"{_less(energy.value)} ({_less(energy.low)} at worst) with freed GPUs off, "
+        f"{_less(way.energy_saved_idle.value)} with them idle",
+    )
+    if way.cost_saved and prices.are_set:
+        yield "Price", f"{_less(way.cost_saved.value)} for the same work"
+    yield "Each", "; ".join(_each(way))
+    yield "Risk", _risk(way, given)
+    if not way.isolates:
+        yield "Apart", _apart(given)
+    yield "Start", _START[way.sharing]
+    yield more
+
+
+def _less(saved: float) -> str:
+    return less_or_more(saved, 0)
+
+
+def _names(given: SetAdvice) -> str:
+    counts = Counter(job.job for job in given.jobs)
+    return listed(_times(job, count) for job, count in counts.items())
+
+
+def _times(name: str, count: int) -> str:
+    return f"{count} x {name}" if count > 1 else name
+
+
+def _parts(way: Way, given: SetAdvice) -> str:
+    if way.sharing != "limited":
+        return f"{_names(given)} {WORDS[way.name]}"
+    unit = UNIT_NAMES[vendor_of(given.gpu_model)]
+    counts = Counter(_seat(share, unit) for share in way.jobs)
+    return f"{', '.join(_times(seat, count) for seat, count in counts.items())}"
+
+
+def _seat(share: JobShare, unit: str) -> str:
+    if share.share_percent == WHOLE:
+        return share.job
+    at = f"{share.share_percent:g} %" if share.units is None else f"{share.units} {unit}"
+    return f"{share.job} at most {at}"
+
+
+def _each(way: Way) -> Iterator[str]:
+    """What jobs keep; copies that keep the same are told once."""
+    counts = Counter((share.job, share.speed, share.latency_p99_ms) for share in way.jobs)
+    for (job, speed, p99), count in counts.items():
+        kept = percent(min(speed.value, 1.0))
+        tail = f", p99 {p99.value:.3g} ms ({p99.high:.3g} at worst)" if p99 else ""
+        worst = "" if p99 else f" ({percent(speed.low)} at worst)"
+        yield f"{_times(job, count)} {kept} of its speed{worst}{tail}"
+
+
+def _risk(way: Way, given: SetAdvice) -> str:
+    fault = "a fault of one leaves the others" if way.isolates else "a fault of one ends all"
+    needs = given.needs
+    held = [f"power {way.power_w.value:.0f} W"]
+    if needs.memory_mib is not None:
+        of = f" of {needs.memory_of_mib / 1024:.0f}" if needs.memory_of_mib else ""
+        held.append(f"memory {needs.memory_mib / 1024:.0f}{of} GiB")
+    if needs.host_cores is not None:
+        held.append(count_of(max(1, round(needs.host_cores)), "host core"))
+    return f"{fault}; {', '.join(held)}"
+
+
+def _apart(given: SetAdvice) -> str:
+    """The way that keeps faults apart, and what it costs."""
+    turns = next((way for way in given.ways if way.sharing == "time-sliced"), None)
+    if turns is None or turns.violations:
+        return "a card each keeps faults apart; in turns a limit would be broken"
+    slowest = min(share.speed.value for share in turns.jobs)
+    saved = _less(turns.energy_saved.value)
+    return f"--isolate: {WORDS[turns.name]}, {saved} energy, the slowest at {percent(slowest)}"
+
+
+def _how(given: SetAdvice) -> Iterator[str]:
+    """What to copy into the shells that start the jobs."""
+    if (way := given.chosen) is None:
+        yield "start each job on a GPU of its own"
+        return
+    if way.sharing == "time-sliced":
+        yield "# no MPS daemon may run for this GPU: they would be its clients"
+    elif vendor_of(given.gpu_model) == "nvidia":
+        yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
+    for share in way.jobs:
+        for name, value in share.environment.items():
+            yield f"export {name}={value:<4} # in the shell that starts {share.job}"
+    free = Counter(share.job for share in way.jobs if not share.environment)
+    if free:
+        names = listed(_times(job, count) for job, count in free.items())
+        yield f"# no variable for {names}; each job in a shell of its own"
+
+
+def _why(given: SetAdvice) -> Iterator[str]:
+    """What each way that was not chosen would save, and what it misses."""
+    for way in given.ways:
+        if way.name == given.choice or way.sharing == "exclusive":
+            continue
+        told = WORDS.get(way.name, f"under limits, best {way.name},")
+        saved = f"{told} would take {_less(way.energy_saved.value)} energy"
+        yield f"{saved}, but {way.violations[0]}" if way.violations else saved
+    yield f"{count_of(given.searched, 'way')} looked at"
+
+
+_HEADINGS = ("way", "W", "energy, off", "idle", "GPU hours", "slowest", "p99 ms", "")
+
+
+def _cells(way: Way) -> Sequence[str]:
+    tails = [share.latency_p99_ms.value for share in way.jobs if share.latency_p99_ms]
+    exclusive = way.sharing == "exclusive"
+    slowest = 1.0 if exclusive else min(share.speed.value for share in way.jobs)
+    return (
+        way.name,
+        f"{way.power_w.value:.0f}",
+        _less(way.energy_saved.value),
+        _less(way.energy_saved_idle.value),
+        _less(way.gpu_time_saved.value),
+        percent(slowest),
+        f"{max(tails):.3g}" if tails and not exclusive else "-",
+        "breaks a limit" if way.violations else "",
+    )

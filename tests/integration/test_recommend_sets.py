@@ -1,0 +1,159 @@
+"""`advisor recommend` of three jobs and more, from outside, with the bundled profiles."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.errors import AdvisorError, InputError, NoSplitError
+from advisor_cli.app import app
+
+H100 = ("--gpu-model", "h100")
+SERVERS = ("bert-serve-10*3", *H100)
+MIXED = ("bert-serve-10*2", "resnet50-train-b2", "bert-infer", *H100, "--min-speed", "0.3")
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who has stored nothing, before a terminal of 80 columns."""
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
+
+
+def recommend(*options: str) -> str:
+    done = CliRunner().invoke(app, ["recommend", *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def as_json(*options: str) -> dict[str, Any]:
+    return json.loads(recommend(*options, "--json"))
+
+
+def error(kind: type[AdvisorError], *options: str) -> str:
+    done = CliRunner().invoke(app, ["recommend", *options])
+    assert isinstance(done.exception, kind), done.output
+    return str(done.exception)
+
+
+KEYS = {
+    "jobs", "gpu_model", "objective", "verdict", "choice", "ways", "needs", "searched", "warnings",
+    "coverage",
+}  # fmt: skip
+WAY_KEYS = {
+    "name", "sharing", "isolates", "jobs", "power_w", "energy_saved", "energy_saved_idle",
+    "gpu_time_saved", "cost_saved", "violations",
+}  # fmt: skip
+SHARE_KEYS = {
+    "job", "share_percent", "units", "rate", "speed", "environment", "latency_p99_ms",
+}  # fmt: skip
+NEEDS_KEYS = {"memory_mib", "memory_of_mib", "host_cores", "mps_clients", "mps_clients_most"}
+
+
+def test_keys_of_the_json_stay() -> None:
+    """Programs read them; docs/recommend.md promises them."""
+    answer = as_json(*MIXED)
+    assert set(answer) == KEYS
+    assert set(answer["needs"]) == NEEDS_KEYS
+    names = [job["job"] for job in answer["jobs"]]
+    assert names == ["bert-serve-10"] * 2 + ["resnet50-train-b2", "bert-infer"]
+    for way in answer["ways"]:
+        assert set(way) == WAY_KEYS
+        assert [set(job) for job in way["jobs"]] == [SHARE_KEYS] * 4
+        assert [job["job"] for job in way["jobs"]] == names
+        for name in ("power_w", "energy_saved", "energy_saved_idle", "gpu_time_saved"):
+            assert way[name]["low"] <= way[name]["value"] <= way[name]["high"]
+    page = (Path(__file__).parents[2] / "docs/recommend.md").read_text()
+    assert [key for key in (*KEYS, *WAY_KEYS, *NEEDS_KEYS) if f"`{key}`" not in page] == []
+
+
+def test_first_screen_is_short_and_says_what_to_do() -> None:
+    """Ten lines at most beside those that are folded, and none wider than the terminal."""
+    lines = recommend(*MIXED).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("SHARE: 2 x bert-serve-10, resnet50-train-b2, bert-infer at most ")
+    named = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert named == ["GPUs", "Energy", "Each", "Risk", "Apart", "Start", "More"]
+
+
+def test_only_the_job_that_fills_has_a_limit() -> None:
+    """And one command line says so to whoever starts it."""
+    answer = as_json(*MIXED)
+    (way,) = [way for way in answer["ways"] if way["name"] == answer["choice"]]
+    limits = [job["environment"] for job in way["jobs"]]
+    assert limits[:3] == [{}] * 3
+    (percentage,) = limits[3].values()
+    told = recommend(*MIXED, "--how", "--why", "--notes", "--all")
+    variable = f"export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={percentage}"
+    assert variable in told
+    assert "nvidia-cuda-mps-control -d" in told
+    assert "146 sets" in " ".join(told.split())
+
+
+def test_order_of_the_names_does_not_matter() -> None:
+    there = as_json("bert-serve-10", "resnet50-train-b2", "bert-infer", *H100, "--min-speed", "0.3")
+    back = as_json("bert-infer", "bert-serve-10", "resnet50-train-b2", *H100, "--min-speed", "0.3")
+    assert there["choice"].split("/")[-1] == back["choice"].split("/")[0]
+    assert there["searched"] == back["searched"]
+
+
+def test_servers_share_and_say_what_freed_cards_draw() -> None:
+    """Three small servers: a third of the energy with freed cards off, less with them idle."""
+    answer = as_json(*SERVERS)
+    (way,) = [way for way in answer["ways"] if way["name"] == answer["choice"]]
+    assert way["name"] == "uncapped"
+    assert 0.3 < way["energy_saved"]["value"] < 0.45
+    assert 0.1 < way["energy_saved_idle"]["value"] < 0.25
+    assert way["jobs"][0]["latency_p99_ms"]["value"] < 10
+
+
+def test_isolate_takes_turns_or_a_card_each() -> None:
+    """Under MPS a fault of one ends all: of servers the tail is too long in turns."""
+    assert as_json(*SERVERS, "--isolate")["verdict"] == "a card each"
+    told = recommend("resnet50-train-b2*3", *H100, "--isolate", "--how")
+    assert told.startswith("SHARE: 3 x resnet50-train-b2 in turns, without MPS")
+    assert "no MPS daemon may run" in told
+    pair = as_json("fft", "gemm", "--isolate")
+    assert pair["choice"]["sharing"] == "exclusive"
+
+
+def test_a_card_each_says_what_stands_against_sharing() -> None:
+    told = recommend("gemm", "triad", "fft", *H100, "--how")
+    assert told.startswith("A CARD EACH: gemm, triad and fft")
+    assert "below 40 %" in " ".join(told.split())
+    assert "one after the other on one GPU" in " ".join(told.split())
+
+
+def test_prices_are_told_where_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Price" not in recommend(*SERVERS)
+    monkeypatch.setenv("ADVISOR_GPU_HOUR", "2.50")
+    assert "  Price   6" in recommend(*SERVERS)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("fft*8",), "8 jobs"),
+        (("fft*0",), "A\\*3"),
+        (("*3", "fft"), "A\\*3"),
+        (("fft*3", "--work", "3h"), "--work says nothing of 3 jobs"),
+        (("fft", "--isolate"), "--isolate says nothing of 1 job"),
+        (("fft*3", "--min-speed", "gemm=0.5"), "gemm"),
+    ],
+)
+def test_mistakes_are_told(options: tuple[str, ...], said: str) -> None:
+    assert said.replace("\\", "") in error(InputError, *options)
+
+
+def test_what_nothing_keeps_is_told_with_what_would_help() -> None:
+    assert "within these limits" in error(NoSplitError, *SERVERS, "--max-power", "150")
+
+
+def test_a_pair_by_count_is_the_pair() -> None:
+    """`A*2` is A beside A, by the model."""
+    assert recommend("fft*2") == recommend("fft", "fft")
