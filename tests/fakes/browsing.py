@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
+from raw_server import RawServer
 
 _FLAGS = (
     "--no-sandbox",  # the tests may run as root, where Chromium has none
@@ -69,6 +70,13 @@ class Visit:
         self.page.goto(self.origin + path)
         self.drawn()
 
+    def forget(self) -> None:
+        """As a fresh tab, but for what is stored: nothing is played, and nothing went wrong."""
+        self.page.unroute_all()
+        self.page.goto("about:blank")
+        self.problems.clear()
+        self.asked.clear()
+
     def drawn(self) -> None:
         """Wait until the page has what it asked for."""
         self.page.wait_for_selector("#content:not([aria-busy])")
@@ -115,6 +123,20 @@ def browser() -> Iterator[Browser]:
             yield chromium
         finally:
             chromium.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser, served: RawServer) -> Iterator[Visit]:
+    """One for all tests of a module: a new one takes longer than most of them."""
+    with visiting(browser, served.port) as visit:
+        yield visit
+
+
+@pytest.fixture
+def visit(tab: Visit) -> Iterator[Visit]:
+    tab.forget()
+    yield tab
+    assert tab.problems == []
 
 
 @contextmanager

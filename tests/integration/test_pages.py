@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Visit, browser, picture, visiting
+from browsing import Visit, browser, picture, tab, visit, visiting
 from playwright.sync_api import Browser
 from raw_server import JSON, RawServer, raw_server
 from store_points import observation
@@ -31,7 +31,7 @@ from advisor_models.manifest import read_artefact, write_manifest
 from advisor_models.registry import BUNDLED, Registry
 from advisor_training.evaluation.bars import JobFigures
 
-__all__ = ["browser"]
+__all__ = ["browser", "tab", "visit"]
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "build/screenshots"
@@ -190,13 +190,6 @@ def look(request: pytest.FixtureRequest, browser: Browser, served: RawServer) ->
         visit.play("/v1/launches", {"launches": [_launch(), _launch(state="failed", cause="gone")]})
         visit.play(f"/v1/launches/{LAUNCH}", *(_launch(second) for second in range(0, 200, 10)))
         yield visit
-
-
-@pytest.fixture
-def visit(browser: Browser, served: RawServer) -> Iterator[Visit]:
-    with visiting(browser, served.port) as tab:
-        yield tab
-        assert tab.problems == []
 
 
 @pytest.mark.parametrize("name", PAGES)

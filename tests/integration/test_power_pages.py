@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Visit, browser, visiting
-from playwright.sync_api import Browser
+from browsing import Visit, browser, tab, visit
 from raw_server import RawServer, raw_server
 
 from advisor_power.components.activity import PARTS
 
-__all__ = ["browser"]
+__all__ = ["browser", "tab", "visit"]
 
 PAIR = ("triad", "matmul-bf16")
 PAIR_PAGE = "/pair?a=triad&b=matmul-bf16"
@@ -26,13 +25,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
     """A service with what comes with advisor."""
     with raw_server(tmp_path_factory.mktemp("parts") / "home") as server:
         yield server
-
-
-@pytest.fixture
-def visit(browser: Browser, served: RawServer) -> Iterator[Visit]:
-    with visiting(browser, served.port) as tab:
-        yield tab
-        assert tab.problems == []
 
 
 def _ask(served: RawServer, path: str) -> dict[str, Any]:
