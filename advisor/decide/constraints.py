@@ -79,6 +79,15 @@ def is_served(profile: Profile) -> bool:
     return profile.serving is not None and profile.serving.offered_rate is not None
 
 
+def must_be_sure(profile: Profile, limits: Limits) -> bool:
+    """Whether the low end of a job's interval is to keep its floor, as 95 % of measured ones do.
+
+    Requests that are not answered are lost, and who names a speed means it. The floor of all others
+    only tells a job that shares from one that starves: there the expected speed decides.
+    """
+    return is_served(profile) or profile.job in limits.min_speed
+
+
 L = TypeVar("L", bound=Limits)
 
 
@@ -128,11 +137,7 @@ class Violation:
 def violations(
     prediction: Prediction, profiles: Sequence[Profile], limits: Limits
 ) -> tuple[Violation, ...]:
-    """The limits that are not kept, speeds at the low ends of their intervals.
-
-    A way is advised only where each job keeps its speed with the probability of its low end: 95 %
-    of an interval for 90 %. An expected speed just above the minimum is missed half of the time.
-    """
+    """The limits that are not kept: speeds as expected, or at their low ends (`must_be_sure`)."""
     rules = (_below_min_speed, _off, _late, _exceeds_power, _exceeds_memory, _shares_fate)
     return tuple(violation for rule in rules for violation in rule(prediction, profiles, limits))
 
@@ -156,14 +161,17 @@ def _below_min_speed(
     if p.split.sharing == "exclusive":
         return  # one after the other, each job runs at its full speed, only later
     for profile, part in zip(profiles, p.parts, strict=True):
-        speed, least = part.speed.low, floor(profile, limits)
+        sure, least = must_be_sure(profile, limits), floor(profile, limits)
+        speed = part.speed.low if sure else part.speed.value
         if speed < least:
-            of = (
-                "may serve as little as {:.3g} % of its demand"
-                if is_served(profile)
-                else "may run at as little as {:.3g} % of its speed alone"
+            served = is_served(profile)
+            verb = ("may serve" if served else "may run at") if sure else "runs at"
+            as_little = "as little as " if sure else ""
+            whole = "its demand" if served else "its speed alone"
+            text = (
+                f"{profile.job} {verb} {as_little}{100 * speed:.3g} % of {whole}, "
+                f"below {100 * least:.3g} %"
             )
-            text = f"{profile.job} {of.format(100 * speed)}, below {100 * least:.3g} %"
             yield Violation(text, 1 - speed / least)
 
 

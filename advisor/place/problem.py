@@ -243,10 +243,13 @@ def _check_all_fit(problem: Problem) -> None:
 
 def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -> Bools:
     least = np.array([limits.min_speed_of(kind.name) for kind in types])
+    # As `advisor.decide.constraints.must_be_sure` has it: servers have their floors by name.
+    sure = np.array([kind.name in limits.min_speed for kind in types])[options.types][:, :, None]
+    speed = np.where(sure, options.low_speed, options.speed)
     together_mib = _memory_mib(types)[options.types].sum(axis=0)
     # A comparison with NaN is false: what is not known is no option. Nor is standing still.
     return (
-        (options.low_speed >= least[options.types][:, :, None]).all(axis=0)
+        (speed >= least[options.types][:, :, None]).all(axis=0)
         & (options.speed > 0).all(axis=0)
         & (options.most_power_w <= _or_inf(limits.max_power_w))
         & (together_mib <= MEMORY_PART * _or_inf(limits.memory_mib))[:, None]

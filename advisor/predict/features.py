@@ -108,9 +108,13 @@ def full_power_w(sides: Sequence[Side]) -> float:
     return limit if math.isfinite(limit) else max(_full_power_w(s.profile) for s in sides)
 
 
-def idle_power_w(sides: Sequence[Side]) -> float:
-    """Mean of what the GPU drew before each job started."""
-    return sum(s.profile.idle_power_w for s in sides) / len(sides)
+def active_idle_power_w(sides: Sequence[Side]) -> float:
+    """What the GPU draws before any job does work: the mean of the profiles.
+
+    With jobs open its clocks are up, so it is more than the empty GPU draws; where nobody knows how
+    much, it is that.
+    """
+    return sum(_active_idle_power_w(s.profile) for s in sides) / len(sides)
 
 
 def demanded_power_w(sides: Sequence[Side]) -> Floats:
@@ -119,7 +123,7 @@ def demanded_power_w(sides: Sequence[Side]) -> Floats:
 
 
 def physical_power_w(sides: Sequence[Side]) -> Floats:
-    """Power without learning: all powers with one idle power, clipped at the limit; (n,)."""
+    """Power without learning: all powers with one active idle power, clipped at the limit; (n,)."""
     return np.minimum(demanded_power_w(sides), power_limit_w(sides))
 
 
@@ -131,7 +135,7 @@ def bandwidth_factor(sides: Sequence[Side]) -> Floats:
 
 def power_factor(sides: Sequence[Side]) -> Floats:
     """Part of the clock that the power limit leaves, at most 1; (n,)."""
-    idle = idle_power_w(sides)
+    idle = active_idle_power_w(sides)
     # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
     dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
     left = np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic)
@@ -261,7 +265,7 @@ def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
 
 @functools.lru_cache(maxsize=16)  # many features of one question are made from these two
 def _demanded_power_w(sides: tuple[Side, ...]) -> Floats:
-    return _sum(sides, "power_w") - (len(sides) - 1) * idle_power_w(sides)
+    return _sum(sides, "power_w") - (len(sides) - 1) * active_idle_power_w(sides)
 
 
 @functools.lru_cache(maxsize=16)
@@ -273,6 +277,11 @@ def _supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
         "power_factor": power,
         "prior_kept": np.fmin(bandwidth, power),
     }
+
+
+def _active_idle_power_w(profile: Profile) -> float:
+    known_w = profile.active_idle_power_w
+    return profile.idle_power_w if math.isnan(known_w) else known_w
 
 
 def _full_power_w(profile: Profile) -> float:

@@ -139,7 +139,8 @@ class MeasuredPredictor:
         asked = [
             _Value(p.split, (p.split.shares[n],), p.parts[n].speed, self._gpu_uuid) for p in found
         ]
-        return [possible_speed(profile, speed) for speed in _posterior(asked, seen, SPEED)]
+        most = max(1.0, *(speed for _, speed in seen)) if seen else 1.0
+        return [possible_speed(profile, speed, most) for speed in _posterior(asked, seen, SPEED)]
 
     def _powers(
         self,

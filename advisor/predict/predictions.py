@@ -17,7 +17,6 @@ from advisor.core.split import Split, without_limits
 from advisor.predict.profiles import Profile
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import safe_splits
-from advisor.validity.slow_alone import FASTEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,11 @@ class PredictedPart:
         return profile.serving and profile.serving.p99_beside_ms(split, share_percent)
 
 
-def possible_speed(profile: Profile, speed: Interval) -> Interval:
-    """No faster than alone, as well as that repeats; a server serves no more than it is asked."""
+def possible_speed(profile: Profile, speed: Interval, most: float = 1.0) -> Interval:
+    """No faster than alone, or than was measured; a server serves no more than it is asked."""
     if profile.serving:
         return profile.serving.served(speed)
-    return Interval(speed.value, speed.low, min(speed.high, max(speed.value, FASTEST)))
+    return Interval(*(min(bound, most) for bound in (speed.value, speed.low, speed.high)))
 
 
 @dataclass(frozen=True, kw_only=True)

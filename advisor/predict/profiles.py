@@ -1,5 +1,6 @@
 """All solo points of a job as arrays over its shares: what predictions are made from."""
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,9 @@ COLUMNS = (
 
 IDLE = "idle_power_w"
 """What a profile has of the GPU, and may lack like a column."""
+
+ACTIVE_IDLE_ABOVE = "active_idle_above_w"
+"""By how much active idle power is above idle power, for profiles that lack it."""
 
 NEEDED = COLUMNS[:2]
 
@@ -202,6 +206,14 @@ def _smoothed(points: Iterable[SoloPoint]) -> Profile:
     return replace(profile, values={**profile.values, "rate": np.array(rates)})
 
 
+@functools.lru_cache(maxsize=1024)  # the same profile stays the same, so that its features do
+def with_active_idle(profile: Profile, above_w: float) -> Profile:
+    """The profile with an active idle power: so much above the idle power, where it has none."""
+    if not math.isnan(profile.active_idle_power_w):
+        return profile
+    return replace(profile, active_idle_power_w=profile.idle_power_w + above_w)
+
+
 def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
     """The profile without gaps: it has what it lacks at some shares from its own nearest ones.
 
@@ -212,6 +224,8 @@ def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
     """
     if math.isnan(profile.idle_power_w) and IDLE in fill:
         profile = replace(profile, idle_power_w=fill[IDLE])
+    if ACTIVE_IDLE_ABOVE in fill:
+        profile = with_active_idle(profile, fill[ACTIVE_IDLE_ABOVE])
     # All columns at once: most profiles are whole, and a prediction asks twice.
     if not np.isnan(np.array(list(profile.values.values()))).any():
         return profile

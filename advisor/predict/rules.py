@@ -48,7 +48,7 @@ def rule_choices(
 
 
 def physical_predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-    """Rates alone at the shares; all powers less what is idle of them, up to the limit.
+    """Rates alone at the shares; all powers less the active idle power shared, up to the limit.
 
     It is no measure of its own error: the bounds are the values.
     """

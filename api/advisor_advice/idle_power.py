@@ -1,18 +1,21 @@
-"""The power of an idle GPU, for profiles that lack it: it belongs to the GPU, not to the job."""
+"""The power of an idle GPU, empty or with jobs open, for profiles that lack it.
+
+It belongs to the GPU, not to the job.
+"""
 
 import dataclasses
 import math
 import statistics
 from collections.abc import Mapping
 
-from advisor.predict.profiles import IDLE
+from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, IDLE, with_active_idle
 from advisor_advice.site.known_profiles import ProfileSet
 
 
 def with_idle_power(
     profile_set: ProfileSet, fill: Mapping[str, float]
 ) -> tuple[ProfileSet, tuple[str, ...]]:
-    """The profiles with an idle power each, and what is to be said of those that had none.
+    """The profiles with both idle powers each, and what is to be said of those without the first.
 
     `fill` is what the manifest of the model takes for columns that are missing.
 
@@ -24,11 +27,16 @@ def with_idle_power(
     lacking = tuple(dict.fromkeys(p.job for p in profiles if math.isnan(p.idle_power_w)))
     known = [p.idle_power_w for p in profiles if not math.isnan(p.idle_power_w)]
     assumed_w = statistics.median(known) if known else fill.get(IDLE)
+    if lacking and assumed_w is not None:
+        profiles = tuple(
+            dataclasses.replace(p, idle_power_w=assumed_w) if p.job in lacking else p
+            for p in profiles
+        )
+    if (above_w := fill.get(ACTIVE_IDLE_ABOVE)) is not None:
+        profiles = tuple(with_active_idle(profile, above_w) for profile in profiles)
+    given = dataclasses.replace(profile_set, profiles=profiles)
     if not lacking or assumed_w is None:
-        return profile_set, ()
-    changed = tuple(
-        dataclasses.replace(p, idle_power_w=assumed_w) if p.job in lacking else p for p in profiles
-    )
+        return given, ()
     source = "as in the other profiles" if known else "as in the profiles of the model"
     said = f"{IDLE} is missing in the profile of {', '.join(lacking)}: {assumed_w:.0f} W, {source}"
-    return dataclasses.replace(profile_set, profiles=changed), (said,)
+    return given, (said,)

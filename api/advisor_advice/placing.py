@@ -13,6 +13,7 @@ from advisor.decide.constraints import (
     check_jobs_fit,
     floor,
     memory_unknown,
+    must_be_sure,
     with_card_memory,
 )
 from advisor.decide.worth import LEAST_TIME_SAVED
@@ -192,10 +193,11 @@ def _avoided(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator
 
 
 def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:
-    """With the memory of the card and the floor of each job, as its profile says."""
+    """With the memory of the card, and the floors that low ends are to keep, by name."""
     limits = with_card_memory(limits, profiles[0].gpu_model)
     check_jobs_fit(profiles, limits.memory_mib)
-    return replace(limits, min_speed={p.job: floor(p, limits) for p in profiles})
+    sure = [profile for profile in profiles if must_be_sure(profile, limits)]
+    return replace(limits, min_speed={p.job: floor(p, limits) for p in sure})
 
 
 def _problem(

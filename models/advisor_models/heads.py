@@ -94,7 +94,7 @@ POWER = Head(
     of="pair",
     target="power of the GPU",
     unit="W",
-    prior="both powers less one idle power, up to the limit",
+    prior="both powers less one active idle power, up to the limit",
     features_of=power_features,
     prior_of=lambda sides, _: physical_power_w(sides),
     limit_of=power_limit_w,
@@ -105,7 +105,7 @@ MEMORY_POWER = Head(
     of="pair",
     target="power of the memory of the GPU",
     unit="W",
-    prior="that of the whole GPU: both powers less one idle power, up to the limit",
+    prior="that of the whole GPU: both powers less one active idle power, up to the limit",
     features_of=power_features,
     prior_of=lambda sides, _: physical_power_w(sides),
 )

@@ -1,18 +1,15 @@
 """How far a prediction may be off, as a head of a model says it: bounds by stratum.
 
 They are conformal, quantiles of the log error that jobs left out of training had. A stratum is what
-has an interval of its own: of a job its share in percent, "10" to "90", or "uncapped"; of a pair
-"split", "at the power limit" or "uncapped", and each of these "on NVIDIA H200" where enough jobs
-were measured on that GPU model.
+has an interval of its own: a place ("split", "at the power limit" or "uncapped") and what the jobs
+are beside each other (`advisor.predict.situation`), and of a pair each of these "on NVIDIA H200"
+where enough jobs were measured on that GPU model.
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
-
-from advisor.core.gpu import WHOLE
 
 UNCAPPED = "uncapped"
 """Without limits of SMs."""
@@ -24,7 +21,7 @@ LIMITED = "at the power limit"
 """With limits of SMs, where the card is expected at its power limit: there the power is known
 beforehand, whatever the card. Absent where that was too seldom measured."""
 
-_ON = " on "
+_ON, _IN = " on ", ", "
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,39 +45,29 @@ Strata: TypeAlias = Mapping[str, LogBounds]
 """Bounds by stratum."""
 
 
-def at_share(strata: Strata, share_percent: float) -> LogBounds:
-    """Bounds of a job; between two shares, and beyond all, those of the nearest ones.
+def bounds_of_stratum(strata: Strata, name: str, gpu_model: str = "") -> LogBounds:
+    """Bounds of a stratum, those of the GPU model where it has some of its own.
 
-    Of two the wider: the lower low and the higher high. A share below 100 is a limit, so the bounds
-    without limits, which are far apart, are not among its nearest ones.
+    A situation that was not measured has the lowest low and the highest high of its place.
     """
-    known = sorted((name for name in strata if name != UNCAPPED), key=float)
-    if UNCAPPED in strata and (share_percent == WHOLE or not known):
-        return strata[UNCAPPED]
-    above = bisect_left(known, share_percent, key=float)
-    exact = above < len(known) and float(known[above]) == share_percent
-    near = known[above : above + 1] if exact else known[max(above - 1, 0) : above + 1]
-    return LogBounds(min(strata[n].low for n in near), max(strata[n].high for n in near))
+    place = place_of(name)
+    if place == LIMITED and not any(place_of(known) == LIMITED for known in strata):
+        return bounds_of_stratum(strata, name.replace(LIMITED, SPLIT, 1), gpu_model)
+    for known in (on_gpu_model(name, gpu_model), name):
+        if known in strata:
+            return strata[known]
+    every = [b for known, b in strata.items() if place_of(known) == place and _ON not in known]
+    return LogBounds(min(b.low for b in every), max(b.high for b in every))
 
 
-def of_pair(strata: Strata, *, uncapped: bool, at_limit: bool, gpu_model: str) -> LogBounds:
-    """Bounds of a pair: without limits of SMs, or with them, at the power limit or below it.
-
-    Those of the GPU model, where it has some of its own.
-    """
-    limited = LIMITED if at_limit and LIMITED in strata else SPLIT
-    name = UNCAPPED if uncapped else limited
-    return strata.get(on_gpu_model(name, gpu_model), strata[name])
+def place_of(name: str) -> str:
+    """The place of a stratum."""
+    return name.partition(_ON)[0].partition(_IN)[0]
 
 
 def on_gpu_model(name: str, gpu_model: str) -> str:
     """Name of the part of a pair's stratum that was measured on one GPU model."""
     return f"{name}{_ON}{gpu_model}"
-
-
-def without_gpu_model(name: str) -> str:
-    """The stratum that one of a GPU model is part of; any other is its own."""
-    return name.partition(_ON)[0]
 
 
 def wider(strata: Strata, factor: float) -> dict[str, LogBounds]:

@@ -18,11 +18,11 @@ from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.moments import is_utc
 from advisor.formats.typed_json import parse
 from advisor.formats.wire import to_plain
-from advisor_models.intervals import LogBounds
+from advisor_models.intervals import Strata
 from advisor_models.made_from import DatasetFacts, LearnerSettings, OtherGpu
 from advisor_models.trained_head import TrainedHead, faults
 
-SCHEMA = 4
+SCHEMA = 5
 MANIFEST = "manifest.json"
 
 BUNDLED_NAME = "bundled"
@@ -51,7 +51,7 @@ class Manifest:
         gpu_models: GPU models whose pairs it has seen.
         fill: Value of a profile column for profiles that lack it.
         coverage: Part of the measured values that the intervals are to hold.
-        efficiency: Bounds of `energy-efficiency` at splits; None where they are not known. Power in
+        efficiency: Bounds of `energy-efficiency` by stratum; empty where not known. Power in
             watts differs from card to card, which energy for the same work hardly does: cards that
             draw more draw more for each job alone, too. So it has bounds of its own errors, not
             those of speeds and power together, which count the card twice.
@@ -69,7 +69,7 @@ class Manifest:
     fill: Mapping[str, float]
     coverage: float
     heads: tuple[TrainedHead, ...]
-    efficiency: LogBounds | None
+    efficiency: Strata
     other_gpu: OtherGpu
     no_counters: Mapping[str, float] | None
     dataset: DatasetFacts
@@ -268,13 +268,14 @@ def _faults(m: Manifest) -> dict[str, bool]:
     names = [head.name for head in m.heads]
     widenings = [w for w in (m.other_gpu.widening, m.no_counters) if w is not None]
     elsewhere, blind = m.other_gpu.widening.values(), (m.no_counters or {}).values()
-    efficiency = m.efficiency or LogBounds(0.0, 0.0)
     return {
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
         "gpu_models is empty": not m.gpu_models,
         f"heads are {', '.join(names) or 'none'}": len(names) != len(set(names)) or not names,
         **{name: wrong for head in m.heads for name, wrong in faults(head).items()},
-        "of the efficiency, a low is above its high": efficiency.low > efficiency.high,
+        "of the efficiency, a low is above its high": any(
+            bounds.low > bounds.high for bounds in m.efficiency.values()
+        ),
         f"coverage is {m.coverage}": not 0 < m.coverage < 1,
         "intervals are widened of other heads than there are": any(
             set(widening) != set(names) for widening in widenings

@@ -11,8 +11,10 @@ from advisor.errors import InputError, ModelError
 from advisor.predict.features import Side, feature_names_of, side
 from advisor.predict.predictions import Prediction, possible_speed, predicted_part
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled
+from advisor.predict.situation import JobKind, kind_of, of_pair
 from advisor_models.forest import Forest, read_trees
 from advisor_models.heads import KNOWN_HEADS, MEMORY_POWER, POWER, SPEED, Head
+from advisor_models.intervals import SPLIT, bounds_of_stratum
 from advisor_models.manifest import REPLACE, RETRAIN, Manifest, read_artefact, trees_file
 from advisor_models.served_head import PredictionRequest, ServedHead, Values
 
@@ -48,6 +50,7 @@ class ModelPredictor:
         )
         # Anyone who places jobs asks for many pairs of few jobs, at the same splits.
         self._side = functools.lru_cache(maxsize=512)(self._new_side)
+        self._kind = functools.lru_cache(maxsize=512)(self._new_kind)
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order.
@@ -76,7 +79,8 @@ class ModelPredictor:
         """
         seen, whole = self._known(profiles)
         sides, gpu_model = self._sides(profiles, splits), profiles[0].gpu_model
-        asked = PredictionRequest(sides, splits, gpu_model, seen, whole)
+        kinds = tuple(map(self._kind, profiles))
+        asked = PredictionRequest(sides, kinds, splits, gpu_model, seen, whole)
         inputs = [head.inputs(sides) for head in self._heads.values()]
         answers = self._forest(*(given.features for given in inputs))
         return {
@@ -113,10 +117,12 @@ class ModelPredictor:
 
     def _efficiency(self, profiles: Sequence[Profile]) -> _Factors | None:
         """Factors of `energy-efficiency` at splits; speeds and power are both in it."""
-        bounds, manifest, both = self.manifest.efficiency, self.manifest, (SPEED.name, POWER.name)
-        if bounds is None:
+        manifest, both = self.manifest, (SPEED.name, POWER.name)
+        if not manifest.efficiency:
             return None
         seen, whole = self._known(profiles)
+        situation = of_pair([*map(self._kind, profiles)], SPLIT)
+        bounds = bounds_of_stratum(manifest.efficiency, situation)
         if not seen:
             bounds = bounds.wider(max(manifest.other_gpu.widening[name] for name in both))
         if not whole and manifest.no_counters is not None:
@@ -125,6 +131,9 @@ class ModelPredictor:
 
     def _new_side(self, profile: Profile, shares: tuple[float, ...]) -> Side:
         return side(filled(profile, self.manifest.fill), shares)
+
+    def _new_kind(self, profile: Profile) -> JobKind:
+        return kind_of(filled(profile, self.manifest.fill))
 
     def _sides(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> tuple[Side, ...]:
         return tuple(

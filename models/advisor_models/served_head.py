@@ -13,8 +13,9 @@ from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.features import Float32s, Side
 from advisor.predict.profiles import Floats
+from advisor.predict.situation import of_job, of_pair
 from advisor_models.heads import Head, HeadInputs, inputs_of
-from advisor_models.intervals import LIMITED, at_share, of_pair, wider
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, bounds_of_stratum, place_of, wider
 from advisor_models.manifest import Manifest
 from advisor_models.trained_head import Range, TrainedHead
 
@@ -34,6 +35,7 @@ class PredictionRequest:
 
     Attributes:
         sides: Each job at its shares.
+        kinds: What each job is.
         splits: The same shares.
         gpu_model: Which they share.
         seen: The model has seen it.
@@ -41,6 +43,7 @@ class PredictionRequest:
     """
 
     sides: tuple[Side, ...]
+    kinds: tuple[str, ...]
     splits: Sequence[Split]
     gpu_model: str
     seen: bool
@@ -68,7 +71,7 @@ class ServedHead:
         near, most = NEAR_LIMIT * limit, OVER_LIMIT * limit
         return tuple(
             [
-                _around(value, factors(split, part, value >= near, asked.gpu_model), most)
+                _around(value, factors(asked, split, part, value >= near), most)
                 for split, value in zip(
                     asked.splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
                 )
@@ -82,29 +85,26 @@ class ServedHead:
 
 def _factors(
     trained: TrainedHead, manifest: Manifest, *, seen: bool, whole: bool
-) -> Callable[[Split, int, bool, str], _Factors]:
+) -> Callable[[PredictionRequest, Split, int, bool], _Factors]:
     """Factors of the intervals, worked out once for each stratum."""
     strata = trained.intervals
     if not seen:
         # Whether another GPU model is at its limit is not known beforehand.
-        strata = {name: bounds for name, bounds in strata.items() if name != LIMITED}
+        strata = {n: bounds for n, bounds in strata.items() if place_of(n) != LIMITED}
         strata = wider(strata, manifest.other_gpu.widening[trained.name])
     if not whole and manifest.no_counters is not None:
         strata = wider(strata, manifest.no_counters[trained.name])
 
-    @functools.lru_cache(maxsize=1024)
-    def of_share(share_percent: float) -> _Factors:
-        return at_share(strata, share_percent).factors
-
     @functools.cache
-    def of_split(uncapped: bool, at_limit: bool, gpu_model: str) -> _Factors:
-        bounds = of_pair(strata, uncapped=uncapped, at_limit=at_limit, gpu_model=gpu_model)
-        return bounds.factors
+    def at(name: str, gpu_model: str) -> _Factors:
+        return bounds_of_stratum(strata, name, gpu_model).factors
 
-    def of(split: Split, part: int, at_limit: bool, gpu_model: str) -> _Factors:
-        if trained.of == "job":
-            return of_share(split.shares[part])
-        return of_split(not split.is_limited, at_limit, gpu_model)
+    def of(asked: PredictionRequest, split: Split, part: int, at_limit: bool) -> _Factors:
+        place = UNCAPPED if not split.is_limited else LIMITED if at_limit else SPLIT
+        if trained.of == "pair":
+            return at(of_pair(asked.kinds, place), asked.gpu_model)
+        own, others = asked.kinds[part], (*asked.kinds[:part], *asked.kinds[part + 1 :])
+        return at(of_job(own, others, split.shares[part], place), "")
 
     return of
 

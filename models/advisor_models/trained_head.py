@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Strata, without_gpu_model
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Strata, place_of
 
 Of = Literal["job", "pair"]
 """What a head has a value of: each of the jobs, seen from it, or all of them together."""
@@ -46,16 +46,6 @@ def faults(head: TrainedHead) -> dict[str, bool]:
             low > high for low, high in (*bounds, *head.ranges)
         ),
         f"the intervals of {head.name} are of {', '.join(strata) or 'nothing'}": (
-            not all(_is_share(name) for name in strata - {UNCAPPED}) or not strata
-            if head.of == "job"
-            else not {SPLIT, UNCAPPED} <= strata
-            or not set(map(without_gpu_model, strata)) <= {SPLIT, UNCAPPED, LIMITED}
+            not {SPLIT, UNCAPPED} <= {*map(place_of, strata)} <= {SPLIT, UNCAPPED, LIMITED}
         ),
     }
-
-
-def _is_share(name: str) -> bool:
-    try:
-        return 0 < float(name) < 100
-    except ValueError:
-        return False

@@ -20,6 +20,7 @@ from advisor.predict.features import (
     speed_features,
 )
 from advisor.predict.profiles import COLUMNS, Floats, Profile
+from advisor.predict.situation import of_job
 from advisor_models.heads import HEADS, Head
 from advisor_models.intervals import SPLIT, LogBounds
 from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS
@@ -35,8 +36,10 @@ SPLITS: tuple[Split, ...] = (*NINE, UNCAPPED)
 LIMIT_W = 700.0
 
 SPEED_BOUNDS = {
-    WITHOUT_LIMITS if share == 100 else f"{share:g}": LogBounds(-0.01 * share, 0.005 * share)
-    for share in SHARES
+    SPLIT: LogBounds(-0.3, 0.2),
+    of_job("filling", ["filling"], 20, SPLIT): LogBounds(-0.4, 0.1),
+    of_job("filling", ["filling"], 80, SPLIT): LogBounds(-0.2, 0.05),
+    WITHOUT_LIMITS: LogBounds(-1.0, 0.5),
 }
 POWER_BOUNDS = {SPLIT: LogBounds(-0.1, 0.05), WITHOUT_LIMITS: LogBounds(-0.2, 0.3)}
 
@@ -118,7 +121,7 @@ def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
         fill=dict.fromkeys(COLUMNS[2:], 7.5),
         coverage=0.9,
         heads=_heads(),
-        efficiency=None,
+        efficiency={},
         other_gpu=OtherGpu({"speed": 2.0, "power": 3.0}, (), None),
         no_counters=None,
         dataset=DatasetFacts("0" * 64, 640, 64, ("job0", "job1"), 1),

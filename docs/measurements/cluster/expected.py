@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 import numpy as np
-from truth import Shares, Site
+from truth import Site
 
 from advisor.core.interval import Interval
 from advisor.core.split import UNCAPPED, Split
@@ -113,18 +113,16 @@ def _of(
         bounds = find_bounds(name, (profiles[0].job, profiles[1].job))
         shares = float(data.rows.share_a[row]), float(data.rows.share_b[row])
         capacities = held_out.heads["speed"][test].tolist()
-        speeds = [
-            bounds.around(capacity, share, profile)
-            for capacity, share, profile in zip(capacities, shares, profiles, strict=True)
-        ]
-        yield _prediction(profiles, shares, speeds, float(held_out.power_w[test]))
+        split = UNCAPPED if shares == UNCAPPED.shares else Split(shares)
+        speeds = [bounds.around(c, split, n, profiles) for n, c in enumerate(capacities)]
+        yield _prediction(profiles, split, speeds, float(held_out.power_w[test]))
 
 
 def _prediction(
-    profiles: tuple[Profile, Profile], shares: Shares, speeds: Sequence[Interval], power_w: float
+    profiles: tuple[Profile, Profile], split: Split, speeds: Sequence[Interval], power_w: float
 ) -> Prediction:
     return Prediction(
-        split=UNCAPPED if shares == UNCAPPED.shares else Split(shares),
+        split=split,
         parts=tuple(map(predicted_part, profiles, speeds)),
         power_w=_exact(power_w),
     )

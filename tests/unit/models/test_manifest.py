@@ -22,11 +22,10 @@ from advisor_models.intervals import (
     SPLIT,
     UNCAPPED,
     LogBounds,
-    at_share,
-    of_pair,
+    bounds_of_stratum,
     on_gpu_model,
+    place_of,
     wider,
-    without_gpu_model,
 )
 from advisor_models.manifest import (
     MANIFEST,
@@ -107,8 +106,8 @@ def test_every_cut_manifest_is_refused(model: Path) -> None:
         (b"[]", "the whole is not an object"),
         (b"NaN", "NaN is not JSON"),
         (b"[" * 100_000, "brackets"),
-        (b'{"schema": 4, "schema": 4}', "twice: schema"),
-        (b'{"schema": 4}', "missing: coverage, created_at"),
+        (b'{"schema": 5, "schema": 5}', "twice: schema"),
+        (b'{"schema": 5}', "missing: coverage, created_at"),
     ],
 )
 def test_no_manifest(model: Path, text: bytes, why: str) -> None:
@@ -125,7 +124,10 @@ EDITS: list[tuple[Edit, str]] = [
         lambda m: m["heads"][1]["intervals"].update({"half on Card": {"low": 0, "high": 0}}),
         "intervals of power are of split, uncapped, half on Card",
     ),
-    (lambda m: m["heads"][0]["intervals"].update(split={"low": 0, "high": 0}), "of speed are of"),
+    (
+        lambda m: m["heads"][0]["intervals"].update({"10": {"low": 0, "high": 0}}),
+        "of speed are of",
+    ),
     (lambda m: m["heads"][0]["intervals"].clear(), "intervals of speed are of nothing"),
     (lambda m: m["heads"][0].update(of="card"), "of is not one of job, pair"),
     (lambda m: m["heads"].append(m["heads"][0]), "heads are speed, power, speed"),
@@ -145,14 +147,14 @@ EDITS: list[tuple[Edit, str]] = [
     (lambda m: m["heads"][1]["ranges"][0].append(1.0), r"ranges\[0\] has 3 values, not 2"),
     (lambda m: m["heads"][1]["ranges"][0].reverse(), "of power, a low is above its high"),
     (lambda m: m.update(coverage=1.0), "coverage is 1.0"),
-    (lambda m: m.update(efficiency={"low": 1, "high": 0}), "efficiency, a low is above"),
+    (lambda m: m.update(efficiency={"split": {"low": 1, "high": 0}}), "efficiency, a low is above"),
     (lambda m: m["other_gpu"]["widening"].update(power=0.9), "another GPU model are narrower"),
     (lambda m: m["other_gpu"]["widening"].pop("power"), "widened of other heads"),
     (lambda m: m.update(no_counters={"speed": 0.9, "power": 1}), "without counters are narrower"),
     (lambda m: m.update(no_counters={"speed": 1.5}), "widened of other heads"),
     (lambda m: m["other_gpu"].update(pairs_to_par=2.5), "pairs_to_par is not a whole number"),
     (lambda m: m.pop("other_gpu"), "missing: other_gpu"),
-    (lambda m: m["heads"][0]["intervals"]["10"].update(low=9.0), "of speed, a low is above"),
+    (lambda m: m["heads"][0]["intervals"]["split"].update(low=9.0), "of speed, a low is above"),
     (lambda m: m.update(created_at="yesterday"), "not a moment in UTC"),
     (lambda m: m.update(created_at="2026-01-31T12:00:00+01:00"), "not a moment in UTC"),
     (lambda m: m["files"].pop(POWER_TREES), r"power\.trees has no hash"),
@@ -183,8 +185,8 @@ def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "remedy"),
     [
-        (5, r"has schema 5\. .*install a newer sm-advisor"),
-        *((old, r"advisor train; or .*: advisor models promote bundled") for old in (2, 3)),
+        (6, r"has schema 6\. .*install a newer sm-advisor"),
+        *((old, r"advisor train; or .*: advisor models promote bundled") for old in (3, 4)),
     ],
 )
 def test_another_schema_says_what_to_do(model: Path, schema: int, remedy: str) -> None:
@@ -229,44 +231,47 @@ def test_versions_can_be_folders(text: str) -> None:
     assert not version.startswith(".")
 
 
-SPEED = {"10": LogBounds(-0.5, 0.1), "20": LogBounds(-0.1, 0.3), UNCAPPED: LogBounds(-0.2, 0.2)}
+SPEED = {
+    SPLIT: LogBounds(-0.3, 0.2),
+    f"{SPLIT}, server": LogBounds(-0.5, 0.1),
+    f"{SPLIT}, launch-bound": LogBounds(-0.1, 0.4),
+    UNCAPPED: LogBounds(-0.9, 0.9),
+}
 POWER = {SPLIT: LogBounds(-0.1, 0.1), UNCAPPED: LogBounds(0.1, 0.2)}
 
 
 @pytest.mark.parametrize(
-    ("share", "low", "high"),
+    ("name", "low", "high"),
     [
-        (10, -0.5, 0.1),
-        (20, -0.1, 0.3),
-        (100, -0.2, 0.2),
-        (15, -0.5, 0.3),
-        (60, -0.1, 0.3),
-        (5, -0.5, 0.1),
+        (f"{SPLIT}, server", -0.5, 0.1),
+        (f"{SPLIT}, launch-bound", -0.1, 0.4),
+        (f"{SPLIT}, filling beside server", -0.5, 0.4),
+        (f"{UNCAPPED}, server", -0.9, 0.9),
+        (f"{LIMITED}, server", -0.5, 0.1),
     ],
 )
-def test_bounds_at_a_share(share: float, low: float, high: float) -> None:
-    """Between two shares the wider bounds count; beyond the last limit its own, never uncapped."""
-    assert at_share(SPEED, share) == LogBounds(low, high)
+def test_bounds_of_a_situation(name: str, low: float, high: float) -> None:
+    """One that was not measured has the widest of its place; without those of the limit splits'."""
+    assert bounds_of_stratum(SPEED, name) == LogBounds(low, high)
 
 
 @pytest.mark.parametrize("name", [SPLIT, LIMITED, UNCAPPED])
 def test_a_gpu_model_has_its_own_bounds_where_it_has_some(name: str) -> None:
     """The others keep those of all together; without those of the limit splits' hold there, too."""
-    assert of_pair(POWER, uncapped=False, at_limit=True, gpu_model="A") == POWER[SPLIT]
+    assert bounds_of_stratum(POWER, LIMITED, "A") == POWER[SPLIT]
     own = LogBounds(-0.3, 0.02)
     strata = {**POWER, LIMITED: LogBounds(-0.01, 0.01)}
     with_own = {**strata, on_gpu_model(name, "GPU on air"): own}
-    assert without_gpu_model(on_gpu_model(name, "GPU on air")) == without_gpu_model(name) == name
+    assert place_of(on_gpu_model(f"{name}, server", "GPU on air")) == place_of(name) == name
     for of in (SPLIT, LIMITED, UNCAPPED):
-        way = {"uncapped": of == UNCAPPED, "at_limit": of != SPLIT}
-        there = of_pair(with_own, **way, gpu_model="GPU on air")
+        there = bounds_of_stratum(with_own, of, "GPU on air")
         assert there == (own if of == name else strata[of])
-        assert of_pair(with_own, **way, gpu_model="Another GPU") == strata[of]
+        assert bounds_of_stratum(with_own, of, "Another GPU") == strata[of]
 
 
 def test_wider_bounds_hold_what_the_others_hold() -> None:
     """Also where both bounds are on one side of the prediction."""
-    assert at_share(wider(SPEED, 4), 10) == LogBounds(-2.0, 0.4)
+    assert wider(SPEED, 4)[f"{SPLIT}, server"] == LogBounds(-2.0, 0.4)
     assert wider(POWER, 2)[UNCAPPED] == LogBounds(0.1, 0.4)
 
 

@@ -36,7 +36,7 @@ from advisor.predict.features import (
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
-from advisor.validity.slow_alone import FASTEST
+from advisor.predict.situation import kind_of, of_pair
 from advisor_models import manifest
 from advisor_models.intervals import LIMITED, SPLIT, LogBounds, on_gpu_model
 from advisor_models.manifest import Artefact, write_artefact
@@ -84,21 +84,26 @@ def test_predictions_say_what_they_are_of(predictor: ModelPredictor) -> None:
     assert typed.predict([A, B], []) == []
 
 
-def test_bounds_by_share_and_way(predictor: ModelPredictor) -> None:
-    split, uncapped = predictor.predict([FREE_A, FREE_B], [Split((30.0, 70.0)), UNCAPPED])
-    assert bounds(split.parts[0].speed) == pytest.approx((-0.3, 0.15))
-    assert bounds(split.parts[1].speed) == pytest.approx((-0.7, possible(split, 1, 0.35)))
+def test_bounds_by_situation_and_way(predictor: ModelPredictor) -> None:
+    """At a small share other ones; of a situation that was not measured the widest."""
+    busy = [active(profile, 90.0) for profile in (FREE_A, FREE_B)]
+    split, uncapped = predictor.predict(busy, [Split((30.0, 70.0)), UNCAPPED])
+    assert bounds(split.parts[0].speed) == pytest.approx((-0.4, possible(split, 0, 0.1)))
+    assert bounds(split.parts[1].speed) == pytest.approx((-0.2, possible(split, 1, 0.05)))
+    (waits,) = predictor.predict([active(FREE_A, 20.0), busy[1]], [Split((30.0, 70.0))])
+    widest = (-0.4, possible(waits, 0, 0.2))  # no launch-bound job was measured
+    assert bounds(waits.parts[0].speed) == pytest.approx(widest)
     assert bounds(split.power_w) == pytest.approx((-0.1, 0.05))
     assert bounds(uncapped.parts[0].speed) == pytest.approx((-1.0, possible(uncapped, 0, 0.5)))
     assert bounds(uncapped.power_w) == pytest.approx((-0.2, 0.3))
 
 
 def test_no_bound_says_faster_than_alone(predictor: ModelPredictor) -> None:
-    """But for how well a job alone repeats: sharing speeds nothing up."""
+    """Sharing speeds nothing up."""
     found = predictor.predict([A, B], SPLITS)
     speeds = [part.speed for prediction in found for part in prediction.parts]
-    assert any(speed.high == FASTEST for speed in speeds)
-    assert all(speed.high <= max(FASTEST, speed.value) for speed in speeds)
+    assert max(speed.high for speed in speeds) == 1
+    assert all(speed.low <= speed.value <= speed.high for speed in speeds)
 
 
 shares = st.floats(10, 100, allow_nan=False)
@@ -311,7 +316,13 @@ def bounds(interval: Interval) -> tuple[float, float]:
 
 def possible(p: Prediction, job: int, log_high: float) -> float:
     """The upper bound, or up to where a job can be as fast as alone."""
-    return min(log_high, math.log(max(1.0, FASTEST / p.parts[job].speed.value)))
+    return min(log_high, math.log(max(1.0, 1 / p.parts[job].speed.value)))
+
+
+def active(profile: Profile, percent: float) -> Profile:
+    """With SMs so active, and so launch-bound or not."""
+    column = np.full_like(profile.shares, percent)
+    return dataclasses.replace(profile, values={**profile.values, "sm_active_percent": column})
 
 
 def swapped(p: Prediction) -> Prediction:
@@ -356,7 +367,8 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
 
 def test_power_has_bounds_of_its_gpu_model(tmp_path: Path, predictor: ModelPredictor) -> None:
     """At splits those of the model, which had enough jobs for some; speeds are as they were."""
-    own = {on_gpu_model(SPLIT, small_model.GPU_MODEL): LogBounds(-0.02, 0.4)}
+    name = of_pair([kind_of(FREE_A), kind_of(FREE_B)], SPLIT)
+    own = {on_gpu_model(name, small_model.GPU_MODEL): LogBounds(-0.02, 0.4)}
     heads = changed_head("power", intervals={**small_model.POWER_BOUNDS, **own})
     known = ModelPredictor(save_model(tmp_path / "model", heads=heads))
     ways = [Split((30.0, 70.0)), UNCAPPED]
@@ -370,7 +382,9 @@ def test_power_has_bounds_of_its_gpu_model(tmp_path: Path, predictor: ModelPredi
 
 def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: ModelPredictor) -> None:
     """Closer than those of speeds and power together; none of its own without limits."""
-    known = ModelPredictor(save_model(tmp_path / "model", efficiency=LogBounds(-0.02, 0.03)))
+    known = ModelPredictor(
+        save_model(tmp_path / "model", efficiency={SPLIT: LogBounds(-0.02, 0.03)})
+    )
     split, uncapped = known.predict([A, B], [Split((30.0, 70.0)), UNCAPPED])
     objective = OBJECTIVES[DEFAULT_OBJECTIVE]
     objective_value = split.objective_value(objective)

@@ -10,11 +10,13 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of
 from advisor.errors import InputError
-from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.profiles import Profile, make_profiles, with_active_idle
+from advisor.predict.situation import is_launch_bound, kind_of
+from advisor_training.dataset.active_idle import active_idle_above_w
 from advisor_training.dataset.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.dataset.rows import profiled as with_profiles
-from advisor_training.dataset.solo import HIGH_PERCENT, Classes, job_classes, whole_gpu
+from advisor_training.dataset.solo import Classes, job_classes, whole_gpu
 
 UNPROFILED = "a job of the pair has no profile that reaches down to its share"
 """Why a measurement is not learned from."""
@@ -28,6 +30,8 @@ class Data:
         measurements: In the order of their numbers in the rows; also those with too few splits for
             an oracle (`Measurement.is_full`), which are learned from only.
         profiles: By (job, GPU model).
+        active_idle_above_w: Of profiles that lack active idle power, as the pairs tell it; they
+            have it now.
         classes: What each job uses of the GPU alone, by (GPU model, job).
     """
 
@@ -35,6 +39,7 @@ class Data:
     rows: Rows
     measurements: tuple[Measurement, ...]
     profiles: Mapping[tuple[str, str], Profile]
+    active_idle_above_w: float
     classes: Classes
     left_out: tuple[LeftOut, ...]
 
@@ -45,7 +50,12 @@ class Data:
 
     def with_launch_bound(self) -> npt.NDArray[np.bool_]:
         """Which measurements have a launch-bound job; shape (measurements,)."""
-        return np.array([any(map(launch_bound, self.profiles_of(m))) for m in self.measurements])
+        return np.array([any(map(is_launch_bound, self.profiles_of(m))) for m in self.measurements])
+
+    def with_server(self) -> npt.NDArray[np.bool_]:
+        """Which measurements have a job with a fixed demand; shape (measurements,)."""
+        kinds = (map(kind_of, self.profiles_of(m)) for m in self.measurements)
+        return np.array(["server" in of for of in kinds])
 
     def at_power_limit(self) -> npt.NDArray[np.bool_]:
         """Which rows were held back by the power limit, as measured; shape (rows,)."""
@@ -88,8 +98,10 @@ def data_of(
     Raises:
         InputError: none of them has profiles of both its jobs.
     """
-    rows = make_rows(found, profiles)
     pairs = tuple(with_profiles(found, profiles))
+    above_w = active_idle_above_w(pairs, profiles)
+    profiles = {key: with_active_idle(profile, above_w) for key, profile in profiles.items()}
+    rows = make_rows(pairs, profiles)
     missing = _points(found) - _points(pairs)
     without = [LeftOut(UNPROFILED, missing)] if missing else []
     return Data(
@@ -97,6 +109,7 @@ def data_of(
         rows=rows,
         measurements=tuple(m for pair in pairs for m in pair.measurements),
         profiles=profiles,
+        active_idle_above_w=above_w,
         classes=job_classes(whole_gpu(solos)),
         left_out=(*left_out, *without),
     )
@@ -104,12 +117,3 @@ def data_of(
 
 def _points(pairs: Iterable[MeasuredPair]) -> int:
     return sum(m.points for pair in pairs for m in pair.measurements)
-
-
-def launch_bound(profile: Profile) -> bool:
-    """Whether the job keeps the GPU waiting alone on all of it.
-
-    The kind `launch` of docs/colocate.md: flagged `cpu-bound`, or SMs active under half the time.
-    """
-    active = float(profile.values["sm_active_percent"][-1])
-    return "cpu-bound" in profile.flags or active < HIGH_PERCENT

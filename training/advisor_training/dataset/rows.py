@@ -13,6 +13,7 @@ from advisor.errors import InputError
 from advisor.predict.features import Float32s, Side, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile
+from advisor.predict.situation import kind_of
 from advisor_models.heads import HEADS, Head, inputs_of
 from advisor_training.dataset.pairs import MeasuredPair, Measurement
 from advisor_training.dataset.split_kinds import SplitKind
@@ -80,6 +81,7 @@ class Rows:
         pair: Number of the pair; several measurements can be of one pair.
         card: UUID of the GPU that it was measured on.
         kind: "nine", "some" or "uncapped".
+        kind_a: What the first job is (`advisor.predict.situation`).
         all_served_a: Relative speed from which on the first job counts as serving all of its
             demand: more it would do with more to do. Infinite for a job without a fixed demand.
         speed_a: Measured relative speed of the first job.
@@ -100,6 +102,8 @@ class Rows:
     measurement: npt.NDArray[np.int64]
     pair: npt.NDArray[np.int64]
     kind: Names
+    kind_a: Names
+    kind_b: Names
     share_a: Floats
     share_b: Floats
     heads: Mapping[str, HeadRows]
@@ -215,6 +219,8 @@ def _block(
         "run": np.full(n, m.run),
         **{name: np.full(n, number) for name, number in numbers.items()},
         "kind": np.array([kind if m.is_full or kind != "nine" else SOME for kind, _ in splits]),
+        "kind_a": np.full(n, kind_of(a)),
+        "kind_b": np.full(n, kind_of(b)),
         "share_a": share_a,
         "share_b": share_b,
         "heads": {head.name: head_rows(head, (own, other)) for head in heads},

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from advisor_training.dataset.data import Data, launch_bound
+from advisor.predict.situation import is_launch_bound
+from advisor_training.dataset.data import Data
 from advisor_training.dataset.pairs import MeasuredPair
 from advisor_training.dataset.solo import Classes
 from advisor_training.evaluation.choices import Choice
@@ -146,7 +147,7 @@ def _job(
     return JobFigures(
         job=key[0],
         gpu_model=key[1],
-        launch_bound=launch_bound(profile),
+        launch_bound=is_launch_bound(profile),
         sm_active_percent=float(profile.values["sm_active_percent"][-1]),
         bars=bars,
         own=error(expected[own], measured[own]),

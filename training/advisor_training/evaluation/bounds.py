@@ -2,50 +2,46 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.core.interval import Interval
+from advisor.core.split import Split
 from advisor.predict.predictions import possible_speed
 from advisor.predict.profiles import Profile
-from advisor_models.intervals import UNCAPPED, LogBounds
+from advisor.predict.situation import kind_of, of_job
+from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import bounds_of
 from advisor_training.learn.head_learners import SPEED_LEARNER
 from advisor_training.learn.held_out import HeldOut
-from advisor_training.learn.residuals import residuals_of, share_names
+from advisor_training.learn.residuals import residuals_of
 
 _UNKNOWN = LogBounds(-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedBounds:
-    """Bounds of speeds by share.
+    """Bounds of speeds by stratum (`advisor_models.intervals`); empty: nothing is known."""
 
-    Attributes:
-        known: By name of the share as in `advisor_training.learn.conformal`; the widest of them
-            hold for a share that is not among them.
-    """
+    known: Strata
 
-    known: Mapping[str, LogBounds]
-
-    def around(self, capacity: float, share_percent: float, profile: Profile) -> Interval:
-        """What is expected of a job that could reach a speed; a share of 100 is without limits."""
-        low, high = self._at(share_percent).factors
-        return possible_speed(profile, Interval(capacity, capacity * low, capacity * high))
-
-    def _at(self, share_percent: float) -> LogBounds:
-        (name,) = share_names(np.array([share_percent])) if share_percent < 100 else (UNCAPPED,)
-        every = self.known.values()
-        widest = (
-            LogBounds(min(b.low for b in every), max(b.high for b in every)) if every else _UNKNOWN
-        )
-        return self.known.get(str(name), widest)
+    def around(
+        self, capacity: float, split: Split, part: int, profiles: Sequence[Profile]
+    ) -> Interval:
+        """What is expected of a job of a split that could reach a speed."""
+        kinds = [kind_of(profile) for profile in profiles]
+        place = SPLIT if split.is_limited else UNCAPPED
+        others = (*kinds[:part], *kinds[part + 1 :])
+        name = of_job(kinds[part], others, split.shares[part], place)
+        low, high = (bounds_of_stratum(self.known, name) if self.known else _UNKNOWN).factors
+        found = Interval(capacity, capacity * low, capacity * high)
+        return possible_speed(profiles[part], found)
 
 
-NO_BOUNDS = SpeedBounds({UNCAPPED: LogBounds(0.0, 0.0), "": LogBounds(0.0, 0.0)})
+NO_BOUNDS = SpeedBounds({SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)})
 """Every speed is what is expected."""
 
 

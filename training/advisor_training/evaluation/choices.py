@@ -1,7 +1,7 @@
 """The splits that predictions and simple rules choose, and what those are worth as measured."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -22,6 +22,8 @@ from advisor_training.learn.held_out import HeldOut
 CandidateScope = Literal["nine", "nine or exclusive", "every way"]
 """What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too."""
 
+Kept = Literal["as advised", "low end", "expected"]
+
 ChoiceKey = tuple[str, int]
 """What was left out, and the number of the measurement."""
 
@@ -33,14 +35,14 @@ class Question:
     Attributes:
         min_speed: Relative speed that each job keeps where they share, and a job with a fixed
             demand all of it; 0: any.
-        sure: Whether the low ends of the intervals are to keep that, as `advisor recommend` has it,
-            or the expected values.
+        kept: What is to keep that: the low ends of the intervals, the expected values, or each
+            where `advisor recommend` has it.
     """
 
     objective: Objective
     scope: CandidateScope = "nine"
     min_speed: float = 0.0
-    sure: bool = True
+    kept: Kept = "as advised"
 
     def allows(self, name: str, result: SplitResult, jobs: tuple[Profile, Profile]) -> bool:
         """Whether a way, as measured, keeps the minimum speeds; jobs that do not share always do.
@@ -166,7 +168,7 @@ def _expected(
             continue
         profiles = data.profiles_of(data.measurements[key[1]])
         bounds = NO_BOUNDS
-        if question.min_speed and question.sure:
+        if question.min_speed and question.kept != "expected":
             bounds = bounds_without(data.rows, held_out, key[0], (profiles[0].job, profiles[1].job))
         named = (_prediction(data, held_out, test, profiles, bounds) for test in its)
         options = {name: found for name, found in named if _in_scope(name, question.scope)}
@@ -187,11 +189,12 @@ def _prediction(
     uncapped = data.rows.kind[row] == "uncapped"
     shares = float(data.rows.share_a[row]), float(data.rows.share_b[row])
     capacities = held_out.heads["speed"][test].tolist()
+    split = Split(shares, "uncapped" if uncapped else "limited")
     prediction = Prediction(
-        split=Split(shares, "uncapped" if uncapped else "limited"),
+        split=split,
         parts=tuple(
-            predicted_part(profile, bounds.around(capacity, share, profile))
-            for profile, capacity, share in zip(profiles, capacities, shares, strict=True)
+            predicted_part(profile, bounds.around(capacity, split, n, profiles))
+            for n, (profile, capacity) in enumerate(zip(profiles, capacities, strict=True))
         ),
         power_w=_exact(held_out.power_w[test]),
     )
@@ -211,6 +214,8 @@ def _pick(
     """
     profiles = data.profiles_of(data.measurements[key[1]])
     limits = Limits(default_min_speed=question.min_speed)
+    if question.kept == "low end":
+        limits = replace(limits, min_speed={p.job: floor(p, limits) for p in profiles})
     allowed = {
         name: option
         for name, option in options.items()
@@ -227,7 +232,7 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: Question) -> Choice
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)
-    result = dict(_measured(measurement)).get(name)
+    result = dict(measured_ways(measurement)).get(name)
     oracle, most = _oracle(measurement, question, jobs)
     if result is None or most <= 0:
         return None
@@ -261,14 +266,14 @@ def _oracle(
     measurement: Measurement, question: Question, jobs: tuple[Profile, Profile]
 ) -> tuple[str, float]:
     """The best way of the scope as measured, and its value; allowed ones first."""
-    within = {n: r for n, r in _measured(measurement) if _in_scope(n, question.scope)}
+    within = {n: r for n, r in measured_ways(measurement) if _in_scope(n, question.scope)}
     allowed = {n: r for n, r in within.items() if question.allows(n, r, jobs)} or within
     values = {name: question.objective.value(result) for name, result in allowed.items()}
     oracle = max(values, key=lambda name: values[name])
     return oracle, values[oracle]
 
 
-def _measured(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
+def measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
     """Every way that was measured, by name; exclusive comes from the jobs alone."""
     for split, result in measurement.nine.items():
         yield str(split), result

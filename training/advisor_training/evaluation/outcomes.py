@@ -27,6 +27,7 @@ class ChoiceFigures:
     """Many choices in short, in percent where nothing else is said, with 95 % intervals by job.
 
     Attributes:
+        pairs: Of jobs, whatever GPU model; `jobs` that are in them.
         saved: Energy saved for the same work against one after the other, mean;
             `saved_median` likewise.
         loses: Choices that cost more energy than one after the other.
@@ -40,6 +41,8 @@ class ChoiceFigures:
     """
 
     choices: int
+    pairs: int
+    jobs: int
     saved: BootstrapEstimate
     saved_median: BootstrapEstimate
     loses: BootstrapEstimate
@@ -72,6 +75,8 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
     worst = min(choices, key=lambda choice: choice.fraction)
     return ChoiceFigures(
         choices=len(choices),
+        pairs=len({c.jobs for c in choices}),
+        jobs=len({job for c in choices for job in c.jobs}),
         saved=mean(lambda c: c.energy_saved),
         saved_median=drawn.median([100 * c.energy_saved for c in choices]),
         loses=mean(lambda c: c.energy_saved < 0),

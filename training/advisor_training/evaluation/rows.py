@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from advisor_training.evaluation.choices import (
     RULES,
     CandidateScope,
     Choice,
+    Kept,
     Question,
     choose,
     choose_by_rule,
@@ -37,6 +38,8 @@ Some: TypeAlias = Literal[
     "all",
     "with a launch-bound job",
     "without",
+    "with a server",
+    "without a server",
     "at the power limit",
     "below the power limit",
 ]
@@ -82,8 +85,7 @@ class LimitRow:
 
     Attributes:
         min_speed: What each job is to keep, as measured.
-        sure: Whether a split is chosen where the low ends of the intervals keep that, as
-            `advisor recommend` has it, or where the expected speeds do.
+        kept: What keeps that where a split is chosen.
         shared: Choices that are not one after the other, percent.
         missed: Of these, those with a job below the minimum speed as measured, percent.
     """
@@ -91,7 +93,7 @@ class LimitRow:
     protocol: str
     method: str
     min_speed: float
-    sure: bool
+    kept: Kept
     shared: BootstrapEstimate
     missed: BootstrapEstimate | None
     saved: BootstrapEstimate
@@ -139,17 +141,17 @@ def error_rows(
 
 
 def limit_rows(data: Data, protocol: str, results: MethodResult) -> Iterator[LimitRow]:
-    """One for each minimum speed, by expected speeds and by the low ends of their intervals."""
-    for least, sure in itertools.product(LEAST_SPEEDS, (False, True)):
+    """One for each minimum speed, and what is to keep it."""
+    for least, kept in itertools.product(LEAST_SPEEDS, get_args(Kept)):
         wanted = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
-        asked = results.method.asks(replace(wanted, sure=sure))
+        asked = results.method.asks(replace(wanted, kept=kept))
         chosen = choose(data, results.speeds.held_out, asked, results.method.tie, wanted)
         if found := figures_of(chosen):
             yield LimitRow(
                 protocol=protocol,
                 method=results.method.name,
                 min_speed=least,
-                sure=sure,
+                kept=kept,
                 shared=found.shared,
                 missed=found.missed,
                 saved=found.saved,
@@ -158,7 +160,7 @@ def limit_rows(data: Data, protocol: str, results: MethodResult) -> Iterator[Lim
 
 def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
     """Numbers of the measurements of each subset; under most protocols all of them only."""
-    bound = data.with_launch_bound()
+    bound, server = data.with_launch_bound(), data.with_server()
     every: dict[Some, frozenset[int]] = {"all": frozenset(range(len(bound)))}
     if protocol != BY_WORKLOAD:
         return every
@@ -166,6 +168,8 @@ def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
         **every,
         "with a launch-bound job": frozenset(np.flatnonzero(bound).tolist()),
         "without": frozenset(np.flatnonzero(~bound).tolist()),
+        "with a server": frozenset(np.flatnonzero(server).tolist()),
+        "without a server": frozenset(np.flatnonzero(~server).tolist()),
     }
 
 

@@ -16,11 +16,11 @@ from advisor_training.evaluation.curve import LearningCurvePoint
 from advisor_training.evaluation.errors import Errors, ExpectedAndMeasured
 from advisor_training.evaluation.other_gpu import GpuCurvePoint, GpuFigures
 from advisor_training.evaluation.outcomes import ChoiceFigures
-from advisor_training.evaluation.rows import ChoiceRow, ErrorRow, LimitRow
+from advisor_training.evaluation.rows import ChoiceRow, ErrorRow, LimitRow, Some
 from advisor_training.learn.conformal import Coverage
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
 
-JSON_SCHEMA = 3
+JSON_SCHEMA = 4
 """Raised when a key of the JSON form changes its meaning or goes away."""
 
 
@@ -34,6 +34,8 @@ class SeedFigures:
 
     seed: int
     saved_percent: float
+    shared_percent: float
+    missed_percent: float | None
     fractions: Mapping[str, float]
     errors: Errors
 
@@ -93,11 +95,11 @@ class Evaluation:
     compared: ExpectedAndMeasured
 
 
-def figures_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
-    """`ChoiceFigures` over all pairs, by protocol, method and objective."""
+def choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[Any]":
+    """`ChoiceFigures` over some pairs, by protocol, method and objective."""
     rows = _table(ChoiceRow, evaluation.choices)
     index = ["protocol", "method", "objective"]
-    return rows[rows["pairs"] == "all"].set_index(index)["figures"]
+    return rows[rows["pairs"] == pairs].set_index(index)["figures"]
 
 
 def errors_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
@@ -107,9 +109,11 @@ def errors_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
     return rows[its].set_index(["protocol", "method"])["errors"]
 
 
-def find_choices(evaluation: Evaluation, method: str, objective: str) -> ChoiceFigures | None:
-    """A method's choices over all pairs, a job left out at a time; None where it was not asked."""
-    return figures_of_all_pairs(evaluation).get((BY_WORKLOAD, method, objective))
+def find_choices(
+    evaluation: Evaluation, method: str, objective: str, pairs: Some = "all"
+) -> ChoiceFigures | None:
+    """A method's choices over some pairs, a job left out at a time; None where it was not asked."""
+    return choice_figures(evaluation, pairs).get((BY_WORKLOAD, method, objective))
 
 
 def to_json(evaluation: Evaluation) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from advisor.core.interval import NORMAL_90
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile
-from advisor_models.intervals import SPLIT, LogBounds, Strata, without_gpu_model
+from advisor_models.intervals import SPLIT, LogBounds, Strata, place_of
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import (
     Coverage,
@@ -40,14 +40,14 @@ class Calibrated:
 
     Attributes:
         intervals: By head.
-        efficiency: Bounds of `energy-efficiency` at splits; None: no split was measured.
+        efficiency: Bounds of `energy-efficiency` at splits; empty: no split was measured.
         held: By head, and of "efficiency".
         no_counters: By head, how much wider they must be for profiles without counters; None: not
             tried.
     """
 
     intervals: dict[str, Strata]
-    efficiency: LogBounds | None
+    efficiency: Strata
     held: dict[str, Coverage]
     no_counters: dict[str, float] | None
 
@@ -74,7 +74,7 @@ def calibrate(
     efficiency = efficiency_residuals(rows, held_out)
     return Calibrated(
         intervals={x.head.name: _intervals(rows, errors[x.head.name], x) for x in learners},
-        efficiency=bounds_of(efficiency).get(SPLIT),
+        efficiency={n: b for n, b in bounds_of(efficiency).items() if place_of(n) == SPLIT},
         held={n: measured_coverage(e) for n, e in {**errors, "efficiency": efficiency}.items()},
         no_counters=None
         if blind is None
@@ -96,7 +96,7 @@ def with_card_term(found: Strata, card_spread: float) -> Strata:
         return found
     term = NORMAL_90 * math.sqrt(2) * card_spread
     return {
-        name: _with_term(bounds, term) if without_gpu_model(name) == SPLIT else bounds
+        name: _with_term(bounds, term) if place_of(name) == SPLIT else bounds
         for name, bounds in found.items()
     }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.errors import InputError
-from advisor_models.intervals import LIMITED, SPLIT, Strata
+from advisor_models.intervals import LIMITED, SPLIT, Strata, place_of
 from advisor_models.made_from import MOST_PAIRS, OtherGpu
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import COVERAGE, bounds_of, held, widening
@@ -206,9 +206,7 @@ def _residuals(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, Res
     """By head; all splits alike, since whether another GPU model is at its limit is not known."""
     found = {x.head.name: residuals_of(rows, held_out, x) for x in carried.learners}
     return {
-        name: replace(
-            each, stratum=np.where(each.stratum == LIMITED, SPLIT, each.stratum), gpu_model=None
-        )
+        name: replace(each, stratum=np.char.replace(each.stratum, LIMITED, SPLIT), gpu_model=None)
         for name, each in found.items()
     }
 
@@ -216,8 +214,9 @@ def _residuals(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, Res
 def _without_limit(residuals: Residuals) -> Strata:
     """Of all GPU models together: another one is like none of them more than like the others."""
     bounds = bounds_of(replace(residuals, gpu_model=None))
-    limited = bounds.pop(LIMITED, None)
-    return bounds if limited is None else {SPLIT: limited, **bounds}
+    of_limit = {n: b for n, b in bounds.items() if place_of(n) == LIMITED}
+    rest = {name: b for name, b in bounds.items() if name not in of_limit}
+    return {n.replace(LIMITED, SPLIT, 1): b for n, b in of_limit.items()} | rest
 
 
 def _is_small(rows: Rows, gpu_model: str) -> bool:

@@ -23,14 +23,21 @@ A tested row has one job that was left out and one that was learned from, so the
 a new job next to a known one. For two known jobs they are wide, for two new ones perhaps narrow.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds
+from advisor_models.intervals import (
+    LIMITED,
+    SPLIT,
+    UNCAPPED,
+    LogBounds,
+    Strata,
+    bounds_of_stratum,
+    place_of,
+)
 from advisor_training.learn.head_learners import HeadLearner
 from advisor_training.learn.residuals import Residuals
 
@@ -55,19 +62,26 @@ class Coverage:
     least: float
 
 
-def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, LogBounds]:
-    """The interval of each stratum, by its name.
+FEWEST_JOBS = 3
+"""A situation that fewer jobs were measured in has no bounds of its own."""
 
-    With fewer than coverage / (1 - coverage) workloads, 9 for 90 %, it is between the smallest and
-    the largest residual, and covers less. So a share with so few has the bounds of its neighbours,
-    and a GPU model with so few none of its own.
+
+def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, LogBounds]:
+    """The interval of each stratum, by its name, and of each place over all situations.
+
+    With fewer than coverage / (1 - coverage) workloads it is between the smallest and the largest
+    residual, and covers less.
+
+    A GPU model with fewer than coverage / (1 - coverage) workloads, 9 for 90 %, has none of its
+    own, a situation with fewer than three none either: for it stands the widest of its place.
     """
-    own = {str(s): residuals.take(residuals.stratum == s) for s in np.unique(residuals.stratum)}
-    found = {s: _bounds(its, coverage) for s, its in own.items()}
-    enough = {s: found[s] for s in own if s.isdigit() and _is_enough(own[s], coverage)}
-    few = [s for s in own if s.isdigit() and s not in enough and enough]
-    nearest = {s: _of_nearest(s, enough) for s in few}
-    return found | nearest | _bounds_by_gpu_model(residuals, coverage)
+    names = residuals.stratum
+    own = {str(name): residuals.take(names == name) for name in np.unique(names)}
+    places = np.array([place_of(name) for name in names.tolist()])
+    pooled = {str(name): residuals.take(places == name) for name in np.unique(places)}
+    known = {n: its for n, its in own.items() if len(np.unique(its.left_out)) >= FEWEST_JOBS}
+    found = {name: _bounds(its, coverage) for name, its in (pooled | known).items()}
+    return found | _bounds_by_gpu_model(residuals, coverage)
 
 
 def intervals(residuals: Residuals, learner: HeadLearner) -> dict[str, LogBounds]:
@@ -77,10 +91,9 @@ def intervals(residuals: Residuals, learner: HeadLearner) -> dict[str, LogBounds
         InputError: no pair was measured uncapped.
     """
     found = bounds_of(residuals)
-    if learner.head.of == "pair" and LIMITED in found:
+    if LIMITED in found:
         found.setdefault(SPLIT, found[LIMITED])  # cards that never were below their limit
-    wanted = {UNCAPPED} if learner.head.of == "job" else {SPLIT, UNCAPPED}
-    if missing := wanted - found.keys():
+    if missing := {SPLIT, UNCAPPED} - found.keys():
         raise InputError(
             f"no pair was measured {', '.join(sorted(missing))}",
             fix="measure pairs at the nine splits and uncapped: advisor colocate",
@@ -88,7 +101,7 @@ def intervals(residuals: Residuals, learner: HeadLearner) -> dict[str, LogBounds
     return dict(sorted(found.items()))
 
 
-def held(residuals: Residuals, bounds: Mapping[str, LogBounds]) -> float:
+def held(residuals: Residuals, bounds: Strata) -> float:
     """Part of the residuals within their bounds, each job counting the same.
 
     Raises:
@@ -98,9 +111,7 @@ def held(residuals: Residuals, bounds: Mapping[str, LogBounds]) -> float:
     return min(float(weights[reach <= 1].sum()), 1.0)  # weights are rounded
 
 
-def widening(
-    residuals: Residuals, bounds: Mapping[str, LogBounds], coverage: float = COVERAGE
-) -> float:
+def widening(residuals: Residuals, bounds: Strata, coverage: float = COVERAGE) -> float:
     """How much further apart bounds must be to hold that part of the residuals; 1 or more.
 
     Each job counts the same.
@@ -125,11 +136,11 @@ def measured_coverage(residuals: Residuals) -> Coverage:
         tested = residuals.take(residuals.left_out == job)
         others = (residuals.left_out != job) & (residuals.beside != job)
         bounds = bounds_of(residuals.take(others))
-        known = tested.take(np.isin(tested.stratum, list(bounds)))
+        known = _bounded(tested, bounds)
         if not len(known):
             continue
-        pairs = zip(_names_of(known, bounds), known.values, strict=True)
-        held = np.array([_holds(bounds[name], value) for name, value in pairs])
+        low, high = _ends(known, bounds)
+        held = (low <= known.values) & (known.values <= high)
         overall.append(float(held.mean()))
         for stratum in np.unique(known.stratum):
             part = held[known.stratum == stratum]
@@ -143,18 +154,34 @@ def measured_coverage(residuals: Residuals) -> Coverage:
     return Coverage(float(np.mean(overall)), means, min(overall))
 
 
-def _reach(residuals: Residuals, bounds: Mapping[str, LogBounds]) -> tuple[Floats, Floats]:
+def _reach(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
     """Residuals in parts of the bound on their side, and weights that add up to 1."""
-    known = residuals.take(np.isin(residuals.stratum, list(bounds)))
+    known = _bounded(residuals, bounds)
     if not len(known):
         raise InputError(
             "no pair was measured at a share whose error is known",
             fix="measure pairs at the nine splits and uncapped: advisor colocate",
         )
-    names = _names_of(known, bounds)
-    low = np.array([min(bounds[name].low, -LEAST_BOUND) for name in names])
-    high = np.array([max(bounds[name].high, LEAST_BOUND) for name in names])
-    return known.values / np.where(known.values < 0, low, high), _weights(known)
+    low, high = _ends(known, bounds)
+    ends = np.where(known.values < 0, np.minimum(low, -LEAST_BOUND), np.maximum(high, LEAST_BOUND))
+    return known.values / ends, _weights(known)
+
+
+def _bounded(residuals: Residuals, bounds: Strata) -> Residuals:
+    """Those of which there are bounds."""
+    places = {place_of(name) for name in bounds}
+    if SPLIT in places:
+        places.add(LIMITED)
+    its = [place_of(name) in places for name in residuals.stratum.tolist()]
+    return residuals.take(np.array(its, dtype=bool))
+
+
+def _ends(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
+    """The lower and the upper bound of each residual."""
+    models = [""] * len(residuals) if residuals.gpu_model is None else residuals.gpu_model.tolist()
+    each = zip(residuals.stratum.tolist(), models, strict=True)
+    found = [bounds_of_stratum(bounds, *names) for names in each]
+    return np.array([b.low for b in found]), np.array([b.high for b in found])
 
 
 def _weights(residuals: Residuals) -> Floats:
@@ -170,12 +197,6 @@ def _bounds_by_gpu_model(residuals: Residuals, coverage: float) -> dict[str, Log
     names = residuals.own_stratum
     parts = {str(name): residuals.take(names == name) for name in np.unique(names)}
     return {s: _bounds(its, coverage) for s, its in parts.items() if _is_enough(its, coverage)}
-
-
-def _names_of(residuals: Residuals, bounds: Mapping[str, LogBounds]) -> list[str]:
-    """Whose bounds hold for each residual: its GPU model's, or those of the whole stratum."""
-    both = zip(residuals.own_stratum.tolist(), residuals.stratum.tolist(), strict=True)
-    return [own if own in bounds else stratum for own, stratum in both]
 
 
 def _bounds(residuals: Residuals, coverage: float) -> LogBounds:
@@ -194,20 +215,8 @@ def _is_enough(residuals: Residuals, coverage: float) -> bool:
     return len(np.unique(residuals.left_out)) * (1 - coverage) >= coverage - 1e-9
 
 
-def _of_nearest(share: str, known: Mapping[str, LogBounds]) -> LogBounds:
-    """The lower low and the higher high of the nearest known shares on both sides."""
-    below = sorted((s for s in known if float(s) < float(share)), key=float)[-1:]
-    above = sorted((s for s in known if float(s) > float(share)), key=float)[:1]
-    near = [known[s] for s in (*below, *above)]
-    return LogBounds(min(b.low for b in near), max(b.high for b in near))
-
-
 def _quantile(ordered: Floats, weights: Floats, part: float) -> float:
     """The smallest value up to which, itself included, the weights add up to the part."""
     # A part that the weights reach exactly must not be missed by their rounding.
     place = int(np.searchsorted(np.cumsum(weights), part - 1e-9))
     return float(ordered[min(place, len(ordered) - 1)])
-
-
-def _holds(bounds: LogBounds, residual: float) -> bool:
-    return bounds.low <= residual <= bounds.high

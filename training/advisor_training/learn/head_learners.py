@@ -31,6 +31,10 @@ def _never(rows: Rows) -> Floats:
     return np.full((len(rows), 1), np.inf)
 
 
+def _all_served(rows: Rows) -> Floats:
+    return np.column_stack([rows.all_served_a, rows.all_served_b])
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class HeadLearner:
     """What a head is learned from, and how sure it is where the rows do not tell.
@@ -40,6 +44,7 @@ class HeadLearner:
         all_served: From which value on a measured one only says that it could be no less: such rows
             are not learned from, and have no error where so much was expected; shape (n, parts).
         least: Measured values below are taken as this.
+        most: Measured and expected values above are taken as this; shape (n, parts).
         card_spread: Standard deviation between cards of the logarithm, below the power limit, where
             the rows have no other card to show it; 0: cards do not differ.
         one_gpu_widening: How much wider intervals are taken to be for other GPU models where the
@@ -54,6 +59,7 @@ class HeadLearner:
     measured: Callable[[Rows], Floats]
     all_served: Callable[[Rows], Floats] = _never
     least: float = 0.0
+    most: Callable[[Rows], Floats] = _never
     card_spread: float = 0.0
     one_gpu_widening: float = 2.0
 
@@ -64,8 +70,12 @@ class HeadLearner:
 
     def targets(self, rows: Rows) -> Floats:
         """What a regressor learns, part by part, `rounded`; shape (parts x n,)."""
-        values = np.maximum(flat(self.measured(rows)), self.least)
+        values = self.possible(rows, self.measured(rows))
         return rounded(np.log(values / flat(rows.heads[self.head.name].prior)))
+
+    def possible(self, rows: Rows, values: Floats) -> Floats:
+        """Values of rows between `least` and `most`, part by part; shape (parts x n,)."""
+        return flat(np.clip(values, self.least, self.most(rows)))
 
     def is_told(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Which of the targets are known, part by part; shape (parts x n,)."""
@@ -75,8 +85,9 @@ class HeadLearner:
 SPEED_LEARNER = HeadLearner(
     head=SPEED,
     measured=lambda rows: np.column_stack([rows.speed_a, rows.speed_b]),
-    all_served=lambda rows: np.column_stack([rows.all_served_a, rows.all_served_b]),
+    all_served=_all_served,
     least=LEAST_SPEED,
+    most=lambda rows: np.where(np.isfinite(_all_served(rows)), np.inf, 1.0),
 )
 
 POWER_LEARNER = HeadLearner(

@@ -71,10 +71,8 @@ def as_predicted(speed: Floats, power_w: Floats) -> Predicted:
 
 
 def served(rows: Rows, heads: Mapping[str, Floats]) -> Predicted:
-    """Speeds by what jobs could do: a job with a fixed demand does no more than that."""
-    capacity = heads["speed"]
-    has_demand = np.isfinite(np.column_stack([rows.all_served_a, rows.all_served_b]))
-    return Predicted(np.where(has_demand, np.minimum(capacity, 1), capacity), heads)
+    """Speeds by what jobs could do: none is faster than alone, or serves more than is asked."""
+    return Predicted(np.minimum(heads["speed"], 1), heads)
 
 
 def fit(

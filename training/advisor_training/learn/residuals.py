@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.profiles import Floats
+from advisor.predict.situation import of_job, of_pair
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, on_gpu_model
 from advisor_training.dataset.rows import Names, Rows, flat
 from advisor_training.learn.head_learners import LEAST_SPEED, HeadLearner
@@ -20,8 +21,7 @@ class Residuals:
     Attributes:
         left_out: Job that the learner had not seen.
         beside: The other job of the pair; the same one, of a job next to itself.
-        stratum: What has an interval of its own (`advisor_models.intervals`); of a job its share to
-            the nearest 10 %.
+        stratum: What has an interval of its own (`advisor_models.intervals`).
         gpu_model: Where GPU models have intervals of their own; None: they have not.
     """
 
@@ -57,20 +57,23 @@ def residuals_of(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Residua
 
     Of jobs with a fixed demand they are of what the jobs could do, to which bounds are put before
     the demand is (`advisor.predict.serving.Serving.served`). Where all of it was expected and
-    served, an error is not to be seen, and there is none.
+    served, or missed by less than twice what chance misses, an error is not to be seen, and there
+    is none.
     """
-    measured = flat(learner.measured(rows)[held_out.row])
+    tested = rows.take(held_out.row)
     predicted = held_out.heads[learner.head.name]
-    expected, parts = flat(predicted), predicted.shape[1]
-    all_served = flat(learner.all_served(rows)[held_out.row])
+    parts = predicted.shape[1]
+    measured = learner.possible(tested, learner.measured(tested))
+    expected = learner.possible(tested, predicted)
     found = Residuals(
-        np.log(np.maximum(measured, learner.least) / expected),
+        np.log(measured / expected),
         np.tile(held_out.left_out, parts),
         np.tile(_beside(rows, held_out), parts),
         _strata(rows, held_out, learner),
-        rows.gpu_model[held_out.row] if learner.head.of == "pair" else None,
+        tested.gpu_model if learner.head.of == "pair" else None,
     )
-    return found.take(np.minimum(measured, expected) < all_served)
+    short = 2 * flat(learner.all_served(tested)) - 1
+    return found.take(np.minimum(measured, expected) < short)
 
 
 def efficiency_residuals(rows: Rows, held_out: HeldOut) -> Residuals:
@@ -91,30 +94,35 @@ def efficiency_residuals(rows: Rows, held_out: HeldOut) -> Residuals:
         np.log(np.maximum(measured, LEAST_SPEED) / expected),
         held_out.left_out,
         _beside(rows, held_out),
-        np.where(rows.kind[row] == UNCAPPED, UNCAPPED, SPLIT),
+        _of_pairs(rows.take(row), np.where(rows.kind[row] == UNCAPPED, UNCAPPED, SPLIT)),
     )
-
-
-def share_names(shares: Floats) -> Names:
-    """Shares as the strata are called: "10" to "90".
-
-    Safe counts have shares such as 11 % and 47 %, each with few jobs: too few for a quantile.
-    """
-    return np.array([f"{share:g}" for share in np.clip(10 * np.round(shares / 10), 10, 90)])
 
 
 def _strata(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Names:
     """Of each residual; whether a card is at its limit is told from what is expected."""
-    row = held_out.row
-    uncapped = rows.kind[row] == UNCAPPED
+    tested = rows.take(held_out.row)
+    place = np.where(tested.kind == UNCAPPED, UNCAPPED, SPLIT)
     if learner.head.of == "job":
-        shares = share_names(np.concatenate([rows.share_a[row], rows.share_b[row]]))
-        return np.where(np.tile(uncapped, 2), UNCAPPED, shares)
-    split = np.full(len(row), SPLIT, dtype=object)
+        return np.concatenate(_of_jobs(tested, place))
     if learner.head.limit_of is not None:
         expected = held_out.heads[learner.head.name][:, 0]
-        split = np.where(expected >= NEAR_LIMIT * rows.power_limit_w[row], LIMITED, SPLIT)
-    return np.where(uncapped, UNCAPPED, split).astype(str)
+        at_limit = (place == SPLIT) & (expected >= NEAR_LIMIT * tested.power_limit_w)
+        place = np.where(at_limit, LIMITED, place)
+    return _of_pairs(tested, place)
+
+
+def _of_jobs(rows: Rows, place: Names) -> list[Names]:
+    """Situations of all first jobs, then of all second ones."""
+    a, b = (rows.kind_a, rows.share_a), (rows.kind_b, rows.share_b)
+    return [
+        np.array([of_job(*each) for each in zip(own, other[:, None], share, place, strict=True)])
+        for (own, share), (other, _) in ((a, b), (b, a))
+    ]
+
+
+def _of_pairs(rows: Rows, place: Names) -> Names:
+    kinds = np.column_stack([rows.kind_a, rows.kind_b])
+    return np.array([of_pair(*each) for each in zip(kinds, place, strict=True)])
 
 
 def _beside(rows: Rows, held_out: HeldOut) -> Names:

@@ -4,6 +4,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.wording import count_of
 from advisor_training.evaluation.choices import QUESTIONS
 from advisor_training.evaluation.methods import HEADLINE, OURS, PAPER, PHYSICAL
+from advisor_training.evaluation.rows import Some
 from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs, find_choices
 from advisor_training.learn.bootstrap import BootstrapEstimate
 from advisor_training.learn.protocols import BY_WORKLOAD
@@ -15,8 +16,9 @@ def headline(evaluation: Evaluation) -> str:
     if not found:
         return "No choice could be scored."
     return (
-        f"For jobs that it has not seen, the model's choice saves {_between(found.saved)} of the "
-        f"energy for the same work (median {found.saved_median.value:.1f} %), one after the other "
+        f"In {found.choices} choices for {count_of(found.pairs, 'pair')} of {found.jobs} jobs, one "
+        f"of which it has not seen, the model saves {_between(found.saved)} of the energy for the "
+        f"same work (median {found.saved_median.value:.1f} %), one after the other "
         f"where sharing does not pay; {found.loses.value:.0f} % of the choices cost more energy. "
         f"Work is done {found.stp.value:.2f} times as fast, the slower job runs at "
         f"{found.slower.value:.0f} % of its speed alone."
@@ -41,6 +43,21 @@ def compared(evaluation: Evaluation) -> str:
     return f"In the same pairs: {', '.join(parts)}. Of the oracle it reaches {', '.join(ours)}."
 
 
+def servers(evaluation: Evaluation) -> str:
+    """What of that is servers."""
+    ways: tuple[tuple[str, Some], ...] = (
+        ("with a server", "with a server"),
+        ("without", "without a server"),
+    )
+    parts = [
+        f"{words} {_between(found.saved)} ({found.choices} choices, {found.pairs} pairs, "
+        f"{found.jobs} jobs; missed {found.missed.value if found.missed else 0:.0f} %)"
+        for words, pairs in ways
+        if (found := find_choices(evaluation, OURS, DEFAULT_OBJECTIVE, pairs))
+    ]
+    return f"It saves {', '.join(parts)}." if parts else ""
+
+
 def accuracy(evaluation: Evaluation) -> str:
     """How far the model's numbers lie from the measured ones, and how often the intervals hold."""
     errors = errors_of_all_pairs(evaluation)[BY_WORKLOAD, OURS]
@@ -59,9 +76,10 @@ def accuracy(evaluation: Evaluation) -> str:
 def kept_limits(evaluation: Evaluation) -> str:
     """How often a job is slower than it was to be."""
     least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
-    wanted = (BY_WORKLOAD, OURS, least)
+    wanted = (BY_WORKLOAD, OURS, least, "as advised")
     for row in evaluation.limits:
-        if (row.protocol, row.method, row.min_speed) == wanted and row.missed and row.sure:
+        of = (row.protocol, row.method, row.min_speed, row.kept)
+        if of == wanted and row.missed:
             return (
                 f"Of the choices that share, {_between(row.missed)} leave a job below "
                 f"{least:g} of its speed, or a server below all of its demand."
@@ -100,7 +118,7 @@ def other_gpus(evaluation: Evaluation) -> str:
 
 def said(evaluation: Evaluation) -> list[str]:
     """What stands above the tables, line by line."""
-    lines = [f(evaluation) for f in (headline, compared, kept_limits, accuracy, basis)]
+    lines = [f(evaluation) for f in (headline, servers, compared, kept_limits, accuracy, basis)]
     return lines if evaluation.quick else [*lines, other_gpus(evaluation)]
 
 

@@ -7,7 +7,7 @@ from advisor_training.evaluation.choices import QUESTIONS
 from advisor_training.evaluation.errors import Error, Errors
 from advisor_training.evaluation.methods import HEADLINE, OURS, PAPER, PHYSICAL
 from advisor_training.evaluation.outcomes import ChoiceFigures
-from advisor_training.evaluation.values import Evaluation, errors_of_all_pairs, figures_of_all_pairs
+from advisor_training.evaluation.values import Evaluation, choice_figures, errors_of_all_pairs
 from advisor_training.learn.bootstrap import BootstrapEstimate
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
 from advisor_training.reports.document import TextTable
@@ -34,7 +34,7 @@ def printed_tables(evaluation: Evaluation) -> list[TextTable]:
 
 def unseen_jobs(evaluation: Evaluation) -> TextTable:
     """Every method and rule by energy for the same work, a job left out at a time."""
-    found = figures_of_all_pairs(evaluation).xs(
+    found = choice_figures(evaluation).xs(
         (BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective")
     )
     best_first = sorted(found.items(), key=lambda row: -row[1].saved.value)
@@ -52,7 +52,7 @@ def unseen_jobs(evaluation: Evaluation) -> TextTable:
 
 def by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
     """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
-    cells = figures_of_all_pairs(evaluation)[BY_WORKLOAD].map(_fraction).unstack(sort=False)
+    cells = choice_figures(evaluation)[BY_WORKLOAD].map(_fraction).unstack(sort=False)
     rows = cells.reindex(columns=[*objectives]).fillna("-").itertuples()
     ceilings = {name: evaluation.ceilings[name] for name in objectives}
     noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings.values()]
@@ -71,7 +71,7 @@ def other_objectives(evaluation: Evaluation) -> TextTable:
 
 def protocols(evaluation: Evaluation) -> TextTable:
     """Each method under each protocol: what it saves, and how far it is off."""
-    figures, errors = figures_of_all_pairs(evaluation), errors_of_all_pairs(evaluation)
+    figures, errors = choice_figures(evaluation), errors_of_all_pairs(evaluation)
     steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
     return TextTable(
         "By what is left out of training: energy saved, choices that lose, fraction of the oracle, "
@@ -93,14 +93,14 @@ def limits(evaluation: Evaluation) -> TextTable:
     """How often a job is slower than it was to be, by what is left out of training."""
     return TextTable(
         "Minimum speeds that are missed, part of the choices that share, in % with 95 % intervals "
-        "by job: where the expected speed keeps it, and where the low end of its interval does, by "
-        "which is chosen",
+        "by job, by what is to keep it where a way is chosen: low ends of servers and expected "
+        "speeds of others, as advised; all low ends; all expected speeds",
         ("left out, method", "each job keeps", "by", "share", "missed", "saved"),
         [
             (
                 f"{row.protocol}, {row.method}",
                 f"{row.min_speed:g}",
-                "low end" if row.sure else "expected",
+                row.kept,
                 f"{row.shared.value:.1f}",
                 str(row.missed or "-"),
                 str(row.saved),
@@ -131,20 +131,20 @@ def kinds(evaluation: Evaluation) -> TextTable:
 
 def coverage(evaluation: Evaluation) -> TextTable:
     """How much the intervals hold of jobs that took no part in making them."""
-    names = [*dict.fromkeys(s for c in evaluation.coverage.values() for s in c.strata)]
+    rows = [
+        (name, situation, _percent(100 * part))
+        for name, found in evaluation.coverage.items()
+        for situation, part in [
+            ("all", found.overall),
+            ("worst job", found.least),
+            *sorted(found.strata.items()),
+        ]
+    ]
     return TextTable(
         f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs in other runs on "
-        "other cards, by share, in %",
-        ("of", "all", "worst job", *names),
-        [
-            (
-                name,
-                _percent(100 * found.overall),
-                _percent(100 * found.least),
-                *(_percent(100 * found.strata[s]) if s in found.strata else "-" for s in names),
-            )
-            for name, found in evaluation.coverage.items()
-        ],
+        "other cards, by what the jobs are beside each other, in %",
+        ("of", "where", "held"),
+        rows,
     )
 
 
@@ -152,11 +152,13 @@ def seeds(evaluation: Evaluation) -> TextTable:
     """What hangs on the seed of the trees."""
     return TextTable(
         f"{OURS} grown from other seeds, jobs that were not seen, in %",
-        ("seed", "saved", *_ORACLES, "rate", "power"),
+        ("seed", "saved", "share", "missed", *_ORACLES, "rate", "power"),
         [
             (
                 str(found.seed),
                 _percent(found.saved_percent),
+                f"{found.shared_percent:.0f}",
+                "-" if found.missed_percent is None else f"{found.missed_percent:.1f}",
                 *(_percent(found.fractions[name]) for name in HEADLINE),
                 *error_cells(found.errors),
             )

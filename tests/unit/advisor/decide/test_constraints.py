@@ -156,17 +156,21 @@ def test_a_job_is_held_to_its_speed(speed: float, least: float) -> None:
 
 
 def test_what_is_said_of_speeds() -> None:
-    """Training runs, a server serves; the low end of what is expected counts."""
+    """Training runs, a server serves; low ends count for servers and for whom a speed was named."""
     jobs, limits = (A, SERVER), Limits(default_min_speed=0.4)
     texts = {
-        "a may run at as little as 12.3 % of its speed alone, below 40 %": 1 - 0.1234 / 0.4,
+        "a runs at 12.3 % of its speed alone, below 40 %": 1 - 0.1234 / 0.4,
         "server may serve as little as 50 % of its demand, below 98 %": 1 - 0.5 / 0.98,
     }
     assert broken(jobs, limits, speeds=(0.1234, 0.5)) == texts
     p = predicted(jobs)
-    wide = replace(p.parts[0], speed=Interval(0.9, 0.39, 1.0))
-    found = violations(replace(p, parts=(wide, p.parts[1])), jobs, limits)
+    wide = replace(p, parts=(replace(p.parts[0], speed=Interval(0.9, 0.39, 1.0)), p.parts[1]))
+    assert violations(wide, jobs, limits) == ()
+    found = violations(wide, jobs, Limits(min_speed={"a": 0.4}))
     assert [v.text[:31] for v in found] == ["a may run at as little as 39 % "]
+    part = replace(p.parts[1], speed=Interval(1.0, 0.9, 1.02))
+    (served,) = violations(replace(p, parts=(p.parts[0], part)), jobs, limits)
+    assert served.text.startswith("server may serve as little as 90 % ")
 
 
 def test_one_after_the_other_all_speeds_are_kept_but_requests_wait() -> None:
@@ -324,7 +328,7 @@ def test_every_broken_limit_is_named() -> None:
     limits = Limits(default_min_speed=0.6, default_max_p99_ms=10, max_power_w=400, memory_mib=2000)
     found = list(broken((A, SERVER), limits, speeds=(0.5, 1.0)))
     assert [text.split()[:3] for text in found] == [
-        ["a", "may", "run"],
+        ["a", "runs", "at"],
         ["server", "at", "50"],
         ["both", "draw", "500"],
         ["both", "need", "2000"],

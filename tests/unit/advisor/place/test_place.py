@@ -286,12 +286,14 @@ def test_floor_is_of_each_job() -> None:
 
 
 def test_the_low_end_of_a_speed_keeps_the_floor() -> None:
-    """Pairs that are expected at 0.7 and may run at 0.3 do not share, whatever they save."""
-    limits = Limits(default_min_speed=0.4)
+    """Pairs that are expected at 0.7 and may run at 0.3 do not share, where a speed was named."""
+    limits = Limits(min_speed={"a": 0.4})
     unsure = place(problem_of({"a": 2}, 1, limits=limits, low_speed_a=0.3))
     assert all(slot.group.split is None for slot in unsure.slots)
     sure = place(problem_of({"a": 2}, 1, limits=limits, low_speed_a=0.5, low_speed_b=0.5))
     assert any(slot.group.split for slot in sure.slots)
+    by_default = place(problem_of({"a": 2}, 1, low_speed_a=0.3))
+    assert any(slot.group.split for slot in by_default.slots)
 
 
 @few

@@ -9,7 +9,8 @@ from made_up_profiles import profile
 from made_up_rows import solo_points
 
 from advisor.errors import InputError
-from advisor_training.dataset.data import UNPROFILED, launch_bound, make_data
+from advisor.predict.situation import is_launch_bound
+from advisor_training.dataset.data import UNPROFILED, make_data
 from advisor_training.dataset.pairs import LeftOut
 
 POINTS, SOLOS = made_up.pair_points(), solo_points()
@@ -46,7 +47,7 @@ def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(
     active_percent: float, flags: tuple[str, ...], bound: bool
 ) -> None:
     columns = {"sm_active_percent": [99.0 - active_percent, active_percent]}
-    assert launch_bound(profile("a", shares=(10, 100), flags=flags, columns=columns)) == bound
+    assert is_launch_bound(profile("a", shares=(10, 100), flags=flags, columns=columns)) == bound
 
 
 def test_measurements_with_a_launch_bound_job_are_told() -> None:

@@ -122,7 +122,7 @@ def test_the_questions_of_an_evaluation() -> None:
     """By the default objective as `advisor recommend` asks it, by the others as the paper does."""
     assert QUESTIONS.keys() == OBJECTIVES.keys()
     asked = QUESTIONS[DEFAULT_OBJECTIVE]
-    assert (asked.scope, asked.min_speed, asked.sure) == ("every way", MIN_SPEED, True)
+    assert (asked.scope, asked.min_speed, asked.kept) == ("every way", MIN_SPEED, "as advised")
     others = [q for name, q in QUESTIONS.items() if name != DEFAULT_OBJECTIVE]
     assert {(q.scope, q.min_speed) for q in others} == {("nine", 0.0)}
     assert all(QUESTIONS[name].objective is OBJECTIVES[name] for name in OBJECTIVES)
@@ -243,7 +243,7 @@ def test_a_minimum_speed_holds_where_jobs_share() -> None:
 
 def test_expected_speeds_keep_the_minimum_speed() -> None:
     """Where nobody asks to be sure; whether they do as measured is told."""
-    kept = Question(EFFICIENCY, "every way", 0.4, sure=False)
+    kept = Question(EFFICIENCY, "every way", 0.4, kept="expected")
     ways = {THIRTY: (0.39, 1.0, 200.0), EQUAL: (0.6, 0.6, 300.0), SEVENTY: (0.4, 0.7, 320.0)}
     slow = with_results({EQUAL: (0.3, 0.9, 300.0), SEVENTY: (0.5, 0.5, 300.0)})
     found = only(choose(slow, expects(ways), kept, 0.0))
@@ -259,12 +259,12 @@ def test_expected_speeds_keep_the_minimum_speed() -> None:
 
 def test_where_nothing_keeps_the_minimum_speed() -> None:
     """One after the other misses none; of the nine alone the best of all is taken."""
-    kept = Question(EFFICIENCY, "every way", 0.4, sure=False)
+    kept = Question(EFFICIENCY, "every way", 0.4, kept="expected")
     found = only(choose(DATA, expects({SEVENTY: (0.4, 0.9, 300.0)}), kept, 0.0))
     assert found.chosen == "70/30", "at it is enough"
     found = only(choose(DATA, expects({}), kept, 0.0))
     assert (found.chosen, found.missed) == ("exclusive", None)
-    kept = Question(EFFICIENCY, "nine", 0.9, sure=False)
+    kept = Question(EFFICIENCY, "nine", 0.9, kept="expected")
     data = with_results({THIRTY: (0.5, 0.5, 300.0), SEVENTY: (0.5, 0.8, 300.0)})
     found = only(choose(data, expects({THIRTY: (0.6, 0.6, 300.0)}), kept, 0.0))
     assert (found.chosen, found.oracle, found.missed) == ("30/70", "70/30", True)
@@ -284,14 +284,14 @@ def test_who_is_to_be_sure_asks_the_errors_of_other_pairs() -> None:
         as_predicted(2 * speed, four.rows.power_w[rows]),
     )  # fmt: skip
     hopes = joined(expects({EQUAL: (0.5, 0.5, 100.0)}, number, data=four), others)
-    sure = Question(EFFICIENCY, "every way", 0.4)
+    sure = Question(EFFICIENCY, "every way", 0.4, "low end")
 
     def chosen(question: Question) -> str:
         found = choose(four, hopes, question, 0.0)
         return next(c.chosen for c in found if c.left_out == "x")
 
     assert chosen(sure) == "exclusive"
-    assert chosen(dataclasses.replace(sure, sure=False)) == "50/50"
+    assert chosen(dataclasses.replace(sure, kept="expected")) == "50/50"
     assert chosen(dataclasses.replace(sure, min_speed=0.0)) == "50/50"
 
 
@@ -305,7 +305,7 @@ def test_a_server_is_held_to_its_demand() -> None:
     }  # fmt: skip
     served = dataclasses.replace(DATA, profiles=profiles)
     held_out = expects({EQUAL: (0.9, 0.9, 300.0)})
-    kept = Question(EFFICIENCY, "every way", 0.4, sure=False)
+    kept = Question(EFFICIENCY, "every way", 0.4, kept="expected")
     assert only(choose(served, held_out, kept, 0.0)).chosen == "exclusive"
     assert only(choose(served, held_out, EVERY, 0.0)).chosen == "50/50"
 

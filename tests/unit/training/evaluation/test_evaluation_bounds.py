@@ -8,8 +8,9 @@ from made_up_profiles import profile
 from made_up_rows import training_set
 
 from advisor.core.interval import Interval
+from advisor.core.split import EQUAL as EVEN
+from advisor.core.split import UNCAPPED as FREE
 from advisor.predict.serving import Serving
-from advisor.validity.slow_alone import FASTEST
 from advisor_models.intervals import UNCAPPED, LogBounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without
@@ -19,7 +20,7 @@ from advisor_training.learn.learners import as_predicted
 pytestmark = pytest.mark.figures
 
 ROWS = training_set().rows
-A = profile("training")
+A = profile("training", columns={"sm_active_percent": [90.0] * 10})
 
 
 def too_high(rows: Rows, jobs: tuple[str, str], factor: float) -> HeldOut:
@@ -50,25 +51,31 @@ def test_errors_of_the_same_fit_are_not_in_the_bounds() -> None:
     assert not bounds_without(ROWS, held_out, "all of a run", ("x", "y")).known
 
 
-def test_a_speed_is_as_unsure_as_its_share() -> None:
-    """A share that no other pair has is as unsure as the most unsure one."""
+def test_a_speed_is_as_unsure_as_its_situation() -> None:
+    """One that no other pair was in is as unsure as the most unsure one; none is above alone."""
     half = float(np.log(2))
-    bounds = SpeedBounds({"50": LogBounds(-half, half), UNCAPPED: LogBounds(-2 * half, 0.0)})
-    found = bounds.around(0.6, 47.0, A)
-    assert (found.value, found.low, found.high) == pytest.approx((0.6, 0.3, FASTEST))
-    assert bounds.around(0.6, 100.0, A).low == pytest.approx(0.15)
-    assert bounds.around(0.6, 10.0, A).low == pytest.approx(0.15)
+    known = {
+        "split, filling beside filling": LogBounds(-half, half),
+        "split, server": LogBounds(-3 * half, 0.0),
+        UNCAPPED: LogBounds(-2 * half, 0.0),
+    }
+    bounds = SpeedBounds(known)
+    found = bounds.around(0.6, EVEN, 0, (A, A))
+    assert (found.value, found.low, found.high) == pytest.approx((0.6, 0.3, 1.0))
+    assert bounds.around(0.6, FREE, 0, (A, A)).low == pytest.approx(0.15)
+    waiting = profile("waiting", flags=("cpu-bound",))
+    assert bounds.around(0.6, EVEN, 0, (waiting, A)).low == pytest.approx(0.075)
 
 
 def test_nothing_is_sure_where_no_error_is_known() -> None:
     """And everything where none is asked for."""
-    assert SpeedBounds({}).around(0.6, 50.0, A).low == 0
-    assert NO_BOUNDS.around(0.6, 50.0, A) == Interval(0.6, 0.6, 0.6)
+    assert SpeedBounds({}).around(0.6, EVEN, 0, (A, A)).low == 0
+    assert NO_BOUNDS.around(0.6, EVEN, 0, (A, A)) == Interval(0.6, 0.6, 0.6)
 
 
 def test_bounds_are_put_to_what_a_server_could_do() -> None:
     """It could do twice its demand, so a third less is still all of it."""
     serving = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
-    bounds = SpeedBounds({"50": LogBounds(-0.4, 0.4)})
-    found = bounds.around(2.0, 50.0, profile("server", serving=serving))
+    bounds = SpeedBounds({"split, server": LogBounds(-0.4, 0.4)})
+    found = bounds.around(2.0, EVEN, 0, (profile("server", serving=serving), A))
     assert found == Interval(1.0, 0.98, 1.02)

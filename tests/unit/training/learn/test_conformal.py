@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made_up_rows import as_measured, training_set
 
 from advisor.errors import InputError
-from advisor_models.intervals import UNCAPPED, on_gpu_model
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, on_gpu_model, place_of
 from advisor_training.dataset.rows import Names
 from advisor_training.learn.conformal import (
     bounds_of,
@@ -24,7 +24,7 @@ from advisor_training.learn.conformal import (
 from advisor_training.learn.head_learners import HEAD_LEARNERS, POWER_LEARNER, SPEED_LEARNER
 from advisor_training.learn.held_out import leave_one_job_out
 from advisor_training.learn.learners import LEARNERS
-from advisor_training.learn.residuals import Residuals, residuals_of, share_names
+from advisor_training.learn.residuals import Residuals, residuals_of
 
 ROWS = training_set().rows
 
@@ -177,31 +177,28 @@ def test_coverage_needs_rows_without_the_tested_job() -> None:
 
 
 def test_residuals_of_rows() -> None:
-    """The logarithm of measured over predicted, by the job's own share, with both jobs named."""
+    """The logarithm of measured over predicted, by the job's situation, with both jobs named."""
     found = residuals_of(ROWS, as_measured(ROWS, 0.5, 0.5), SPEED_LEARNER)
     np.testing.assert_allclose(found.values, math.log(2))
-    n = len(found) // 2
-    assert set(found.stratum.tolist()) == {*map(str, range(10, 100, 10)), "uncapped"}
-    uncapped = found.stratum[:n] == "uncapped"
-    np.testing.assert_array_equal(found.stratum[n:] == "uncapped", uncapped)
-    shares = [float(s) for s in found.stratum[:n][~uncapped]]
-    others = [100 - float(s) for s in found.stratum[n:][~uncapped]]
-    assert shares == others
+    names = set(found.stratum.tolist())
+    assert "split, filling beside filling" in names
+    assert "split, filling beside filling, below 35 %" in names
+    assert {place_of(name) for name in names} == {SPLIT, UNCAPPED}
     jobs = set(zip(found.left_out.tolist(), found.beside.tolist(), strict=True))
     assert ("hog", "hog") in jobs
     assert ("hog", "slow") in jobs
     assert ("slow", "hog") in jobs
     power = residuals_of(ROWS, as_measured(ROWS, 2, 2), POWER_LEARNER)
     np.testing.assert_allclose(power.values, -math.log(2))
-    assert set(power.stratum.tolist()) <= {"split", "at the power limit", "uncapped"}
+    assert {place_of(n) for n in power.stratum.tolist()} <= {SPLIT, LIMITED, UNCAPPED}
 
 
 def test_intervals_as_a_manifest_has_them() -> None:
-    """Shares ascend, and what is without limits is next to them."""
+    """Each situation beside its place, and what is without limits."""
     held_out = leave_one_job_out(ROWS, LEARNERS["physical"])
     speed, power = (residuals_of(ROWS, held_out, each) for each in HEAD_LEARNERS)
     found = intervals(speed, SPEED_LEARNER)
-    assert list(found) == [*map(str, range(10, 91, 10)), UNCAPPED]
+    assert {SPLIT, "split, filling beside filling", UNCAPPED} <= found.keys()
     assert found[UNCAPPED] == bounds_of(speed)["uncapped"]
     assert intervals(power, POWER_LEARNER)["split"] == bounds_of(power)["split"]
 
@@ -214,24 +211,25 @@ def test_without_uncapped_points_there_are_no_intervals() -> None:
             intervals(residuals_of(nine, held_out, each), each)
 
 
-def test_shares_between_are_of_the_nearest_ten() -> None:
-    """Splits at safe counts of SMs: 11, 26, 47 and 54 %."""
-    names = share_names(np.array([10.0, 11, 26, 47, 54, 90, 97]))
-    assert names.tolist() == ["10", "10", "30", "50", "50", "90", "90"]
-
-
-def test_a_share_with_few_jobs_has_the_bounds_of_its_neighbours() -> None:
-    """Two jobs at 40 % say nothing of the worst in twenty: 30 % and 50 % do, with nine each."""
-    spread = {
-        "30": [-0.1 * n for n in range(9)], "40": [0.0, 0.1], "50": [0.1 * n for n in range(9)],
-        "60": [0.0], UNCAPPED: [0.0, 0.0],
-    }  # fmt: skip
-    parts = (residuals({str(n): [v] for n, v in enumerate(its)}, s) for s, its in spread.items())
+def test_a_situation_with_few_jobs_has_none_of_its_own() -> None:
+    """Two servers say nothing of a third; all of them are in the bounds of the place."""
+    parts = (
+        residuals({str(n): [0.1 * n, -0.1 * n] for n in range(9)}, "split, launch-bound"),
+        residuals({"x": [2.0], "y": [-3.0]}, "split, server"),
+    )
     found = bounds_of(joined(*parts))
-    assert (found["30"].low, found["50"].high) == (pytest.approx(-0.8), pytest.approx(0.8))
-    assert (found["40"].low, found["40"].high) == (found["30"].low, found["50"].high)
-    assert found["60"] == found["50"]
-    assert (found[UNCAPPED].low, found[UNCAPPED].high) == (0, 0)
+    assert set(found) == {"split", "split, launch-bound"}
+    assert found["split, launch-bound"].high == pytest.approx(0.8)
+    assert (found["split"].low, found["split"].high) == (-3, 2)
+
+
+def test_a_job_that_was_faster_than_alone_was_as_fast() -> None:
+    """It had been slow alone: neither an error is told by that, nor is more learned than 1."""
+    rows = dataclasses.replace(ROWS, speed_a=np.full(len(ROWS), 1.1))
+    found = residuals_of(rows, as_measured(rows, 0.5, 1.0), SPEED_LEARNER)
+    np.testing.assert_allclose(found.values[: len(rows)], -math.log(0.55))
+    targets = SPEED_LEARNER.targets(rows)[: len(rows)]
+    np.testing.assert_allclose(targets, -np.log(rows.heads["speed"].prior[:, 0]), atol=1e-4)
 
 
 def test_errors_of_servers_are_of_what_they_could_do() -> None:
@@ -247,6 +245,9 @@ def test_errors_of_servers_are_of_what_they_could_do() -> None:
     found = residuals_of(rows, held_out, SPEED_LEARNER)
     assert len(found) == len(held_out)
     np.testing.assert_allclose(found.values, -np.log(1.6))
+    # Short by less than twice what chance makes: nothing to see either.
+    nearly = dataclasses.replace(rows, speed_b=np.full(len(ROWS), 0.965))
+    assert len(residuals_of(nearly, as_measured(nearly, 1.6, 1.6), SPEED_LEARNER)) == 0
     # Served, though it was not expected: it could do that at least.
     half = as_measured(rows, 0.5, 0.5)
     assert len(residuals_of(rows, half, SPEED_LEARNER)) == 2 * len(held_out)

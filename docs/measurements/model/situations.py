@@ -1,0 +1,369 @@
+"""Prints what intervals hold by kind of pair, and what is chosen by them: the rule before and now.
+
+    .venv/bin/python docs/measurements/model/situations.py [--seeds 10]
+
+Bundled pairs, models that have not seen the job (choices), nor the run and its cards (intervals);
+every figure is a mean over seeds, in brackets the lowest and the highest of them. Before: speeds
+have bounds by share alone and end 14 % above the speed alone, power and energy have one for all
+pairs, low ends keep every minimum speed. Now: bounds by what the jobs are beside each other, no
+speed above the speed alone, low ends decide where they must. Measured speeds above it count as it.
+Physics has idle power or active idle power as what two jobs share. Choices are of the measurements
+with 50/50 and most of the nine splits, then of all. Takes 3 minutes a seed.
+"""
+
+import argparse
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+from unittest import mock
+
+import numpy as np
+
+from advisor.core.interval import Interval
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
+from advisor.core.split import EQUAL, Split
+from advisor.decide.constraints import Limits, floor
+from advisor.decide.recommend import TIE
+from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.situation import is_launch_bound, kind_of
+from advisor.validity.slow_alone import FASTEST
+from advisor_cli.learn.measured import CheckedPoints, read_measured
+from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, bounds_of_stratum, place_of
+from advisor_training.dataset.data import Data, data_of, make_data
+from advisor_training.dataset.pairs import Measurement, make_pairs
+from advisor_training.dataset.rows import Rows
+from advisor_training.evaluation import bounds, choices
+from advisor_training.evaluation.bounds import SpeedBounds
+from advisor_training.evaluation.choices import Choice, Kept, Question, choose
+from advisor_training.learn.conformal import bounds_of
+from advisor_training.learn.head_learners import (
+    LEAST_SPEED,
+    POWER_LEARNER,
+    SPEED_LEARNER,
+    HeadLearner,
+)
+from advisor_training.learn.held_out import HeldOut, leave_one_job_out
+from advisor_training.learn.learners import Learner, extra_trees, fit, physical
+from advisor_training.learn.protocols import BY_RUN, PROTOCOLS
+from advisor_training.learn.residuals import Residuals, efficiency_residuals, residuals_of
+
+SMALL_SHARE_PERCENT, SMALL_RATE = 20.0, 0.7
+"""A small job has this part of its rate at a fifth of the GPU: most wait for the CPU, and one (triad
+on H100) fills the memory bandwidth."""
+
+Choices: TypeAlias = dict[tuple[str, str], list[Choice]]
+"""By what chooses, and what is to keep the minimum speed."""
+
+SHARES = ("10", "50", "90")
+"""Shares that enough jobs were measured at for bounds of their own, before."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Whether one value of one job left out lies within its interval, before and now."""
+
+    what: str
+    kind: str
+    left_out: str
+    pair: int
+    held: tuple[bool, bool]
+    width: tuple[float, float]
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    seeds = range(parser.parse_args().seeds)
+    measured = read_measured(None, None, with_bundled=False)
+    data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
+    tested: dict[tuple[str, str], list[list[Tested]]] = defaultdict(list)
+    chosen: dict[tuple[str, str, str], list[list[Choice]]] = defaultdict(list)
+    for seed in seeds:
+        by_seed: dict[tuple[str, str], list[Tested]] = defaultdict(list)
+        strict = PROTOCOLS[BY_RUN].answer(data.rows, _trees(seed), lambda: None).held_out
+        for one in (*tested_speeds(data, strict), *tested_pairs(data, strict)):
+            by_seed[one.what, one.kind].append(one)
+        for key, found in by_seed.items():
+            tested[key].append(found)
+        held_out = leave_one_job_out(data.rows, _trees(seed))
+        for key, picked in of_both_bases(functools.partial(chosen_by_trees, data, held_out)):
+            chosen[key].append(picked)
+        print(f"seed {seed} done", flush=True)
+    show_intervals(tested)
+    for key, picked in of_both_bases(functools.partial(chosen_by_physics, measured, data)):
+        chosen[key].append(picked)
+    show_choices(data, chosen)
+
+
+def of_both_bases(
+    choose: Callable[[], Choices],
+) -> Iterator[tuple[tuple[str, str, str], list[Choice]]]:
+    """Choices of full measurements, then of all, the other ones with what splits they have."""
+    yield from (((*key, "full"), found) for key, found in choose().items())
+    baselines = {**choices.BASELINES, "equal": _equal_if_measured}
+    with (
+        mock.patch.object(Measurement, "is_full", True),
+        mock.patch.object(choices, "BASELINES", baselines),
+    ):
+        yield from (((*key, "all"), found) for key, found in choose().items())
+
+
+def _equal_if_measured(measurement: Measurement) -> SplitResult | None:
+    return measurement.nine.get(EQUAL)
+
+
+def _trees(seed: int) -> Learner:
+    return lambda rows: fit(lambda: extra_trees(seed), rows)
+
+
+def tested_speeds(data: Data, held_out: HeldOut) -> Iterator[Tested]:
+    """Every speed of every job left out, within what is shown of it."""
+    rows = data.rows
+    now = residuals_of(rows, held_out, SPEED_LEARNER)
+    before = residuals_before(rows, held_out)
+    for name in rows.jobs:
+        known = SpeedBounds(_without(now, name)), SharesBefore(_without(before, name))
+        for test in np.flatnonzero(held_out.left_out == name).tolist():
+            yield from _speeds_of(data, held_out, test, known)
+
+
+def _speeds_of(
+    data: Data, held_out: HeldOut, test: int, known: tuple[SpeedBounds, "SharesBefore"]
+) -> Iterator[Tested]:
+    row, rows = int(held_out.row[test]), data.rows
+    profiles = data.profiles_of(data.measurements[int(rows.measurement[row])])
+    place = UNCAPPED if rows.kind[row] == UNCAPPED else SPLIT
+    shares = float(rows.share_a[row]), float(rows.share_b[row])
+    split = Split(shares, "uncapped" if place == UNCAPPED else "limited")
+    speeds = float(rows.speed_a[row]), float(rows.speed_b[row])
+    for n, profile in enumerate(profiles):
+        capacity = float(held_out.heads["speed"][test, n])
+        speed = speeds[n] if kind_of(profile) == "server" else min(speeds[n], 1.0)
+        found = [one.around(capacity, split, n, profiles) for one in known[::-1]]
+        kinds = [f"{place}: {size_of(profile)} beside {size_of(profiles[1 - n])}"]
+        kinds += [f"{place}: launch-bound"] if is_launch_bound(profile) else []
+        for kind in (*kinds, f"{place}: all"):
+            yield Tested(
+                "speed", kind, str(held_out.left_out[test]), int(rows.pair[row]),
+                (_holds(found[0], speed), _holds(found[1], speed)),
+                (found[0].high - found[0].low, found[1].high - found[1].low),
+            )  # fmt: skip
+
+
+def _holds(interval: Interval, value: float) -> bool:
+    return interval.low - 1e-9 <= value <= interval.high + 1e-9
+
+
+class SharesBefore(SpeedBounds):
+    """Bounds by share, and speeds up to 14 % above the speed alone."""
+
+    def around(
+        self, capacity: float, split: Split, part: int, profiles: Sequence[Profile]
+    ) -> Interval:
+        """What was expected of a job that could reach a speed."""
+        place = SPLIT if split.is_limited else UNCAPPED
+        name = f"{place}, {_near(split.shares[part])}" if split.is_limited else place
+        low, high = bounds_of_stratum(self.known, name).factors
+        found = Interval(capacity, capacity * low, capacity * high)
+        serving = profiles[part].serving
+        if serving:
+            return serving.served(found)
+        return Interval(capacity, found.low, min(found.high, max(capacity, FASTEST)))
+
+
+def _near(share_percent: float) -> str:
+    return min(SHARES, key=lambda name: abs(float(name) - share_percent))
+
+
+def residuals_before(rows: Rows, held_out: HeldOut, _: HeadLearner = SPEED_LEARNER) -> Residuals:
+    """Errors of speeds as they were counted: any, up to the demand of a server, by share."""
+    tested = rows.take(held_out.row)
+    shares = np.concatenate([tested.share_a, tested.share_b])
+    served = np.concatenate([tested.all_served_a, tested.all_served_b])
+    measured = np.concatenate([tested.speed_a, tested.speed_b])
+    expected = np.concatenate(held_out.heads["speed"].T)
+    beside = np.where(tested.job_a == held_out.left_out, tested.job_b, tested.job_a)
+    found = Residuals(
+        np.log(np.maximum(measured, LEAST_SPEED) / expected),
+        np.tile(held_out.left_out, 2),
+        np.tile(beside, 2),
+        np.where(
+            np.tile(tested.kind == UNCAPPED, 2), UNCAPPED, [f"{SPLIT}, {_near(s)}" for s in shares]
+        ),
+    )
+    return found.take(np.minimum(measured, expected) < served)
+
+
+def _without(residuals: Residuals, job: str) -> dict[str, LogBounds]:
+    others = (residuals.left_out != job) & (residuals.beside != job)
+    return bounds_of(residuals.take(others))
+
+
+def size_of(profile: Profile) -> str:
+    """What a reader calls the job: server, small or filling."""
+    if kind_of(profile) == "server":
+        return "server"
+    rate = np.interp(SMALL_SHARE_PERCENT, profile.shares, profile.values["rate"])
+    return "small" if rate >= SMALL_RATE * profile.whole_gpu_rate else "filling"
+
+
+def tested_pairs(data: Data, held_out: HeldOut) -> Iterator[Tested]:
+    """Power and energy of every row of every job left out."""
+    kinds = _pair_kinds(data, held_out)
+    power = residuals_of(data.rows, held_out, POWER_LEARNER)
+    energy = efficiency_residuals(data.rows, held_out)
+    for what, now in (("power", power), ("energy", energy)):
+        place = np.array([place_of(name) for name in now.stratum.tolist()])
+        before = replace(now, stratum=place)
+        for name in data.rows.jobs:
+            known = [_without(one, name) for one in (before, now)]
+            for test in np.flatnonzero(now.left_out == name).tolist():
+                found = [
+                    bounds_of_stratum(
+                        of, one.stratum[test],
+                        "" if one.gpu_model is None else one.gpu_model[test],
+                    )
+                    for of, one in zip(known, (before, now), strict=True)
+                ]  # fmt: skip
+                value = float(now.values[test])
+                held = [of.low <= value <= of.high for of in found]
+                width = [of.high - of.low for of in found]
+                for kind in kinds[test]:
+                    yield Tested(
+                        what, kind, name, int(data.rows.pair[held_out.row[test]]),
+                        (held[0], held[1]), (width[0], width[1]),
+                    )  # fmt: skip
+
+
+def _pair_kinds(data: Data, held_out: HeldOut) -> list[list[str]]:
+    rows, found = data.rows, list[list[str]]()
+    for row in held_out.row.tolist():
+        profiles = data.profiles_of(data.measurements[int(rows.measurement[row])])
+        place = UNCAPPED if rows.kind[row] == UNCAPPED else SPLIT
+        own = [f"{place}: {' and '.join(sorted(map(size_of, profiles)))}", f"{place}: all"]
+        bound = any(map(is_launch_bound, profiles))
+        found.append([*own, f"{place}: with a launch-bound job"] if bound else own)
+    return found
+
+
+def show_intervals(tested: dict[tuple[str, str], list[list[Tested]]]) -> None:
+    """One row for each kind of pair, jobs left out counting the same."""
+    print("\n| | windows | pairs | jobs left out | held before % | now % | width before | now |")
+    print(f"|---|{'--:|' * 7}")
+    for (what, kind), seeds in sorted(tested.items()):
+        held = [[_by_job(found, lambda t, n=n: t.held[n]) for found in seeds] for n in (0, 1)]
+        wide = [np.median([t.width[n] for found in seeds for t in found]) for n in (0, 1)]
+        first = seeds[0]
+        print(
+            f"| {what}, {kind} | {len(first)} | {len({t.pair for t in first})} | "
+            f"{len({t.left_out for t in first})} | {_over(held[0])} | {_over(held[1])} | "
+            f"{wide[0]:.2f} | {wide[1]:.2f} |"
+        )
+
+
+def _by_job(found: Sequence[Tested], value: Callable[[Tested], float]) -> float:
+    of: dict[str, list[float]] = defaultdict(list)
+    for one in found:
+        of[one.left_out].append(value(one))
+    return 100 * float(np.mean([np.mean(values) for values in of.values()]))
+
+
+def _over(seeds: Sequence[float], digits: int = 0) -> str:
+    low, high = min(seeds), max(seeds)
+    brackets = f" [{low:.{digits}f} {high:.{digits}f}]" if len(seeds) > 1 else ""
+    return f"{np.mean(seeds):.{digits}f}{brackets}"
+
+
+def _question(kept: Kept, scope: Any = "every way") -> Question:
+    return Question(OBJECTIVES[DEFAULT_OBJECTIVE], scope, 0.4, kept)
+
+
+def chosen_by_trees(data: Data, held_out: HeldOut) -> Choices:
+    """Choices of one seed by rule."""
+    judged = _question("as advised")
+    found = {
+        ("trees", f"{kept}, bounds now"): choose(data, held_out, _question(kept), TIE, judged)
+        for kept in ("as advised", "low end", "expected")
+    }
+    with mock.patch.object(choices, "bounds_without", _bounds_before):
+        asked = _question("low end")
+        found["trees", "low end, bounds before"] = choose(data, held_out, asked, TIE, judged)
+    return found
+
+
+def _bounds_before(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> SpeedBounds:
+    with mock.patch.object(bounds, "residuals_of", residuals_before):
+        return SharesBefore(bounds.bounds_without(rows, held_out, name, jobs).known)
+
+
+def chosen_by_physics(measured: CheckedPoints, data: Data) -> Choices:
+    """The same without learning, with idle power and with active idle power."""
+    found: Choices = {}
+    pairs, _ = make_pairs(measured.pairs, [*measured.references, *measured.profiled], full=False)
+    with mock.patch("advisor_training.dataset.data.active_idle_above_w", return_value=0.0):
+        profiles = make_profiles(measured.profiled)
+        idle = data_of(pairs, profiles, [*measured.references, *measured.profiled], ())
+    for name, its in (("idle power", idle), ("active idle power", data)):
+        held_out = leave_one_job_out(its.rows, physical)
+        errors = np.abs(held_out.power_w / its.rows.power_w[held_out.row] - 1)
+        nine = its.rows.kind[held_out.row] == "nine"
+        print(
+            f"\nphysics with {name} ({its.active_idle_above_w:.1f} W above idle): power is off by "
+            f"{100 * errors[nine].mean():.2f} %, median {100 * np.median(errors[nine]):.2f} %"
+        )
+        judged = _question("as advised")
+        for kept in ("as advised", "expected"):
+            asked = _question(kept, "nine or exclusive")
+            found[f"physics, {name}", f"{kept}, bounds now"] = choose(
+                its, held_out, asked, TIE, judged
+            )
+    return found
+
+
+def show_choices(data: Data, chosen: dict[tuple[str, str, str], list[list[Choice]]]) -> None:
+    """What each rule saves and misses, with and without servers."""
+    print(
+        "\n| measurements | by | keeps 0.4 | pairs | choices | share | energy saved % | "
+        "GPU hours saved % | missed % | missed by over a tenth % |"
+    )
+    print(f"|---|---|---|---|{'--:|' * 6}")
+    for (by, rule, basis), seeds in sorted(chosen.items(), key=lambda of: of[0][2], reverse=True):
+        for which in ("all", "with a server", "without", "both fill"):
+            parts = [[c for c in found if _is_of(data, c, which)] for found in seeds]
+            shared = [[c for c in part if c.missed is not None] for part in parts]
+            misses = [sum(bool(c.missed) for c in part) for part in shared]
+            deep = [sum(_is_deep(data, c) for c in part) for part in shared]
+            many = [max(len(part), 1) for part in shared]
+            figures = (
+                _over([100 * float(np.mean([c.energy_saved for c in p])) for p in parts], 2),
+                _over([100 * float(np.mean([1 - 1 / c.stp for c in p])) for p in parts], 1),
+                _over([100 * m / n for m, n in zip(misses, many, strict=True)], 1),
+                _over([100 * m / n for m, n in zip(deep, many, strict=True)], 1),
+            )
+            of = f"{len(parts[0])} | {_over([len(p) for p in shared])}"
+            print(f"| {basis} | {by} | {rule} | {which} | {of} | {' | '.join(figures)} |")
+
+
+def _is_of(data: Data, choice: Choice, which: str) -> bool:
+    profiles = data.profiles_of(data.measurements[choice.number])
+    sizes = {size_of(profile) for profile in profiles}
+    server = "server" in sizes
+    return {"with a server": server, "without": not server, "both fill": sizes == {"filling"}}.get(
+        which, True
+    )
+
+
+def _is_deep(data: Data, choice: Choice) -> bool:
+    """Whether a job is more than a tenth below what it was to keep."""
+    measurement = data.measurements[choice.number]
+    speeds = dict(choices.measured_ways(measurement))[choice.chosen].speeds
+    limits = Limits(default_min_speed=0.4)
+    profiles = data.profiles_of(measurement)
+    return any(s < 0.9 * floor(p, limits) for s, p in zip(speeds, profiles, strict=True))
+
+
+if __name__ == "__main__":
+    main()
