@@ -140,7 +140,13 @@ class MeasuredPredictor:
             _Value(p.split, (p.split.shares[n],), p.parts[n].speed, self._gpu_uuid) for p in found
         ]
         most = max(1.0, *(speed for _, speed in seen)) if seen else 1.0
-        return [possible_speed(profile, speed, most) for speed in _posterior(asked, seen, SPEED)]
+        served = _served_splits(profile, seen)
+        # What was measured to serve all of its demand is known to, whatever its like falls short by.
+        sure = [
+            replace(speed, low=speed.value) if value.split in served else speed
+            for value, speed in zip(asked, _posterior(asked, seen, SPEED), strict=True)
+        ]
+        return [possible_speed(profile, speed, most) for speed in sure]
 
     def _powers(
         self,
@@ -168,6 +174,13 @@ def _reached(profile: Profile, speed: float) -> float:
     if serving is None or serving.offered_rate is None or speed < 1 - serving.tolerance:
         return speed
     return max(speed, SPARE)
+
+
+def _served_splits(profile: Profile, seen: Sequence[tuple["_Value", float]]) -> set[Split]:
+    """Where every window of a server served all of its demand."""
+    if profile.serving is None or profile.serving.offered_rate is None:
+        return set()
+    return {v.split for v, _ in seen} - {v.split for v, speed in seen if speed < SPARE}
 
 
 def windows_of(profiles: Sequence[Profile], windows: Windows) -> list[Window]:

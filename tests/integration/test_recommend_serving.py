@@ -61,10 +61,10 @@ def test_both_doors_give_the_same_answer(
     own: dict[str, Any],
     options: list[str],
 ) -> None:
-    """No split at which the server is too slow alone, none at which it is off."""
-    pair = jobs({"min_speed": 0.5, **own}, {"min_speed": 0.3})
+    """No split at which the server is too slow alone; it may be off, and need not be."""
+    pair = jobs({"min_speed": 0.0, **own}, {"min_speed": 0.1})
     answer = api.post(URL, {"jobs": pair, "objective": "throughput", **more})
-    least = ["--min-speed", "server=0.5", "--min-speed", "triad=0.3", "--objective", "throughput"]
+    least = ["--min-speed", "server=0", "--min-speed", "triad=0.1", "--objective", "throughput"]
     with open_store(None, tmp_path / "home") as store:
         store.add(points())
     said = advisor("recommend", *PAIR, *options, *least, "--json")

@@ -105,6 +105,27 @@ def test_a_server_serves_no_more_than_its_demand_and_less_where_it_was_measured(
     assert speed(0.84) < 0.87
 
 
+def test_where_every_window_served_all_a_server_is_sure_to() -> None:
+    """However wide the range was; one window that fell short takes that back."""
+    asked = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
+    server = profile("a", rates=[100.0] * 10, serving=asked)
+    known = Scripted(dict.fromkeys(NINE, (1.0, 0.6, 500.0)), off=0.4)
+
+    def low(split: Split, *measured: float) -> float:
+        windows = [window(speed) for speed in measured]
+        (found,) = MeasuredPredictor(known, {("a", "b"): windows}).predict([server, B], [split])
+        return found.parts[0].speed.low
+
+    assert low(EQUAL, 1.0, 0.99) == 1 - asked.tolerance
+    assert low(EQUAL, 1.0, 0.9) < 1 - asked.tolerance
+    assert low(FAR, 1.0) < 1 - asked.tolerance
+
+
+def test_a_range_ends_above_the_speed_alone_only_where_a_window_did() -> None:
+    assert at([window(1.0)], off=0.9).parts[0].speed.high <= 1
+    assert 1 < at([window(1.1)] * 6, off=0.9).parts[0].speed.high <= 1.1
+
+
 def test_windows_below_what_a_profile_knows_are_left_out() -> None:
     short = profile("a", shares=(50, 100))
     predictor = MeasuredPredictor(EXPECTED, {("a", "b"): [window(0.3, split=FAR)]})
