@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory
+from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
@@ -88,6 +89,11 @@ def must_be_sure(profile: Profile, limits: Limits) -> bool:
     return is_served(profile) or profile.job in limits.min_speed
 
 
+def decisive_speed(speed: Interval, profile: Profile, limits: Limits) -> float:
+    """The value of a predicted speed that is to keep the floor of its job."""
+    return speed.low if must_be_sure(profile, limits) else speed.value
+
+
 L = TypeVar("L", bound=Limits)
 
 
@@ -162,8 +168,7 @@ def _below_min_speed(
         return  # one after the other, each job runs at its full speed, only later
     for profile, part in zip(profiles, p.parts, strict=True):
         sure, least = must_be_sure(profile, limits), floor(profile, limits)
-        speed = part.speed.low if sure else part.speed.value
-        if speed < least:
+        if (speed := decisive_speed(part.speed, profile, limits)) < least:
             served = is_served(profile)
             verb = ("may serve" if served else "may run at") if sure else "runs at"
             as_little = "as little as " if sure else ""

@@ -141,7 +141,7 @@ class MeasuredPredictor:
         ]
         most = max(1.0, *(speed for _, speed in seen)) if seen else 1.0
         served = _served_splits(profile, seen)
-        # What was measured to serve all of its demand is known to, whatever its like falls short by.
+        # What was measured to serve all of its demand does, whatever its like falls short by.
         sure = [
             replace(speed, low=speed.value) if value.split in served else speed
             for value, speed in zip(asked, _posterior(asked, seen, SPEED), strict=True)

@@ -9,7 +9,7 @@ from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.split import Sharing
 from advisor.core.wording import less_or_more
-from advisor.decide.constraints import floor
+from advisor.decide.constraints import decisive_speed, floor
 from advisor.decide.reasons import near_miss
 from advisor.decide.recommend import Decision, Request
 from advisor.decide.recommendation import RatedSplit, nearest
@@ -147,7 +147,7 @@ def _allowing(option: RatedSplit, r: Decision) -> str:
     speeds = [
         f"--min-speed {profile.job}={math.floor(100 * part.speed.low) / 100:g}"
         for profile, part in zip(r.profiles, option.prediction.parts, strict=True)
-        if part.speed.low < floor(profile, r.request)
+        if decisive_speed(part.speed, profile, r.request) < floor(profile, r.request)
     ]
     if len(speeds) < len(option.violations):
         return "loosen that limit"

@@ -229,12 +229,12 @@ def test_work_reaches_the_answer() -> None:
 @pytest.mark.usefixtures("home")
 def test_who_is_told_not_to_share_knows_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """What sharing would do at best, and which option asks the other question."""
-    twice = ("llm-decode", "llm-decode")
-    text = recommend(*twice)
+    dear = ("matmul-bf16", "vit-infer-b2")
+    text = recommend(*dear)
     assert text.startswith("DO NOT SHARE")
     assert re.search(r"At best 50/50: 1\.\d\dx an hour, \d+ % more energy; --objective cost", text)
     monkeypatch.setenv("ADVISOR_GPU_HOUR", "2.5")
-    assert recommend(*twice, "--objective", "cost").startswith("SHARE")
+    assert recommend(*dear, "--objective", "cost").startswith("SHARE")
     # Where little is gained no price is worth the question.
     assert "--objective cost" not in recommend("fft", "gemm")
 

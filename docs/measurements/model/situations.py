@@ -50,8 +50,8 @@ from advisor_training.learn.protocols import BY_RUN, PROTOCOLS
 from advisor_training.learn.residuals import Residuals, efficiency_residuals, residuals_of
 
 SMALL_SHARE_PERCENT, SMALL_RATE = 20.0, 0.7
-"""A small job has this part of its rate at a fifth of the GPU: most wait for the CPU, and one (triad
-on H100) fills the memory bandwidth."""
+"""A small job has this part of its rate at a fifth of the GPU: most wait for the CPU, and one
+(triad on H100) fills the memory bandwidth."""
 
 Choices: TypeAlias = dict[tuple[str, str], list[Choice]]
 """By what chooses, and what is to keep the minimum speed."""
