@@ -1,8 +1,8 @@
 """What must hold whatever the objective says, and by how much a prediction misses it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory
 from advisor.core.interval import Interval
@@ -127,6 +127,9 @@ def check_limits(limits: Limits, profiles: Sequence[Profile]) -> None:
         )
 
 
+LimitName: TypeAlias = Literal["speed", "requests", "tail", "power", "memory", "faults"]
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """A limit that is not kept.
@@ -144,8 +147,18 @@ def violations(
     prediction: Prediction, profiles: Sequence[Profile], limits: Limits
 ) -> tuple[Violation, ...]:
     """The limits that are not kept: speeds as expected, or at their low ends (`must_be_sure`)."""
-    rules = (_below_min_speed, _off, _late, _exceeds_power, _exceeds_memory, _shares_fate)
+    rules = _RULES.values()
     return tuple(violation for rule in rules for violation in rule(prediction, profiles, limits))
+
+
+def broken_limit(
+    prediction: Prediction, profiles: Sequence[Profile], limits: Limits
+) -> tuple[LimitName, Violation] | None:
+    """The first limit that is not kept, by name; None: all are."""
+    for name, rule in _RULES.items():
+        for violation in rule(prediction, profiles, limits):
+            return name, violation
+    return None
 
 
 def risks(prediction: Prediction, limits: Limits) -> tuple[Violation, ...]:
@@ -252,6 +265,18 @@ def _exceeds_memory(
 def _shares_fate(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
     if limits.isolate and p.split.sharing not in ISOLATING:
         yield Violation("a fault of one job ends the others: MPS does not keep them apart", 1.0)
+
+
+_RULES: Mapping[
+    LimitName, Callable[[Prediction, Sequence[Profile], Limits], Iterator[Violation]]
+] = {
+    "speed": _below_min_speed,
+    "requests": _off,
+    "tail": _late,
+    "power": _exceeds_power,
+    "memory": _exceeds_memory,
+    "faults": _shares_fate,
+}
 
 
 def _all(p: Prediction) -> str:

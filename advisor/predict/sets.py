@@ -100,9 +100,9 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
     if in_turns:
         reach = speeds = alone.rate * turns(alone.sm, TURNS_EXPONENT)
     else:
-        reach = alone.reach * MPS.crowded(alone.sm, alone.dram)
-        # A server has room for what the crowd takes, and waits for long kernels like any job.
-        served = np.array([[p.serving is not None] for p in profiles])
+        crowded, served = alone.rate * MPS.crowded(alone.sm, alone.dram), _served(profiles)
+        reach = np.where(served, np.minimum(alone.reach, _room(profiles, alone)), crowded)
+        # A server waits for long kernels like any job.
         speeds = np.where(served, np.minimum(1.0, reach), reach) * MPS.waiting(beside)
         least = least_kept(alone.sm, alone.dram, alone.fills)
         speeds = np.maximum(speeds, alone.rate * least)
@@ -127,6 +127,23 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
             power_w=_power(float(watts[way]), worst, limit_w),
             efficiency_factors=ENERGY_ERRORS[worst],
         )
+
+
+def _served(profiles: Sequence[Profile]) -> Floats:
+    """1 for each server; shape (jobs, 1)."""
+    return np.array([[1.0 if profile.serving else 0.0] for profile in profiles])
+
+
+def _room(profiles: Sequence[Profile], alone: _Alone) -> Floats:
+    """What each server could do in the part of the GPU that the others leave, or in equal parts.
+
+    A server takes its demand over its capacity: it answers fuller batches where it waits, so its SM
+    activity is more than it needs.
+    """
+    most = np.array([relative_capacity(profile, [WHOLE]) for profile in profiles])
+    needed = np.where(_served(profiles), 1 / most, alone.sm)
+    left = 1 - (needed.sum(axis=0) - needed)
+    return most * np.maximum(left, 1 / len(profiles))
 
 
 def active_idle_w(profiles: Sequence[Profile]) -> float:

@@ -1,4 +1,4 @@
-"""What is said of a set of jobs on one GPU. docs/recommend.md explains each key."""
+"""What is said of sets of jobs on one GPU, and of copies. docs/recommend.md explains each key."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -79,3 +79,47 @@ class SetAdvice:
     def chosen(self) -> Way | None:
         """The way of `choice`."""
         return next((way for way in self.ways if way.name == self.choice), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """So many copies of a job on one GPU, under MPS without limits.
+
+    Attributes:
+        rate: Of all together, per second, in the job's unit.
+        speed: Relative speed of each.
+        power_w: Of the GPU.
+        joules: For each unit of progress, such as a request.
+        latency_p99_ms: Of each; None: the job answers no requests, or none was timed.
+    """
+
+    number: int
+    rate: Interval
+    speed: Interval
+    power_w: Interval
+    joules: Interval
+    latency_p99_ms: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """How many copies of a job one GPU holds.
+
+    Attributes:
+        best: Number of copies to run.
+        copies: From one to `best`; each keeps every limit, and adds work.
+        beyond: One more, which does not; None: no more were asked for.
+        ended_by: What one more breaks (speed is that of `SMs` or `DRAM`) or lacks: `SMs`, `DRAM`,
+            `memory`, `tail`, `power` or `host cores`; None as `beyond`.
+        why: The same in words.
+    """
+
+    job: str
+    gpu_model: str
+    rate_unit: str
+    best: int
+    copies: tuple[Copies, ...]
+    beyond: Copies | None
+    ended_by: str | None
+    why: str
+    warnings: tuple[str, ...] = ()

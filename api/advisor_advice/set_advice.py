@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
-from advisor.core.split import ISOLATING
+from advisor.core.split import ISOLATING, MOST_JOBS
 from advisor.core.units import units_for_share, vendor_of
-from advisor.decide.constraints import memory_unknown
+from advisor.decide.constraints import memory_unknown, with_card_memory
 from advisor.decide.reasons import of_profile
 from advisor.decide.recommendation import RatedSplit, Request
+from advisor.decide.replicas import replicas
 from advisor.decide.ways import SetDecision, recommend_set
 from advisor.decide.worth import worth_of
 from advisor.predict.profiles import Profile
@@ -17,7 +19,7 @@ from advisor.predict.set_law import MEASURED_ON
 from advisor.predict.sets import SetPredictor, active_idle_w, fills
 from advisor.settings import Settings
 from advisor.wire.recommendation import JobShare
-from advisor.wire.sets import Needs, SetAdvice, Way
+from advisor.wire.sets import Needs, Replicas, SetAdvice, Way
 from advisor_advice.answer import of_check, of_input
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import asked_job
@@ -34,22 +36,35 @@ def advise_set(profile_set: ProfileSet, request: Request, settings: Settings) ->
         NoSplitError: nothing keeps every limit, not even a card each.
         StoreError: what the check of this GPU model found cannot be read.
     """
-    assumed: tuple[str, ...] = ()
-    if any(math.isnan(profile.idle_power_w) for profile in profile_set.profiles):
-        model = Registry(settings.home / "models").open_champion()
-        profile_set, assumed = with_idle_power(profile_set, model.manifest.fill)
+    profile_set, assumed = _with_idle_power(profile_set, settings)
     checked = checked_on(profile_set, settings)
     found = recommend_set(profile_set.profiles, SetPredictor(), request, checked)
     limited = found.choice is not None and found.choice.sharing == "limited"
-    warnings = (
-        *_of_law(found.profiles),
-        *(of_check(profile_set, checked) if limited else ()),
-        *(line for profile in found.profiles for line in of_profile(profile)),
-        *memory_unknown(found.profiles, found.request.memory_mib),
-        *of_input(profile_set),
-        *assumed,
-    )
-    return to_wire(found, warnings)
+    of_counts = of_check(profile_set, checked) if limited else ()
+    return to_wire(found, (*of_counts, *_warnings(profile_set, request), *assumed))
+
+
+def advise_replicas(
+    profile_set: ProfileSet,
+    request: Request,
+    settings: Settings,
+    *,
+    most: int,
+    host_cores: float | None,
+) -> Replicas:
+    """How many copies of a job one GPU holds.
+
+    Raises:
+        InputError: the request does not fit the job.
+        ModelError: the profile lacks idle power, and there is no model that knows it.
+        NoSplitError: not even one copy keeps its limits.
+    """
+    profile_set, assumed = _with_idle_power(profile_set, settings)
+    found = replicas(profile_set.a, request, most=most, host_cores=host_cores)
+    warnings = dict.fromkeys((*_warnings(profile_set, request), *assumed))
+    if found.best > MOST_JOBS:
+        warnings[f"no set of more than {MOST_JOBS} jobs was measured"] = None
+    return replace(found, warnings=tuple(warnings))
 
 
 def to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
@@ -65,6 +80,26 @@ def to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
         searched=found.searched,
         warnings=tuple(dict.fromkeys(warnings)),
     )
+
+
+def _with_idle_power(
+    profile_set: ProfileSet, settings: Settings
+) -> tuple[ProfileSet, tuple[str, ...]]:
+    """The model is only opened where a profile lacks it."""
+    if not any(math.isnan(profile.idle_power_w) for profile in profile_set.profiles):
+        return profile_set, ()
+    model = Registry(settings.home / "models").open_champion()
+    return with_idle_power(profile_set, model.manifest.fill)
+
+
+def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
+    profiles = profile_set.profiles
+    yield from _of_law(profiles)
+    for profile in profiles:
+        yield from of_profile(profile)
+    memory_mib = with_card_memory(request, profiles[0].gpu_model).memory_mib
+    yield from memory_unknown(profiles, memory_mib)
+    yield from of_input(profile_set)
 
 
 def _of_law(profiles: Sequence[Profile]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from advisor_cli.shared.lazy import LazyGroup, imported
 
 _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
+    "replicas": "How many copies of a job run on one GPU under MPS, and what ends their number?",
     "place": "Plan a queue: which jobs share a GPU, at which split, and when.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
@@ -46,7 +47,7 @@ component."""
 _MODULES = {
     name: f"advisor_cli.{room}.{name}"
     for room, names in {
-        "advise": ("recommend", "place", "drift"),
+        "advise": ("recommend", "replicas", "place", "drift"),
         "launching": ("launch", "launches"),
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
         "manage": ("data", "jobs", "kubernetes", "serve", "slurm", "tokens"),
@@ -58,7 +59,7 @@ _MODULES = {
 
 
 _EXTRAS = {
-    **dict.fromkeys(("recommend", "place", "drift", "power", "launch"), "advise"),
+    **dict.fromkeys(("recommend", "replicas", "place", "drift", "power", "launch"), "advise"),
     **dict.fromkeys(("report", "train", "retrain", "evaluate", "next"), "train"),
     "serve": "serve",
     "kubernetes": "kubernetes",

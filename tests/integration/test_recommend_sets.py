@@ -157,3 +157,33 @@ def test_what_nothing_keeps_is_told_with_what_would_help() -> None:
 def test_a_pair_by_count_is_the_pair() -> None:
     """`A*2` is A beside A, by the model."""
     assert recommend("fft*2") == recommend("fft", "fft")
+
+
+REPLICAS_KEYS = {
+    "job", "gpu_model", "rate_unit", "best", "copies", "beyond", "ended_by", "why", "warnings",
+}  # fmt: skip
+COPIES_KEYS = {"number", "rate", "speed", "power_w", "joules", "latency_p99_ms"}
+
+
+def replicas(*options: str) -> str:
+    done = CliRunner().invoke(app, ["replicas", *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_keys_of_replicas_stay() -> None:
+    """As those of sets."""
+    told = json.loads(replicas("bert-serve-10", *H100, "--max-p99", "30ms", "--json"))
+    assert set(told) == REPLICAS_KEYS
+    assert all(set(copies) == COPIES_KEYS for copies in (*told["copies"], told["beyond"]))
+    assert (told["best"], told["ended_by"]) == (len(told["copies"]), "tail")
+    page = (Path(__file__).parents[2] / "docs/recommend.md").read_text()
+    assert [key for key in REPLICAS_KEYS | COPIES_KEYS if f"`{key}`" not in page] == []
+
+
+def test_copies_are_told_with_what_ends_them() -> None:
+    told = replicas("matmul-bf16", *H100)
+    assert told.startswith("matmul-bf16 on the NVIDIA H100 80GB HBM3: 1 copy. predicted")
+    assert "too many" in told
+    assert "ended by SMs: " in told
+    assert "no more than 3 were asked for" in replicas("bert-serve-10", *H100, "--most", "3")

@@ -11,7 +11,7 @@ from advisor.core.objectives import Prices
 from advisor.core.wording import less_or_more
 from advisor_cli.shared.console import plain_console
 
-_MOST_WIDTH = 100
+MOST_WIDTH = 100
 """Of a line in a pipe; in a terminal lines end where it ends."""
 
 
@@ -25,7 +25,7 @@ class Screen:
 
 def print_screen(screen: Screen) -> Console:
     """Print it, no line longer than the console, which is returned."""
-    console = plain_console(highlight=False, most=_MOST_WIDTH)
+    console = plain_console(highlight=False, most=MOST_WIDTH)
     for line in _folded(screen.headline, console.width):
         console.print(Text(line, style="bold"))
     for name, text in screen.lines:

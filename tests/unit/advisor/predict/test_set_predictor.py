@@ -121,6 +121,16 @@ def test_a_server_serves_its_demand_beside_small_jobs() -> None:
         assert part.latency_p99_ms.value == pytest.approx(1.05 * 4.0 * n)
 
 
+def test_servers_serve_no_more_together_than_the_card_can() -> None:
+    """One that meets its demand on a fifth of the GPU: five of them do, ten serve half each."""
+    rates = [50.0, *[100.0] * 9]
+    serving = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=())
+    server = profile("server", rates, serving=serving, columns={"sm_active_percent": [20.0] * 10})
+    for copies, served in ((2, 1.0), (4, 1.0), (10, 0.5)):
+        found = predicted([server] * copies, without_limits("uncapped", copies))
+        assert found.parts[0].speed.value == pytest.approx(served)
+
+
 def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
     assert active_idle_w([job("a", active_idle_power_w=126.0), job("b")]) == 126.0
     assert active_idle_w([job("b")]) == pytest.approx(130.0)  # of 80 W

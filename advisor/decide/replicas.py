@@ -1,0 +1,135 @@
+"""How many copies of one job a GPU holds under MPS, and what ends their number. Pure.
+
+A copy of a server brings its own demand; a copy of another job takes what it gets.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from advisor.core.gpu import MPS_CLIENTS
+from advisor.core.interval import Interval
+from advisor.core.split import MOST_JOBS, without_limits
+from advisor.decide.constraints import (
+    LimitName,
+    broken_limit,
+    check_limits,
+    violations_alone,
+    with_card_memory,
+)
+from advisor.decide.recommendation import Request
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.predictions import Prediction, predicted_part
+from advisor.predict.profiles import Profile
+from advisor.predict.sets import SetPredictor
+from advisor.wire.sets import Copies, Replicas
+
+Resource: TypeAlias = Literal["SMs", "DRAM", "host cores"]
+
+
+def replicas(
+    profile: Profile,
+    request: Request,
+    *,
+    most: int = MOST_JOBS,
+    host_cores: float | None = None,
+) -> Replicas:
+    """How many copies fit.
+
+    Args:
+        profile: Of the job.
+        request: Limits of each copy; `min_gain` is what one more must add to the rate of all.
+        most: How many are looked at; beyond seven nothing was measured.
+        host_cores: Of the host of the GPU, for all copies; None: not known.
+
+    Raises:
+        InputError: no such number, or limits that are not for this job.
+        NoSplitError: not even one keeps its limits.
+    """
+    if not 1 <= most <= MPS_CLIENTS:
+        raise InputError(
+            f"{most} copies are not possible", why=f"MPS has {MPS_CLIENTS} clients for each GPU"
+        )
+    request = with_card_memory(request, profile.gpu_model)
+    check_limits(request, [profile])
+    if broken := violations_alone(profile, request):
+        raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")
+    found, beyond, ended_by = [_alone(profile)], None, None
+    why = f"no more than {most} were asked for"
+    while beyond is None and len(found) < most:
+        p = _together(profile, len(found) + 1)
+        more = _copies(p, len(found) + 1)
+        if end := next(_ends(profile, request, p, found[-1], more, host_cores), None):
+            beyond, (ended_by, why) = more, end
+        else:
+            found.append(more)
+    return Replicas(
+        job=profile.job,
+        gpu_model=profile.gpu_model,
+        rate_unit=profile.rate_unit,
+        best=len(found),
+        copies=tuple(found),
+        beyond=beyond,
+        ended_by=ended_by,
+        why=why,
+    )
+
+
+def _ends(
+    profile: Profile,
+    request: Request,
+    prediction: Prediction,
+    fewer: Copies,
+    more: Copies,
+    host_cores: float | None,
+) -> Iterator[tuple[LimitName | Resource, str]]:
+    """What one more copy breaks or lacks."""
+    if broken := broken_limit(prediction, [profile] * more.number, request):
+        limit, violation = broken
+        yield _scarce(profile) if limit == "speed" else limit, violation.text
+    cores = more.number * float(profile.values["job_cpu_percent"][-1]) / 100
+    if host_cores is not None and cores > host_cores:
+        yield "host cores", f"{cores:.1f} cores are wanted, {host_cores:g} are there"
+    gain = more.rate.value / fewer.rate.value - 1
+    if gain < request.min_gain:
+        yield _scarce(profile), f"one more adds {100 * gain:.1f} % to the rate of all"
+
+
+def _together(profile: Profile, number: int) -> Prediction:
+    split = without_limits("uncapped", number)
+    return SetPredictor().predict([profile] * number, [split])[0]
+
+
+def _scarce(profile: Profile) -> Resource:
+    """What copies run out of first: a server's demand leaves room for either."""
+    sm, dram = (float(profile.values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
+    return "DRAM" if dram > sm else "SMs"
+
+
+def _alone(profile: Profile) -> Copies:
+    """One: measured, so the bounds are the values."""
+    part = predicted_part(profile, Interval(1.0, 1.0, 1.0))
+    watts = Interval(*[profile.whole_gpu_power_w] * 3)
+    p99_ms = profile.serving and profile.serving.p99_alone_ms(float(profile.shares[-1]))
+    return Copies(
+        number=1,
+        rate=part.rate,
+        speed=part.speed,
+        power_w=watts,
+        joules=watts.times(1 / profile.whole_gpu_rate),
+        latency_p99_ms=Interval(p99_ms, p99_ms, p99_ms) if p99_ms else None,
+    )
+
+
+def _copies(p: Prediction, number: int) -> Copies:
+    part = p.parts[0]
+    rate = part.rate.times(number)
+    joules = p.power_w.value / rate.value
+    low, high = p.efficiency_factors or (1.0, 1.0)
+    return Copies(
+        number=number,
+        rate=rate,
+        speed=part.speed,
+        power_w=p.power_w,
+        joules=Interval(joules, joules / high, joules / low),
+        latency_p99_ms=part.latency_p99_ms,
+    )

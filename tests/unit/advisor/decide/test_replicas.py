@@ -1,0 +1,87 @@
+"""How many copies of a job one GPU holds, and what ends their number."""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import profile
+
+from advisor.decide.recommendation import Request
+from advisor.decide.replicas import replicas
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.profiles import Profile
+from advisor.predict.serving import Serving
+
+SERVING = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 4.0), (100.0, 4.0)))
+
+
+def job(sm: float = 10.0, dram: float = 5.0, **fields: Any) -> Profile:
+    columns = {
+        "sm_active_percent": np.full(10, sm),
+        "dram_active_percent": np.full(10, dram),
+        "job_cpu_percent": np.full(10, 100.0),
+        "power_w": np.full(10, 180.0),
+    }
+    return profile("job", [100.0] * 10, columns=columns, **fields)
+
+
+FREE = Request(default_min_speed=0.0)
+
+
+@given(st.floats(1, 99), st.floats(1, 99), st.floats(0, 0.8), st.integers(1, 20))
+def test_each_copy_adds_work_and_keeps_every_limit(
+    sm: float, dram: float, speed: float, most: int
+) -> None:
+    """From one on, in order; the first that does not is beyond."""
+    found = replicas(job(sm, dram), Request(default_min_speed=speed, min_gain=0.03), most=most)
+    assert [copies.number for copies in found.copies] == list(range(1, found.best + 1))
+    rates = [copies.rate.value for copies in found.copies]
+    assert all(more >= 1.03 * fewer for fewer, more in itertools.pairwise(rates))
+    assert all(copies.speed.low >= speed for copies in found.copies)
+    assert (found.beyond is None) == (found.ended_by is None) == (found.best == most)
+
+
+@given(st.floats(1, 99), st.floats(0, 1), st.floats(0, 1))
+def test_a_stricter_limit_holds_no_more_copies(sm: float, one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    loose, strict = (replicas(job(sm), Request(default_min_speed=x)) for x in (low, high))
+    assert strict.best <= loose.best
+
+
+def test_one_copy_is_the_job_alone() -> None:
+    (alone,) = replicas(job(), FREE, most=1).copies
+    assert (alone.rate.value, alone.power_w.value, alone.joules.value) == (100.0, 180.0, 1.8)
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted", "cores", "ended_by", "best"),
+    [
+        (job(memory_used_mib=4e4), {"memory_mib": 1e5}, None, "memory", 2),
+        (job(), {}, 3.5, "host cores", 3),
+        (job(serving=SERVING), {"max_p99_ms": {"job": 30.0}}, None, "tail", 4),
+        (job(), {"max_power_w": 300.0}, None, "power", 3),
+        (job(70.0), {"min_gain": 0.2}, None, "SMs", 2),
+        (job(20.0, 70.0), {"min_gain": 0.2}, None, "DRAM", 2),
+        (job(97.0), {"default_min_speed": 0.4}, None, "SMs", 1),
+        (job(5.0), {}, None, None, 7),
+    ],
+)
+def test_what_ends_the_number(
+    one: Profile, wanted: dict[str, Any], cores: float | None, ended_by: str | None, best: int
+) -> None:
+    """Each limit by its name, with a sentence."""
+    request = dataclasses.replace(FREE, **wanted)
+    found = replicas(one, request, host_cores=cores)
+    assert (found.ended_by, found.best) == (ended_by, best), found.why
+    assert found.why
+
+
+def test_not_even_one_is_an_error() -> None:
+    with pytest.raises(NoSplitError, match="not even one"):
+        replicas(job(), Request(max_power_w=100.0))
+    with pytest.raises(InputError, match="49 copies"):
+        replicas(job(), FREE, most=49)
