@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory
 from advisor.core.interval import Interval
@@ -63,6 +63,9 @@ class Limits:
         return self.max_p99_ms.get(profile.job, default_ms)
 
 
+L = TypeVar("L", bound=Limits)
+
+
 def floor(profile: Profile, limits: Limits) -> float:
     """The relative speed that a job must keep: the larger of what is asked for and a fixed demand.
 
@@ -89,12 +92,18 @@ def must_be_sure(profile: Profile, limits: Limits) -> bool:
     return is_served(profile) or profile.job in limits.min_speed
 
 
+def sure_of_all(limits: L, profiles: Sequence[Profile]) -> L:
+    """The same with a floor by name for each job, so that low ends decide.
+
+    So it is with sets: a small job beside one that fills the GPU keeps anything from a tenth on.
+    """
+    named = {p.job: limits.min_speed_of(p.job) for p in profiles if not is_served(p)}
+    return replace(limits, min_speed={**named, **limits.min_speed})
+
+
 def decisive_speed(speed: Interval, profile: Profile, limits: Limits) -> float:
     """The value of a predicted speed that is to keep the floor of its job."""
     return speed.low if must_be_sure(profile, limits) else speed.value
-
-
-L = TypeVar("L", bound=Limits)
 
 
 def with_card_memory(limits: L, gpu_model: str) -> L:
@@ -127,9 +136,6 @@ def check_limits(limits: Limits, profiles: Sequence[Profile]) -> None:
         )
 
 
-LimitName: TypeAlias = Literal["speed", "requests", "tail", "power", "memory", "faults"]
-
-
 @dataclass(frozen=True, slots=True)
 class Violation:
     """A limit that is not kept.
@@ -147,18 +153,8 @@ def violations(
     prediction: Prediction, profiles: Sequence[Profile], limits: Limits
 ) -> tuple[Violation, ...]:
     """The limits that are not kept: speeds as expected, or at their low ends (`must_be_sure`)."""
-    rules = _RULES.values()
+    rules = RULES.values()
     return tuple(violation for rule in rules for violation in rule(prediction, profiles, limits))
-
-
-def broken_limit(
-    prediction: Prediction, profiles: Sequence[Profile], limits: Limits
-) -> tuple[LimitName, Violation] | None:
-    """The first limit that is not kept, by name; None: all are."""
-    for name, rule in _RULES.items():
-        for violation in rule(prediction, profiles, limits):
-            return name, violation
-    return None
 
 
 def risks(prediction: Prediction, limits: Limits) -> tuple[Violation, ...]:
@@ -267,9 +263,9 @@ def _shares_fate(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> 
         yield Violation("a fault of one job ends the others: MPS does not keep them apart", 1.0)
 
 
-_RULES: Mapping[
-    LimitName, Callable[[Prediction, Sequence[Profile], Limits], Iterator[Violation]]
-] = {
+Rule: TypeAlias = Callable[[Prediction, Sequence[Profile], Limits], Iterator[Violation]]
+
+RULES: Mapping[str, Rule] = {
     "speed": _below_min_speed,
     "requests": _off,
     "tail": _late,

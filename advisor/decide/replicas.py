@@ -4,15 +4,14 @@ A copy of a server brings its own demand; a copy of another job takes what it ge
 """
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
 
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
 from advisor.core.split import MOST_JOBS, without_limits
 from advisor.decide.constraints import (
-    LimitName,
-    broken_limit,
+    RULES,
     check_limits,
+    sure_of_all,
     violations_alone,
     with_card_memory,
 )
@@ -22,8 +21,6 @@ from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor
 from advisor.wire.sets import Copies, Replicas
-
-Resource: TypeAlias = Literal["SMs", "DRAM", "host cores"]
 
 
 def replicas(
@@ -49,7 +46,7 @@ def replicas(
         raise InputError(
             f"{most} copies are not possible", why=f"MPS has {MPS_CLIENTS} clients for each GPU"
         )
-    request = with_card_memory(request, profile.gpu_model)
+    request = sure_of_all(with_card_memory(request, profile.gpu_model), [profile])
     check_limits(request, [profile])
     if broken := violations_alone(profile, request):
         raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")
@@ -81,11 +78,11 @@ def _ends(
     fewer: Copies,
     more: Copies,
     host_cores: float | None,
-) -> Iterator[tuple[LimitName | Resource, str]]:
+) -> Iterator[tuple[str, str]]:
     """What one more copy breaks or lacks."""
-    if broken := broken_limit(prediction, [profile] * more.number, request):
-        limit, violation = broken
-        yield _scarce(profile) if limit == "speed" else limit, violation.text
+    for limit, rule in RULES.items():
+        for violation in rule(prediction, [profile] * more.number, request):
+            yield _scarce(profile) if limit == "speed" else limit, violation.text
     cores = more.number * float(profile.values["job_cpu_percent"][-1]) / 100
     if host_cores is not None and cores > host_cores:
         yield "host cores", f"{cores:.1f} cores are wanted, {host_cores:g} are there"
@@ -99,7 +96,7 @@ def _together(profile: Profile, number: int) -> Prediction:
     return SetPredictor().predict([profile] * number, [split])[0]
 
 
-def _scarce(profile: Profile) -> Resource:
+def _scarce(profile: Profile) -> str:
     """What copies run out of first: a server's demand leaves room for either."""
     sm, dram = (float(profile.values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
     return "DRAM" if dram > sm else "SMs"

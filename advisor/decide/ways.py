@@ -21,7 +21,7 @@ from advisor.core.split import (
     without_limits,
 )
 from advisor.core.units import share_for_units, vendor_of
-from advisor.decide.constraints import violations, violations_alone, with_card_memory
+from advisor.decide.constraints import sure_of_all, violations, violations_alone, with_card_memory
 from advisor.decide.no_way import no_way
 from advisor.decide.recommend import check_request
 from advisor.decide.recommendation import RatedSplit, Request, worst_violation
@@ -88,6 +88,7 @@ def recommend_set(
     check_set(len(profiles))
     request = with_card_memory(request or Request(), profiles[0].gpu_model)
     check_request(profiles, request)
+    request = sure_of_all(request, profiles)
     objective = priced(find_objective(request.objective), request.prices)
     options = [
         RatedSplit(p, p.objective_value(objective), violations(p, profiles, request))
