@@ -41,7 +41,9 @@ from advisor.wire.requests import (
     PlacementRequest,
     QueuedJobs,
     RecommendationRequest,
+    SetRequest,
 )
+from advisor.wire.sets import SetAdvice
 
 __all__ = [
     "AnswerError",
@@ -71,6 +73,8 @@ __all__ = [
     "Recommendation",
     "RecommendationRequest",
     "SensorRecord",
+    "SetAdvice",
+    "SetRequest",
     "TakenIn",
     "TooSlowError",
     "UnreachableError",

@@ -16,7 +16,9 @@ from advisor.wire.requests import (
     BatchRequest,
     PlacementRequest,
     RecommendationRequest,
+    SetRequest,
 )
+from advisor.wire.sets import SetAdvice
 
 T = TypeVar("T")
 
@@ -47,6 +49,10 @@ class Client(Recorded, Launching):
     def recommend(self, asked: RecommendationRequest) -> Recommendation:
         """Which split of one GPU does the most for two jobs."""
         return self._post("/v1/recommendations", asked, Recommendation)
+
+    def recommend_set(self, asked: SetRequest) -> SetAdvice:
+        """How three to seven jobs are to run: together on one GPU, or with a card each."""
+        return self._post("/v1/sets", asked, SetAdvice)
 
     def recommend_batch(self, asked: Sequence[RecommendationRequest]) -> tuple[BatchItem, ...]:
         """Many recommendations at once, in order; an error that one of them has is in its place."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self, TypeAlias
 
 from advisor.core.finish import Work
 from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor.wire.bounds import (
     Bounds,
@@ -123,16 +124,26 @@ PairOfJobs: TypeAlias = Annotated[
 ]
 
 
+SetOfJobs: TypeAlias = Annotated[
+    tuple[JobRequest, ...],
+    Bounds(
+        min_length=ADVISED_JOBS + 1,
+        max_length=MOST_JOBS,
+        says="three to seven jobs; one that comes several times so often",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairRequest(AdviceRequest):
-    """Two jobs that are to share a GPU.
+class SharingRequest(AdviceRequest):
+    """Jobs that are to share a GPU.
 
     Attributes:
         max_p99_ms: Longest p99 latency, ms, of each job that answers requests and has none of its
             own.
     """
 
-    jobs: PairOfJobs
+    jobs: tuple[JobRequest, ...]
     max_p99_ms: Milliseconds | None = None
 
     @classmethod
@@ -153,6 +164,25 @@ class PairRequest(AdviceRequest):
 
     def _every_job(self) -> Iterable[JobRequest]:
         return self.jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRequest(SharingRequest):
+    """Two jobs that are to share a GPU."""
+
+    jobs: PairOfJobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRequest(SharingRequest):
+    """Three to seven jobs that are to share a GPU; `work_s` of a job says nothing here.
+
+    Attributes:
+        isolate: Whether a fault of one job must leave the others running.
+    """
+
+    jobs: SetOfJobs
+    isolate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

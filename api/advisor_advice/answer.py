@@ -10,7 +10,7 @@ from advisor.predict.card_factor import CardFactor
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import DriftedJob, MeasuredTogether
-from advisor.wire.requests import RecommendationRequest
+from advisor.wire.requests import RecommendationRequest, SetRequest
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
@@ -30,6 +30,12 @@ def request_of(request: RecommendationRequest, settings: Settings) -> Request:
     Raises:
         InputError: limits that cannot be meant.
     """
+    whole = set_request_of(request, settings)
+    return dataclasses.replace(whole, fine=request.fine, work=request.work)
+
+
+def set_request_of(request: RecommendationRequest | SetRequest, settings: Settings) -> Request:
+    """The same of any number of jobs."""
     return Request(
         objective=request.objective,
         min_speed=request.min_speeds(),
@@ -38,8 +44,6 @@ def request_of(request: RecommendationRequest, settings: Settings) -> Request:
         default_max_p99_ms=request.max_p99_ms,
         max_power_w=request.max_power_w,
         memory_mib=request.memory_mib,
-        fine=request.fine,
-        work=request.work,
         prices=settings.prices,
         min_gain=request.min_gain,
         isolate=request.isolate,

@@ -1,7 +1,7 @@
 """How a set of jobs is to run on one GPU, or that each gets a card."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.core.gpu import MPS_CLIENTS
@@ -14,10 +14,11 @@ from advisor.decide.recommendation import RatedSplit, Request
 from advisor.decide.replicas import replicas
 from advisor.decide.ways import SetDecision, recommend_set
 from advisor.decide.worth import worth_of
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import IDLE, Profile
 from advisor.predict.set_law import MEASURED_ON
 from advisor.predict.sets import SetPredictor, active_idle_w, fills
 from advisor.settings import Settings
+from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.recommendation import JobShare
 from advisor.wire.sets import Needs, Replicas, SetAdvice, Way
 from advisor_advice.answer import of_check, of_input
@@ -36,8 +37,25 @@ def advise_set(profile_set: ProfileSet, request: Request, settings: Settings) ->
         NoSplitError: nothing keeps every limit, not even a card each.
         StoreError: what the check of this GPU model found cannot be read.
     """
-    profile_set, assumed = _with_idle_power(profile_set, settings)
     checked = checked_on(profile_set, settings)
+    return advise_set_by(profile_set, request, checked, _fill(profile_set, settings))
+
+
+def advise_set_by(
+    profile_set: ProfileSet,
+    request: Request,
+    checked: CheckedCounts | None,
+    fill: Mapping[str, float],
+) -> SetAdvice:
+    """The same with what a check of the GPU model found.
+
+    `fill` is what a model takes for idle power that no profile has.
+
+    Raises:
+        InputError: the request does not fit the jobs.
+        NoSplitError: nothing keeps every limit, not even a card each.
+    """
+    profile_set, assumed = _with_idle_power(profile_set, fill)
     found = recommend_set(profile_set.profiles, SetPredictor(), request, checked)
     limited = found.choice is not None and found.choice.sharing == "limited"
     of_counts = of_check(profile_set, checked) if limited else ()
@@ -59,7 +77,7 @@ def advise_replicas(
         ModelError: the profile lacks idle power, and there is no model that knows it.
         NoSplitError: not even one copy keeps its limits.
     """
-    profile_set, assumed = _with_idle_power(profile_set, settings)
+    profile_set, assumed = _with_idle_power(profile_set, _fill(profile_set, settings))
     found = replicas(profile_set.a, request, most=most, host_cores=host_cores)
     warnings = dict.fromkeys((*_warnings(profile_set, request), *assumed))
     if found.best > MOST_JOBS:
@@ -83,13 +101,17 @@ def to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
 
 
 def _with_idle_power(
-    profile_set: ProfileSet, settings: Settings
+    profile_set: ProfileSet, fill: Mapping[str, float]
 ) -> tuple[ProfileSet, tuple[str, ...]]:
-    """The model is only opened where a profile lacks it."""
+    """That of the empty card alone: the law of sets has its own number for open jobs."""
+    return with_idle_power(profile_set, {name: w for name, w in fill.items() if name == IDLE})
+
+
+def _fill(profile_set: ProfileSet, settings: Settings) -> Mapping[str, float]:
+    """What the model takes for idle power; it is only opened where a profile lacks that."""
     if not any(math.isnan(profile.idle_power_w) for profile in profile_set.profiles):
-        return profile_set, ()
-    model = Registry(settings.home / "models").open_champion()
-    return with_idle_power(profile_set, model.manifest.fill)
+        return {}
+    return Registry(settings.home / "models").open_champion().manifest.fill
 
 
 def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:

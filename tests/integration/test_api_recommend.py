@@ -13,6 +13,7 @@ from advisor.core.objectives import OBJECTIVES
 from advisor.formats.wire import read
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchAnswer, Recommendation
+from advisor.wire.sets import SetAdvice
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]
@@ -197,3 +198,24 @@ def test_placements_are_bounded(api: Api, body: Any, says: str) -> None:
     status, code, message = error_of(api.ask("POST", "/v1/placements", json=body))
     assert (status, code) == (422, "bad-input")
     assert says in message
+
+
+SET = ("resnet50-train-b2", "resnet50-train-b2", "fft")
+
+
+def test_answer_of_a_set_is_that_of_the_command_line(api: Api, advisor: Advisor) -> None:
+    """Both doors give the same ways, numbers and warnings."""
+    more = {"gpu_model": "NVIDIA H200", "isolate": True}
+    answer = api.post("/v1/sets", {"jobs": jobs(*SET, min_speed=0.3), **more})
+    options = ("--gpu-model", "NVIDIA H200", "--isolate", "--min-speed", "0.3")
+    assert answer == told(advisor, "recommend", *SET, *options)
+    read(SetAdvice, json.dumps(answer))
+
+
+@pytest.mark.parametrize("names", [("fft", "gemm"), ("fft",) * 8])
+def test_other_numbers_of_jobs_are_no_set(api: Api, names: tuple[str, ...]) -> None:
+    """Two are a pair, with an answer of their own; more than seven were never measured."""
+    body = json.dumps({"jobs": jobs(*names)})
+    status, code, message = error_of(api.ask("POST", "/v1/sets", content=body))
+    assert (status, code) == (422, "bad-input")
+    assert message.startswith("jobs: ")

@@ -28,6 +28,7 @@ from advisor.client import (
     QueuedJobs,
     Recommendation,
     RecommendationRequest,
+    SetRequest,
     TakenIn,
     TooSlowError,
     UnreachableError,
@@ -164,6 +165,7 @@ def test_every_route_has_a_method(scripted: Scripted) -> None:
 EVERY_CALL: list[tuple[Any, ...]] = [
     ("recommend", ASKED),
     ("recommend_batch", [ASKED]),
+    ("recommend_set", SetRequest.of("a", "b", "c")),
     ("place", PlacementRequest(jobs=(QueuedJobs(job="a"),), gpus=1)),
     ("input_power", [InputAsked(operands="zeros", shape=(8, 8, 8), dtype="bf16")]),
     ("jobs",),

@@ -21,10 +21,12 @@ from advisor.formats.wire import write
 from advisor.predict.measured import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.requests import PlacementRequest, RecommendationRequest
-from advisor_advice.answer import ModelAdvice, answer_by, request_of
+from advisor.wire.requests import PlacementRequest, RecommendationRequest, SetRequest
+from advisor.wire.sets import SetAdvice
+from advisor_advice.answer import ModelAdvice, answer_by, request_of, set_request_of
 from advisor_advice.placing import Planned, limits_of, plan_by
 from advisor_advice.recommendation_wire import to_wire
+from advisor_advice.set_advice import advise_set_by
 from advisor_advice.site.conditions import Conditions, Experience, checks_of
 from advisor_advice.site.known_profiles import (
     ProfileSet,
@@ -121,6 +123,20 @@ class Engine:
     async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
         """As `recommend`, as values."""
         return await self._answer(await self._current(), asked)
+
+    async def recommend_set(self, asked: SetRequest) -> SetAdvice:
+        """How three to seven jobs are to run; not kept, as it takes a few milliseconds.
+
+        Raises:
+            InputError: as for `recommend`.
+            NoSplitError: nothing keeps every limit, not even a card each.
+            StoreError: the store cannot be read.
+        """
+        kept = await self._current()
+        found = await self._found(kept, asked.names, asked.gpu_model)
+        checked, predictor = await self._checked(kept, found), await self._predictor(kept)
+        request, fill = set_request_of(asked, self._settings), predictor.manifest.fill
+        return await asyncio.to_thread(advise_set_by, found, request, checked, fill)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.

@@ -10,7 +10,8 @@ from fastapi.responses import Response, StreamingResponse
 from advisor.errors import AdvisorError
 from advisor.formats.wire import read, write
 from advisor.wire.recommendation import BatchAnswer, ItemError, Recommendation
-from advisor.wire.requests import BatchRequest, RecommendationRequest
+from advisor.wire.requests import BatchRequest, RecommendationRequest, SetRequest
+from advisor.wire.sets import SetAdvice
 from advisor_api.engine.engine import Engine
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import fault_of
@@ -31,6 +32,13 @@ async def recommend(asked: RecommendationRequest, _: Reader, service: ServiceOf)
 async def recommend_many(asked: BatchRequest, _: Reader, service: ServiceOf) -> Response:
     """The same for many pairs, answered in their order; a wrong request spoils no other."""
     return StreamingResponse(_answers(service.engine, asked.requests), media_type=JSON)
+
+
+@router.post("/sets", response_model=SetAdvice)
+async def recommend_set(asked: SetRequest, _: Reader, service: ServiceOf) -> Response:
+    """How are three to seven jobs to run: together on one GPU, or with a card each?"""
+    told = await service.engine.recommend_set(asked)
+    return Response(write(told), media_type=JSON)
 
 
 async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:

@@ -1,7 +1,6 @@
 """`advisor recommend`: how one GPU does the most for two to seven jobs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,14 +17,13 @@ from advisor.errors import InputError
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.wire.recommendation import Recommendation
-from advisor.wire.requests import MIN_GAIN, RecommendationRequest
-from advisor_advice.answer import ModelAdvice, answer, request_of
+from advisor.wire.requests import MIN_GAIN, RecommendationRequest, SetRequest
+from advisor_advice.answer import ModelAdvice, answer, request_of, set_request_of
 from advisor_advice.components import known_power_of, with_components
 from advisor_advice.partners import best_partners
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.set_advice import advise_set
 from advisor_advice.site.known_profiles import ProfileSet, find_profiles
-from advisor_advice.site.promises import promised_p99_ms
 from advisor_cli.advise import partners_text, recommend_text, set_screen
 from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99_ms, min_speeds
 from advisor_cli.advise.queue import read_works
@@ -96,26 +94,33 @@ def recommend(
         of_two: dict[str, object] = {"--work": work, "--fine": fine, "--components": components}
         of_others = {"--isolate": isolate} if len(names) == 1 else {"--gpu-uuid": gpu_uuid}
         _refuse_but_for_two(of_two | of_others, len(names))
-        limits = Request(
-            objective=objective,
-            min_speed=min_speeds(min_speed or (), names),
-            default_min_speed=settings.min_speed,
-            max_power_w=max_power,
-            memory_mib=memory,
-            prices=settings.prices,
-            min_gain=min_gain,
-            isolate=isolate,
-        )
         if len(names) == 1:
+            limits = Request(
+                objective=objective,
+                min_speed=min_speeds(min_speed or (), names),
+                default_min_speed=settings.min_speed,
+                max_power_w=max_power,
+                memory_mib=memory,
+                prices=settings.prices,
+                min_gain=min_gain,
+            )
             partners = best_partners(names[0], settings, limits, gpu_model)
             typer.echo(write(partners)) if as_json else partners_text.show(partners)
             return
-        promised_ms = promised_p99_ms(names, settings.jobs_dir)
-        limits = replace(limits, max_p99_ms=promised_ms | by_job_ms, default_max_p99_ms=for_all_ms)
         check_set(len(names))
+        of_set = SetRequest(
+            jobs=job_requests(names, names, min_speed or (), by_job_ms),
+            objective=objective,
+            max_p99_ms=for_all_ms,
+            max_power_w=max_power,
+            memory_mib=memory,
+            min_gain=min_gain,
+            gpu_model=gpu_model,
+            isolate=isolate,
+        )
         found = find_profiles(names, settings, gpu_model, profiles)
-        of_set = advise_set(found, limits, settings)
-        typer.echo(write(of_set)) if as_json else set_screen.show(of_set, settings.prices, details)
+        given = advise_set(found, set_request_of(of_set, settings), settings)
+        typer.echo(write(given)) if as_json else set_screen.show(given, settings.prices, details)
         return
     works_s = read_works(work or (), names)
     asked = RecommendationRequest(
