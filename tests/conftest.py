@@ -14,6 +14,7 @@ import new_database
 import postgres
 import pytest
 from analysed_once import analysed_once
+from bundled_once import bundled_once
 from command_line import Advisor, in_this_process
 from forked import forking
 from hypothesis import settings
@@ -101,6 +102,13 @@ def advisor(
 ) -> Advisor:
     """The command line in this process, in a folder that has nothing yet."""
     return in_this_process(capsys, monkeypatch, tmp_path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bundled_points() -> Iterator[None]:
+    """A fifth of a second, and hundreds of tests look at the same ones."""
+    with bundled_once():
+        yield
 
 
 # telemetry
