@@ -60,6 +60,8 @@ class SetAdvice:
     Attributes:
         choice: Name of one of `ways`; None: a card each.
         ways: The best of each sharing; where none keeps the limits, the nearest.
+        near: A better way that fails by the low ends of speeds alone, and the options that accept
+            it; None: there is none.
         searched: How many ways were looked at.
         coverage: Part of measured values that the intervals held, job by job.
     """
@@ -71,6 +73,7 @@ class SetAdvice:
     choice: str | None
     ways: tuple[Way, ...]
     needs: Needs
+    near: str | None
     searched: int
     warnings: tuple[str, ...]
     coverage: float = 0.9

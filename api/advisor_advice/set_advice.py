@@ -8,11 +8,12 @@ from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, MOST_JOBS
 from advisor.core.units import units_for_share, vendor_of
-from advisor.decide.constraints import memory_unknown, with_card_memory
+from advisor.core.wording import less_or_more
+from advisor.decide.constraints import RULES, floor, is_served, memory_unknown, with_card_memory
 from advisor.decide.reasons import of_profile
 from advisor.decide.recommendation import RatedSplit, Request
 from advisor.decide.replicas import replicas
-from advisor.decide.ways import SetDecision, recommend_set
+from advisor.decide.ways import SetDecision, recommend_set, worth
 from advisor.decide.worth import worth_of
 from advisor.predict.profiles import IDLE, Profile
 from advisor.predict.set_law import MEASURED_ON
@@ -95,6 +96,7 @@ def to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
         choice=found.choice and found.choice.name,
         ways=tuple(_way(way, found) for way in found.ways),
         needs=_needs(found),
+        near=_near(found),
         searched=found.searched,
         warnings=tuple(dict.fromkeys(warnings)),
     )
@@ -139,6 +141,36 @@ def _of_law(profiles: Sequence[Profile]) -> Iterator[str]:
             "active idle power was not measured with these jobs, and is taken as "
             f"{active_idle_w(profiles):.0f} W: advisor colocate measures it"
         )
+
+
+def _near(found: SetDecision) -> str | None:
+    """The best way that fails by low ends of speeds alone, and what accepts it; None: none is."""
+    least = worth(found.choice) if found.choice else 1 + found.request.min_gain
+    accepted = {id(way): _accepted(way, found) for way in found.ways if worth(way) > least}
+    ways = [way for way in found.ways if accepted.get(id(way))]
+    if not ways:
+        return None
+    way = max(ways, key=worth)
+    saved = less_or_more(way.prediction.energy_saved.value, 0)
+    return f"{way.name} would take {saved} energy; accept it with {accepted[id(way)]}"
+
+
+def _accepted(way: RatedSplit, found: SetDecision) -> str:
+    """The options that accept a way that misses no more than speeds of jobs without a demand."""
+    p, limits = way.prediction, found.request
+    missed = {
+        profile.job: part.speed
+        for profile, part in zip(found.profiles, p.parts, strict=True)
+        if part.speed.low < floor(profile, limits)
+    }
+    speeds = [*RULES["speed"](p, found.profiles, limits)]
+    served = {profile.job for profile in found.profiles if is_served(profile)}
+    expected = all(s.value >= limits.min_speed_of(job) for job, s in missed.items())
+    if len(speeds) < len(way.violations) or served & missed.keys() or not expected:
+        return ""
+    return " ".join(
+        f"--min-speed {job}={math.floor(100 * speed.low) / 100:g}" for job, speed in missed.items()
+    )
 
 
 def _way(way: RatedSplit, found: SetDecision) -> Way:

@@ -42,8 +42,8 @@ def error(kind: type[AdvisorError], *options: str) -> str:
 
 
 KEYS = {
-    "jobs", "gpu_model", "objective", "verdict", "choice", "ways", "needs", "searched", "warnings",
-    "coverage",
+    "jobs", "gpu_model", "objective", "verdict", "choice", "ways", "needs", "near", "searched",
+    "warnings", "coverage",
 }  # fmt: skip
 WAY_KEYS = {
     "name", "sharing", "isolates", "jobs", "power_w", "energy_saved", "energy_saved_idle",
@@ -127,6 +127,15 @@ def test_a_card_each_says_what_stands_against_sharing() -> None:
     assert told.startswith("A CARD EACH: gemm, triad and fft")
     assert "below 40 %" in " ".join(told.split())
     assert "one after the other on one GPU" in " ".join(told.split())
+
+
+def test_a_near_miss_says_what_accepts_it() -> None:
+    """And that accepts it."""
+    told = " ".join(recommend(*MIXED[:-2]).split())
+    assert told.startswith("A CARD EACH")
+    option = told.partition("accept it with --min-speed ")[2].split()[0]
+    assert option.startswith("bert-infer=0.3")
+    assert as_json(*MIXED[:-2], "--min-speed", option)["verdict"] == "share"
 
 
 def test_prices_are_told_where_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,7 @@ def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
         yield "Why", next(_why(given))
         if any(w.sharing == "exclusive" and not w.violations for w in given.ways):
             yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
+        yield from _near(given)
         yield more
         return
     energy = way.energy_saved
@@ -72,8 +73,14 @@ def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
     yield "Risk", _risk(way, given)
     if not way.isolates:
         yield "Apart", _apart(given)
+    yield from _near(given)
     yield "Start", _START[way.sharing]
     yield more
+
+
+def _near(given: SetAdvice) -> Iterator[tuple[str, str]]:
+    if given.near:
+        yield "Near", given.near
 
 
 def _less(saved: float) -> str:
