@@ -31,6 +31,7 @@ from advisor.predict.situation import is_launch_bound, kind_of
 from advisor.validity.slow_alone import FASTEST
 from advisor_cli.learn.measured import CheckedPoints, read_measured
 from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, bounds_of_stratum, place_of
+from advisor_training.dataset.active_idle import active_idle_above_w
 from advisor_training.dataset.data import Data, data_of, make_data
 from advisor_training.dataset.pairs import Measurement, make_pairs
 from advisor_training.dataset.rows import Rows
@@ -93,6 +94,7 @@ def main() -> None:
             chosen[key].append(picked)
         print(f"seed {seed} done", flush=True)
     show_intervals(tested)
+    show_active_idle(measured, data)
     for key, picked in of_both_bases(functools.partial(chosen_by_physics, measured, data)):
         chosen[key].append(picked)
     show_choices(data, chosen)
@@ -297,6 +299,24 @@ def chosen_by_trees(data: Data, held_out: HeldOut) -> Choices:
 def _bounds_before(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> SpeedBounds:
     with mock.patch.object(bounds, "residuals_of", residuals_before):
         return SharesBefore(bounds.bounds_without(rows, held_out, name, jobs).known)
+
+
+def show_active_idle(measured: CheckedPoints, data: Data) -> None:
+    """What the pairs of each GPU model alone tell, and those without any one job."""
+    profiles = make_profiles(measured.profiled)
+    of_models = {
+        model: active_idle_above_w([p for p in data.pairs if p.gpu_model == model], profiles)
+        for model in sorted({pair.gpu_model for pair in data.pairs})
+    }
+    without = [
+        active_idle_above_w([p for p in data.pairs if job not in p.jobs], profiles)
+        for job in data.rows.jobs
+    ]
+    models = ", ".join(f"{above_w:.1f} W on {model}" for model, above_w in of_models.items())
+    print(
+        f"\nactive idle power is {data.active_idle_above_w:.1f} W above idle power: {models}; "
+        f"without one job {min(without):.1f} to {max(without):.1f} W"
+    )
 
 
 def chosen_by_physics(measured: CheckedPoints, data: Data) -> Choices:
