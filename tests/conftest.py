@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fake_nvml
 import host as fake_host
@@ -19,6 +20,9 @@ from command_line import Advisor, in_this_process
 from forked import forking
 from hypothesis import settings
 from launched import no_leftovers
+from raw_server import RawServer, raw_server
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from advisor_data import migrate
 from advisor_power.model import find
@@ -88,6 +92,14 @@ def commands() -> Iterator[None]:
     """What most commands import is imported once for all that run to their end."""
     with forking():
         yield
+
+
+@pytest.fixture
+def loose_umask() -> Iterator[None]:
+    """Whatever is made is open to everybody, unless somebody sees to it."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
@@ -170,6 +182,16 @@ def no_bundled_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(find, "BUNDLED", tmp_path / "not-bundled")
 
 
+# services
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
+    """A service with what comes with advisor, in a process of its own."""
+    with raw_server(tmp_path_factory.mktemp("serve") / "home") as server:
+        yield server
+
+
 # databases
 
 
@@ -178,6 +200,18 @@ def tables() -> Iterator[None]:
     """Making them takes a tenth of a second, and hundreds of tests begin without a file."""
     with new_database.tables_made_once():
         yield
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """SQLite finds its disk full at 128 pages."""
+
+    def limit(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA max_page_count=128")
+
+    event.listen(Engine, "connect", limit)
+    yield
+    event.remove(Engine, "connect", limit)
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import Visit, browser, tab, visit
-from raw_server import RawServer, raw_server
+from raw_server import RawServer
 
 from advisor_power.components.activity import PARTS
 
@@ -18,13 +17,6 @@ PAIR = ("triad", "matmul-bf16")
 PAIR_PAGE = "/pair?a=triad&b=matmul-bf16"
 TABLE = "#parts table"
 STYLE = Path(__file__).parents[2] / "api/advisor_api/pages/style.css"
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
-    """A service with what comes with advisor."""
-    with raw_server(tmp_path_factory.mktemp("parts") / "home") as server:
-        yield server
 
 
 def _ask(served: RawServer, path: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,6 @@ from forked import run_forked
 from raw_server import RawServer, environment, raw_server
 
 HOST = b"Host: localhost\r\n"
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
-    with raw_server(tmp_path_factory.mktemp("serve") / "home") as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

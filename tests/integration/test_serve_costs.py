@@ -4,21 +4,15 @@ import contextlib
 import http.client
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_server import JSON, RawServer, raw_server
+from raw_server import JSON, RawServer
 
 RECOMMEND, PLACE, POINTS = "/v1/recommendations", "/v1/placements", "/v1/points"
 SHORT, LONG = 64 * 1024, 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
-    with raw_server(tmp_path_factory.mktemp("serve") / "home") as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

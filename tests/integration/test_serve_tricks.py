@@ -8,19 +8,12 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
-from raw_server import JSON, RawServer, raw_server
+from raw_server import JSON, RawServer
 
 HOST = b"Host: localhost\r\n"
 CLOSE = b"Connection: close\r\n"
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
-    with raw_server(tmp_path_factory.mktemp("serve") / "home") as server:
-        yield server
 
 
 # tricks with paths and headers

@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 from launch_writer import row
-from sqlalchemy import create_engine, event
-from sqlalchemy.engine import Engine
+from sqlalchemy import create_engine
 from store_points import observation, pair_point, point
 
 from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError, StoreError
@@ -314,18 +313,6 @@ def test_a_writer_that_takes_its_time_is_waited_for(tmp_path: Path) -> None:
             other.execute("ROLLBACK")
             done.join()
         assert [found.launch_id for found in state.launches()] == ["1"]
-
-
-@pytest.fixture
-def small_disk() -> Iterator[None]:
-    """SQLite finds its disk full at 128 pages."""
-
-    def limit(connection: Any, _record: object) -> None:
-        connection.execute("PRAGMA max_page_count=128")
-
-    event.listen(Engine, "connect", limit)
-    yield
-    event.remove(Engine, "connect", limit)
 
 
 @pytest.mark.usefixtures("small_disk")

@@ -25,14 +25,6 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.fixture
-def loose_umask() -> object:
-    """Whatever is made is open to everybody, unless somebody sees to it."""
-    before = os.umask(0)
-    yield
-    os.umask(before)
-
-
 @pytest.mark.usefixtures("loose_umask")
 def test_what_is_made_is_ours_alone(tmp_path: Path) -> None:
     """Whatever the umask, and with all that is missing above."""

@@ -1,10 +1,8 @@
 """Databases, journals and copies are for their owner alone, whatever the umask."""
 
-import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,13 +16,7 @@ from advisor_data import open_store
 from advisor_data.service.backup import back_up, restore
 from advisor_data.service.state import AuditEntry, open_service_state
 
-
-@pytest.fixture(autouse=True)
-def loose_umask() -> Iterator[None]:
-    """Whatever is made is open to everybody, unless somebody sees to it."""
-    before = os.umask(0)
-    yield
-    os.umask(before)
+pytestmark = pytest.mark.usefixtures("loose_umask")
 
 
 def modes(folder: Path) -> dict[str, int]:

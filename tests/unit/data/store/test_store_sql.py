@@ -1,14 +1,10 @@
 """What only the SQLite store can do or suffer."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
 from store_points import point
 
 from advisor.errors import StoreError
@@ -18,18 +14,6 @@ from advisor_data import migrate, open_store
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "points.db"
-
-
-@pytest.fixture
-def small_disk() -> Iterator[None]:
-    """SQLite finds its disk full at 128 pages."""
-
-    def limit(connection: Any, _record: object) -> None:
-        connection.execute("PRAGMA max_page_count=128")
-
-    event.listen(Engine, "connect", limit)
-    yield
-    event.remove(Engine, "connect", limit)
 
 
 def test_migrating_twice_changes_nothing(file: Path) -> None:
