@@ -115,7 +115,7 @@ def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
         InputError: one is no list of numbers, or both are given.
     """
     wanted = SweepRequest(numbers("shares", shares, float), numbers("units", units, int), repeats)
-    if wanted.shares and min(wanted.shares) < 1:
+    if wanted.shares and 0 < min(wanted.shares) < 1:
         percent = ",".join(f"{100 * share:g}" for share in wanted.shares if share <= 1)
         asked = f"did you mean {percent}? " if max(wanted.shares) <= 1 else ""
         raise InputError(
