@@ -70,7 +70,7 @@ def test_unknown_job_has_the_same_next_steps_everywhere(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("recommend",), "Missing argument 'A'. try advisor recommend --help."),
+        (("recommend",), "Missing argument 'A [B ...]'. try advisor recommend --help."),
         (("recommend", "gemm", "triad", "--max-power", "x"), "Invalid value for '--max-power'"),
         (("models", "promote"), "Missing argument 'model'. try advisor models promote --help."),
         (("nothing",), "No such command 'nothing'"),
