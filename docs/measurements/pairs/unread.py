@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ JOBS = Path(__file__).resolve().parents[3] / "jobs"
 HALF_PRECISION = ("bf16", "fp16", "fp8")
 
 
+@cache
 def half_precision_jobs() -> frozenset[str]:
     """Names of the suite's jobs with products in half precision or less, by their job files."""
     return frozenset(path.stem for path in JOBS.glob("*.yaml") if _dtype(path) in HALF_PRECISION)
