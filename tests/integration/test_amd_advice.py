@@ -68,7 +68,7 @@ def test_place_gives_masks(advisor: Advisor, profiles: Path) -> None:
     assert shared
     for group in shared:
         assert overlap(*(job["environment"] for job in group["jobs"])) == 0
-    text = advisor(*options).out
+    text = advisor(*options, "--pairs").out
     a, b = (job["environment"] for job in shared[0]["jobs"])
     assert f"{a['HSA_CU_MASK']} and {b['HSA_CU_MASK']}" in text
     assert "MPS percentages" not in text
