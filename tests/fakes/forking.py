@@ -6,6 +6,7 @@ the command's words, environment, folder and umask; with it come its standard ou
 where its number and exit code are to be written.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -21,6 +22,21 @@ REQUEST_BYTES = 150_000
 """The most that one message of a socket holds."""
 
 STATUS = struct.Struct("i")
+
+code: int | None = None
+"""What a command ends with; None: in an exception that is not for its end."""
+
+
+@atexit.register
+def end() -> None:
+    """The last thing that Python does at its end, but for freeing what all the modules hold.
+
+    That takes a third of the time of a short command.
+    """
+    if code is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def main() -> None:
@@ -76,4 +92,9 @@ if __name__ == "__main__":
     main()
     from advisor_cli.app import main as command
 
-    command()
+    try:
+        command()
+        code = 0
+    except SystemExit as ended:
+        code = 0 if ended.code is None else ended.code if isinstance(ended.code, int) else None
+        raise
