@@ -13,8 +13,9 @@ from advisor.errors import InputError
 from advisor.predict.features import Float32s, Side, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile
-from advisor.predict.situation import kind_of
+from advisor.predict.situation import kind_of, of_job, of_pair
 from advisor_models.heads import HEADS, Head, inputs_of
+from advisor_models.intervals import SPLIT, UNCAPPED
 from advisor_training.dataset.pairs import MeasuredPair, Measurement
 from advisor_training.dataset.split_kinds import SplitKind
 
@@ -81,7 +82,8 @@ class Rows:
         pair: Number of the pair; several measurements can be of one pair.
         card: UUID of the GPU that it was measured on.
         kind: "nine", "some" or "uncapped".
-        kind_a: What the first job is (`advisor.predict.situation`).
+        situation: What the jobs are beside each other, after the place of the split
+            (`advisor.predict.situation`); `situation_a` is that of the first job.
         all_served_a: Relative speed from which on the first job counts as serving all of its
             demand: more it would do with more to do. Infinite for a job without a fixed demand.
         speed_a: Measured relative speed of the first job.
@@ -102,8 +104,9 @@ class Rows:
     measurement: npt.NDArray[np.int64]
     pair: npt.NDArray[np.int64]
     kind: Names
-    kind_a: Names
-    kind_b: Names
+    situation: Names
+    situation_a: Names
+    situation_b: Names
     share_a: Floats
     share_b: Floats
     heads: Mapping[str, HeadRows]
@@ -219,8 +222,7 @@ def _block(
         "run": np.full(n, m.run),
         **{name: np.full(n, number) for name, number in numbers.items()},
         "kind": np.array([kind if m.is_full or kind != "nine" else SOME for kind, _ in splits]),
-        "kind_a": np.full(n, kind_of(a)),
-        "kind_b": np.full(n, kind_of(b)),
+        **_situations(splits, kind_of(a), kind_of(b)),
         "share_a": share_a,
         "share_b": share_b,
         "heads": {head.name: head_rows(head, (own, other)) for head in heads},
@@ -238,6 +240,16 @@ def _block(
         "profile_power_b_w": np.full(n, b.whole_gpu_power_w),
         "power_limit_w": np.full(n, power_limit_w([own, other])),
         "weight": np.full(n, OBSERVED_WEIGHT if m.observed else 1.0),
+    }
+
+
+def _situations(splits: Sequence[tuple[SplitKind, Split]], a: str, b: str) -> dict[str, Names]:
+    places = [UNCAPPED if kind == UNCAPPED else SPLIT for kind, _ in splits]
+    of = list(zip(places, (split.shares for _, split in splits), strict=True))
+    return {
+        "situation": np.array([of_pair([a, b], place) for place in places]),
+        "situation_a": np.array([of_job(a, [b], shares[0], place) for place, shares in of]),
+        "situation_b": np.array([of_job(b, [a], shares[1], place) for place, shares in of]),
     }
 
 

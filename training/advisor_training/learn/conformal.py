@@ -75,10 +75,10 @@ def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Log
     A GPU model with fewer than coverage / (1 - coverage) workloads, 9 for 90 %, has none of its
     own, a situation with fewer than three none either: for it stands the widest of its place.
     """
-    names = residuals.stratum
-    own = {str(name): residuals.take(names == name) for name in np.unique(names)}
-    places = np.array([place_of(name) for name in names.tolist()])
-    pooled = {str(name): residuals.take(places == name) for name in np.unique(places)}
+    names, which = np.unique(residuals.stratum, return_inverse=True)
+    own = {str(name): residuals.take(which == n) for n, name in enumerate(names)}
+    places = np.array([place_of(str(name)) for name in names])
+    pooled = {str(p): residuals.take((places == p)[which]) for p in np.unique(places)}
     known = {n: its for n, its in own.items() if len(np.unique(its.left_out)) >= FEWEST_JOBS}
     found = {name: _bounds(its, coverage) for name, its in (pooled | known).items()}
     return found | _bounds_by_gpu_model(residuals, coverage)

@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.profiles import Floats
-from advisor.predict.situation import of_job, of_pair
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, on_gpu_model
+from advisor_models.intervals import LIMITED, SPLIT, on_gpu_model
 from advisor_training.dataset.rows import Names, Rows, flat
 from advisor_training.learn.head_learners import LEAST_SPEED, HeadLearner
 from advisor_training.learn.held_out import HeldOut
@@ -94,35 +93,22 @@ def efficiency_residuals(rows: Rows, held_out: HeldOut) -> Residuals:
         np.log(np.maximum(measured, LEAST_SPEED) / expected),
         held_out.left_out,
         _beside(rows, held_out),
-        _of_pairs(rows.take(row), np.where(rows.kind[row] == UNCAPPED, UNCAPPED, SPLIT)),
+        rows.situation[row],
     )
 
 
 def _strata(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Names:
     """Of each residual; whether a card is at its limit is told from what is expected."""
-    tested = rows.take(held_out.row)
-    place = np.where(tested.kind == UNCAPPED, UNCAPPED, SPLIT)
+    row = held_out.row
     if learner.head.of == "job":
-        return np.concatenate(_of_jobs(tested, place))
-    if learner.head.limit_of is not None:
-        expected = held_out.heads[learner.head.name][:, 0]
-        at_limit = (place == SPLIT) & (expected >= NEAR_LIMIT * tested.power_limit_w)
-        place = np.where(at_limit, LIMITED, place)
-    return _of_pairs(tested, place)
-
-
-def _of_jobs(rows: Rows, place: Names) -> list[Names]:
-    """Situations of all first jobs, then of all second ones."""
-    a, b = (rows.kind_a, rows.share_a), (rows.kind_b, rows.share_b)
-    return [
-        np.array([of_job(*each) for each in zip(own, other[:, None], share, place, strict=True)])
-        for (own, share), (other, _) in ((a, b), (b, a))
-    ]
-
-
-def _of_pairs(rows: Rows, place: Names) -> Names:
-    kinds = np.column_stack([rows.kind_a, rows.kind_b])
-    return np.array([of_pair(*each) for each in zip(kinds, place, strict=True)])
+        return np.concatenate([rows.situation_a[row], rows.situation_b[row]])
+    found = rows.situation[row]
+    if learner.head.limit_of is None:
+        return found
+    expected = held_out.heads[learner.head.name][:, 0]
+    at_limit = expected >= NEAR_LIMIT * rows.power_limit_w[row]
+    # What is uncapped has no such place in its name.
+    return np.where(at_limit, np.char.replace(found, f"{SPLIT}, ", f"{LIMITED}, "), found)
 
 
 def _beside(rows: Rows, held_out: HeldOut) -> Names:

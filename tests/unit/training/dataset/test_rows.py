@@ -77,8 +77,9 @@ def test_every_column_of_a_row() -> None:
         name: [value]
         for name, value in {
             "job_a": "a", "job_b": "b", "gpu_model": "Card", "card": "GPU-1", "run": "r1",
-            "measurement": 0, "pair": 0, "kind": SOME, "kind_a": "server",
-            "kind_b": "launch-bound", "share_a": 30, "share_b": 70,
+            "measurement": 0, "pair": 0, "kind": SOME, "share_a": 30, "share_b": 70,
+            "situation": "split, with a server", "situation_a": "split, server",
+            "situation_b": "split, launch-bound",
             "all_served_a": 0.98, "all_served_b": np.inf, "speed_a": 0.6, "speed_b": 0.1,
             "power_w": 250, "memory_power_w": 60, "solo_rate_a": 2, "solo_rate_b": 5,
             "solo_power_a_w": 150, "solo_power_b_w": 170, "profile_power_a_w": 400,
