@@ -210,13 +210,13 @@ def test_kill_9_in_mid_campaign_then_resume(jobs: FakeHost) -> None:
 def test_job_that_fails_marks_its_points_only(jobs: FakeHost) -> None:
     jobs.write_job("bad", "--behave", "exit")
     jobs.write_job("dies", "--behave", "die")
-    plan = ("--pairs", "bad+one,dies+one,one+one", "--splits", "30/70")
+    plan = ("--pairs", "bad+bad,bad+one,dies+one,one+one", "--splits", "30/70")
     done = jobs.advisor("colocate", *plan, *QUICK, "--json")
     assert done.returncode == 5, done.stderr
     rows = {(r["job_1"], r["job_2"]): r for r in map(flat, json.loads(done.stdout)["points"])}
     assert "failed" not in rows["one", "one"]["flags"]
     assert rows["one", "one"]["rate_1"] > 0
-    for pair in (("bad", "one"), ("dies", "one")):
+    for pair in (("bad", "bad"), ("bad", "one"), ("dies", "one")):
         assert rows[pair]["flags"] == ["failed"]
         assert rows[pair]["rate_1"] is None
     errors = [rows[job, "one"]["error"] for job in ("bad", "dies")]
