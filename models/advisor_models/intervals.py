@@ -46,18 +46,18 @@ Strata: TypeAlias = Mapping[str, LogBounds]
 
 
 def bounds_of_stratum(strata: Strata, name: str, gpu_model: str = "") -> LogBounds:
-    """Bounds of a stratum, those of the GPU model where it has some of its own.
+    """Bounds of a stratum; of a GPU model with some of its own the wider ones of both.
 
-    A situation that was not measured has the lowest low and the highest high of its place.
+    Its cards are few, so a GPU model's own bounds may be too narrow for the next card. A situation
+    that was not measured has the lowest low and the highest high of its place.
     """
     place = place_of(name)
     if place == LIMITED and not any(place_of(known) == LIMITED for known in strata):
         return bounds_of_stratum(strata, name.replace(LIMITED, SPLIT, 1), gpu_model)
-    for known in (on_gpu_model(name, gpu_model), name):
-        if known in strata:
-            return strata[known]
+    own = [strata[known] for known in (on_gpu_model(name, gpu_model), name) if known in strata]
     every = [b for known, b in strata.items() if place_of(known) == place and _ON not in known]
-    return LogBounds(min(b.low for b in every), max(b.high for b in every))
+    wide = own if name in strata else own + every
+    return LogBounds(min(b.low for b in wide), max(b.high for b in wide))
 
 
 def place_of(name: str) -> str:

@@ -30,7 +30,14 @@ from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.situation import is_launch_bound, kind_of
 from advisor.validity.slow_alone import FASTEST
 from advisor_cli.learn.measured import CheckedPoints, read_measured
-from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, bounds_of_stratum, place_of
+from advisor_models.intervals import (
+    SPLIT,
+    UNCAPPED,
+    LogBounds,
+    bounds_of_stratum,
+    on_gpu_model,
+    place_of,
+)
 from advisor_training.dataset.active_idle import active_idle_above_w
 from advisor_training.dataset.data import Data, data_of, make_data
 from advisor_training.dataset.pairs import Measurement, make_pairs
@@ -223,13 +230,13 @@ def tested_pairs(data: Data, held_out: HeldOut) -> Iterator[Tested]:
         for name in data.rows.jobs:
             known = [_without(one, name) for one in (before, now)]
             for test in np.flatnonzero(now.left_out == name).tolist():
+                model = "" if now.gpu_model is None else str(now.gpu_model[test])
+                # Before, those of a GPU model stood alone.
+                own = known[0].get(on_gpu_model(str(place[test]), model))
                 found = [
-                    bounds_of_stratum(
-                        of, one.stratum[test],
-                        "" if one.gpu_model is None else one.gpu_model[test],
-                    )
-                    for of, one in zip(known, (before, now), strict=True)
-                ]  # fmt: skip
+                    own or bounds_of_stratum(known[0], str(place[test])),
+                    bounds_of_stratum(known[1], str(now.stratum[test]), model),
+                ]
                 value = float(now.values[test])
                 held = [of.low <= value <= of.high for of in found]
                 width = [of.high - of.low for of in found]
