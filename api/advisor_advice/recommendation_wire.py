@@ -1,13 +1,16 @@
 """A recommendation as command line, service and client tell it."""
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.core.finish import Finish
+from advisor.core.interval import Interval
 from advisor.core.objectives import ADVISED, priced
 from advisor.core.units import units_for_share, vendor_of
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.same_work import same_work
 from advisor.decide.worth import worth_of
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.rules import MEANINGS
 from advisor.wire import recommendation as wire
@@ -56,7 +59,15 @@ def _option(option: RatedSplit, r: Decision) -> wire.Option:
     return wire.Option(
         split=option.name,
         sharing=p.split.sharing,
-        jobs=_shares(option, r),
+        jobs=job_shares(
+            r.profiles,
+            p,
+            r.environments(option),
+            [
+                part.p99_ms(profile, p.split, share)
+                for profile, share, part in zip(r.profiles, p.split.shares, p.parts, strict=True)
+            ],
+        ),
         power_w=p.power_w,
         memory_power_w=p.memory_power_w,
         energy_saved=worth.energy,
@@ -68,10 +79,15 @@ def _option(option: RatedSplit, r: Decision) -> wire.Option:
     )
 
 
-def _shares(option: RatedSplit, r: Decision) -> tuple[wire.JobShare, ...]:
-    p, vendor = option.prediction, vendor_of(r.profiles[0].gpu_model)
-    total = next((profile.units_total for profile in r.profiles if profile.units_total), None)
-    parts = zip(r.profiles, p.split.shares, p.parts, r.environments(option), strict=True)
+def job_shares(
+    profiles: Sequence[Profile],
+    p: Prediction,
+    environments: Iterable[Mapping[str, str]],
+    p99s_ms: Iterable[Interval | None],
+) -> tuple[wire.JobShare, ...]:
+    """What each job gets and does, with its environment and its p99 latency."""
+    vendor = vendor_of(profiles[0].gpu_model)
+    total = next((profile.units_total for profile in profiles if profile.units_total), None)
     return tuple(
         wire.JobShare(
             job=profile.job,
@@ -80,9 +96,11 @@ def _shares(option: RatedSplit, r: Decision) -> tuple[wire.JobShare, ...]:
             rate=part.rate,
             speed=part.speed,
             environment=environment,
-            latency_p99_ms=part.p99_ms(profile, p.split, share),
+            latency_p99_ms=p99_ms,
         )
-        for profile, share, part, environment in parts
+        for profile, share, part, environment, p99_ms in zip(
+            profiles, p.split.shares, p.parts, environments, p99s_ms, strict=True
+        )
     )
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, MOST_JOBS
-from advisor.core.units import units_for_share, vendor_of
 from advisor.core.wording import less_or_more
 from advisor.decide.constraints import RULES, floor, is_served, memory_unknown, with_card_memory
 from advisor.decide.reasons import of_profile
@@ -20,11 +19,10 @@ from advisor.predict.set_law import MEASURED_ON
 from advisor.predict.sets import SetPredictor, active_idle_w, fills
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.recommendation import JobShare
 from advisor.wire.sets import Needs, Replicas, SetAdvice, Way
 from advisor_advice.answer import of_check, of_input
 from advisor_advice.idle_power import with_idle_power
-from advisor_advice.recommendation_wire import asked_job
+from advisor_advice.recommendation_wire import asked_job, job_shares
 from advisor_advice.site.known_profiles import ProfileSet, checked_on
 from advisor_models.registry import Registry
 
@@ -186,7 +184,12 @@ def _way(way: RatedSplit, found: SetDecision) -> Way:
         name=way.name,
         sharing=way.sharing,
         isolates=way.sharing in ISOLATING,
-        jobs=tuple(_shares(way, found)),
+        jobs=job_shares(
+            found.profiles,
+            way.prediction,
+            found.environments(way),
+            [part.latency_p99_ms for part in way.prediction.parts],
+        ),
         power_w=p.power_w,
         energy_saved=energy,
         energy_saved_idle=Interval(energy.value - more, energy.low - more, energy.high - more),
@@ -194,23 +197,6 @@ def _way(way: RatedSplit, found: SetDecision) -> Way:
         cost_saved=worth.cost,
         violations=tuple(violation.text for violation in way.violations),
     )
-
-
-def _shares(way: RatedSplit, found: SetDecision) -> Iterator[JobShare]:
-    p, vendor = way.prediction, vendor_of(found.profiles[0].gpu_model)
-    total = next((profile.units_total for profile in found.profiles if profile.units_total), None)
-    for profile, share, part, environment in zip(
-        found.profiles, p.split.shares, p.parts, found.environments(way), strict=True
-    ):
-        yield JobShare(
-            job=profile.job,
-            share_percent=share,
-            units=total and units_for_share(share, total, vendor),
-            rate=part.rate,
-            speed=part.speed,
-            environment=environment,
-            latency_p99_ms=part.latency_p99_ms,
-        )
 
 
 def _needs(found: SetDecision) -> Needs:
