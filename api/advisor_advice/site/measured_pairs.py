@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from advisor.core.observations import Observation, ObservedPart
-from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart
-from advisor.predict.measured import Window, Windows
+from advisor.core.observations import Observation
+from advisor.core.records import REPLAY_SOURCE, PairPoint
+from advisor.core.split import Split
 from advisor.predict.profiles import Profile
+from advisor.predict.windows import Window, Windows
 from advisor_advice.site.expected import Checked, is_doubtful, measured_split
 from advisor_data import Store
 from advisor_data.files.bundled import bundled_pair_points
@@ -55,35 +57,21 @@ def _of_points(
     measured = [point for point in points if point.source != REPLAY_SOURCE]
     for point in select(measured).points:
         if split := measured_split(point.mode, point.shares_percent):
-            rates = tuple(part.rate for part in point.parts)
-            yield (
-                point.jobs,
-                Window(
-                    split,
-                    rates,
-                    point.power_w,
-                    point.gpu_uuid,
-                    point.started_at,
-                    is_bundled=is_bundled,
-                    latencies_p99_ms=_latencies(point.parts),
-                ),
-            )
+            yield point.jobs, replace(_window(split, point), is_bundled=is_bundled)
 
 
 def _of_launch(o: Observation) -> Iterator[Window]:
     if split := measured_split(o.mode, [part.share_percent for part in o.parts]):
-        rates = tuple(part.rate for part in o.parts)
-        yield Window(
-            split,
-            rates,
-            o.power_w,
-            o.gpu_uuid,
-            o.started_at,
-            is_launch=True,
-            latencies_p99_ms=_latencies(o.parts),
-        )
+        yield replace(_window(split, o), is_launch=True)
 
 
-def _latencies(parts: Iterable[PointPart | ObservedPart]) -> tuple[float | None, ...]:
-    found = tuple(part.latency_p99_ms for part in parts)
-    return found if any(found) else ()
+def _window(split: Split, seen: PairPoint | Observation) -> Window:
+    tails = tuple(part.latency_p99_ms for part in seen.parts)
+    return Window(
+        split,
+        tuple(part.rate for part in seen.parts),
+        seen.power_w,
+        seen.gpu_uuid,
+        seen.started_at,
+        latencies_p99_ms=tails if any(tails) else (),
+    )

@@ -18,7 +18,7 @@ from cachetools import LRUCache
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import BusyError
 from advisor.formats.wire import write
-from advisor.predict.measured import Windows
+from advisor.predict.windows import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, RecommendationRequest, SetRequest

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
-from advisor.predict.measured import Windows
+from advisor.predict.windows import Windows
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.site.conditions import Conditions

@@ -22,9 +22,10 @@ from typing import Any
 from launches import BUNDLED, MEASUREMENTS, recorded
 
 from advisor.core.split import UNCAPPED, Split
-from advisor.predict.measured import MeasuredPredictor, Window
+from advisor.predict.measured import MeasuredPredictor
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.windows import Window
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 

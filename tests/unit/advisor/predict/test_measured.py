@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from made_up_profiles import Physics, Scripted, profile
 
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
-from advisor.predict.measured import MeasuredPredictor, Window
+from advisor.predict.measured import MeasuredPredictor
 from advisor.predict.predictions import Prediction
 from advisor.predict.serving import P99_BESIDE, P99_MEASURED, Serving
+from advisor.predict.windows import Window
 
 A, B = profile("a"), profile("b")
 EXPECTED = Scripted({EQUAL: (0.6, 0.6, 500.0)})

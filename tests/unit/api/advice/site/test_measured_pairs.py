@@ -13,7 +13,7 @@ from advisor.core.observations import Observation
 from advisor.core.records import REPLAY_SOURCE, PairPoint
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.decide.recommend import Request
-from advisor.predict.measured import Window
+from advisor.predict.windows import Window
 from advisor_advice.answer import answer
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.site.measured_pairs import measured_windows
