@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import itertools
 import math
+import os
 import sys
 import time
 from collections import deque
@@ -179,6 +180,11 @@ def run(
         if args.device == "cuda":
             torch.cuda.empty_cache()  # what only the check needed is no memory of the workload
         (loop or _loop)(work, args, value)
+
+
+def own_seed(args: argparse.Namespace) -> object:
+    """A seed that no process beside this one has: what is random in time must not go in step."""
+    return args.seed, os.environ.get("ADVISOR_PROGRESS_FILE")
 
 
 def torch_dtype(args: argparse.Namespace, default: str = "bf16") -> Any:

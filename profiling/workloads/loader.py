@@ -1,9 +1,10 @@
-"""Images from a storage that takes a fixed time for each batch, so that the GPU waits for them.
+"""Input from a storage that takes its time for each batch, so that the GPU waits for it.
 
-The time of the storage is a sleep, the same for every batch; cropping, mirroring and copying are
-real work of the CPU within that time.
+The time of the storage is a sleep, on average the same; cropping, mirroring and copying are real
+work of the CPU within that time.
 """
 
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,11 +21,19 @@ MARGIN = 32
 AHEAD = 2
 
 
-def prefetched(read: Callable[[], Value], every_s: float) -> Iterator[Value]:
-    """What `read` returns, read in a thread, one each `every_s` seconds at most, two ahead."""
+def prefetched(read: Callable[[], Value], every_s: float, seed: object) -> Iterator[Value]:
+    """What `read` returns, read in a thread, one each `every_s` seconds at most, two ahead.
+
+    Each comes at a random moment of its own `every_s` seconds: jobs alike that begin at the same
+    moment would wait and work in step otherwise. The rate is as steady as without that.
+    """
+    chance, late = random.Random(str(seed)), 0.0
 
     def paced() -> Value:
-        due_s = time.monotonic() + every_s
+        nonlocal late
+        due_s = time.monotonic() + every_s * (1 - late)
+        late = chance.random()
+        due_s += every_s * late
         value = read()
         time.sleep(max(0.0, due_s - time.monotonic()))
         return value
@@ -35,6 +44,16 @@ def prefetched(read: Callable[[], Value], every_s: float) -> Iterator[Value]:
             value = ahead.popleft().result()
             ahead.append(thread.submit(paced))
             yield value
+
+
+def token_reader(
+    batch: int, tokens: int, vocabulary: int, seed: int
+) -> Callable[[], "npt.NDArray[np.int64]"]:
+    """Reads random texts; shape (batch, tokens). From 1: token 0 is padding."""
+    import numpy as np
+
+    chance = np.random.default_rng(seed)
+    return lambda: chance.integers(1, vocabulary, (batch, tokens))
 
 
 def image_reader(batch: int, pixels: int, seed: int) -> Callable[[], "npt.NDArray[np.uint8]"]:

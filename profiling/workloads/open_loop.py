@@ -11,7 +11,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 BATCHES_UNDER_WAY = 2
 # A pause must be noticed soon also where a request comes every few seconds.
@@ -101,11 +101,7 @@ class Server:
 
     def turn(self) -> None:
         """Launch what has arrived, or wait for what is next: an answer or a request."""
-        now_s = self._now_s()
-        if self._paused:
-            self._arrivals.start(now_s)
-            self._paused = False
-        waiting = self._arrivals.waiting(now_s)
+        now_s, waiting = self._look()
         if self._may_launch(waiting):
             batch = self._arrivals.take(self._most)
             self._launch(len(batch))
@@ -113,14 +109,25 @@ class Server:
         elif self._under_way:
             self._answer_oldest()
         else:
-            self._sleep(max(0.0, min(self._arrivals.next_s - now_s, LOOK_S)))
-            self._counts.add(0)
+            self._wait(now_s)
 
     def pause(self) -> None:
         """Answer what is under way; arrivals stop, and begin again with the next turn."""
         while self._under_way:
             self._answer_oldest()
         self._paused = True
+
+    def _look(self) -> tuple[float, int]:
+        """The moment, and how many wait; arrivals begin with the first look after a pause."""
+        now_s = self._now_s()
+        if self._paused:
+            self._arrivals.start(now_s)
+            self._paused = False
+        return now_s, self._arrivals.waiting(now_s)
+
+    def _wait(self, now_s: float) -> None:
+        self._sleep(max(0.0, min(self._arrivals.next_s - now_s, LOOK_S)))
+        self._counts.add(0)
 
     def _may_launch(self, waiting: int) -> bool:
         if not self._under_way:
@@ -132,3 +139,40 @@ class Server:
         event.synchronize()
         now_s = self._now_s()
         self._counts.answered([now_s - arrived_s for arrived_s in batch])
+
+
+class ContinuousServer(Server):
+    """Answers token by token: requests join at the next token, and leave with their last one.
+
+    As `Server`, but what is launched is one token of all that are under way, `most` at once.
+    """
+
+    def __init__(self, *server: Any, tokens: int, **clock: Any) -> None:
+        super().__init__(*server, **clock)
+        self._tokens = tokens
+        self._joined: list[tuple[float, int]] = []
+        """When each arrived, and how many tokens it still needs."""
+
+    def turn(self) -> None:
+        """One token for all, or wait for a request."""
+        now_s, _ = self._look()
+        free = self._most - len(self._joined)
+        self._joined += [(arrived_s, self._tokens) for arrived_s in self._arrivals.take(free)]
+        if self._joined:
+            self._next_token()
+        else:
+            self._wait(now_s)
+
+    def pause(self) -> None:
+        """Answer all that have joined; arrivals stop, and begin again with the next turn."""
+        while self._joined:
+            self._next_token()
+        self._paused = True
+
+    def _next_token(self) -> None:
+        self._launch(len(self._joined))
+        self._record().synchronize()
+        now_s = self._now_s()
+        left = [(arrived_s, tokens - 1) for arrived_s, tokens in self._joined]
+        self._joined = [(arrived_s, tokens) for arrived_s, tokens in left if tokens]
+        self._counts.answered([now_s - arrived_s for arrived_s, tokens in left if not tokens])

@@ -1,10 +1,15 @@
 """Inference servers whose requests arrive at a fixed rate, whatever the GPU can do (open loop).
 
-A request of `bert` is a sequence of `size` tokens, of `vit` an image of `size` pixels, of `llm` an
-answer of 32 tokens to a prompt whose context of `size` tokens was read before. `batch` is the
-largest batch: what has arrived while the GPU was busy is answered together. Requests arrive at
-random, `--rate` per second on average. The queue holds four full batches; then the oldest request
-gives way and is never answered. Progress is answered requests.
+A request of `bert` is a sequence of `size` tokens, of `vit` an image of `size` pixels, of `whisper`
+a clip of 30 s that becomes `size` tokens, of `llm` an answer of 32 tokens to a prompt whose context
+of `size` tokens was read before. `embedding` is asked for 8192 sums of 32 rows, `recommender` for
+the scores of 4096 candidates; `size` is the rows of a table there. `batch` is the largest batch:
+what has arrived while the GPU was busy is answered together. Requests arrive at random, `--rate`
+per second on average. The queue holds four full batches; then the oldest request gives way and is
+never answered. Progress is answered requests.
+
+A batch of `llm` stays together until its answers are complete; with `--continuous` requests join
+those under way at the next token, and leave with their last one.
 
 Work is replayed from CUDA graphs, one for each power of two of the batch, as serving engines do:
 small batches would wait for Python otherwise, and not for the GPU.
@@ -13,21 +18,24 @@ small batches would wait for Python otherwise, and not for the GPU.
 """
 
 import argparse
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import harness
 import llm
+import lookups
 import torch
 import transformers_models as models
-from open_loop import Arrivals, Server
+from open_loop import Arrivals, ContinuousServer, Server
 
 LOADS = {
     "bert": harness.Load(batch=32, size=256),
     "vit": harness.Load(batch=32, size=224),
+    "whisper": harness.Load(batch=16, size=32, tiny=4),
     "llm": harness.Load(batch=32, size=2048),
+    "embedding": harness.Load(batch=32, size=2**23),
+    "recommender": harness.Load(batch=16, size=2**19),
 }
 ANSWER_TOKENS = 32
 QUEUED_BATCHES = 4
@@ -41,24 +49,34 @@ class ModelService:
     """What answers requests.
 
     Attributes:
-        launch: Launches the work of this many requests.
+        launch: Launches the work of this many requests, or one of the steps in which it is done.
         result: As of `harness.Work`, for every size of batch that has a graph of its own.
         network: Kept, because graphs know the addresses of its weights and do not hold them.
+        steps: In which the work of a request is done: tokens of an answer.
     """
 
     launch: Callable[[int], object]
     result: Callable[[], object]
     network: torch.nn.Module
+    steps: int = 1
+
+    def answer(self, requests: int) -> None:
+        """Launch all steps for these requests."""
+        for _ in range(self.steps):
+            self.launch(requests)
 
 
-def encoder(args: argparse.Namespace) -> ModelService:
+def passes(args: argparse.Namespace) -> ModelService:
     """One pass for each batch, whose inputs come from the host."""
-    model, dtype = models.BUILDERS[args.name](args.tiny, args.size), harness.torch_dtype(args)
+    build_model = (models.BUILDERS | lookups.BUILDERS)[args.name]
+    model, dtype = build_model(args.tiny, args.size), harness.torch_dtype(args)
     network = model.network.eval().to(dtype)
-    forward = _bert(network) if args.name == "bert" else lambda **inputs: network(**inputs).logits
+    forward = FORWARDS.get(args.name, lambda network: network)(network)
 
     def make() -> models.Inputs:
-        return models.cast(model.inputs(args.batch, args.size), dtype, model)
+        inputs = models.cast(model.inputs(args.batch, args.size), dtype, model)
+        inputs.pop("decoder_attention_mask", None)  # tokens come one by one here
+        return inputs
 
     placed = make()
     received = harness.rotating(lambda: _on_host(make(), args.device))
@@ -88,31 +106,33 @@ def answers(args: argparse.Namespace) -> ModelService:
     # the result is taken, nothing but first steps may have run.
     step = _graphs(lambda n: llm.next_token(model, tokens[:n], position, args.size), args, begin)
 
-    def launch(requests: int) -> None:
-        for _ in range(ANSWER_TOKENS):
-            step(requests)
-
     def first_chances(requests: int) -> torch.Tensor:
         begin()
         return step(requests).clone()
 
     # The chances, not the tokens: rounding can turn one sample into another.
-    return ModelService(launch, lambda: [first_chances(size) for size in _sizes(args.batch)], model)
+    def result() -> list[torch.Tensor]:
+        return [first_chances(size) for size in _sizes(args.batch)]
+
+    return ModelService(step, result, model, ANSWER_TOKENS)
 
 
 def build(args: argparse.Namespace) -> ModelService:
     """The chosen service."""
-    return {"bert": encoder, "vit": encoder, "llm": answers}[args.name](args)
+    return answers(args) if args.name == "llm" else passes(args)
 
 
 def serve(service: ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer requests at `--rate` until `--seconds` are over or the advisor quits."""
     progress = harness.Progress(on_pause=lambda: server.pause())
-    # Two servers of one seed side by side must not get their requests at the same moments.
-    seed = args.seed, os.environ.get("ADVISOR_PROGRESS_FILE")
-    arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, seed)
+    arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, harness.own_seed(args))
     record = harness.recorder(args.device)
-    server = Server(arrivals, service.launch, record, progress, args.batch)
+    if args.continuous:
+        server = ContinuousServer(
+            arrivals, service.launch, record, progress, args.batch, tokens=service.steps
+        )
+    else:
+        server = Server(arrivals, service.answer, record, progress, args.batch)
     progress.report(value)
     _warm_up(service, args)
     progress.ready()
@@ -131,7 +151,7 @@ def capacity(service: ModelService, args: argparse.Namespace, value: float) -> N
     finished = harness.Finished(record, lambda units, _: answered.append(units), args.batch)
     begun_s, duration_s = time.monotonic(), args.seconds or CAPACITY_S
     while time.monotonic() < begun_s + duration_s:
-        service.launch(args.batch)
+        service.answer(args.batch)
         finished.launched()
     finished.drain()
     rate = sum(answered) / (time.monotonic() - begun_s)
@@ -140,7 +160,7 @@ def capacity(service: ModelService, args: argparse.Namespace, value: float) -> N
 
 def _warm_up(service: ModelService, args: argparse.Namespace) -> None:
     for size in _sizes(args.batch):
-        service.launch(size)
+        service.answer(size)
     harness.recorder(args.device)().synchronize()
 
 
@@ -153,6 +173,34 @@ def _bert(network: torch.nn.Module) -> Callable[..., torch.Tensor]:
         return network.classifier(bert.pooler(encoded))
 
     return forward
+
+
+def _image(network: torch.nn.Module) -> Callable[..., torch.Tensor]:
+    return lambda pixel_values: network(pixel_values=pixel_values).logits
+
+
+def _whisper(network: torch.nn.Module) -> Callable[..., torch.Tensor]:
+    """Encodes clips, then decodes token after token; returns the logits of the last one.
+
+    The tokens are given: rounding could turn one choice into another, and results would differ.
+    """
+    speech = network.model
+
+    def forward(input_features: torch.Tensor, decoder_input_ids: torch.Tensor) -> torch.Tensor:
+        heard = speech.encoder(input_features).last_hidden_state
+        known = None
+        for token in decoder_input_ids.split(1, dim=1):
+            decoded = speech.decoder(
+                token, encoder_hidden_states=heard, past_key_values=known, use_cache=True
+            )
+            known = decoded.past_key_values
+            logits = network.proj_out(decoded.last_hidden_state)
+        return logits
+
+    return forward
+
+
+FORWARDS = {"bert": _bert, "vit": _image, "whisper": _whisper}
 
 
 def _graphs(
@@ -210,7 +258,10 @@ def main() -> None:
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--rate", type=_rate, help="requests per second that arrive on average")
     parser.add_argument("--capacity", action="store_true", help="print what can be answered")
+    parser.add_argument("--continuous", action="store_true", help="of llm: join at any token")
     args = harness.options(parser, LOADS)
+    if args.continuous and args.name != "llm":
+        parser.error("--continuous goes with llm")
     if [args.rate is not None, args.capacity, args.check].count(True) != 1:
         parser.error("give one of --rate, --capacity and --check")
     harness.run(build, args, capacity if args.capacity else serve)

@@ -5,7 +5,7 @@ audio samples at 16 kHz (wav2vec2). The architectures are the published base con
 the `transformers` library; nothing is downloaded.
 
 Inference runs in `--dtype`, weights included. Training keeps weights in 32 bits under autocast
-to bf16, or is 32 bits throughout with `--dtype fp32`. With `--input-ms` its images come from a
+to bf16, or is 32 bits throughout with `--dtype fp32`. With `--input-ms` images or texts come from a
 loader on the CPU, one batch in so many milliseconds at most: then the GPU waits for its input.
 """
 
@@ -34,6 +34,8 @@ LOADS = {
 CLASSES = 1000
 # So small that the weights stay as random as they began, however long the job runs.
 LEARNING_RATE = 1e-6
+STORED_TOKENS = 30_000
+"""Below this: of the vocabulary of every model of texts."""
 
 Inputs = dict[str, torch.Tensor]
 
@@ -139,7 +141,10 @@ def build(args: argparse.Namespace) -> harness.Work:
 def _inference(model: Model, args: argparse.Namespace) -> harness.Work:
     dtype = harness.torch_dtype(args)
     network = _placed(model.network.eval().to(dtype), model)
-    batches = harness.rotating(lambda: cast(model.inputs(args.batch, args.size), dtype, model))
+    if args.input_ms:
+        batches = _from_storage(model, dtype, args)
+    else:
+        batches = harness.rotating(lambda: cast(model.inputs(args.batch, args.size), dtype, model))
     fixed, newest = next(batches), harness.Newest()
 
     def step() -> None:
@@ -162,7 +167,11 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
         inputs = cast(model.inputs(args.batch, args.size), torch.float32, model)
         return inputs, torch.randint(CLASSES, (args.batch,))
 
-    batches = _from_storage(args) if args.input_ms else harness.rotating(batch)
+    if args.input_ms:
+        labels = torch.randint(CLASSES, (args.batch,))
+        batches = ((inputs, labels) for inputs in _from_storage(model, torch.float32, args))
+    else:
+        batches = harness.rotating(batch)
     fixed, newest = next(batches), harness.Newest()
 
     def backward(inputs: Inputs, labels: torch.Tensor) -> torch.Tensor:
@@ -186,25 +195,30 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
     return harness.Work(step, args.batch, gradients, newest.mean)
 
 
-def _from_storage(args: argparse.Namespace) -> Iterator[tuple[Inputs, torch.Tensor]]:
-    """Batches of bytes from a loader, scaled on the device to mean 0 and variance 1."""
-    if args.name not in ("vit", "resnet50", "mobilenet"):
-        raise SystemExit(f"{args.name} reads no images: leave --input-ms away")
-    read = loader.image_reader(args.batch, args.size, args.seed)
-    labels = torch.randint(CLASSES, (args.batch,))
+def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) -> Iterator[Inputs]:
+    """Batches from a loader: texts, or bytes scaled on the device to mean 0 and variance 1."""
+    if args.name in ("bert", "albert"):
+        read = loader.token_reader(args.batch, args.size, STORED_TOKENS, args.seed)
+    elif args.name in ("vit", "resnet50", "mobilenet"):
+        read = loader.image_reader(args.batch, args.size, args.seed)
+    else:
+        raise SystemExit(f"{args.name} reads no images or texts: leave --input-ms away")
 
     def read_pinned() -> torch.Tensor:
-        images = torch.from_numpy(read())
+        batch = torch.from_numpy(read())
         # Pinned, so that the copy to the GPU does not stop the CPU.
-        return images.pin_memory() if args.device == "cuda" else images
+        return batch.pin_memory() if args.device == "cuda" else batch
 
-    def scaled(images: torch.Tensor) -> torch.Tensor:
-        pixels = images.to(args.device, non_blocking=True).permute(0, 3, 1, 2)
+    def placed(batch: torch.Tensor) -> Inputs:
+        batch = batch.to(args.device, non_blocking=True)
+        if batch.ndim == 2:
+            return {"input_ids": batch}
+        pixels = batch.permute(0, 3, 1, 2)
         # Bytes that are all as likely have the mean 127.5 and the standard deviation 73.9.
-        return pixels.float().sub_(127.5).div_(73.9)
+        return cast({"pixel_values": pixels.float().sub_(127.5).div_(73.9)}, dtype, model)
 
-    batches = loader.prefetched(read_pinned, args.input_ms / 1000)
-    return (({"pixel_values": scaled(images)}, labels) for images in batches)
+    batches = loader.prefetched(read_pinned, args.input_ms / 1000, harness.own_seed(args))
+    return map(placed, batches)
 
 
 def _placed(network: Any, model: Model) -> Any:
@@ -243,12 +257,9 @@ def main() -> None:
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--train", action="store_true", help="forward, backward, optimizer")
     parser.add_argument(
-        "--input-ms", type=float, default=0, help="train on images of a storage this slow per batch"
+        "--input-ms", type=float, default=0, help="read from a storage this slow per batch"
     )
-    args = harness.options(parser, LOADS)
-    if args.input_ms and not args.train:
-        parser.error("--input-ms goes with --train")
-    harness.run(build, args)
+    harness.run(build, harness.options(parser, LOADS))
 
 
 if __name__ == "__main__":

@@ -182,7 +182,7 @@ def test_the_command_of_a_job_makes_progress(job: Job, tmp_path: Path) -> None:
 
 
 @needs_torch
-@pytest.mark.parametrize("name", ["bert", "vit", "llm"])
+@pytest.mark.parametrize("name", ["bert", "vit", "whisper", "llm", "embedding", "recommender"])
 def test_a_server_says_what_it_can_answer(name: str, tmp_path: Path) -> None:
     command = ("serving.py", name, "--capacity", "--tiny", "--device", "cpu", "--seconds", "0.2")
     with started(command, Files(tmp_path)) as process:

@@ -1,5 +1,6 @@
-"""The loader of training that waits for its input."""
+"""The loader of jobs that wait for their input."""
 
+import itertools
 import time
 
 import numpy as np
@@ -11,10 +12,10 @@ EVERY_S = 0.03
 
 
 def test_batches_come_in_order_and_no_faster_than_the_storage() -> None:
-    """Reading is instant here, so the time is that of the storage: a fixed one for each batch."""
+    """Reading is instant here, so the time is that of the storage."""
     numbers = iter(range(100))
     begun_s = time.monotonic()
-    batches = loader.prefetched(lambda: next(numbers), EVERY_S)
+    batches = loader.prefetched(lambda: next(numbers), EVERY_S, 1)
     assert [next(batches) for _ in range(6)] == [0, 1, 2, 3, 4, 5]
     assert time.monotonic() - begun_s >= 6 * EVERY_S
 
@@ -22,13 +23,35 @@ def test_batches_come_in_order_and_no_faster_than_the_storage() -> None:
 def test_a_pause_lets_only_what_was_read_ahead_come_at_once() -> None:
     """The storage does not catch up on the time in which nobody took a batch."""
     numbers = iter(range(100))
-    batches = loader.prefetched(lambda: next(numbers), EVERY_S)
+    batches = loader.prefetched(lambda: next(numbers), EVERY_S, 1)
     next(batches)
     time.sleep(10 * EVERY_S)
     resumed_s = time.monotonic()
     for _ in range(loader.AHEAD + 3):
         next(batches)
     assert time.monotonic() - resumed_s >= 2 * EVERY_S
+
+
+def test_processes_that_begin_together_do_not_wait_in_step() -> None:
+    """Batches of two seeds come at other moments, no faster than the storage."""
+
+    def gaps_s(seed: int) -> list[float]:
+        batches = loader.prefetched(lambda: time.monotonic(), EVERY_S, seed)
+        begun = [next(batches) for _ in range(12)]
+        return [later - earlier for earlier, later in itertools.pairwise(begun)]
+
+    first, second = gaps_s(1), gaps_s(2)
+    for gaps in (first, second):
+        assert sum(gaps) >= 11 * EVERY_S
+    assert max(abs(a - b) for a, b in zip(first, second, strict=True)) > 0.3 * EVERY_S
+
+
+def test_texts_are_random_and_the_same_for_the_same_seed() -> None:
+    read, again = (loader.token_reader(3, 50, 100, seed=5) for _ in range(2))
+    first, second = read(), read()
+    assert (first.shape, first.min() >= 1, first.max() < 100) == ((3, 50), True, True)
+    assert not np.array_equal(first, second)
+    assert np.array_equal(first, again())
 
 
 def test_a_fault_while_reading_ends_the_job() -> None:
@@ -38,7 +61,7 @@ def test_a_fault_while_reading_ends_the_job() -> None:
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        next(loader.prefetched(fail, 0.0))
+        next(loader.prefetched(fail, 0.0, 1))
 
 
 def test_images_are_cut_at_random_and_the_same_for_the_same_seed() -> None:

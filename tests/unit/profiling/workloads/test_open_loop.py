@@ -223,3 +223,45 @@ def test_a_pause_leaves_no_backlog(seed: int, load: float, pause_s: float) -> No
     assert all(latency_s < gpu.now_s - resumed_s + 0.2 for latency_s in counts.latencies_s)
     expected = load * gpu.capacity
     assert len(counts.latencies_s) < expected + 5 * expected**0.5 + MOST
+
+
+TOKENS = 16
+
+
+def continuous(gpu: Gpu, counts: Counts, rate: float, seed: int = 0) -> Any:
+    arrivals = open_loop.Arrivals(rate, QUEUE, seed)
+    return open_loop.ContinuousServer(
+        *(arrivals, gpu.launch, gpu.record, counts, MOST, lambda: gpu.now_s, gpu.sleep),
+        tokens=TOKENS,
+    )
+
+
+@given(SEEDS, st.floats(0.05, 3))
+def test_requests_join_at_the_next_token_and_leave_with_their_last(seed: int, load: float) -> None:
+    """Far below capacity nobody waits for more than a token; above it all steps are full."""
+    gpu, counts = Gpu(), Counts()
+    step_s = gpu.fixed_s + gpu.each_s * MOST
+    capacity = MOST / (TOKENS * step_s)
+    serving = continuous(gpu, counts, load * capacity, seed)
+    while gpu.now_s < 500 * step_s:
+        serving.turn()
+    assert max(gpu.sizes) <= MOST
+    assert min(counts.latencies_s) >= TOKENS * (gpu.fixed_s + gpu.each_s) - 1e-9
+    if load < 0.2:
+        assert statistics.median(counts.latencies_s) <= (TOKENS + 1) * step_s + 1e-9
+    if load > 1.5:
+        assert len(counts.latencies_s) == pytest.approx(capacity * gpu.now_s, rel=0.1)
+    assert max(counts.latencies_s) <= (QUEUE / MOST + 2) * TOKENS * step_s
+
+
+@given(SEEDS, st.floats(0.1, 3))
+def test_who_has_joined_is_answered_before_a_pause(seed: int, load: float) -> None:
+    """The gate may close at any token, and also while the last ones are answered."""
+    gpu, counts = Gpu(), Counts()
+    serving = continuous(gpu, counts, load * gpu.capacity / TOKENS, seed)
+    while not gpu.sizes:
+        serving.turn()
+    counts.gate = serving.pause
+    serving.turn()
+    assert sum(gpu.sizes) == TOKENS * len(counts.latencies_s)
+    assert gpu.free_s <= gpu.now_s
