@@ -1,5 +1,6 @@
 """What must hold whatever the objective says, and by how much a prediction misses it."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
@@ -26,6 +27,7 @@ class Limits:
         memory_mib: Memory of the card; None: what its model has, where that is known
             (`with_card_memory`).
         isolate: Whether a fault of one job must leave the others running.
+        host_cores: Of the host, for all jobs; None: not looked at.
     """
 
     min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -35,6 +37,7 @@ class Limits:
     max_power_w: float | None = None
     memory_mib: float | None = None
     isolate: bool = False
+    host_cores: float | None = None
 
     def __post_init__(self) -> None:
         for job, speed in (*self.min_speed.items(), ("all jobs", self.default_min_speed)):
@@ -45,6 +48,7 @@ class Limits:
                     fix="give a number from 0 to 1, such as 0.5",
                 )
         above_0 = {"max_power_w": self.max_power_w, "default_max_p99_ms": self.default_max_p99_ms}
+        above_0["host_cores"] = self.host_cores
         above_0 |= {f"max_p99_ms of {job}": most for job, most in self.max_p99_ms.items()}
         for name, value in above_0.items():
             # "not above 0" is true of NaN as well.
@@ -258,6 +262,19 @@ def _exceeds_memory(
         yield Violation(text, memory.needed_mib / memory.most_mib - 1)
 
 
+def _lacks_cores(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
+    most, wanted = limits.host_cores, cores_wanted(profiles)
+    if p.split.sharing != "exclusive" and most is not None and wanted and wanted > most:
+        text = f"{wanted:.1f} host cores are wanted, {most:g} are there"
+        yield Violation(text, wanted / most - 1)
+
+
+def cores_wanted(profiles: Iterable[Profile]) -> float | None:
+    """Host cores that jobs keep busy alone, added up; None: not known of all."""
+    cores = sum(float(profile.values["job_cpu_percent"][-1]) / 100 for profile in profiles)
+    return None if math.isnan(cores) else cores
+
+
 def _shares_fate(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
     if limits.isolate and p.split.sharing not in ISOLATING:
         yield Violation("a fault of one job ends the others: MPS does not keep them apart", 1.0)
@@ -271,6 +288,7 @@ RULES: Mapping[str, Rule] = {
     "tail": _late,
     "power": _exceeds_power,
     "memory": _exceeds_memory,
+    "host cores": _lacks_cores,
     "faults": _shares_fate,
 }
 

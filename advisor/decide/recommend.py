@@ -118,7 +118,9 @@ def recommend(
         candidates=tuple(candidates),
         rules={name: options[split] if split else None for name, split in rules.items()},
         picks=picks,
-        call=their_call(candidates, choice, request.prices),
+        call=their_call(candidates, request.prices, ("limited",))
+        if choice.sharing == "exclusive"
+        else None,
     )
     return _explained(answer, checked)
 

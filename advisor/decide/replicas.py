@@ -28,7 +28,6 @@ def replicas(
     request: Request,
     *,
     most: int = MOST_JOBS,
-    host_cores: float | None = None,
 ) -> Replicas:
     """How many copies fit.
 
@@ -36,7 +35,6 @@ def replicas(
         profile: Of the job.
         request: Limits of each copy; `min_gain` is what one more must add to the rate of all.
         most: How many are looked at; beyond seven nothing was measured.
-        host_cores: Of the host of the GPU, for all copies; None: not known.
 
     Raises:
         InputError: no such number, or limits that are not for this job.
@@ -55,7 +53,7 @@ def replicas(
     while beyond is None and len(found) < most:
         p = _together(profile, len(found) + 1)
         more = _copies(p, len(found) + 1)
-        if end := next(_ends(profile, request, p, found[-1], more, host_cores), None):
+        if end := next(_ends(profile, request, p, found[-1], more), None):
             beyond, (ended_by, why) = more, end
         else:
             found.append(more)
@@ -77,15 +75,11 @@ def _ends(
     prediction: Prediction,
     fewer: Copies,
     more: Copies,
-    host_cores: float | None,
 ) -> Iterator[tuple[str, str]]:
     """What one more copy breaks or lacks."""
     for limit, rule in RULES.items():
         for violation in rule(prediction, [profile] * more.number, request):
             yield _scarce(profile) if limit == "speed" else limit, violation.text
-    cores = more.number * float(profile.values["job_cpu_percent"][-1]) / 100
-    if host_cores is not None and cores > host_cores:
-        yield "host cores", f"{cores:.1f} cores are wanted, {host_cores:g} are there"
     gain = more.rate.value / fewer.rate.value - 1
     if gain < request.min_gain:
         yield _scarce(profile), f"one more adds {100 * gain:.1f} % to the rate of all"

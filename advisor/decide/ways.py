@@ -6,7 +6,7 @@ small jobs cost speed and tails and save nothing (docs/measurements/sets.md).
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import WHOLE
@@ -20,11 +20,12 @@ from advisor.core.split import (
     split_environments,
     without_limits,
 )
-from advisor.core.units import share_for_units, vendor_of
+from advisor.core.units import share_for_units, units_for_share, vendor_of
 from advisor.decide.constraints import sure_of_all, violations, violations_alone, with_card_memory
 from advisor.decide.no_way import no_way
 from advisor.decide.recommend import check_request
 from advisor.decide.recommendation import RatedSplit, Request, worst_violation
+from advisor.decide.worth import their_call
 from advisor.errors import InputError
 from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Profile
@@ -47,6 +48,8 @@ class SetDecision:
     Attributes:
         profiles: Of the jobs, in the order asked.
         choice: One of `ways`; None: a card each, or one after the other where none cannot wait.
+        call: Where there is no choice, one of `ways` that saves GPU time for little more energy, so
+            that prices decide; None: there is none.
         ways: The best of each sharing; where none keeps the limits, the nearest.
         searched: How many ways were looked at.
     """
@@ -55,6 +58,7 @@ class SetDecision:
     request: Request
     objective: Objective
     choice: RatedSplit | None
+    call: RatedSplit | None
     ways: tuple[RatedSplit, ...]
     searched: int
 
@@ -77,8 +81,11 @@ def recommend_set(
     predictor: Predictor,
     request: Request | None = None,
     checked: CheckedCounts | None = None,
+    measured: Iterable[Split] = (),
 ) -> SetDecision:
     """The way that is worth most and keeps every limit; the answer does not depend on the order.
+
+    Splits at which these jobs were measured are looked at, too, where their counts are safe.
 
     Raises:
         InputError: too many jobs, or as `advisor.decide.recommend.check_request`.
@@ -90,9 +97,10 @@ def recommend_set(
     check_request(profiles, request)
     request = sure_of_all(request, profiles)
     objective = priced(find_objective(request.objective), request.prices)
+    ways = (*candidate_ways(profiles, checked), *_safe(measured, profiles, checked))
     options = [
         RatedSplit(p, p.objective_value(objective), violations(p, profiles, request))
-        for p in predictor.predict(profiles, candidate_ways(profiles, checked))
+        for p in predictor.predict(profiles, list(dict.fromkeys(ways)))
     ]
     apart = next(o for o in options if o.sharing == "exclusive")
     kept = [o for o in options if not o.violations and o is not apart]
@@ -100,12 +108,15 @@ def recommend_set(
     enough = [o for o in kept if worth(o) >= least]
     if not enough and any(violations_alone(profile, request) for profile in profiles):
         raise no_way(options, profiles, request)
+    call = None if enough else their_call(kept, request.prices, SHARINGS)
+    shown = [*_best_of_each(options, profiles, request.tie)]
     return SetDecision(
         profiles=profiles,
         request=request,
         objective=objective,
         choice=_best(enough, profiles, request.tie) if enough else None,
-        ways=tuple(_best_of_each(options, profiles, request.tie)),
+        call=call,
+        ways=(*shown, call) if call and call not in shown else tuple(shown),
         searched=len(options),
     )
 
@@ -152,6 +163,22 @@ def _limited(profiles: Sequence[Profile], checked: CheckedCounts | None) -> Iter
     for shares in itertools.product(*levels):
         if min(shares) < WHOLE:
             yield Split(shares)
+
+
+def _safe(
+    splits: Iterable[Split], profiles: Sequence[Profile], checked: CheckedCounts | None
+) -> Iterator[Split]:
+    """Those at which no job has an unsafe count."""
+    safeties = [profile.safety(checked) for profile in profiles]
+    for split in splits:
+        seats = zip(split.shares, safeties, strict=True)
+        if not any(
+            share < WHOLE
+            and s.units_total
+            and units_for_share(share, s.units_total, s.vendor) in s.unsafe
+            for share, s in seats
+        ):
+            yield split
 
 
 def _limits(profile: Profile, checked: CheckedCounts | None) -> list[float]:

@@ -1,10 +1,11 @@
 """What sharing saves in GPU time, energy and money, and where it is a question of prices. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import Prices
+from advisor.core.split import Sharing
 from advisor.decide.recommendation import RatedSplit
 from advisor.predict.predictions import Prediction
 
@@ -42,18 +43,16 @@ def worth_of(p: Prediction, prices: Prices) -> Worth:
 
 
 def their_call(
-    options: Iterable[RatedSplit], choice: RatedSplit, prices: Prices
+    options: Iterable[RatedSplit], prices: Prices, sharings: Collection[Sharing]
 ) -> RatedSplit | None:
     """The way that saves most GPU time for little more energy, where jobs are not to share.
 
-    None: they are to share, or no way that keeps the limits saves enough.
+    None: no way of these sharings that keeps the limits saves enough.
     """
-    if choice.sharing != "exclusive":
-        return None
     saved = {
         id(o): worth_of(o.prediction, prices)
         for o in options
-        if o.sharing == "limited" and not o.violations
+        if o.sharing in sharings and not o.violations
     }
     open_ways = [
         o

@@ -1,6 +1,6 @@
 """What was measured of jobs together, taken into what is predicted of them. Pure.
 
-What a model gets wrong of a pair it gets wrong each time, and nearly the same at splits that are
+What a prediction gets wrong of jobs it gets wrong each time, and nearly the same at splits that are
 near each other. So the logarithm of measured over predicted is a Gaussian process over splits, and
 what is expected of a split is its posterior (Rasmussen and Williams, "Gaussian Processes for
 Machine Learning", 2006, equations 2.23 and 2.24): the prediction, moved by what was measured, each
@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.core.interval import NORMAL_90, Interval
-from advisor.core.split import Split
+from advisor.core.split import ADVISED_JOBS, Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.predictions import Prediction, Predictor, is_within, possible_speed
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import P99_MEASURED
+from advisor.predict.situation import kind_of
 from advisor.predict.windows import Window, Windows, windows_of
 
 
@@ -29,23 +30,31 @@ class ErrorModel:
 
     Attributes:
         reach_percent: Distance of shares over which errors stay alike.
-        of_pair: Part of the variance that is the same at every split under limits.
-        noise: Between two windows of one pair at one split on one card.
+        of_jobs: Part of the variance that is the same at every split under limits.
+        noise: Between two windows of the same jobs at one split: of a pair on one card, of a set on
+            two.
         of_card: Between cards of one model, below their power limit.
         least: Of the prediction: bounds at a limit or at a demand are narrow because of what is
             possible, not of what is known.
     """
 
     reach_percent: float
-    of_pair: float
+    of_jobs: float
     noise: float
     of_card: float
     least: float
 
 
-SPEED = ErrorModel(reach_percent=30.0, of_pair=0.0, noise=0.02, of_card=0.0, least=0.06)
-POWER = ErrorModel(reach_percent=5.0, of_pair=0.3, noise=0.012, of_card=0.031, least=0.015)
+SPEED = ErrorModel(reach_percent=30.0, of_jobs=0.0, noise=0.02, of_card=0.0, least=0.06)
+POWER = ErrorModel(reach_percent=5.0, of_jobs=0.3, noise=0.012, of_card=0.031, least=0.015)
 
+SET_SPEED = replace(SPEED, noise=0.08, least=0.25)
+SET_POWER = replace(POWER, noise=0.06)
+"""Of three jobs and more, whose windows were repeated on another card and host only
+(docs/measurements/sets/measured.py)."""
+
+HOST_SPEED = replace(SET_SPEED, noise=0.15)
+"""The same of jobs in a set that wait for their host."""
 
 SPARE = 1.05
 """Relative speed that a server counts with where it was measured to serve all of its demand: how
@@ -76,9 +85,9 @@ class MeasuredPredictor:
         asked = list(dict.fromkeys((*splits, *(w.split for w in windows))))
         known = dict(zip(asked, self._predictor.predict(profiles, asked), strict=True))
         found = [known[split] for split in splits]
-        pairs = [(window, known[window.split]) for window in windows]
-        speeds = [self._speeds(n, p, found, pairs) for n, p in enumerate(profiles)]
-        powers = self._powers(profiles[0].power_limit_w or math.inf, found, pairs)
+        seen = [(window, known[window.split]) for window in windows]
+        speeds = [self._speeds(n, p, found, seen) for n, p in enumerate(profiles)]
+        powers = self._powers(profiles[0].power_limit_w or math.inf, found, seen)
         return [
             _with_latencies(_changed(prediction, power_w, of_jobs), windows)
             for prediction, power_w, *of_jobs in zip(found, powers, *speeds, strict=True)
@@ -89,26 +98,29 @@ class MeasuredPredictor:
         n: int,
         profile: Profile,
         found: Sequence[Prediction],
-        pairs: Sequence[tuple[Window, Prediction]],
+        measured: Sequence[tuple[Window, Prediction]],
     ) -> list[Interval]:
         """Of one of the jobs."""
+        is_pair = len(found[0].parts) == ADVISED_JOBS
+        errors = SPEED if is_pair else _set_errors(profile)
+
+        def value(p: Prediction, gpu_uuid: str) -> _Value:
+            # In a set a job without a limit hangs on the limits of others.
+            shares = p.split.shares
+            return _Value(p.split, (shares[n],) if is_pair else shares, p.parts[n].speed, gpu_uuid)
+
         seen = [
-            (
-                _Value(w.split, (w.split.shares[n],), p.parts[n].speed, w.gpu_uuid),
-                _reached(profile, rate / solo_rate),
-            )
-            for w, p in pairs
+            (value(p, w.gpu_uuid), _reached(profile, rate / solo_rate))
+            for w, p in measured
             if (rate := w.rates[n]) and (solo_rate := p.parts[n].solo_rate)
         ]
-        asked = [
-            _Value(p.split, (p.split.shares[n],), p.parts[n].speed, self._gpu_uuid) for p in found
-        ]
+        asked = [value(p, self._gpu_uuid) for p in found]
         most = max(1.0, *(speed for _, speed in seen)) if seen else 1.0
         served = _served_splits(profile, seen)
         # What was measured to serve all of its demand does, whatever its like falls short by.
         sure = [
             replace(speed, low=speed.value) if value.split in served else speed
-            for value, speed in zip(asked, _posterior(asked, seen, SPEED), strict=True)
+            for value, speed in zip(asked, _posterior(asked, seen, errors), strict=True)
         ]
         return [possible_speed(profile, speed, most) for speed in sure]
 
@@ -116,20 +128,25 @@ class MeasuredPredictor:
         self,
         limit_w: float,
         found: Sequence[Prediction],
-        pairs: Sequence[tuple[Window, Prediction]],
+        measured: Sequence[tuple[Window, Prediction]],
     ) -> list[Interval]:
         """Of the GPU."""
+        errors = POWER if len(found[0].parts) == ADVISED_JOBS else SET_POWER
         seen = [
             (_Value(w.split, w.split.shares, p.power_w, w.gpu_uuid, limit_w), w.power_w)
-            for w, p in pairs
+            for w, p in measured
             if w.power_w
         ]
         asked = [_Value(p.split, p.split.shares, p.power_w, self._gpu_uuid, limit_w) for p in found]
         most_w = OVER_LIMIT * limit_w
         return [
             Interval(x.value, x.low, max(x.value, min(x.high, most_w)))
-            for x in _posterior(asked, seen, POWER)
+            for x in _posterior(asked, seen, errors)
         ]
+
+
+def _set_errors(profile: Profile) -> ErrorModel:
+    return HOST_SPEED if kind_of(profile) == "launch-bound" else SET_SPEED
 
 
 def _reached(profile: Profile, speed: float) -> float:
@@ -175,12 +192,12 @@ class _Value:
 
     def covariance(self, other: "_Value", errors: ErrorModel) -> float:
         """Of the logarithms of both errors."""
-        own, its = self._pair_spread(errors), other._pair_spread(errors)
+        own, its = self._own_spread(errors), other._own_spread(errors)
         same_card = self.gpu_uuid == other.gpu_uuid != ""
         of_card = self.card_spread(errors) * other.card_spread(errors) if same_card else 0.0
         return own * its * self._alike(other, errors) + of_card
 
-    def _pair_spread(self, errors: ErrorModel) -> float:
+    def _own_spread(self, errors: ErrorModel) -> float:
         """The part of the spread that every card has."""
         return math.sqrt(self.spread(errors) ** 2 - self.card_spread(errors) ** 2)
 
@@ -188,7 +205,7 @@ class _Value:
         if self.split.sharing != other.split.sharing:
             return 0.0
         apart = math.dist(self.shares, other.shares) / errors.reach_percent
-        return errors.of_pair + (1 - errors.of_pair) * math.exp(-(apart**2))
+        return errors.of_jobs + (1 - errors.of_jobs) * math.exp(-(apart**2))
 
 
 def _posterior(

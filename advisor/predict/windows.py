@@ -1,6 +1,8 @@
 """What was measured of jobs together on a GPU model, as predictions take it in."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -30,13 +32,14 @@ class Window:
     is_bundled: bool = False
     latencies_p99_ms: tuple[float | None, ...] = ()
 
-    def turned(self) -> "Window":
-        """The same with the jobs in the opposite order."""
+    def ordered(self, order: Sequence[int]) -> "Window":
+        """The same with the jobs in another order: which of the present ones stands where."""
+        tails = self.latencies_p99_ms
         return replace(
             self,
-            split=self.split.turned(),
-            rates=self.rates[::-1],
-            latencies_p99_ms=self.latencies_p99_ms[::-1],
+            split=Split(tuple(self.split.shares[n] for n in order), self.split.sharing),
+            rates=tuple(self.rates[n] for n in order),
+            latencies_p99_ms=tuple(tails[n] for n in order) if tails else (),
         )
 
 
@@ -45,9 +48,43 @@ Windows: TypeAlias = Mapping[tuple[str, ...], Sequence[Window]]
 
 
 def windows_of(profiles: Sequence[Profile], windows: Windows) -> list[Window]:
-    """Those of jobs, in the order of the profiles; a job beside itself has each both ways."""
+    """Those of jobs, in the order of the profiles; of copies under several limits in each order."""
     names = [profile.job for profile in profiles]
-    own = list(windows.get(tuple(sorted(names)), ()))
-    if len(set(names)) == 1:
-        return own + [w.turned() for w in own if w.split != w.split.turned()]
-    return own if names == sorted(names) else [w.turned() for w in own]
+    by_name = sorted(range(len(names)), key=names.__getitem__)
+    seats = sorted(range(len(names)), key=by_name.__getitem__)
+    found = [w.ordered(seats) for w in windows.get(tuple(sorted(names)), ())]
+    if len(set(names)) == len(names):
+        return found
+    return [other for window in found for other in _of_copies(window, names)]
+
+
+def _of_copies(window: Window, names: Sequence[str]) -> Iterator[Window]:
+    """The window with copies of a job in every order of their limits; equal ones do the same."""
+    even, seen = _evened(window, names), set[Split]()
+    seats = [[n for n, name in enumerate(names) if name == job] for job in dict.fromkeys(names)]
+    back = sorted(range(len(names)), key=[n for of_job in seats for n in of_job].__getitem__)
+    differ = any(len({window.split.shares[n] for n in of_job}) > 1 for of_job in seats)
+    orders = itertools.product(*map(itertools.permutations, seats)) if differ else [seats]
+    for order in orders:
+        flat = [n for of_job in order for n in of_job]
+        found = tuple(window.split.shares[flat[n]] for n in back)
+        if (split := Split(found, window.split.sharing)) not in seen:
+            seen.add(split)
+            yield even.ordered([flat[n] for n in back])
+
+
+def _evened(window: Window, names: Sequence[str]) -> Window:
+    """With the mean of copies under one limit, which of them is which has no meaning."""
+    seats = list(zip(names, window.split.shares, strict=True))
+
+    def means(values: Sequence[float | None]) -> tuple[float | None, ...]:
+        of_seat: dict[tuple[str, float], list[float]] = {seat: [] for seat in seats}
+        for seat, value in zip(seats, values, strict=True):
+            if value is not None:
+                of_seat[seat].append(value)
+        return tuple(statistics.fmean(x) if (x := of_seat[seat]) else None for seat in seats)
+
+    tails = window.latencies_p99_ms
+    return replace(
+        window, rates=means(window.rates), latencies_p99_ms=means(tails) if tails else ()
+    )

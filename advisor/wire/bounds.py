@@ -95,4 +95,5 @@ WorkSeconds: TypeAlias = Annotated[
 ]
 Milliseconds: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 Watts: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
+Cores: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 Mebibytes: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]

@@ -47,7 +47,8 @@ class MeasuredTogether:
         kinds = {"launch": self.launches, "window": self.windows}
         here = listed(count_of(n, kind) for kind, n in kinds.items() if n)
         if not here:
-            return f"measured: {count_of(self.bundled, 'window')} that come with advisor"
+            come = "comes" if self.bundled == 1 else "come"
+            return f"measured: {count_of(self.bundled, 'window')} that {come} with advisor"
         return f"measured here, {here}"
 
 

@@ -11,6 +11,7 @@ from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor.wire.bounds import (
     Bounds,
+    Cores,
     Gain,
     GpuModel,
     GpuUuid,
@@ -174,32 +175,39 @@ class PairRequest(SharingRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetRequest(SharingRequest):
-    """Three to seven jobs that are to share a GPU; `work_s` of a job says nothing here.
+class WayRequest(SharingRequest):
+    """What may be said of how they are to share it.
 
     Attributes:
+        gpu_uuid: The card; None: any.
         isolate: Whether a fault of one job must leave the others running.
+        host_cores: Of the host, for all jobs; None: not looked at.
     """
 
-    jobs: SetOfJobs
+    gpu_uuid: GpuUuid | None = None
     isolate: bool = False
+    host_cores: Cores | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendationRequest(PairRequest):
+class SetRequest(WayRequest):
+    """Three to seven jobs that are to share a GPU."""
+
+    jobs: SetOfJobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendationRequest(WayRequest):
     """Two jobs, and what is wanted of them; equal ones have equal answers.
 
     Attributes:
         fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
-        gpu_uuid: The card that they are to share; None: any.
         components: Whether to say what the power of the recommended way goes to.
-        isolate: Whether a fault of one job must leave the other running.
     """
 
+    jobs: PairOfJobs
     fine: bool = False
-    gpu_uuid: GpuUuid | None = None
     components: bool = False
-    isolate: bool = False
 
     @property
     def work(self) -> Work | None:

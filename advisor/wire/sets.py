@@ -5,6 +5,7 @@ from typing import Literal
 
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
+from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
 from advisor.wire.recommendation import AskedJob, JobShare
 
 
@@ -59,29 +60,39 @@ class SetAdvice:
 
     Attributes:
         choice: Name of one of `ways`; None: a card each.
+        call: Name of the way that saves GPU time for little more energy, where prices decide; None:
+            there is none, or the jobs are to share.
         ways: The best of each sharing; where none keeps the limits, the nearest.
         near: A better way that fails by the low ends of speeds alone, and the options that accept
             it; None: there is none.
         searched: How many ways were looked at.
         coverage: Part of measured values that the intervals held, job by job.
+        card: What the power was corrected by; None: nothing was seen of the card, or it is not
+            known.
+        drifts: Of these jobs; intervals are wider for them.
+        measured: Of these very jobs together, which the answer takes in; None: nothing was.
     """
 
     jobs: tuple[AskedJob, ...]
     gpu_model: str
     objective: str
-    verdict: Literal["share", "a card each"]
+    verdict: Literal["share", "your call", "a card each"]
     choice: str | None
+    call: str | None
     ways: tuple[Way, ...]
     needs: Needs
     near: str | None
     searched: int
     warnings: tuple[str, ...]
     coverage: float = 0.9
+    card: CardPower | None = None
+    drifts: tuple[DriftedJob, ...] = ()
+    measured: MeasuredTogether | None = None
 
     @property
     def chosen(self) -> Way | None:
-        """The way of `choice`."""
-        return next((way for way in self.ways if way.name == self.choice), None)
+        """The way that the answer is about: of `choice`, or of `call`."""
+        return next((way for way in self.ways if way.name == (self.choice or self.call)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

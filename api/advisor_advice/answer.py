@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from advisor.core.wording import listed
 from advisor.decide.recommend import Decision, Request, recommend
+from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
@@ -35,7 +36,17 @@ def request_of(request: RecommendationRequest, settings: Settings) -> Request:
 
 
 def set_request_of(request: RecommendationRequest | SetRequest, settings: Settings) -> Request:
-    """The same of any number of jobs."""
+    """The same of any number of jobs.
+
+    Raises:
+        InputError: limits that cannot be meant, or work of three jobs and more.
+    """
+    if isinstance(request, SetRequest) and any(job.work_s is not None for job in request.jobs):
+        raise InputError(
+            "an amount of work says nothing of three jobs and more",
+            why="what those that are left do when one has ended was never measured",
+            fix="leave it out: sets are told as jobs that run on; for a queue: advisor place",
+        )
     return Request(
         objective=request.objective,
         min_speed=request.min_speeds(),
@@ -47,6 +58,7 @@ def set_request_of(request: RecommendationRequest | SetRequest, settings: Settin
         prices=settings.prices,
         min_gain=request.min_gain,
         isolate=request.isolate,
+        host_cores=request.host_cores,
     )
 
 

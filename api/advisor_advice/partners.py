@@ -39,9 +39,9 @@ def best_partners(
         ProfileSet((own.a, *(p for name, p in sorted(others.items()) if name != job)), ()),
         predictor.manifest.fill,
     )
-    there, profiles = read_conditions(settings, predictor, known.profiles, None).applied(
-        predictor, known.profiles
-    )
+    there, profiles = read_conditions(
+        settings, predictor, known.profiles, None, any_of=True
+    ).applied(predictor, known.profiles)
     request, checked = with_card_memory(request, own.a.gpu_model), checked_on(own, settings)
     found: list[Partner] = []
     for other in profiles:

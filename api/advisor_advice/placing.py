@@ -111,7 +111,9 @@ def plan(
     profile_set = find_profiles(request.names, settings, request.gpu_model, profiles)
     predictor = Registry(settings.home / "models").open_champion()
     limits = limits_of(request, settings.min_speed)
-    conditions = read_conditions(settings, predictor, profile_set.profiles, request.gpu_uuid)
+    conditions = read_conditions(
+        settings, predictor, profile_set.profiles, request.gpu_uuid, any_of=True
+    )
     checked = checked_on(profile_set, settings)
     return plan_by(predictor, profile_set, request, limits, checked, conditions, on_progress)
 

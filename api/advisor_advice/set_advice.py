@@ -8,7 +8,14 @@ from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, MOST_JOBS
 from advisor.core.wording import less_or_more
-from advisor.decide.constraints import RULES, floor, is_served, memory_unknown, with_card_memory
+from advisor.decide.constraints import (
+    RULES,
+    cores_wanted,
+    floor,
+    is_served,
+    memory_unknown,
+    with_card_memory,
+)
 from advisor.decide.reasons import of_profile
 from advisor.decide.recommendation import RatedSplit, Request
 from advisor.decide.replicas import replicas
@@ -19,32 +26,42 @@ from advisor.predict.set_law import MEASURED_ON
 from advisor.predict.sets import SetPredictor, active_idle_w, fills
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.observed import MeasuredTogether
 from advisor.wire.sets import Needs, Replicas, SetAdvice, Way
 from advisor_advice.answer import of_check, of_input
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import asked_job, job_shares
+from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on
 from advisor_models.registry import Registry
 
 
-def advise_set(profile_set: ProfileSet, request: Request, settings: Settings) -> SetAdvice:
-    """What physics says of the best way to run these jobs.
+def advise_set(
+    profile_set: ProfileSet,
+    request: Request,
+    settings: Settings,
+    gpu_uuid: str | None = None,
+) -> SetAdvice:
+    """The best way to run these jobs, by physics and by what was measured of them together.
 
     Raises:
         InputError: the request does not fit the jobs.
-        ModelError: a profile lacks idle power, and there is no model that knows it.
+        ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit, not even a card each.
-        StoreError: what the check of this GPU model found cannot be read.
+        StoreError: observations, or what the check of this GPU model found, cannot be read.
     """
+    model = Registry(settings.home / "models").open_champion()
+    conditions = read_conditions(settings, model, profile_set.profiles, gpu_uuid)
     checked = checked_on(profile_set, settings)
-    return advise_set_by(profile_set, request, checked, _fill(profile_set, settings))
+    return advise_set_by(model.manifest.fill, profile_set, request, checked, conditions)
 
 
 def advise_set_by(
+    fill: Mapping[str, float],
     profile_set: ProfileSet,
     request: Request,
     checked: CheckedCounts | None,
-    fill: Mapping[str, float],
+    conditions: Conditions = NOTHING,
 ) -> SetAdvice:
     """The same with what a check of the GPU model found.
 
@@ -54,11 +71,21 @@ def advise_set_by(
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit, not even a card each.
     """
+    asked = profile_set.profiles
     profile_set, assumed = _with_idle_power(profile_set, fill)
-    found = recommend_set(profile_set.profiles, SetPredictor(), request, checked)
-    limited = found.choice is not None and found.choice.sharing == "limited"
-    of_counts = of_check(profile_set, checked) if limited else ()
-    return to_wire(found, (*of_counts, *_warnings(profile_set, request), *assumed))
+    there, profiles = conditions.applied(SetPredictor(), profile_set.profiles)
+    found = recommend_set(profiles, there, request, checked, conditions.splits_of(profiles))
+    way = found.choice or found.call
+    measured = conditions.measured_of(profiles, way and way.prediction.split)
+    of_counts = of_check(profile_set, checked) if way and way.sharing == "limited" else ()
+    more = (*_of_law(profiles, measured), *_warnings(profile_set, request), *assumed)
+    card = conditions.card_of(asked)
+    return replace(
+        to_wire(found, (*of_counts, *more, *conditions.warnings(asked))),
+        card=card and card.told,
+        drifts=conditions.drifts_of(asked),
+        measured=measured,
+    )
 
 
 def advise_replicas(
@@ -67,7 +94,6 @@ def advise_replicas(
     settings: Settings,
     *,
     most: int,
-    host_cores: float | None,
 ) -> Replicas:
     """How many copies of a job one GPU holds.
 
@@ -76,9 +102,11 @@ def advise_replicas(
         ModelError: the profile lacks idle power, and there is no model that knows it.
         NoSplitError: not even one copy keeps its limits.
     """
-    profile_set, assumed = _with_idle_power(profile_set, _fill(profile_set, settings))
-    found = replicas(profile_set.a, request, most=most, host_cores=host_cores)
-    warnings = dict.fromkeys((*_warnings(profile_set, request), *assumed))
+    model = Registry(settings.home / "models").open_champion()
+    profile_set, assumed = _with_idle_power(profile_set, model.manifest.fill)
+    found = replicas(profile_set.a, request, most=most)
+    of_law = _of_law(profile_set.profiles, None)
+    warnings = dict.fromkeys((*of_law, *_warnings(profile_set, request), *assumed))
     if found.best > MOST_JOBS:
         warnings[f"no set of more than {MOST_JOBS} jobs was measured"] = None
     return replace(found, warnings=tuple(warnings))
@@ -90,8 +118,9 @@ def to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
         jobs=tuple(map(asked_job, found.profiles)),
         gpu_model=found.profiles[0].gpu_model,
         objective=found.objective.name,
-        verdict="share" if found.choice else "a card each",
+        verdict="share" if found.choice else "your call" if found.call else "a card each",
         choice=found.choice and found.choice.name,
+        call=found.call and found.call.name,
         ways=tuple(_way(way, found) for way in found.ways),
         needs=_needs(found),
         near=_near(found),
@@ -107,16 +136,8 @@ def _with_idle_power(
     return with_idle_power(profile_set, {name: w for name, w in fill.items() if name == IDLE})
 
 
-def _fill(profile_set: ProfileSet, settings: Settings) -> Mapping[str, float]:
-    """What the model takes for idle power; it is only opened where a profile lacks that."""
-    if not any(math.isnan(profile.idle_power_w) for profile in profile_set.profiles):
-        return {}
-    return Registry(settings.home / "models").open_champion().manifest.fill
-
-
 def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
     profiles = profile_set.profiles
-    yield from _of_law(profiles)
     for profile in profiles:
         yield from of_profile(profile)
     memory_mib = with_card_memory(request, profiles[0].gpu_model).memory_mib
@@ -124,10 +145,11 @@ def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
     yield from of_input(profile_set)
 
 
-def _of_law(profiles: Sequence[Profile]) -> Iterator[str]:
+def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:
+    told = f"{measured.text}, other ways" if measured else "nothing was measured of these together"
     yield (
-        "nothing measured of these jobs together is taken in: physics fitted to 146 sets on H100s "
-        "is off by 12 to 17 points of speed and 6 to 13 % of the watts in the mean"
+        f"{told}: by physics fitted to 146 sets on H100s, which is off by 12 to 17 points of speed "
+        "and 6 to 13 % of the watts in the mean"
     )
     if (model := profiles[0].gpu_model) not in MEASURED_ON:
         yield f"no set was measured on {model}"
@@ -201,11 +223,10 @@ def _way(way: RatedSplit, found: SetDecision) -> Way:
 
 def _needs(found: SetDecision) -> Needs:
     memory = [profile.memory_used_mib for profile in found.profiles]
-    cores = [float(profile.values["job_cpu_percent"][-1]) / 100 for profile in found.profiles]
     return Needs(
         memory_mib=sum(m for m in memory if m) if all(memory) else None,
         memory_of_mib=found.request.memory_mib,
-        host_cores=None if any(map(math.isnan, cores)) else sum(cores),
+        host_cores=cores_wanted(found.profiles),
         mps_clients=len(found.profiles),
         mps_clients_most=MPS_CLIENTS,
     )

@@ -43,7 +43,7 @@ def error(kind: type[AdvisorError], *options: str) -> str:
 
 KEYS = {
     "jobs", "gpu_model", "objective", "verdict", "choice", "ways", "needs", "near", "searched",
-    "warnings", "coverage",
+    "warnings", "coverage", "call", "card", "drifts", "measured",
 }  # fmt: skip
 WAY_KEYS = {
     "name", "sharing", "isolates", "jobs", "power_w", "energy_saved", "energy_saved_idle",
@@ -93,6 +93,15 @@ def test_only_the_job_that_fills_has_a_limit() -> None:
     assert variable in told
     assert "nvidia-cuda-mps-control -d" in told
     assert "146 sets" in " ".join(told.split())
+
+
+def test_what_was_measured_of_the_very_set_is_told() -> None:
+    """Two windows of it come with advisor, one of them without limits."""
+    told = recommend("mobilenet-train-b2*3", *H100)
+    assert "measured: 2 windows that come with advisor" in " ".join(told.split())
+    measured = as_json("mobilenet-train-b2*3", *H100)["measured"]
+    assert measured == {"launches": 0, "windows": 0, "bundled": 2, "at_choice": 1}
+    assert as_json(*SERVERS)["measured"] is None
 
 
 def test_order_of_the_names_does_not_matter() -> None:
@@ -150,7 +159,8 @@ def test_prices_are_told_where_they_are_set(monkeypatch: pytest.MonkeyPatch) -> 
         (("fft*8",), "8 jobs"),
         (("fft*0",), "A\\*3"),
         (("*3", "fft"), "A\\*3"),
-        (("fft*3", "--work", "3h"), "--work says nothing of 3 jobs"),
+        (("fft*3", "--work", "3h"), "work says nothing of three jobs"),
+        (("fft*3", "--fine"), "--fine says nothing of three jobs"),
         (("fft", "--isolate"), "--isolate says nothing of 1 job"),
         (("fft*3", "--min-speed", "gemm=0.5"), "gemm"),
     ],

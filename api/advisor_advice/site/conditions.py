@@ -9,7 +9,7 @@ from advisor.core.records import SoloPoint
 from advisor.core.split import Split
 from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
 from advisor.predict.measured import MeasuredPredictor
-from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.predict.windows import Window, Windows, windows_of
 from advisor.settings import Settings
@@ -74,8 +74,10 @@ class Conditions:
         """Those of these jobs."""
         return tuple(self._drifts(profiles).values())
 
-    def measured_of(self, profiles: Sequence[Profile], split: Split) -> MeasuredTogether | None:
-        """What was measured of these jobs together; None: nothing."""
+    def measured_of(
+        self, profiles: Sequence[Profile], split: Split | None
+    ) -> MeasuredTogether | None:
+        """What was measured of these jobs together, and how often at a split; None: nothing."""
         windows = windows_of(profiles, self._windows(profiles))
         if not windows:
             return None
@@ -86,6 +88,11 @@ class Conditions:
             bundled=bundled,
             at_choice=sum(w.split == split for w in windows),
         )
+
+    def splits_of(self, profiles: Sequence[Profile]) -> tuple[Split, ...]:
+        """At which these jobs were measured together."""
+        found = windows_of(profiles, self._windows(profiles))
+        return tuple(dict.fromkeys(w.split for w in found if is_within(w.split, profiles)))
 
     def warnings(self, profiles: Sequence[Profile]) -> Iterator[str]:
         """What is to be said of it."""
@@ -153,11 +160,14 @@ def read_conditions(
     profiles: Sequence[Profile],
     gpu_uuid: str | None,
     driver: str | None = None,
+    *,
+    any_of: bool = False,
 ) -> Conditions:
     """The conditions of a host for these jobs, from its store and from what comes with advisor.
 
     The card is None where it is not known: the only one of its model that jobs were launched on,
-    if there is just one. The driver is None where it is that of the newest launch.
+    if there is just one. The driver is None where it is that of the newest launch. `any_of` is as
+    in `measured_windows`.
 
     Raises:
         StoreError: the store, or what a check found, cannot be read.
@@ -167,10 +177,10 @@ def read_conditions(
         with open_store(settings.database_url, settings.home) as store:
             seen = experience_of(store, predictor, checks, settings.home)
             found = seen.conditions(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
-            windows = measured_windows(profiles, checks, store)
+            windows = measured_windows(profiles, checks, store, any_of=any_of)
     else:
         found = Experience().conditions(gpu_model, gpu_uuid, None)
-        windows = measured_windows(profiles, checks, None)
+        windows = measured_windows(profiles, checks, None, any_of=any_of)
     found = replace(found, windows=windows)
     if driver is None:
         return found

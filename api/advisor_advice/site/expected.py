@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from advisor.core.observations import Observation, doubt
-from advisor.core.split import UNCAPPED, Split
+from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.predict.card_factor import observation_ratio
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
@@ -140,10 +140,13 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
 
 
 def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
-    """The split of a window or a launch; None where nothing is predicted: jobs took turns."""
+    """The split of a window or a launch; None where nothing is predicted: two jobs in turns."""
+    shares = tuple(shares_percent)
     if mode == "uncapped":
-        return UNCAPPED
-    return Split(tuple(shares_percent)) if mode in ("mps", "cu_mask") else None
+        return without_limits("uncapped", len(shares))
+    if mode == "time-sliced" and len(shares) > ADVISED_JOBS:
+        return without_limits("time-sliced", len(shares))
+    return Split(shares) if mode in ("mps", "cu_mask") else None
 
 
 def is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:

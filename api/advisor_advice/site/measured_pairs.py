@@ -1,4 +1,4 @@
-"""What was measured of jobs together on a GPU model: own windows and launches, bundled pairs."""
+"""What was measured of jobs together on a GPU model: own windows and launches, and bundled ones."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.windows import Window, Windows
 from advisor_advice.site.expected import Checked, is_doubtful, measured_split
 from advisor_data import Store
-from advisor_data.files.bundled import bundled_pair_points
+from advisor_data.files.bundled import bundled_points_together
 from advisor_data.files.dataset import select
 
 
@@ -20,28 +20,31 @@ def measured_windows(
     checked: Checked,
     store: Store | None,
     bundled: Iterable[PairPoint] | None = None,
+    *,
+    any_of: bool = False,
 ) -> Windows:
-    """Windows and launches of pairs of these jobs on their GPU model that nothing speaks against.
+    """Windows and launches of these jobs on their GPU model that nothing speaks against.
 
     Args:
-        profiles: Of two jobs, or of those of a queue, on one GPU model.
+        profiles: Of the jobs on one GPU model.
         checked: Says which counts are unsafe: launches there count with right results only.
         store: None: there is nothing but what comes with advisor.
         bundled: Points that come with advisor, of any jobs; None: they are read.
+        any_of: Of any of them beside each other, as in a queue or of copies; else of all together.
 
     Raises:
         StoreError: the store cannot be read.
     """
     by_job, gpu_model = {p.job: p for p in profiles}, profiles[0].gpu_model
     found: defaultdict[tuple[str, ...], list[Window]] = defaultdict(list)
-    points = bundled_pair_points(by_job) if bundled is None else bundled
+    points = bundled_points_together(by_job) if bundled is None else bundled
     on_model = (point for point in points if point.gpu_model == gpu_model)
     for names, window in _of_points(on_model, is_bundled=True):
         found[names].append(window)
     if store is None:
         return dict(found)
     # Of a queue all are read at once: asking for each pair takes longer.
-    jobs = [p.job for p in profiles] if len(profiles) == 2 else None
+    jobs = None if any_of else [p.job for p in profiles]
     for names, window in _of_points(store.pair_points(jobs=jobs, gpu_model=gpu_model)):
         found[names].append(window)
     for observation in store.observations(jobs=jobs, gpu_model=gpu_model):

@@ -1,11 +1,15 @@
 """The measurements that come with advisor, read once and kept."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_advice.site.known_profiles import ProfilesOfJob, known_profiles
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files.bundled import (
+    bundled_pair_points,
+    bundled_points_together,
+    bundled_solo_points,
+)
 from advisor_data.store.profile_rows import ProfileRow
 from advisor_data.store.profile_rows import profile_rows as rows_of
 
@@ -32,7 +36,17 @@ def profile_rows() -> tuple[ProfileRow, ...]:
 @functools.cache
 def pair_points() -> Mapping[tuple[str, ...], list[PairPoint]]:
     """By the names of their jobs, in their order."""
+    return _by_jobs(bundled_pair_points())
+
+
+@functools.cache
+def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
+    """The same of pairs and sets."""
+    return _by_jobs(bundled_points_together())
+
+
+def _by_jobs(points: Iterable[PairPoint]) -> Mapping[tuple[str, ...], list[PairPoint]]:
     found: dict[tuple[str, ...], list[PairPoint]] = {}
-    for point in bundled_pair_points():
+    for point in points:
         found.setdefault(point.jobs, []).append(point)
     return found

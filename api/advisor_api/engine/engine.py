@@ -136,7 +136,8 @@ class Engine:
         found = await self._found(kept, asked.names, asked.gpu_model)
         checked, predictor = await self._checked(kept, found), await self._predictor(kept)
         request, fill = set_request_of(asked, self._settings), predictor.manifest.fill
-        return await asyncio.to_thread(advise_set_by, found, request, checked, fill)
+        conditions = await self._conditions(kept, found, asked.gpu_uuid)
+        return await asyncio.to_thread(advise_set_by, fill, found, request, checked, conditions)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.
@@ -185,7 +186,7 @@ class Engine:
         predictor = await self._predictor(kept)
         checked = await self._checked(kept, found)
         limits = limits_of(asked, self._settings.min_speed)
-        conditions = await self._conditions(kept, found, asked.gpu_uuid)
+        conditions = await self._conditions(kept, found, asked.gpu_uuid, any_of=True)
         async with self._placing:
             return await asyncio.to_thread(
                 plan_by, predictor, found, asked, limits, checked, conditions
@@ -248,7 +249,9 @@ class Engine:
             kept.checked[model] = await asyncio.to_thread(checked_counts, self._home, model, total)
         return kept.checked[model]
 
-    async def _conditions(self, kept: Kept, found: ProfileSet, gpu_uuid: str | None) -> Conditions:
+    async def _conditions(
+        self, kept: Kept, found: ProfileSet, gpu_uuid: str | None, *, any_of: bool = False
+    ) -> Conditions:
         """What is known of the card, of drifting jobs, and of these jobs together."""
         key = found.a.gpu_model, gpu_uuid
         conditions = kept.conditions.get(key)
@@ -256,24 +259,25 @@ class Engine:
             store = self._store if gpu_uuid else None
             conditions = await asyncio.to_thread(self._experience.conditions, *key, store)
             kept.conditions[key] = conditions
-        return dataclasses.replace(conditions, windows=await self._windows(kept, found))
+        return dataclasses.replace(conditions, windows=await self._windows(kept, found, any_of))
 
-    async def _windows(self, kept: Kept, found: ProfileSet) -> Windows:
+    async def _windows(self, kept: Kept, found: ProfileSet, any_of: bool) -> Windows:
         """What was measured of these jobs together; that of a whole queue is not kept."""
         key = (found.a.gpu_model, *sorted(p.job for p in found.profiles))
         async with self._measuring:
-            windows = kept.windows.get(key)
+            windows = None if any_of else kept.windows.get(key)
             if windows is None:
-                windows = await asyncio.to_thread(self._measured, found)
-                if len(found.profiles) == ADVISED_JOBS:
+                windows = await asyncio.to_thread(self._measured, found, any_of)
+                if not any_of:
                     kept.windows[key] = windows
         return windows
 
-    def _measured(self, found: ProfileSet) -> Windows:
-        pairs = combinations_with_replacement(sorted({p.job for p in found.profiles}), ADVISED_JOBS)
-        known = bundled.pair_points()
-        points = [point for jobs in pairs for point in known.get(jobs, ())]
-        return measured_windows(found.profiles, checks_of(self._settings), self._store, points)
+    def _measured(self, found: ProfileSet, any_of: bool) -> Windows:
+        names, known = sorted(p.job for p in found.profiles), bundled.points_together()
+        pairs = combinations_with_replacement(dict.fromkeys(names), ADVISED_JOBS)
+        points = [p for jobs in (pairs if any_of else [tuple(names)]) for p in known.get(jobs, ())]
+        checks = checks_of(self._settings)
+        return measured_windows(found.profiles, checks, self._store, points, any_of=any_of)
 
     async def _current(self) -> Kept:
         """What is kept of the present state."""

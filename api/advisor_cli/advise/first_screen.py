@@ -16,13 +16,14 @@ from advisor.decide.worth import LEAST_TIME_SAVED, worth_of
 from advisor.formats.moments import duration_text
 from advisor.predict.predictions import PredictedPart
 from advisor.predict.profiles import Profile
+from advisor.wire.observed import MeasuredTogether
 from advisor_advice.answer import ModelAdvice
 from advisor_cli.shared.screen import price_text
 
 _HOUR_S = 3600.0
 
 
-_BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
+BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
 
 
 def headline(given: ModelAdvice) -> str:
@@ -35,13 +36,12 @@ def headline(given: ModelAdvice) -> str:
         text = f"{verdict}: {_parts(r, way)} ({gpu})"
     else:
         text = f"DO NOT SHARE: run {jobs} one after the other ({gpu})"
-    return f"{text}. {_basis(given)}"
+    return f"{text}. {basis(given.measured if way_of(r) else None)}"
 
 
-def _basis(given: ModelAdvice) -> str:
+def basis(measured: MeasuredTogether | None) -> str:
     """What the numbers rest on: measured is only what was measured at that very split."""
-    measured = given.measured
-    if measured is None or way_of(given.recommendation) is None:
+    if measured is None:
         return "predicted"
     return measured.text if measured.at_choice else f"predicted; other splits {measured.text}"
 
@@ -109,7 +109,7 @@ def _worth(r: Decision, *, is_call: bool) -> Iterator[tuple[str, str]]:
         yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst): {done}"
         yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
     if is_call and not r.request.prices.are_set:
-        yield "Price", _BY_PRICE
+        yield "Price", BY_PRICE
     if r.request.prices.are_set:
         yield "Price", _price(r, found.choice, apart)
 
@@ -122,7 +122,7 @@ def _at_best(r: Decision) -> Iterator[tuple[str, str]]:
         energy = worth_of(best.prediction, r.request.prices).energy
         beyond = ", beyond a limit" if best.violations else ""
         hours = best.prediction.stp.value >= 1 / (1 - LEAST_TIME_SAVED) and not best.violations
-        asked = f"; {_BY_PRICE}" if hours and r.objective.name != COST else ""
+        asked = f"; {BY_PRICE}" if hours and r.objective.name != COST else ""
         yield (
             "At best",
             f"{best.name}{beyond}: {best.prediction.stp.value:.2f}x an hour, "

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS
-from advisor.core.wording import count_of
 from advisor.decide.recommend import Request
 from advisor.decide.ways import check_set
 from advisor.errors import InputError
@@ -29,8 +28,10 @@ from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99
 from advisor_cli.advise.queue import read_works
 from advisor_cli.shared.options import (
     AsJson,
+    Cores,
     GpuModelOption,
     GpuUuidOption,
+    Isolate,
     MaxP99,
     MaxPower,
     Memory,
@@ -58,12 +59,13 @@ def recommend(
     max_power: MaxPower = None,
     memory: Memory = None,
     min_gain: MinGain = MIN_GAIN,
-    isolate: Annotated[
-        bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
-    ] = False,
+    isolate: Isolate = False,
+    cores: Cores = None,
     work: Annotated[
         list[str] | None,
-        typer.Option(help="What is to be done, JOB=3h or 3h for both: time that it takes alone"),
+        typer.Option(
+            help="What is to be done, JOB=3h or 3h for both: time that it takes alone; of two jobs"
+        ),
     ] = None,
     gpu_model: GpuModelOption = None,
     gpu_uuid: GpuUuidOption = None,
@@ -90,65 +92,74 @@ def recommend(
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     wanted = {"how": how, "why": why, "notes": notes, "all": show_all}
     details = [name for name, is_wanted in wanted.items() if is_wanted]
-    if len(names) != ADVISED_JOBS:
-        of_two: dict[str, object] = {"--work": work, "--fine": fine, "--components": components}
-        of_others = {"--isolate": isolate} if len(names) == 1 else {"--gpu-uuid": gpu_uuid}
-        _refuse_but_for_two(of_two | of_others, len(names))
-        if len(names) == 1:
-            limits = Request(
-                objective=objective,
-                min_speed=min_speeds(min_speed or (), names),
-                default_min_speed=settings.min_speed,
-                max_power_w=max_power,
-                memory_mib=memory,
-                prices=settings.prices,
-                min_gain=min_gain,
-            )
-            partners = best_partners(names[0], settings, limits, gpu_model)
-            typer.echo(write(partners)) if as_json else partners_text.show(partners)
-            return
-        check_set(len(names))
-        of_set = SetRequest(
-            jobs=job_requests(names, names, min_speed or (), by_job_ms),
+    of_pairs: dict[str, object] = {"--fine": fine, "--components": components}
+    if len(names) == 1:
+        _refuse_alone({"--work": work, "--isolate": isolate, "--cores": cores} | of_pairs)
+        limits = Request(
             objective=objective,
-            max_p99_ms=for_all_ms,
+            min_speed=min_speeds(min_speed or (), names),
+            default_min_speed=settings.min_speed,
             max_power_w=max_power,
             memory_mib=memory,
+            prices=settings.prices,
             min_gain=min_gain,
-            gpu_model=gpu_model,
-            isolate=isolate,
         )
-        found = find_profiles(names, settings, gpu_model, profiles)
-        given = advise_set(found, set_request_of(of_set, settings), settings)
-        typer.echo(write(given)) if as_json else set_screen.show(given, settings.prices, details)
+        partners = best_partners(names[0], settings, limits, gpu_model)
+        typer.echo(write(partners)) if as_json else partners_text.show(partners)
         return
     works_s = read_works(work or (), names)
-    asked = RecommendationRequest(
-        jobs=job_requests(names, names, min_speed or (), by_job_ms, works_s),
-        objective=objective,
-        max_p99_ms=for_all_ms,
-        max_power_w=max_power,
-        memory_mib=memory,
-        min_gain=min_gain,
-        gpu_model=gpu_model,
-        fine=fine,
-        gpu_uuid=gpu_uuid,
-        components=components,
-        isolate=isolate,
+    of_any: dict[str, Any] = {
+        "jobs": job_requests(names, names, min_speed or (), by_job_ms, works_s),
+        "objective": objective,
+        "max_p99_ms": for_all_ms,
+        "max_power_w": max_power,
+        "memory_mib": memory,
+        "min_gain": min_gain,
+        "gpu_model": gpu_model,
+        "gpu_uuid": gpu_uuid,
+        "isolate": isolate,
+        "host_cores": cores,
+    }
+    if len(names) == ADVISED_JOBS:
+        asked = RecommendationRequest(**of_any, fine=fine, components=components)
+        _answer(asked, settings, profiles, details, as_json=as_json)
+        return
+    check_set(len(names))
+    _refuse_for_sets(of_pairs)
+    request = set_request_of(SetRequest(**of_any), settings)
+    given = advise_set(
+        find_profiles(names, settings, gpu_model, profiles), request, settings, gpu_uuid
     )
-    _answer(asked, settings, profiles, details, as_json=as_json)
+    if as_json:
+        typer.echo(write(given))
+        return
+    _say_unknown_card(gpu_uuid, given.card)
+    set_screen.show(given, settings.prices, details)
 
 
-def _refuse_but_for_two(options: Mapping[str, object], jobs: int) -> None:
-    """Options that say nothing of a job without a partner, or of a set."""
+def _refuse_alone(options: Mapping[str, object]) -> None:
+    """Options that say nothing of a job without a partner."""
     if given := [name for name, value in options.items() if value]:
         raise InputError(
-            f"{given[0]} says nothing of {count_of(jobs, 'job')}",
-            why="the best partners of one were asked for"
-            if jobs == 1
-            else f"{jobs} jobs are predicted by physics that does not know it",
-            fix="name the other job, too" if jobs == 1 else "name two jobs, or leave it out",
+            f"{given[0]} says nothing of 1 job",
+            why="the best partners of one were asked for",
+            fix="name the other job, too",
         )
+
+
+def _refuse_for_sets(options: Mapping[str, object]) -> None:
+    """Options that only the model of pairs knows."""
+    if given := [name for name, value in options.items() if value]:
+        raise InputError(
+            f"{given[0]} says nothing of three jobs and more",
+            why="they are predicted by physics that does not know it",
+            fix="name two jobs, or leave it out",
+        )
+
+
+def _say_unknown_card(gpu_uuid: str | None, card: object) -> None:
+    if gpu_uuid is not None and card is None:
+        typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
 
 
 def _answer(
@@ -162,10 +173,7 @@ def _answer(
     """Find the way that is worth most, and tell it."""
     found = find_profiles([job.job for job in asked.jobs], settings, asked.gpu_model, file)
     given = answer(found, request_of(asked, settings), settings, asked.gpu_uuid)
-    if asked.gpu_uuid is not None and given.card is None:
-        typer.echo(
-            f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True
-        )
+    _say_unknown_card(asked.gpu_uuid, given.card)
     if not as_json:
         recommend_text.show(given, details)
     if asked.components:

@@ -20,6 +20,7 @@ from advisor_cli.advise.job_requests import longest_p99_ms, min_speeds
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_cli.shared.options import (
     AsJson,
+    Cores,
     GpuModelOption,
     MaxP99,
     MaxPower,
@@ -40,9 +41,7 @@ def replicas(
     max_p99: MaxP99 = None,
     max_power: MaxPower = None,
     memory: Memory = None,
-    cores: Annotated[
-        float | None, typer.Option(help="Host cores for all copies; not looked at if not given")
-    ] = None,
+    cores: Cores = None,
     min_gain: MinGain = MIN_GAIN,
     gpu_model: GpuModelOption = None,
     profiles: ProfilesOption = None,
@@ -63,9 +62,10 @@ def replicas(
         max_power_w=max_power,
         memory_mib=memory,
         min_gain=min_gain,
+        host_cores=cores,
     )
     found = find_profiles([job], settings, gpu_model, profiles)
-    told = advise_replicas(found, request, settings, most=most, host_cores=cores)
+    told = advise_replicas(found, request, settings, most=most)
     typer.echo(write(told)) if as_json else _show(told)
 
 

@@ -10,10 +10,12 @@ from advisor.core.objectives import Prices
 from advisor.core.units import UNIT_NAMES, vendor_of
 from advisor.core.wording import count_of, less_or_more, listed
 from advisor.decide.reasons import percent
+from advisor.decide.same_work import HOUR_S
 from advisor.wire.recommendation import JobShare
 from advisor.wire.sets import SetAdvice, Way
+from advisor_cli.advise.first_screen import BY_PRICE, basis
 from advisor_cli.shared.console import plain_table, print_table
-from advisor_cli.shared.screen import Screen, print_list, print_screen
+from advisor_cli.shared.screen import Screen, price_text, print_list, print_screen
 
 WORDS = {
     "uncapped": "without limits",
@@ -43,10 +45,14 @@ def show(given: SetAdvice, prices: Prices, details: Collection[str] = ()) -> Non
 
 
 def _headline(given: SetAdvice) -> str:
-    way = given.chosen
-    if way is None:
-        return f"A CARD EACH: {_names(given)} ({given.gpu_model}). predicted"
-    return f"SHARE: {_parts(way, given)} ({given.gpu_model}). predicted"
+    rests_on = basis(given.measured if given.chosen else None)
+    if (way := given.chosen) is None:
+        verdict, jobs = "A CARD EACH", _names(given)
+    else:
+        verdict, jobs = "SHARE", _parts(way, given)
+        if given.call:
+            verdict = "YOUR CALL: a card each, or share for time"
+    return f"{verdict}: {jobs} ({given.gpu_model}). {rests_on}"
 
 
 def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
@@ -67,8 +73,10 @@ def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
         f"{_less(energy.value)} ({_less(energy.low)} at worst) with freed GPUs off, "
         f"{_less(way.energy_saved_idle.value)} with them idle",
     )
-    if way.cost_saved and prices.are_set:
-        yield "Price", f"{_less(way.cost_saved.value)} for the same work"
+    if prices.are_set:
+        yield "Price", price_text(prices, *_hour_of_work(way, given))
+    elif given.call:
+        yield "Price", BY_PRICE
     yield "Each", "; ".join(_each(way))
     yield "Risk", _risk(way, given)
     if not way.isolates:
@@ -76,6 +84,13 @@ def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
     yield from _near(given)
     yield "Start", _START[way.sharing]
     yield more
+
+
+def _hour_of_work(way: Way, given: SetAdvice) -> tuple[tuple[float, float], ...]:
+    """What is done in an hour together: seconds that GPUs are held, and joules; and apart."""
+    speeds = [share.speed.value for share in way.jobs]
+    apart_j = sum(s * job.alone.power_w for s, job in zip(speeds, given.jobs, strict=True))
+    return (HOUR_S, HOUR_S * way.power_w.value), (HOUR_S * sum(speeds), HOUR_S * apart_j)
 
 
 def _near(given: SetAdvice) -> Iterator[tuple[str, str]]:

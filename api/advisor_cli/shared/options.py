@@ -71,6 +71,15 @@ Memory: TypeAlias = Annotated[
     ),
 ]
 
+Cores: TypeAlias = Annotated[
+    float | None,
+    typer.Option(help="Host cores for all jobs together; not looked at if not given"),
+]
+
+Isolate: TypeAlias = Annotated[
+    bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
+]
+
 GpuModelOption: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Such as 'NVIDIA H200'; for jobs with profiles of several"),

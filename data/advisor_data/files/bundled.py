@@ -26,7 +26,7 @@ def bundled_pair_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
     """Pair points measured on real GPUs, flagged ones among them: see `advisor_data.files.dataset`.
 
     Args:
-        jobs: Only points of two of these jobs, which takes a fraction of the time; None: all.
+        jobs: Only points of these jobs alone, which takes a fraction of the time; None: all.
 
     Raises:
         StoreError: the installation lacks the file, or it is damaged.
@@ -45,13 +45,25 @@ def bundled_reference_points() -> list[SoloPoint]:
     return _points("references.jsonl", SoloPoint, "references of the pairs")
 
 
-def bundled_set_points() -> list[PairPoint]:
+def bundled_set_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
     """Two to seven jobs together, of one campaign on H100s (docs/measurements/sets.md).
+
+    `jobs` is as in `bundled_pair_points`.
 
     Raises:
         StoreError: the installation lacks the file, or it is damaged.
     """
-    return _points("sets.jsonl", PairPoint, "measured sets")
+    return _points("sets.jsonl", PairPoint, "measured sets", jobs)
+
+
+def bundled_points_together(jobs: Iterable[str] | None = None) -> list[PairPoint]:
+    """Both: pairs at all splits, and sets.
+
+    Raises:
+        StoreError: the installation lacks a file, or it is damaged.
+    """
+    names = None if jobs is None else list(jobs)
+    return [*bundled_pair_points(names), *bundled_set_points(names)]
 
 
 def bundled_set_references() -> list[SoloPoint]:

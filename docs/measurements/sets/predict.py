@@ -317,7 +317,7 @@ def _with_product(
     row: Row, point: PairPoint, bundled: Mapping[str, Profile], predictor: ModelPredictor
 ) -> Row:
     """The row with what the product's physics and its model say, for as many jobs as it has."""
-    profiles = [_profile(part, bundled) for part in row.parts]
+    profiles = [profile_of(part, bundled) for part in row.parts]
     shares, free = point.shares_percent, row.mode != "limits"
     split = without_limits("uncapped", len(shares)) if free else Split(shares)
     sides = [side(p, [share]) for p, share in zip(profiles, shares, strict=True)]
@@ -330,7 +330,7 @@ def _with_product(
     )
 
 
-def _profile(part: Part, bundled: Mapping[str, Profile]) -> Profile:
+def profile_of(part: Part, bundled: Mapping[str, Profile]) -> Profile:
     """The job's readings of this campaign at 100 %, over shares as a bundled profile has it.
 
     A job without one (llm-serve-10, of which a tenth is asked) is as good at any share.

@@ -58,24 +58,24 @@ def test_one_copy_is_the_job_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "wanted", "cores", "ended_by", "best"),
+    ("one", "wanted", "ended_by", "best"),
     [
-        (job(memory_used_mib=4e4), {"memory_mib": 1e5}, None, "memory", 2),
-        (job(), {}, 3.5, "host cores", 3),
-        (job(serving=SERVING), {"max_p99_ms": {"job": 30.0}}, None, "tail", 4),
-        (job(), {"max_power_w": 300.0}, None, "power", 3),
-        (job(70.0), {"min_gain": 0.2}, None, "SMs", 2),
-        (job(20.0, 70.0), {"min_gain": 0.2}, None, "DRAM", 2),
-        (job(97.0), {"default_min_speed": 0.4}, None, "SMs", 1),
-        (job(5.0), {}, None, None, 7),
+        (job(memory_used_mib=4e4), {"memory_mib": 1e5}, "memory", 2),
+        (job(), {"host_cores": 3.5}, "host cores", 3),
+        (job(serving=SERVING), {"max_p99_ms": {"job": 30.0}}, "tail", 4),
+        (job(), {"max_power_w": 300.0}, "power", 3),
+        (job(70.0), {"min_gain": 0.2}, "SMs", 2),
+        (job(20.0, 70.0), {"min_gain": 0.2}, "DRAM", 2),
+        (job(97.0), {"default_min_speed": 0.4}, "SMs", 1),
+        (job(5.0), {}, None, 7),
     ],
 )
 def test_what_ends_the_number(
-    one: Profile, wanted: dict[str, Any], cores: float | None, ended_by: str | None, best: int
+    one: Profile, wanted: dict[str, Any], ended_by: str | None, best: int
 ) -> None:
     """Each limit by its name, with a sentence."""
     request = dataclasses.replace(FREE, **wanted)
-    found = replicas(one, request, host_cores=cores)
+    found = replicas(one, request)
     assert (found.ended_by, found.best) == (ended_by, best), found.why
     assert found.why
 

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Physics, Scripted, profile
 
-from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
+from advisor.core.interval import Interval
+from advisor.core.split import EQUAL, NINE, UNCAPPED, Split, without_limits
 from advisor.predict.measured import MeasuredPredictor
-from advisor.predict.predictions import Prediction
+from advisor.predict.predictions import Prediction, predicted_part
+from advisor.predict.profiles import Profile
 from advisor.predict.serving import P99_BESIDE, P99_MEASURED, Serving
-from advisor.predict.windows import Window
+from advisor.predict.windows import Window, Windows, windows_of
 
 A, B = profile("a"), profile("b")
 EXPECTED = Scripted({EQUAL: (0.6, 0.6, 500.0)})
@@ -182,6 +184,77 @@ def test_a_job_beside_itself_is_the_same_both_ways() -> None:
     speeds = [part.speed.value for part in one.parts]
     assert speeds == pytest.approx([part.speed.value for part in other.parts[::-1]])
     assert speeds[0] < 0.25
+
+
+C = profile("c")
+SET = Window(without_limits("uncapped", 3), (50.0, 40.0, 30.0), 300.0, "X")
+
+
+class OfSets:
+    """Says the same of every set and split."""
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        speed, power_w = Interval(0.6, 0.4, 0.9), Interval(400.0, 320.0, 500.0)
+        parts = tuple(predicted_part(p, speed) for p in profiles)
+        return [Prediction(split=s, parts=parts, power_w=power_w) for s in splits]
+
+
+def of_set(profiles: Sequence[Profile], windows: Windows, *splits: Split) -> list[Prediction]:
+    return MeasuredPredictor(OfSets(), windows).predict(profiles, splits)
+
+
+@given(st.permutations([(A, 0.5), (B, 0.4), (C, 0.3)]))
+def test_a_window_of_a_set_moves_each_job_towards_its_own_rate(
+    order: list[tuple[Profile, float]],
+) -> None:
+    """In whichever order the jobs are asked for."""
+    jobs = [job for job, _ in order]
+    (found,) = of_set(jobs, {("a", "b", "c"): [SET]}, SET.split)
+    assert 300 < found.power_w.value < 340
+    assert found.power_w.high < 450
+    for (_, measured), part in zip(order, found.parts, strict=True):
+        assert measured < part.speed.value < measured + 0.1
+        assert part.speed.low < measured < part.speed.high
+
+
+def test_a_window_of_a_set_says_less_than_one_of_a_pair() -> None:
+    """Sets were repeated on other hosts only; less still of jobs that their host holds up."""
+    filling = profile("b", columns={"sm_active_percent": [95.0] * 10})
+    widths = [
+        math.log(part.speed.high / part.speed.low)
+        for part in of_set([A, filling, C], {("a", "b", "c"): [SET]}, SET.split)[0].parts
+    ]
+    assert widths[0] > 1.2 * widths[1]
+    pair = at([window(0.5)], off=0.25).parts[0].speed
+    assert math.log(pair.high / pair.low) < widths[1]
+
+
+def test_a_job_without_a_limit_hangs_on_the_limits_of_others() -> None:
+    """What it did beside a job at 30 % says nothing of what it does beside one at 90 %."""
+    near, far = (Split((100.0, 100.0, share)) for share in (30.0, 90.0))
+    found = of_set([A, B, C], {("a", "b", "c"): [replace(SET, split=near)]}, near, far)
+    assert found[0].parts[0].speed.value < 0.55
+    assert found[1].parts[0].speed.value == pytest.approx(0.6, abs=0.01)
+
+
+def test_copies_under_one_limit_do_the_same_and_limits_may_be_in_any_order() -> None:
+    """Which of several copies is which has no meaning."""
+    free = replace(SET, rates=(50.0, 40.0, 30.0), latencies_p99_ms=(8.0, None, 4.0))
+    (found,) = windows_of([A, A, A], {("a", "a", "a"): [free]})
+    assert found.rates == (40.0, 40.0, 40.0)
+    assert found.latencies_p99_ms == (6.0, 6.0, 6.0)
+    one = replace(free, split=Split((100.0, 30.0, 100.0)))
+    several = windows_of([A, A, A], {("a", "a", "a"): [one]})
+    assert {w.split.shares: w.rates for w in several} == {
+        (30.0, 100.0, 100.0): (40.0, 40.0, 40.0),
+        (100.0, 30.0, 100.0): (40.0, 40.0, 40.0),
+        (100.0, 100.0, 30.0): (40.0, 40.0, 40.0),
+    }
+    mixed = windows_of([B, A, A], {("a", "a", "b"): [replace(one, rates=(50.0, 20.0, 70.0))]})
+    assert {w.split.shares: w.rates for w in mixed} == {
+        (100.0, 30.0, 100.0): (70.0, 20.0, 50.0),
+        (100.0, 100.0, 30.0): (70.0, 50.0, 20.0),
+    }
 
 
 def test_jobs_of_which_nothing_was_measured_are_as_they_were() -> None:

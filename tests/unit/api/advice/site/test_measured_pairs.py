@@ -1,5 +1,6 @@
 """What was measured of jobs together: own windows and launches, and bundled pairs."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,8 +101,22 @@ def test_launches_that_tell_nothing_of_the_pair(store: Store, columns: dict[str,
 def test_of_a_queue_all_its_pairs(store: Store) -> None:
     """And none with a job that is not in it."""
     store.add([point(), point(job_1="b", job_2="c"), point(job_1="c", job_2="d")])
-    found = measured_windows([*PAIR, profile("c")], unchecked, store, bundled=())
+    jobs = [*PAIR, profile("c")]
+    found = measured_windows(jobs, unchecked, store, bundled=(), any_of=True)
     assert found.keys() == {("a", "b"), ("b", "c")}
+
+
+@pytest.mark.parametrize("mode", ["uncapped", "time-sliced"])
+def test_of_a_set_its_own_windows_alone(store: Store, mode: str) -> None:
+    """Turns as well, which are predicted of three jobs and more."""
+    pair = point(mode=mode, share_a=100.0, share_b=100.0)
+    parts = (*pair.parts, dataclasses.replace(pair.parts[0], job="c"))
+    store.add([point(), dataclasses.replace(pair, parts=parts)])
+    found = measured_windows([profile("c"), *PAIR], unchecked, store, bundled=())
+    assert found.keys() == {("a", "b", "c")}
+    ((window,),) = found.values()
+    assert str(window.split) == mode
+    assert len(window.rates) == 3
 
 
 def test_bundled_pairs_are_read_where_none_are_given() -> None:

@@ -1,0 +1,121 @@
+"""What a measured window of a set is worth for the next answer about that set.
+
+    python docs/measurements/sets/measured.py NAME OTHER
+
+NAME and OTHER are campaigns that measured the same sets on two cards and hosts, as for report.py.
+First what lies between both windows of a set: the standard deviation of the logarithm of one. Then
+what `advisor.predict.measured` says of the sets of one campaign, given jobs alone and, in the
+second column, the window of the set, both of the other: the mean error in percent, and how many
+values its bounds hold. Of sets of three jobs and more, each in both directions.
+"""
+
+import argparse
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from predict import MODEL, AnyNumber, Row, bundled_profiles, profile_of, rows_of
+
+from advisor.core.interval import Interval
+from advisor.core.split import ADVISED_JOBS, Sharing, Split, without_limits
+from advisor.predict.measured import MeasuredPredictor
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile
+from advisor.predict.sets import SetPredictor
+from advisor.predict.situation import kind_of
+from advisor.predict.windows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One measured quantity: what it is, what was expected before and after, and a noise."""
+
+    name: str
+    before: Interval
+    after: Interval
+    known: float
+    measured: float
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("campaigns", nargs=2)
+    bundled, predictor = bundled_profiles(), AnyNumber(MODEL)
+    names: list[str] = parser.parse_args().campaigns
+    one, other = ({(r.text, r.mode): r for r in rows_of(n, bundled, predictor)} for n in names)
+    found: dict[str, list[Value]] = defaultdict(list)
+    for known, asked in ((one, other), (other, one)):
+        for key in known.keys() & asked.keys():
+            if len(known[key].parts) > ADVISED_JOBS:
+                for value in values_of(known[key], asked[key], bundled):
+                    found[value.name].append(value)
+    print("| | n | noise of a window | error, % | with a window | held, % | with a window |")
+    print("|---|--:|--:|--:|--:|--:|--:|")
+    for name, values in sorted(found.items()):
+        print(f"| {name} | {len(values)} | {' | '.join(columns(values))} |")
+
+
+def values_of(known: Row, asked: Row, bundled: Mapping[str, Profile]) -> Iterator[Value]:
+    """Of a set that both campaigns measured; jobs alone and window are the known one's."""
+    profiles = [replace(profile_of(part, bundled), flags=part.whole.flags) for part in known.parts]
+    names, window = [p.job for p in profiles], window_of(known)
+    windows = {tuple(sorted(names)): [window]}
+    of_law = SetPredictor()
+    predictors = (of_law, MeasuredPredictor(of_law, windows, "another"))
+    before, after = (p.predict(profiles, [window.split])[0] for p in predictors)
+    yield Value("watts", before.power_w, after.power_w, known.power_w, asked.power_w)
+    alone_w = [p.whole_gpu_power_w for p in profiles]
+    energies = [
+        sum(map(math.prod, zip(speeds(row, profiles), alone_w, strict=True))) / row.power_w
+        for row in (known, asked)
+    ]
+    yield Value("energy", efficiency(before), efficiency(after), energies[0], energies[1])
+    for n, profile in enumerate(profiles):
+        if known.parts[n].whole.offered_rate is None:
+            name = f"speed, {kind_of(profile)}"
+            known_speed, speed = (speeds(row, profiles)[n] for row in (known, asked))
+            # An answer says no more than what is possible alone, or was measured.
+            most = max(1.0, known_speed)
+            said, told = before.parts[n].speed, after.parts[n].speed
+            yield Value(name, said, told, known_speed, min(speed, most))
+
+
+def efficiency(p: Prediction) -> Interval:
+    """Energy of the work on a card each, for each 1 together."""
+    assert p.efficiency is not None
+    return p.efficiency
+
+
+def speeds(row: Row, profiles: Sequence[Profile]) -> list[float]:
+    """What was measured, relative to other windows of the jobs alone."""
+    pairs = zip(row.parts, profiles, strict=True)
+    return [part.speed * part.whole.rate / profile.whole_gpu_rate for part, profile in pairs]
+
+
+def window_of(row: Row) -> Window:
+    """As an answer takes it in."""
+    shares = tuple(part.alone.share_percent for part in row.parts)
+    split = Split(shares)
+    if row.mode != "limits":
+        split = without_limits(cast("Sharing", row.mode), len(shares))
+    rates = tuple(part.speed * part.whole.rate for part in row.parts)
+    return Window(split, rates, row.power_w, "one")
+
+
+def columns(values: Sequence[Value]) -> Iterator[str]:
+    """Noise, and errors and coverage before and after."""
+    noise = statistics.fmean(math.log(v.measured / v.known) ** 2 / 2 for v in values)
+    yield f"{math.sqrt(noise):.3f}"
+    both = [[(v.before, v.measured) for v in values], [(v.after, v.measured) for v in values]]
+    for told in both:
+        yield f"{100 * statistics.fmean(abs(x.value / m - 1) for x, m in told):.1f}"
+    for told in both:
+        yield f"{100 * statistics.fmean(x.low <= m <= x.high for x, m in told):.0f}"
+
+
+if __name__ == "__main__":
+    main()
