@@ -30,7 +30,6 @@ from advisor.predict.set_law import (
     SetClass,
     class_of,
     filling_beside,
-    least_kept,
     power_w,
     turns,
 )
@@ -68,6 +67,7 @@ class _Alone:
     Attributes:
         rate: For each 1 on the whole GPU.
         reach: What it could do with more requests, as `rate`.
+        fills: 1 for each job that fills the GPU alone; shape (jobs, 1).
     """
 
     rate: Floats
@@ -89,7 +89,7 @@ def _alone(profiles: Sequence[Profile], splits: Sequence[Split]) -> _Alone:
         power_w=np.array([a["power_w"] for a in at]),
         sm=np.where(np.isnan(sm), shares, sm) / WHOLE,
         dram=np.nan_to_num(dram) / WHOLE,
-        fills=np.array([1.0 if fills(profile) else 0.0 for profile in profiles]),
+        fills=np.array([[1.0 if fills(profile) else 0.0] for profile in profiles]),
     )
 
 
@@ -100,12 +100,10 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
     if in_turns:
         reach = speeds = alone.rate * turns(alone.sm, TURNS_EXPONENT)
     else:
-        crowded, served = alone.rate * MPS.crowded(alone.sm, alone.dram), _served(profiles)
-        reach = np.where(served, np.minimum(alone.reach, _room(profiles, alone)), crowded)
-        # A server waits for long kernels like any job.
-        speeds = np.where(served, np.minimum(1.0, reach), reach) * MPS.waiting(beside)
-        least = least_kept(alone.sm, alone.dram, alone.fills)
-        speeds = np.maximum(speeds, alone.rate * least)
+        served = _served(profiles)
+        reach = np.minimum(alone.reach, _room(profiles, alone))
+        room = np.where(served, np.minimum(1.0, reach), alone.rate)
+        speeds = room * MPS.kept(alone.sm, alone.dram, alone.fills, served)
     kept = np.minimum(1.0, speeds / np.maximum(alone.rate, 1e-9))
     limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
     watts = power_w(kept, alone.power_w, active_idle_w(profiles), limit_w, in_turns=in_turns)

@@ -38,7 +38,6 @@ from advisor.predict.set_law import (
     SideBySide,
     class_of,
     filling_beside,
-    least_kept,
     power_w,
     turns,
 )
@@ -100,15 +99,11 @@ def main() -> None:
 
 
 def side_by_side(law: SideBySide) -> Kept:
-    """Under MPS; a server has room for what the crowd takes, and waits for long kernels as well."""
+    """Under MPS."""
 
     def kept(row: Row) -> Floats:
-        sm, dram = activities(row)
-        crowded = law.crowded(sm, dram)[None, :]
-        served = np.array([[part.whole.offered_rate is not None] for part in row.parts])
-        filling = fills(row)
-        beside = np.where(served, 1.0, crowded) * law.waiting(filling_beside(sm, filling))
-        return np.maximum(beside, least_kept(sm, dram, filling))
+        served = np.array([[part.whole.offered_rate is not None] for part in row.parts]) * 1.0
+        return law.kept(*activities(row), fills(row), served)
 
     return kept
 
@@ -128,8 +123,9 @@ def activities(row: Row) -> tuple[Floats, Floats]:
 
 
 def fills(row: Row) -> Floats:
-    """1 for each job that fills the GPU."""
-    return np.array([(p.whole.sm_active_percent or 0.0) >= FILLS_PERCENT for p in row.parts]) * 1.0
+    """1 for each job that fills the GPU; shape (jobs, 1)."""
+    filling = [[(p.whole.sm_active_percent or 0.0) >= FILLS_PERCENT] for p in row.parts]
+    return np.array(filling) * 1.0
 
 
 def speeds(row: Row, kept: Floats) -> list[float]:

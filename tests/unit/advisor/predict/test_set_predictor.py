@@ -103,8 +103,14 @@ def test_a_limit_on_the_job_that_fills_helps_the_others() -> None:
     assert kept[0] < 0.5 < kept[-1]
 
 
-def test_jobs_that_fill_nothing_are_held_up_by_nothing() -> None:
-    assert MPS.waiting(np.zeros(3)) == pytest.approx(1.0)
+def test_only_small_jobs_wait_for_those_that_fill() -> None:
+    """Small jobs cost each other nothing; one that fills keeps its part of the crowd's room."""
+    small, big = np.array([[0.01], [0.01]]), np.array([[0.99], [0.99]])
+    none, both = np.zeros((2, 1)), np.ones((2, 1))
+    assert MPS.kept(small, small, none, none) == pytest.approx(1.0)
+    assert MPS.kept(big, small, both, none) == pytest.approx(0.5, abs=0.02)
+    mixed = MPS.kept(np.array([[0.01], [0.99]]), small, np.array([[0.0], [1.0]]), none)
+    assert mixed[0, 0] < 0.5 < mixed[1, 0]
 
 
 def test_a_server_serves_its_demand_beside_small_jobs() -> None:
