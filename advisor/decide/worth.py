@@ -24,22 +24,29 @@ class Worth:
     Attributes:
         gpu_time: Of the hours that a GPU is held.
         energy: With the watts of the server, where they are set.
+        energy_idle: The same against a card each, where the cards that become free idle.
         cost: None: nothing has a price.
     """
 
     gpu_time: Interval
     energy: Interval
+    energy_idle: Interval
     cost: Interval | None
 
 
-def worth_of(p: Prediction, prices: Prices) -> Worth:
-    """What a way saves."""
+def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> Worth:
+    """What a way saves; free cards draw idle power, W."""
     energy = p.energy_saved
     if prices.host_w:
         energy = p.range_of(lambda result: prices.with_host(result).energy_saved)
     cost = p.range_of(lambda result: _saved(prices.cost_ratio(result))) if prices.are_set else None
     time = p.range_of(lambda result: _saved(result.stp))
-    return Worth(gpu_time=time, energy=energy, cost=cost)
+    result = prices.with_host(p.result)
+    # One after the other takes one card as well: nothing becomes free.
+    freed_w = 0.0 if p.split.sharing == "exclusive" else idle_w
+    more = result.energy_saved - result.energy_saved_beside(freed_w) if freed_w else 0.0
+    idle = Interval(energy.value - more, energy.low - more, energy.high - more)
+    return Worth(gpu_time=time, energy=energy, energy_idle=idle, cost=cost)
 
 
 def their_call(

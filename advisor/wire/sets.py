@@ -97,14 +97,17 @@ class SetAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """So many copies of a job on one GPU, under MPS without limits.
+    """So many copies of a job on one GPU.
 
     Attributes:
         rate: Of all together, per second, in the job's unit.
         speed: Relative speed of each.
         power_w: Of the GPU.
         joules: For each unit of progress, such as a request.
+        energy_saved: For the same work against a card each, where freed cards are switched off.
+        energy_saved_idle: The same where they idle.
         latency_p99_ms: Of each; None: the job answers no requests, or none was timed.
+        measured: Of so many copies together, which the numbers take in; None: nothing was.
     """
 
     number: int
@@ -112,7 +115,10 @@ class Copies:
     speed: Interval
     power_w: Interval
     joules: Interval
+    energy_saved: Interval
+    energy_saved_idle: Interval
     latency_p99_ms: Interval | None
+    measured: MeasuredTogether | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,20 +126,25 @@ class Replicas:
     """How many copies of a job one GPU holds.
 
     Attributes:
+        sharing: `uncapped`, or `time-sliced` where a fault of one must leave the others running.
         best: Number of copies to run.
         copies: From one to `best`; each keeps every limit, and adds work.
         beyond: One more, which does not; None: no more were asked for.
         ended_by: What one more breaks (speed is that of `SMs` or `DRAM`) or lacks: `SMs`, `DRAM`,
             `memory`, `tail`, `power` or `host cores`; None as `beyond`.
         why: The same in words.
+        card: As of sets; `drifts` as well.
     """
 
     job: str
     gpu_model: str
     rate_unit: str
+    sharing: Sharing
     best: int
     copies: tuple[Copies, ...]
     beyond: Copies | None
     ended_by: str | None
     why: str
     warnings: tuple[str, ...] = ()
+    card: CardPower | None = None
+    drifts: tuple[DriftedJob, ...] = ()

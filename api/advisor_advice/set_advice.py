@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.core.gpu import MPS_CLIENTS
-from advisor.core.interval import Interval
-from advisor.core.split import ISOLATING, MOST_JOBS
+from advisor.core.split import ISOLATING, MOST_JOBS, without_limits
 from advisor.core.wording import less_or_more
 from advisor.decide.constraints import (
     RULES,
@@ -27,7 +26,7 @@ from advisor.predict.sets import SetPredictor, active_idle_w, fills
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import MeasuredTogether
-from advisor.wire.sets import Needs, Replicas, SetAdvice, Way
+from advisor.wire.sets import Copies, Needs, Replicas, SetAdvice, Way
 from advisor_advice.answer import of_check, of_input
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import asked_job, job_shares
@@ -94,6 +93,7 @@ def advise_replicas(
     settings: Settings,
     *,
     most: int,
+    gpu_uuid: str | None = None,
 ) -> Replicas:
     """How many copies of a job one GPU holds.
 
@@ -101,15 +101,35 @@ def advise_replicas(
         InputError: the request does not fit the job.
         ModelError: the profile lacks idle power, and there is no model that knows it.
         NoSplitError: not even one copy keeps its limits.
+        StoreError: observations cannot be read.
     """
     model = Registry(settings.home / "models").open_champion()
     profile_set, assumed = _with_idle_power(profile_set, model.manifest.fill)
-    found = replicas(profile_set.a, request, most=most)
-    of_law = _of_law(profile_set.profiles, None)
-    warnings = dict.fromkeys((*of_law, *_warnings(profile_set, request), *assumed))
+    asked = profile_set.profiles
+    conditions = read_conditions(settings, model, asked, gpu_uuid, any_of=True)
+    there, (profile, *_) = conditions.applied(SetPredictor(), asked)
+    found = replicas(profile, request, most=most, predictor=there)
+
+    def with_measured(copies: Copies) -> Copies:
+        if (number := copies.number) == 1:
+            return copies
+        split = without_limits(found.sharing, number)
+        return replace(copies, measured=conditions.measured_of([profile] * number, split))
+
+    copies = tuple(map(with_measured, found.copies))
+    of_law = _of_law(asked, copies[-1].measured)
+    warnings = (*of_law, *_warnings(profile_set, request), *assumed, *conditions.warnings(asked))
     if found.best > MOST_JOBS:
-        warnings[f"no set of more than {MOST_JOBS} jobs was measured"] = None
-    return replace(found, warnings=tuple(warnings))
+        warnings = (*warnings, f"no set of more than {MOST_JOBS} jobs was measured")
+    card = conditions.card_of(asked)
+    return replace(
+        found,
+        copies=copies,
+        beyond=found.beyond and with_measured(found.beyond),
+        warnings=tuple(dict.fromkeys(warnings)),
+        card=card and card.told,
+        drifts=conditions.drifts_of(asked),
+    )
 
 
 def to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
@@ -195,13 +215,8 @@ def _accepted(way: RatedSplit, found: SetDecision) -> str:
 
 def _way(way: RatedSplit, found: SetDecision) -> Way:
     p, request = way.prediction, found.request
-    worth = worth_of(p, request.prices)
     idle_w = sum(profile.idle_power_w for profile in found.profiles) / len(found.profiles)
-    result = request.prices.with_host(p.result)
-    # One after the other takes one card as well: nothing becomes free.
-    exclusive = way.sharing == "exclusive"
-    more = 0.0 if exclusive else result.energy_saved - result.energy_saved_beside(idle_w)
-    energy = worth.energy
+    worth = worth_of(p, request.prices, idle_w)
     return Way(
         name=way.name,
         sharing=way.sharing,
@@ -213,8 +228,8 @@ def _way(way: RatedSplit, found: SetDecision) -> Way:
             [part.latency_p99_ms for part in way.prediction.parts],
         ),
         power_w=p.power_w,
-        energy_saved=energy,
-        energy_saved_idle=Interval(energy.value - more, energy.low - more, energy.high - more),
+        energy_saved=worth.energy,
+        energy_saved_idle=worth.energy_idle,
         gpu_time_saved=worth.gpu_time,
         cost_saved=worth.cost,
         violations=tuple(violation.text for violation in way.violations),

@@ -16,7 +16,7 @@ from advisor_cli.shared.lazy import LazyGroup, imported
 
 _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
-    "replicas": "How many copies of a job run on one GPU under MPS, and what ends their number?",
+    "replicas": "How many copies of a job run on one GPU, and what ends their number?",
     "place": "Plan a queue: which jobs share a GPU, at which split, and when.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",

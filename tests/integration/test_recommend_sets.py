@@ -180,8 +180,12 @@ def test_a_pair_by_count_is_the_pair() -> None:
 
 REPLICAS_KEYS = {
     "job", "gpu_model", "rate_unit", "best", "copies", "beyond", "ended_by", "why", "warnings",
+    "sharing", "card", "drifts",
 }  # fmt: skip
-COPIES_KEYS = {"number", "rate", "speed", "power_w", "joules", "latency_p99_ms"}
+COPIES_KEYS = {
+    "number", "rate", "speed", "power_w", "joules", "latency_p99_ms", "energy_saved",
+    "energy_saved_idle", "measured",
+}  # fmt: skip
 
 
 def replicas(*options: str) -> str:
@@ -206,3 +210,15 @@ def test_copies_are_told_with_what_ends_them() -> None:
     assert "too many" in told
     assert "ended by SMs: " in told
     assert "no more than 3 were asked for" in replicas("bert-serve-10", *H100, "--most", "3")
+    assert "  ! " in replicas("bert-serve-10", *H100, "--notes")
+
+
+def test_copies_take_in_what_was_measured_and_say_how_faults_spread() -> None:
+    """Three of a training were measured without limits and in turns."""
+    for options, faults in (((), "ends all"), (("--isolate",), "leaves the others running")):
+        told = replicas("mobilenet-train-b2", *H100, "--most", "3", *options)
+        assert "3 copies. measured: 2 windows" in " ".join(told.split())
+        assert f"a fault of one copy {faults}" in told
+        assert told.splitlines()[-4].endswith("measured")
+        lines = told.splitlines()
+        assert max(map(len, lines)) <= 80

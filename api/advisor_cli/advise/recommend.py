@@ -37,6 +37,7 @@ from advisor_cli.shared.options import (
     Memory,
     MinGain,
     MinSpeed,
+    Notes,
     ObjectiveOption,
     ProfilesOption,
 )
@@ -72,7 +73,7 @@ def recommend(
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False,
     how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
     why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
-    notes: Annotated[bool, typer.Option("--notes", help="What may be wrong with it")] = False,
+    notes: Notes = False,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show all candidates, and plot them")
     ] = False,

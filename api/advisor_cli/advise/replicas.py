@@ -16,20 +16,24 @@ from advisor.wire.sets import Copies, Replicas
 from advisor_advice.set_advice import advise_replicas
 from advisor_advice.site.known_profiles import find_profiles
 from advisor_advice.site.promises import promised_p99_ms
+from advisor_cli.advise.first_screen import basis
 from advisor_cli.advise.job_requests import longest_p99_ms, min_speeds
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_cli.shared.options import (
     AsJson,
     Cores,
     GpuModelOption,
+    GpuUuidOption,
+    Isolate,
     MaxP99,
     MaxPower,
     Memory,
     MinGain,
     MinSpeed,
+    Notes,
     ProfilesOption,
 )
-from advisor_cli.shared.screen import MOST_WIDTH, print_folded
+from advisor_cli.shared.screen import MOST_WIDTH, print_folded, print_list
 
 
 def replicas(
@@ -43,11 +47,14 @@ def replicas(
     memory: Memory = None,
     cores: Cores = None,
     min_gain: MinGain = MIN_GAIN,
+    isolate: Isolate = False,
+    gpu_uuid: GpuUuidOption = None,
+    notes: Notes = False,
     gpu_model: GpuModelOption = None,
     profiles: ProfilesOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """How many copies of a job run on one GPU under MPS, and what ends their number?
+    """How many copies of a job run on one GPU, and what ends their number?
 
     Says the rate of all, the tail, watts and joules for each unit of progress. Exit code 10: not
     even one keeps its limits.
@@ -63,31 +70,49 @@ def replicas(
         memory_mib=memory,
         min_gain=min_gain,
         host_cores=cores,
+        isolate=isolate,
     )
     found = find_profiles([job], settings, gpu_model, profiles)
-    told = advise_replicas(found, request, settings, most=most)
-    typer.echo(write(told)) if as_json else _show(told)
+    told = advise_replicas(found, request, settings, most=most, gpu_uuid=gpu_uuid)
+    typer.echo(write(told)) if as_json else _show(told, with_notes=notes)
 
 
-def _show(told: Replicas) -> None:
+def _show(told: Replicas, *, with_notes: bool) -> None:
     unit, best, alone = told.rate_unit, told.copies[-1], told.copies[0]
-    times = best.rate.value / alone.rate.value
-    saved = less_or_more(1 - best.joules.value / alone.joules.value, 0)
+    console = plain_console(highlight=False, most=MOST_WIDTH)
     copies = "1 copy" if told.best == 1 else f"{told.best} copies"
-    typer.echo(f"{told.job} on the {told.gpu_model}: {copies}. predicted")
-    typer.echo(f"{times:.2f} times the rate of one, {saved} joules for each of its {unit}")
+    where = f"{told.job} on the {told.gpu_model}{_WAYS[told.sharing]}"
+    print_folded(console, "", f"{where}: {copies}. {basis(best.measured)}")
+    if told.best > 1:
+        off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
+        times = f"{best.rate.value / alone.rate.value:.2f} times the rate of one"
+        print_folded(
+            console, "", f"{times}, {off} energy with freed GPUs off, {idle} with them idle"
+        )
     headings = ("copies", f"{unit}/s", "each", "at worst", "p99 ms", "at worst", "W", "J each", "")
     print_table(plain_table(headings, _rows(told)))
     ended = f"ended by {told.ended_by}: " if told.ended_by else ""
-    console = plain_console(highlight=False, most=MOST_WIDTH)
     print_folded(console, "", f"{ended}{told.why}")
-    for warning in told.warnings:
-        print_folded(console, "! ", warning)
+    print_folded(console, "", _FAULTS[told.sharing])
+    if with_notes:
+        print_list(console, "notes", "!", told.warnings)
+    elif told.warnings:
+        print_folded(console, "", f"what may be wrong with it: --notes ({len(told.warnings)})")
+
+
+_WAYS = {"uncapped": "", "time-sliced": " in turns, without MPS"}
+
+_FAULTS = {
+    "uncapped": "a fault of one copy ends all, as MPS does not keep them apart: --isolate",
+    "time-sliced": "a fault of one copy leaves the others running",
+}
 
 
 def _rows(told: Replicas) -> Iterator[tuple[str, ...]]:
     for copies in (*told.copies, *filter(None, [told.beyond])):
-        yield (*_cells(copies), "too many" if copies is told.beyond else "")
+        is_measured = copies.measured is not None and copies.measured.at_choice > 0
+        notes = ["too many"] * (copies is told.beyond) + ["measured"] * is_measured
+        yield (*_cells(copies), ", ".join(notes))
 
 
 def _cells(copies: Copies) -> tuple[str, ...]:

@@ -80,6 +80,8 @@ Isolate: TypeAlias = Annotated[
     bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
 ]
 
+Notes: TypeAlias = Annotated[bool, typer.Option("--notes", help="What may be wrong with it")]
+
 GpuModelOption: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Such as 'NVIDIA H200'; for jobs with profiles of several"),
