@@ -282,13 +282,14 @@ def _sets(entry: PlanEntry, jobs: Mapping[str, Job], past: _Past) -> Sequence[Jo
     if not isinstance(entry.sets, DrawnSets):
         return entry.sets
     chosen = (_job(name, jobs) for name in (jobs if entry.among == "all" else entry.among))
-    names = {job.name for job in chosen if job.progress.gate}
+    gated = (job for job in chosen if job.progress.gate)
+    kinds = {job.name: (job.progress.unit, job.offered_rate is not None) for job in gated}
 
     def limits(name: str) -> list[float]:
         shares = default_shares(LIMITS, past.safety_of(name))
         return [share.percent for share in shares] if UNCAPPED in entry.splits else []
 
-    return draw(entry.sets, names - past.filling, names & past.filling, limits)
+    return draw(entry.sets, kinds, past.filling, limits)
 
 
 def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[PairNames]:

@@ -3,9 +3,11 @@
 A set is `a+b@50+c`: names of two to seven jobs, a limit in percent behind those that have one.
 """
 
+import itertools
 import random
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import WHOLE, Share
@@ -90,27 +92,44 @@ round are of every kind."""
 
 def draw(
     wanted: DrawnSets,
-    small: Collection[str],
-    big: Collection[str],
+    kinds: Mapping[str, Hashable],
+    filling: Collection[str],
     limits: Callable[[str], Sequence[float]],
 ) -> list[JobSet]:
     """Sets of every size and kind, each once; fewer where the jobs make fewer.
 
+    A round has jobs of as many kinds as it can, and each job is in about equally many rounds.
+
     Args:
         wanted: How many, by which seed.
-        small: Jobs that leave most of the GPU idle.
-        big: Jobs that fill it.
-        limits: The limits in percent that a big job may be given; empty: it has none.
+        kinds: The jobs, each with a kind; those that resemble each other have the same.
+        filling: Those that fill the GPU, and maybe others; the rest leaves most of it idle.
+        limits: The limits in percent that a job that fills it may be given; empty: it has none.
     """
     chance, found = random.Random(wanted.seed), dict[JobSet, None]()
-    for _ in range(wanted.count):
-        few = chance.sample(sorted(small), min(_SMALL, len(small)))
-        filling = chance.sample(sorted(big), min(_BIG, len(big)))
+    small = {job: kind for job, kind in kinds.items() if job not in filling}
+    big = {job: kind for job, kind in kinds.items() if job in filling}
+    rounds = zip(_hands(small, _SMALL, chance), _hands(big, _BIG, chance), strict=True)
+    for few, some in itertools.islice(rounds, wanted.count):
         for number, shape in enumerate(_ROUND):
-            found |= dict.fromkeys(_drawn(shape, number, few, filling, limits, chance))
+            found |= dict.fromkeys(_drawn(shape, number, few, some, limits, chance))
         if len(found) >= wanted.count:
             break
     return list(found)[: wanted.count]
+
+
+def _hands(kinds: Mapping[str, Hashable], most: int, chance: random.Random) -> Iterator[list[str]]:
+    """The jobs of each round: of unlike kinds, and of those the ones that were drawn least."""
+    drawn = Counter[str]()
+    while True:
+        hand = list[str]()
+        left = chance.sample(sorted(kinds), len(kinds))
+        while left and len(hand) < most:
+            taken = Counter(kinds[job] for job in hand)
+            hand.append(min(left, key=lambda job: (taken[kinds[job]], drawn[job])))
+            left.remove(hand[-1])
+        drawn.update(hand)
+        yield hand
 
 
 def _drawn(
@@ -120,7 +139,8 @@ def _drawn(
     """The sets of a shape, the `number`-th of its round; none where there are too few jobs."""
     if shape.alike:
         if small:
-            yield (Member(small[number % len(small)]),) * shape.small
+            # Every fourth or so is of copies: of another job each.
+            yield (Member(small[number // 4 % len(small)]),) * shape.small
         return
     if shape.small > 2 * len(small) or shape.big > len(big):
         return

@@ -11,6 +11,7 @@ from planned import H200, MI300X, job, jobs, solo_point
 from unsafe_counts import UNSAFE_132, checked_132
 
 from advisor.core.gpu import units_for_percent
+from advisor.core.job import ProgressSettings
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED
 from advisor.errors import InputError, UnsafeCountError
 from advisor_profiling.campaign.plan import Plan, PlanEntry, PlannedWindows, Skipped, expand
@@ -29,6 +30,7 @@ from advisor_profiling.campaign.sets import (
 SMALL = [f"small-{n}" for n in range(9)]
 BIG = [f"big-{n}" for n in range(4)]
 JOBS = jobs([*SMALL, *BIG])
+KINDS = dict.fromkeys(JOBS)
 BUSY = [solo_point(name, sm_active_percent=97.0, dram_active_percent=20.0) for name in BIG]
 IDLE = [solo_point(name, sm_active_percent=12.0, dram_active_percent=2.0) for name in SMALL]
 
@@ -78,7 +80,7 @@ def test_drawn_sets_are_of_every_size_and_kind() -> None:
 
     No job is in a set more than twice, but where it is of copies alone; nothing is drawn twice.
     """
-    found = draw(DrawnSets(27), SMALL, BIG, fifty)
+    found = draw(DrawnSets(27), KINDS, BIG, fifty)
     assert len(set(found)) == 27
     assert {len(members) for members in found} == set(range(2, MOST_JOBS + 1))
     assert Counter(len(filling(members)) for members in found) == {0: 13, 1: 12, 2: 2}
@@ -97,7 +99,7 @@ def test_drawn_sets_are_of_every_size_and_kind() -> None:
 
 def test_first_sets_of_a_draw_are_of_every_kind() -> None:
     """A short campaign is a small one, not one of copies."""
-    found = draw(DrawnSets(8), SMALL, BIG, fifty)
+    found = draw(DrawnSets(8), KINDS, BIG, fifty)
     assert len({len(members) for members in found}) >= 4
     assert {len(filling(members)) for members in found} == {0, 1}
     assert any(len(set(members)) == 1 for members in found)
@@ -107,7 +109,7 @@ def test_first_sets_of_a_draw_are_of_every_kind() -> None:
 def test_same_seed_draws_the_same_sets(seed: int, count: int, small: int, big: int) -> None:
     """In whatever order jobs come; fewer jobs make fewer sets, and none are no fault."""
     drawn = [
-        draw(DrawnSets(count, seed), SMALL[:small][::step], BIG[:big][::step], fifty)
+        draw(DrawnSets(count, seed), dict.fromkeys((SMALL[:small] + BIG[:big])[::step]), BIG, fifty)
         for step in (1, -1)
     ]
     assert drawn[0] == drawn[1]
@@ -117,8 +119,19 @@ def test_same_seed_draws_the_same_sets(seed: int, count: int, small: int, big: i
 
 
 def test_seeds_differ() -> None:
-    first, second = (draw(DrawnSets(27, seed), SMALL, BIG, fifty) for seed in (1, 2))
+    first, second = (draw(DrawnSets(27, seed), KINDS, BIG, fifty) for seed in (1, 2))
     assert first != second
+
+
+@given(st.integers(1, 99))
+def test_rounds_are_of_many_kinds_and_every_job_has_its_turn(seed: int) -> None:
+    """However many jobs there are of one kind, a round has some of the others."""
+    kinds = {**KINDS, **dict.fromkeys(SMALL[:2], "images"), SMALL[2]: "clips"}
+    found = draw(DrawnSets(270, seed), kinds, BIG, fifty)
+    for first in range(0, 270, 27):
+        round_of = {m.job for members in found[first : first + 27] for m in members}
+        assert {kinds[job] for job in round_of} == {None, "images", "clips"}
+    assert {m.job for members in found[: 3 * 27] for m in members} == set(JOBS)
 
 
 # as windows
@@ -218,6 +231,17 @@ def test_limits_are_at_safe_counts() -> None:
     assert len(units) > 2
     with pytest.raises(UnsafeCountError, match="66"):
         windows({"sets": (read_set("big-0@50+small-0", ""),)}, counts=rules)
+
+
+def test_jobs_are_of_a_kind_that_count_the_same_and_answer_alike() -> None:
+    """Many servers of images leave room for one of clips, and for training; none has a profile."""
+    known = {name: replace(JOBS[name], offered_rate=9.0) for name in SMALL}
+    of_clips = ProgressSettings(unit="clips", gate=True)
+    known |= {name: replace(job(name), progress=of_clips) for name in ("whisper", "trained")}
+    known["whisper"] = replace(known["whisper"], offered_rate=9.0)
+    entry = PlanEntry(among="all", sets=DrawnSets(27), splits=(UNCAPPED,))
+    work = expand(Plan("run", (entry,)), H200, known, [], [])
+    assert {"whisper", "trained"} <= {name for target in work.mps for name in target.jobs}
 
 
 def test_no_such_job_is_told() -> None:
