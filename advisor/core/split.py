@@ -25,6 +25,9 @@ SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 ADVISED_JOBS = 2
 """How many jobs on one GPU are predicted and advised: what models have learned from."""
 
+MOST_MASKS = 2
+"""Jobs with a CU mask on one GPU: masks begin at one of two ends."""
+
 MOST_JOBS = 7
 """Of a set on one GPU: each process wants a core or two of its own, of about 16 for each card of a
 host."""
@@ -141,26 +144,34 @@ def split_of_units(units: Iterable[int], units_total: int, vendor: Vendor) -> Sp
 
 
 def split_shares(split: Split) -> tuple[Share, ...]:
-    """The share of each job; CU masks of the first and the last job begin at opposite ends.
+    """The share of each job; CU masks of the first and the last limited one begin at opposite ends.
 
     So those of two jobs that get 100 % or less together have no CU in common.
     """
-    last = len(split.shares) - 1
-    return tuple(Share(percent, upper=n == last) for n, percent in enumerate(split.shares))
+    limited = [n for n, percent in enumerate(split.shares) if percent < WHOLE]
+    return tuple(
+        Share(percent, upper=n in limited[1:] and n == limited[-1])
+        for n, percent in enumerate(split.shares)
+    )
 
 
 def check_masks(split: Split, vendor: Vendor) -> None:
-    """Refuse limits of three jobs or more by CU masks: these begin at two ends, and would overlap.
+    """Refuse limits for three jobs or more by CU masks: these begin at two ends, and would overlap.
 
     Raises:
         InputError: they would.
     """
-    if vendor == "amd" and split.is_limited and len(split.shares) > ADVISED_JOBS:
+    if vendor == "amd" and not can_be_masked(split):
         raise InputError(
             f"{split} is not possible on an AMD GPU",
             why="CU masks begin at one of two ends of the GPU, so those of three jobs overlap",
             fix="limit two jobs, or let all share the GPU uncapped",
         )
+
+
+def can_be_masked(split: Split) -> bool:
+    """Whether CU masks hold its limits; jobs without one have no mask."""
+    return sum(share < WHOLE for share in split.shares) <= MOST_MASKS
 
 
 def split_environments(

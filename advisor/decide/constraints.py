@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar
 from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING
+from advisor.core.units import vendor_of
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -277,7 +278,10 @@ def cores_wanted(profiles: Iterable[Profile]) -> float | None:
 
 def _shares_fate(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
     if limits.isolate and p.split.sharing not in ISOLATING:
-        yield Violation("a fault of one job ends the others: MPS does not keep them apart", 1.0)
+        text = "a fault of one job ends the others: MPS does not keep them apart"
+        if vendor_of(profiles[0].gpu_model) == "amd":
+            text = "nobody has tried on AMD whether a fault of one job leaves the others running"
+        yield Violation(text, 1.0)
 
 
 Rule: TypeAlias = Callable[[Prediction, Sequence[Profile], Limits], Iterator[Violation]]

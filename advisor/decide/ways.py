@@ -17,6 +17,7 @@ from advisor.core.split import (
     SHARINGS,
     Split,
     best_within_tie,
+    can_be_masked,
     split_environments,
     without_limits,
 )
@@ -66,10 +67,11 @@ class SetDecision:
         """Variables that limit each job; none for one without a limit.
 
         Raises:
-            InputError: an AMD GPU, on which masks of three jobs would overlap.
+            InputError: an AMD GPU of which no profile has the number of CUs.
         """
         split, gpu = way.prediction.split, self.profiles[0]
-        found = split_environments(split, gpu.units_total, vendor_of(gpu.gpu_model))
+        total = next((p.units_total for p in self.profiles if p.units_total), None)
+        found = split_environments(split, total, vendor_of(gpu.gpu_model))
         return tuple(
             {} if share == WHOLE else variables
             for share, variables in zip(split.shares, found, strict=True)
@@ -144,16 +146,21 @@ def check_set(jobs: int) -> None:
 def candidate_ways(
     profiles: Sequence[Profile], checked: CheckedCounts | None = None
 ) -> tuple[Split, ...]:
-    """Every way that is looked at, one after the other among them."""
-    free = (without_limits(sharing, len(profiles)) for sharing in SHARINGS[1:])
-    return (*free, *_limited(profiles, checked))
+    """Every way that is looked at, one after the other among them.
+
+    AMD GPUs have no turns to choose: without masks processes run side by side.
+    """
+    is_amd = vendor_of(profiles[0].gpu_model) == "amd"
+    sharings = (s for s in SHARINGS[1:] if not (is_amd and s == "time-sliced"))
+    free = (without_limits(sharing, len(profiles)) for sharing in sharings)
+    limited = (w for w in _limited(profiles, checked) if not is_amd or can_be_masked(w))
+    return (*free, *limited)
 
 
 def _limited(profiles: Sequence[Profile], checked: CheckedCounts | None) -> Iterator[Split]:
     """Limits for some or all of those that fill the GPU; the others have none."""
     filling = sum(map(fills, profiles))
-    # CU masks of three jobs or more would overlap.
-    if not filling or vendor_of(profiles[0].gpu_model) == "amd":
+    if not filling:
         return
     most = int(MOST_WAYS ** (1 / filling)) - 1
     levels = (

@@ -84,3 +84,18 @@ def test_library_gives_the_same_masks(profiles: Path, tmp_path: Path) -> None:
     assert group.split is not None
     a, b = environments(planned, group)
     assert overlap(a, b) == 0
+
+
+def test_a_set_has_masks_for_two_jobs_at_most(advisor: Advisor, profiles: Path) -> None:
+    """Masks begin at one of two ends; there are no turns to choose, and nobody has tried faults."""
+    options = ("recommend", "gemm*2", "triad", "--profiles", str(profiles), "--min-speed", "0.1")
+    answer = json.loads(advisor(*options, "--json").out)
+    assert {way["sharing"] for way in answer["ways"]} == {"limited", "uncapped", "exclusive"}
+    (way,) = (way for way in answer["ways"] if way["sharing"] == "limited")
+    masks = [job["environment"] for job in way["jobs"] if job["environment"]]
+    assert 1 <= len(masks) <= 2
+    assert all(set(mask) == {"HSA_CU_MASK", "ROC_GLOBAL_CU_MASK"} for mask in masks)
+    assert any("no set was measured on AMD" in text for text in answer["warnings"])
+    text = advisor(*options, "--isolate", "--how").out
+    assert "nobody has tried" in " ".join(text.split())
+    assert "MPS" not in text

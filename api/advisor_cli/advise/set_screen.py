@@ -23,11 +23,7 @@ WORDS = {
     "exclusive": "one after the other",
 }
 
-_START = {
-    "uncapped": "by hand, all as clients of one MPS daemon (launch takes two jobs): --how",
-    "limited": "by hand, all as clients of one MPS daemon (launch takes two jobs): --how",
-    "time-sliced": "by hand, all on one GPU and no MPS daemon (launch takes two jobs): --how",
-}
+_BY_HAND = "by hand (launch takes two jobs), all {}: --how"
 
 
 def show(given: SetAdvice, prices: Prices, details: Collection[str] = ()) -> None:
@@ -60,6 +56,7 @@ def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
     more = "More", f"--how (by hand) --why --all (every way){notes}"
     if (way := given.chosen) is None:
         yield "Why", next(_why(given))
+        yield "Apart", f"a card each keeps faults apart; together: {_fault(given)}"
         if any(w.sharing == "exclusive" and not w.violations for w in given.ways):
             yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
         yield from _near(given)
@@ -82,8 +79,16 @@ def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
     if not way.isolates:
         yield "Apart", _apart(given)
     yield from _near(given)
-    yield "Start", _START[way.sharing]
+    yield "Start", _BY_HAND.format(_together(way, given))
     yield more
+
+
+def _together(way: Way, given: SetAdvice) -> str:
+    """Under what all of them run."""
+    if way.sharing == "time-sliced":
+        return "on one GPU and no MPS daemon"
+    is_amd = vendor_of(given.gpu_model) == "amd"
+    return "on one GPU" if is_amd else "as clients of one MPS daemon"
 
 
 def _hour_of_work(way: Way, given: SetAdvice) -> tuple[tuple[float, float], ...]:
@@ -137,7 +142,7 @@ def _each(way: Way) -> Iterator[str]:
 
 
 def _risk(way: Way, given: SetAdvice) -> str:
-    fault = "a fault of one leaves the others" if way.isolates else "a fault of one ends all"
+    fault = "a fault of one leaves the others" if way.isolates else _fault(given)
     needs = given.needs
     held = [f"power {way.power_w.value:.0f} W"]
     if needs.memory_mib is not None:
@@ -148,10 +153,22 @@ def _risk(way: Way, given: SetAdvice) -> str:
     return f"{fault}; {', '.join(held)}"
 
 
+def _fault(given: SetAdvice) -> str:
+    """What a fault of one of several clients does."""
+    is_amd = vendor_of(given.gpu_model) == "amd"
+    return (
+        "nobody has tried what a fault of one does"
+        if is_amd
+        else "under MPS a fault of one ends all"
+    )
+
+
 def _apart(given: SetAdvice) -> str:
     """The way that keeps faults apart, and what it costs."""
     turns = next((way for way in given.ways if way.sharing == "time-sliced"), None)
-    if turns is None or turns.violations:
+    if turns is None:
+        return "a card each keeps faults apart"
+    if turns.violations:
         return "a card each keeps faults apart; in turns a limit would be broken"
     slowest = min(share.speed.value for share in turns.jobs)
     saved = _less(turns.energy_saved.value)
@@ -167,6 +184,8 @@ def _how(given: SetAdvice) -> Iterator[str]:
         yield "# no MPS daemon may run for this GPU: they would be its clients"
     elif vendor_of(given.gpu_model) == "nvidia":
         yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
+    else:
+        yield "# all with ROCR_VISIBLE_DEVICES set to the one GPU that they share"
     for share in way.jobs:
         for name, value in share.environment.items():
             yield f"export {name}={value:<4} # in the shell that starts {share.job}"

@@ -215,6 +215,9 @@ def test_masks_of_three_jobs_are_refused_where_they_would_overlap() -> None:
         split_environments(three, 304, "amd")
     assert len(split_environments(three, 132, "nvidia")) == 3
     assert split_environments(without_limits("uncapped", 3), 304, "amd") == ({}, {}, {})
+    two = split_environments(Split((100.0, 25.0, 50.0, 100.0)), 304, "amd")
+    masks = [env["HSA_CU_MASK"] for env in two]
+    assert masks == ["0:0-303", "0:0-79", "0:152-303", "0:0-303"]
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
