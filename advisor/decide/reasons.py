@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.core.flags import DOUBTFUL, FLAGS, SLOW_ALONE
 from advisor.core.interval import Interval
-from advisor.core.split import NINE, Split
+from advisor.core.split import ISOLATING, NINE, Split
 from advisor.decide.constraints import Limits, floor, is_served, memory_unknown, risks
 from advisor.decide.recommendation import (
     MARGINS,
@@ -162,7 +162,7 @@ def _shares(answer: Decision) -> Iterator[str]:
 def _supply(answer: Decision) -> Iterator[str]:
     """What both want together and the GPU does not have."""
     p = answer.choice.prediction
-    if p.split.sharing == "exclusive":
+    if p.split.sharing in ISOLATING:
         return
     of_jobs = zip(answer.profiles, p.split.shares, strict=True)
     sides = [side(profile, [share]) for profile, share in of_jobs]
@@ -199,7 +199,8 @@ def _served(answer: Decision) -> Iterator[str]:
             served = profile.whole_gpu_rate / (profile.serving.offered_rate or 1)
             yield f"{profile.job} serves {percent(served)} of its demand alone on the whole GPU"
         beside_ms = part.p99_ms(profile, p.split, share)
-        yield _latency(profile, share, beside_ms, answer.request, part.latency_p99_ms is not None)
+        is_measured = part.latency_p99_ms is not None and p.split.sharing != "time-sliced"
+        yield _latency(profile, share, beside_ms, answer.request, is_measured)
     if any(map(is_served, answer.profiles)) and p.result.energy_saved < 0:
         more = percent(-p.result.energy_saved, 1)
         yield f"this takes {more} more energy than the same work with a GPU for each job"
@@ -225,6 +226,8 @@ def _latency(
 def _unlimited(answer: Decision) -> Iterator[str]:
     if answer.choice.sharing == "uncapped":
         yield "without limits either job can take what the other needs: speeds are hard to predict"
+    elif answer.choice.sharing == "time-sliced":
+        yield "turns are predicted by physics fitted to eleven sets of one host with H100s"
 
 
 def _risks(answer: Decision) -> Iterator[str]:

@@ -20,6 +20,7 @@ from advisor.core.objectives import (
 from advisor.core.split import (
     EXCLUSIVE,
     NINE,
+    TIME_SLICED,
     UNCAPPED,
     Split,
     check_advised,
@@ -75,7 +76,7 @@ def recommend(
 
     Args:
         profiles: Of two jobs on the same GPU model; the second may be the first one again.
-        predictor: Says what to expect of splits.
+        predictor: Says what to expect of splits, and of turns where the request is to isolate.
         request: Objective and limits; the default is energy for the same work, each job at
             `advisor.settings.MIN_SPEED` at least.
         checked: What the check of this GPU model found; no split has a count that is unsafe.
@@ -98,7 +99,8 @@ def recommend(
     # With steps of units what a rule chooses may be no candidate.
     limited = {split for split in (*splits, *rules.values()) if split and split.is_limited}
     options = _options(profiles, predictor, request, limited)
-    candidates = [options[split] for split in (*splits, UNCAPPED, EXCLUSIVE)]
+    free = (UNCAPPED, TIME_SLICED, EXCLUSIVE) if TIME_SLICED in options else (UNCAPPED, EXCLUSIVE)
+    candidates = [options[split] for split in (*splits, *free)]
     feasible = [o.prediction for o in candidates if not o.violations]
     if not feasible:
         raise no_way(candidates, profiles, request)
@@ -178,9 +180,14 @@ def _wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, .
 def _options(
     profiles: Sequence[Profile], predictor: Predictor, request: Request, splits: Iterable[Split]
 ) -> dict[Split, RatedSplit]:
-    """What to expect of these splits, of no limits, and of one after the other."""
+    """What to expect of these splits, of no limits, and of one after the other.
+
+    Of turns where a fault must stay alone, which MPS does not keep.
+    """
+    is_nvidia = vendor_of(profiles[0].gpu_model) == "nvidia"
+    turns = [TIME_SLICED] if request.isolate and is_nvidia else []
     objective = priced(find_objective(request.objective), request.prices)
-    predictions = predictor.predict(profiles, [*sorted(splits), UNCAPPED])
+    predictions = predictor.predict(profiles, [*sorted(splits), UNCAPPED, *turns])
     return {
         p.split: RatedSplit(
             p, _objective_value(p, profiles, objective, request), violations(p, profiles, request)

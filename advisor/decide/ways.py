@@ -25,7 +25,7 @@ from advisor.core.units import share_for_units, units_for_share, vendor_of
 from advisor.decide.constraints import sure_of_all, violations, violations_alone, with_card_memory
 from advisor.decide.no_way import no_way
 from advisor.decide.recommend import check_request
-from advisor.decide.recommendation import RatedSplit, Request, worst_violation
+from advisor.decide.recommendation import TURNS_MARGIN, RatedSplit, Request, worst_violation
 from advisor.decide.worth import their_call
 from advisor.errors import InputError
 from advisor.predict.predictions import Predictor
@@ -36,10 +36,6 @@ from advisor.validity.safe_counts import CheckedCounts
 MOST_WAYS = 250
 """With limits: the levels of each job that fills are spread evenly, so that all of its ways
 together are no more. One such job is looked at under each safe count."""
-
-TURNS_MARGIN = 0.05
-"""How much more than under MPS turns must be worth: only eleven sets of one host were measured so,
-and contexts start slowly there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

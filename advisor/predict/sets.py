@@ -10,10 +10,11 @@ import numpy as np
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.records import FILLS_PERCENT
-from advisor.core.split import Split
+from advisor.core.split import ADVISED_JOBS, Split
 from advisor.predict.predictions import (
     PredictedPart,
     Prediction,
+    Predictor,
     possible_speed,
     predict_exclusive,
     predicted_part,
@@ -58,6 +59,26 @@ class SetPredictor:
         for own in filter(None, (limits, sliced)):
             found |= {p.split: p for p in _predictions(profiles, own)}
         return [found.get(split) or predict_exclusive(profiles) for split in splits]
+
+
+class AnyWay:
+    """Two jobs side by side as `of_pairs` says; in turns, and more than two, by physics."""
+
+    def __init__(self, of_pairs: Predictor) -> None:
+        self._of_pairs, self._of_sets = of_pairs, SetPredictor()
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        """One prediction for each split, in their order.
+
+        Raises:
+            InputError: as the predictors do.
+        """
+        is_pair = len(profiles) == ADVISED_JOBS
+        by_pairs = [s for s in splits if is_pair and s.sharing != "time-sliced"]
+        by_physics = [s for s in splits if s not in by_pairs]
+        found = dict(zip(by_pairs, self._of_pairs.predict(profiles, by_pairs), strict=True))
+        found |= zip(by_physics, self._of_sets.predict(profiles, by_physics), strict=True)
+        return [found[split] for split in splits]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

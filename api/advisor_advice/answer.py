@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from advisor.core.split import ISOLATING
 from advisor.core.wording import listed
 from advisor.decide.recommend import Decision, Request, recommend
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
+from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import DriftedJob, MeasuredTogether
@@ -108,7 +110,7 @@ def answer_by(
         NoSplitError: nothing keeps every limit.
     """
     profile_set, assumed = with_idle_power(profile_set, predictor.manifest.fill)
-    there, profiles = conditions.applied(predictor, profile_set.profiles)
+    there, profiles = conditions.applied(AnyWay(predictor), profile_set.profiles)
     given = recommend(profiles, there, request, checked)
     more = (
         *_of_model(predictor, given),
@@ -130,7 +132,7 @@ def answer_by(
 def _of_model(predictor: ModelPredictor, given: Decision) -> Iterator[str]:
     split = given.choice.prediction.split
     yield from gpu_warnings(predictor.manifest, given.profiles)
-    if split.sharing == "exclusive":
+    if split.sharing in ISOLATING:
         return
     if outside := predictor.extrapolation(given.profiles, [split]):
         more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""

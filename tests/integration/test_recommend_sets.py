@@ -131,6 +131,22 @@ def test_isolate_takes_turns_or_a_card_each() -> None:
     assert pair["choice"]["sharing"] == "exclusive"
 
 
+def test_two_jobs_take_turns_where_a_fault_must_stay_alone() -> None:
+    """Else turns of two are no candidate: the model has not learned them."""
+    pair = ("mobilenet-train-b2", "fft", *H100)
+    told = " ".join(recommend(*pair, "--isolate", "--how", "--notes").split())
+    assert "in turns, without MPS" in told
+    assert "a fault of one leaves the other" in told
+    assert "--split time-sliced" in told
+    assert "eleven sets of one host" in told
+    assert "no MPS daemon runs" in told
+    ways = [
+        {way["sharing"] for way in as_json(*pair, *more)["candidates"]}
+        for more in ((), ("--isolate",))
+    ]
+    assert ways[1] - ways[0] == {"time-sliced"}
+
+
 def test_a_card_each_says_what_stands_against_sharing() -> None:
     told = recommend("gemm", "triad", "fft", *H100, "--how")
     assert told.startswith("A CARD EACH: gemm, triad and fft")

@@ -1,11 +1,11 @@
 """The first lines of a recommendation: what to do, what it is worth, and what it risks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from advisor.core.finish import Finish
 from advisor.core.objectives import COST
-from advisor.core.split import Split
+from advisor.core.split import ISOLATING, Sharing, Split
 from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
 from advisor.core.wording import less_or_more
 from advisor.decide.constraints import is_served
@@ -22,6 +22,12 @@ from advisor_cli.shared.screen import price_text
 
 _HOUR_S = 3600.0
 
+
+WORDS: Mapping[Sharing, str] = {
+    "uncapped": "without limits",
+    "time-sliced": "in turns, without MPS",
+    "exclusive": "one after the other",
+}
 
 BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
 
@@ -56,7 +62,7 @@ def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
         yield "Each", "; ".join(_each(own, part, p.split, share) for own, part, share in of_jobs)
         yield "Risk", _risk(r, way)
         jobs = " ".join(profile.job for profile in r.profiles)
-        split = f" --split {way.name}" if way is r.call or way.sharing == "uncapped" else ""
+        split = f" --split {way.name}" if way is r.call or way.sharing != "limited" else ""
         yield "Start", f"advisor launch {jobs}{split}"
     else:
         yield "Why", next(iter(r.reasons), "no split that keeps the limits saves enough")
@@ -75,7 +81,7 @@ def way_of(r: Decision) -> RatedSplit | None:
 def _parts(r: Decision, way: RatedSplit) -> str:
     jobs = [profile.job for profile in r.profiles]
     if way.sharing != "limited":
-        return f"{' and '.join(jobs)} without limits"
+        return f"{' and '.join(jobs)} {WORDS[way.sharing]}"
     shares = way.prediction.split.shares
     vendor = vendor_of(r.profiles[0].gpu_model)
     total = next((p.units_total for p in r.profiles if p.units_total), None)
@@ -151,4 +157,5 @@ def _risk(r: Decision, way: RatedSplit) -> str:
     known = sum(m for m in memory if m)
     card = f" of {r.request.memory_mib / 1024:.0f}" if r.request.memory_mib else ""
     held = f", memory {known / 1024:.0f}{card} GiB" if all(memory) else ""
-    return f"a fault of one ends both; power {p.power_w.value:.0f}{of} W{held}"
+    fault = "leaves the other" if way.sharing in ISOLATING else "ends both"
+    return f"a fault of one {fault}; power {p.power_w.value:.0f}{of} W{held}"

@@ -113,6 +113,9 @@ def _to_do(r: Decision) -> Iterator[str]:
     if r.choice.sharing == "uncapped":
         yield _UNCAPPED[vendor_of(r.profiles[0].gpu_model)]
         return
+    if r.choice.sharing == "time-sliced":
+        yield "start both on one GPU for which no MPS daemon runs: they would be its clients"
+        return
     jobs = " ".join(p.job for p in r.profiles)
     yield f"advisor launch {jobs} --split {r.choice.name}   # or by hand:"
     for profile, environment in zip(r.profiles, r.environments(r.choice), strict=True):

@@ -13,15 +13,9 @@ from advisor.decide.reasons import percent
 from advisor.decide.same_work import HOUR_S
 from advisor.wire.recommendation import JobShare
 from advisor.wire.sets import SetAdvice, Way
-from advisor_cli.advise.first_screen import BY_PRICE, basis
+from advisor_cli.advise.first_screen import BY_PRICE, WORDS, basis
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.screen import Screen, price_text, print_list, print_screen
-
-WORDS = {
-    "uncapped": "without limits",
-    "time-sliced": "in turns, without MPS",
-    "exclusive": "one after the other",
-}
 
 _BY_HAND = "by hand (launch takes two jobs), all {}: --how"
 
@@ -118,7 +112,7 @@ def _times(name: str, count: int) -> str:
 
 def _parts(way: Way, given: SetAdvice) -> str:
     if way.sharing != "limited":
-        return f"{_names(given)} {WORDS[way.name]}"
+        return f"{_names(given)} {WORDS[way.sharing]}"
     unit = UNIT_NAMES[vendor_of(given.gpu_model)]
     counts = Counter(_seat(share, unit) for share in way.jobs)
     return f"{', '.join(_times(seat, count) for seat, count in counts.items())}"
@@ -172,7 +166,7 @@ def _apart(given: SetAdvice) -> str:
         return "a card each keeps faults apart; in turns a limit would be broken"
     slowest = min(share.speed.value for share in turns.jobs)
     saved = _less(turns.energy_saved.value)
-    return f"--isolate: {WORDS[turns.name]}, {saved} energy, the slowest at {percent(slowest)}"
+    return f"--isolate: {WORDS[turns.sharing]}, {saved} energy, the slowest at {percent(slowest)}"
 
 
 def _how(given: SetAdvice) -> Iterator[str]:
@@ -200,7 +194,7 @@ def _why(given: SetAdvice) -> Iterator[str]:
     for way in given.ways:
         if way.name == given.choice or way.sharing == "exclusive":
             continue
-        told = WORDS.get(way.name, f"under limits, best {way.name},")
+        told = WORDS.get(way.sharing, f"under limits, best {way.name},")
         saved = f"{told} would take {_less(way.energy_saved.value)} energy"
         yield f"{saved}, but {way.violations[0]}" if way.violations else saved
     yield f"{count_of(given.searched, 'way')} looked at"

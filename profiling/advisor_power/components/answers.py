@@ -92,7 +92,7 @@ def components_at(known: KnownPower, prediction: Prediction) -> SplitParts:
     """
     if not _is_at_once(prediction):
         raise InputError(
-            f"{' and '.join(p.job for p in known.profiles)} run one after the other",
+            f"{' and '.join(p.job for p in known.profiles)} run one after the other, or in turns",
             why="the parts are of what two jobs draw together",
             fix="those of each job alone: advisor power components JOB",
         )
