@@ -15,6 +15,7 @@ from advisor.core.split import (
     ADVISED_JOBS,
     MOST_JOBS,
     SHARINGS,
+    Sharing,
     Split,
     best_within_tie,
     can_be_masked,
@@ -147,7 +148,7 @@ def candidate_ways(
     AMD GPUs have no turns to choose: without masks processes run side by side.
     """
     is_amd = vendor_of(profiles[0].gpu_model) == "amd"
-    sharings = (s for s in SHARINGS[1:] if not (is_amd and s == "time-sliced"))
+    sharings: tuple[Sharing, ...] = ("uncapped", "exclusive") if is_amd else SHARINGS[1:]
     free = (without_limits(sharing, len(profiles)) for sharing in sharings)
     limited = (w for w in _limited(profiles, checked) if not is_amd or can_be_masked(w))
     return (*free, *limited)
