@@ -2,38 +2,31 @@
 
     python docs/measurements/sets/law.py NAME [NAME ...]
 
-NAME is as for predict.py, whose words it speaks. It prints the constants of
-`advisor.predict.set_law` as they stand there, and two tables of errors of jobs that the law was not
-fitted to. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
+NAME and the words of the tables are as rows.py has them. It prints the constants of
+`advisor.predict.set_law` as they stand there, and errors of jobs that the law was not fitted to,
+beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
+judged. "As it stands" is the law of the package, so of campaigns that came after it these are
+errors of answers. The last row is how far the same set on another card and host is from itself.
+Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
 """
 
-import argparse
 import itertools
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import numpy as np
-from predict import (
-    CUTS,
-    MODEL,
-    MPS_CUTS,
-    AnyNumber,
-    Off,
-    Part,
-    Row,
-    bundled_profiles,
-    rows_of,
-    table,
-)
+from rows import Off, Part, Row, again, campaigns, tables
 
-from advisor.core.records import FILLS_PERCENT
 from advisor.core.split import Sharing
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import (
+    ACTIVE_IDLE_OVER_W,
+    MPS,
+    TURNS_EXPONENT,
     SetClass,
     SideBySide,
     class_of,
@@ -42,10 +35,12 @@ from advisor.predict.set_law import (
     turns,
 )
 
-K = TypeVar("K", SideBySide, float)
+K = TypeVar("K")
 
 Kept = Callable[[Row], Floats]
 """Part of its speed at its limit that each job keeps, shape (jobs, 1)."""
+
+Fit = Callable[[Sequence[Row]], Kept]
 
 LAWS = tuple(
     SideBySide(*constants)
@@ -62,37 +57,45 @@ OVER_W = tuple(map(float, range(20, 121, 5)))
 
 def main() -> None:
     """Print constants and errors."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("campaigns", nargs="+")
-    bundled, predictor = bundled_profiles(), AnyNumber(MODEL)
-    campaigns: list[str] = parser.parse_args().campaigns
-    rows = [row for name in campaigns for row in rows_of(name, bundled, predictor)]
+    rows = campaigns(__doc__)
+    by_mode = {mode: [row for row in rows if row.mode == mode] for mode in {r.mode for r in rows}}
+    sliced = by_mode.get("time-sliced", [])
     mps = [row for row in rows if row.mode != "time-sliced"]
-    sliced = [row for row in rows if row.mode == "time-sliced"]
-    laws = {law: side_by_side(law) for law in LAWS}
-    exponents = {exponent: by_turns(exponent) for exponent in EXPONENTS}
-    judged = [*left_out(mps, laws), *left_out(sliced, exponents)]
-    print("MPS =", best(mps, laws, speed_off))
-    print("TURNS_EXPONENT =", best(sliced, exponents, speed_off))
-    for name, own, kept in (
-        ("MPS", mps, laws[best(mps, laws, speed_off)]),
-        ("time-sliced", sliced, exponents[best(sliced, exponents, speed_off)]),
-    ):
-        print(f"ACTIVE_IDLE_OVER_W {name}:", best(own, at_watts(kept), watts_off))
+    laws = Nearest({law: side_by_side(law) for law in LAWS}, mps)
+    in_turns = Nearest({exponent: by_turns(exponent) for exponent in EXPONENTS}, sliced)
+    judged = [*left_out(mps, laws.fit), *left_out(sliced, in_turns.fit)]
+    print("MPS =", laws.best(mps), "ACTIVE_IDLE_OVER_W =", over_w(mps, laws.fit(mps)))
+    if sliced:
+        print("TURNS_EXPONENT =", in_turns.best(sliced), over_w(sliced, in_turns.fit(sliced)))
     of_classes(judged)
     of_choices(judged)
-    speeds = [Off("the law", j.row, "cpu-bound" in j.part.whole.flags, j.points) for j in judged]
+    stand = [it for r in rows for it in judge(r, as_it_stands(r), ACTIVE_IDLE_OVER_W, *r.jobs)]
+    found = {"the law, job left out": judged, "the law as it stands": stand}
+    for name, rule in RULES.items():
+        found[name] = [it for own in by_mode.values() for it in left_out(own, rule(own))]
+    print_errors(rows, found)
+
+
+def print_errors(rows: Sequence[Row], found: Mapping[str, Sequence["Judged"]]) -> None:
+    """Tables of speeds and of watts, with what another card differs by."""
+    speeds, watts = list[Off](), list[Off]()
+    for name, its in found.items():
+        speeds += [Off(name, j.row, j.part.is_host, j.points) for j in its]
+        watts += offs_of_sets(name, its)
+    speeds_again, watts_again = again(rows)
+    tables("speeds, points", speeds + speeds_again)
+    tables("watts, %", watts + watts_again)
+
+
+def offs_of_sets(name: str, judged: Sequence["Judged"]) -> list[Off]:
+    """Errors of watts: of each set the mean over its jobs, each left out in turn."""
     of_rows: dict[int, list[Judged]] = defaultdict(list)
     for j in judged:
         of_rows[id(j.row)].append(j)
-    watts = [
-        Off("the law", its[0].row, is_host(its[0].row), statistics.fmean(j.percent for j in its))
+    return [
+        Off(name, its[0].row, is_host(its[0].row), statistics.fmean(j.percent for j in its))
         for its in of_rows.values()
     ]
-    table("speeds, points", speeds, CUTS)
-    table("speeds, MPS without limits", [o for o in speeds if o.row.mode == "uncapped"], MPS_CUTS)
-    table("watts, %", watts, CUTS)
-    table("watts, MPS without limits", [o for o in watts if o.row.mode == "uncapped"], MPS_CUTS)
 
 
 # the law over measured rows
@@ -102,30 +105,31 @@ def side_by_side(law: SideBySide) -> Kept:
     """Under MPS."""
 
     def kept(row: Row) -> Floats:
-        served = np.array([[part.whole.offered_rate is not None] for part in row.parts]) * 1.0
-        return law.kept(*activities(row), fills(row), served)
+        served = row.column(lambda part: part.serves)
+        return law.kept(active(row), active(row, "dram"), row.column(lambda p: p.fills), served)
 
     return kept
 
 
 def by_turns(exponent: float) -> Kept:
     """Time-sliced."""
-    return lambda row: turns(activities(row)[0], exponent)
+    return lambda row: turns(active(row), exponent)
 
 
-def activities(row: Row) -> tuple[Floats, Floats]:
-    """Of SMs and of DRAM."""
-    sm, dram = (
-        np.array([[part.activity(name)] for part in row.parts])
-        for name in ("sm_active_percent", "dram_active_percent")
-    )
-    return sm, dram
+def as_it_stands(row: Row) -> Floats:
+    """What the package says."""
+    in_turns = row.mode == "time-sliced"
+    return (by_turns(TURNS_EXPONENT) if in_turns else side_by_side(MPS))(row)
 
 
-def fills(row: Row) -> Floats:
-    """1 for each job that fills the GPU; shape (jobs, 1)."""
-    filling = [[(p.whole.sm_active_percent or 0.0) >= FILLS_PERCENT] for p in row.parts]
-    return np.array(filling) * 1.0
+def active(row: Row, of: str = "sm") -> Floats:
+    """Activity of SMs, or of DRAM; shape (jobs, 1)."""
+    return row.column(lambda part: part.activity(f"{of}_active_percent"))
+
+
+def beside(row: Row) -> Floats:
+    """Activity of others that fill the GPU, for each job."""
+    return filling_beside(active(row), row.column(lambda part: part.fills))
 
 
 def speeds(row: Row, kept: Floats) -> list[float]:
@@ -136,10 +140,44 @@ def speeds(row: Row, kept: Floats) -> list[float]:
 def watts(row: Row, kept: Floats, over_w: float) -> float:
     """Of the set; active idle power as it was measured, where it was."""
     idle_w = row.idle_w + over_w if math.isnan(row.active_idle_w) else row.active_idle_w
-    alone_w = np.array([[part.alone.power_w or 0.0] for part in row.parts])
+    alone_w = row.column(lambda part: part.alone.power_w or 0.0)
     in_turns = row.mode == "time-sliced"
     kept = np.minimum(1.0, kept)
     return float(power_w(kept, alone_w, idle_w, row.limit_w, in_turns=in_turns)[0])
+
+
+# simple rules
+
+
+def untouched(row: Row) -> Floats:
+    """Nobody loses anything; watts are the sum over active idle power."""
+    return np.ones((len(row.parts), 1))
+
+
+def tax(loss: float) -> Kept:
+    """The same loss for each neighbour, whatever it does."""
+    return lambda row: untouched(row) / (1 + loss * (len(row.parts) - 1))
+
+
+def linear(rows: Sequence[Row]) -> Kept:
+    """Gpulets' form: SM and DRAM activity of the job and of all others, five constants."""
+
+    def readings(row: Row) -> Floats:
+        own = np.hstack([active(row), active(row, "dram")])
+        return np.hstack([untouched(row), own, own.sum(axis=0) - own])
+
+    kept = np.concatenate([row.column(lambda part: part.speed / part.base) for row in rows])
+    weights = np.linalg.lstsq(np.concatenate([readings(row) for row in rows]), kept, rcond=None)[0]
+    return lambda row: np.clip(readings(row) @ weights, 0.02, 1.1)
+
+
+RULES: Mapping[str, Callable[[Sequence[Row]], Fit]] = {
+    "as many as fit, N times one": lambda rows: lambda free: untouched,
+    "a tax for each neighbour": lambda rows: (
+        Nearest({x / 50: tax(x / 50) for x in range(31)}, rows).fit
+    ),
+    "linear in activity (gpulets)": lambda rows: linear,
+}
 
 
 # fitting
@@ -151,32 +189,37 @@ def speed_off(row: Row, kept: Floats) -> float:
     return sum(abs(speed - part.speed) for speed, part in said)
 
 
-def watts_off(row: Row, predicted_w: Floats) -> float:
-    """Error of a set's power."""
-    return abs(float(predicted_w[0, 0]) / row.power_w - 1)
+class Nearest(Generic[K]):
+    """The rule of several, by their constants, with the smallest error of speeds."""
+
+    def __init__(self, rules: Mapping[K, Kept], rows: Sequence[Row]) -> None:
+        self._rules = rules
+        self._offs = {
+            id(row): np.array([speed_off(row, rule(row)) for rule in rules.values()])
+            for row in rows
+        }
+
+    def best(self, rows: Sequence[Row]) -> K:
+        """Its constants."""
+        offs = np.sum([self._offs[id(row)] for row in rows], axis=0)
+        return list(self._rules)[int(np.argmin(offs))]
+
+    def fit(self, rows: Sequence[Row]) -> Kept:
+        return self._rules[self.best(rows)]
 
 
-def at_watts(kept: Kept) -> dict[float, Kept]:
-    """Watts of a set by what is added to the idle power."""
+def over_w(rows: Sequence[Row], kept: Kept) -> float:
+    """What is best added to the power of the empty card."""
 
-    def over(over_w: float) -> Kept:
-        return lambda row: np.array([[watts(row, kept(row), over_w)]])
+    def off(over: float) -> float:
+        return sum(abs(watts(row, kept(row), over) / row.power_w - 1) for row in rows)
 
-    return {over_w: over(over_w) for over_w in OVER_W}
-
-
-def best(
-    rows: Sequence[Row],
-    rules: Mapping[K, Kept],
-    off: Callable[[Row, Floats], float],
-) -> K:
-    """The constants with the smallest error."""
-    return min(rules, key=lambda name: sum(off(row, rules[name](row)) for row in rows))
+    return min(OVER_W, key=off)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the law says of one job and its set, fitted to sets without that job."""
+    """What is said of one job and its set, by what was fitted to sets without that job."""
 
     row: Row
     part: Part
@@ -198,44 +241,34 @@ class Judged:
         return 100 * abs(self.power_w / self.row.power_w - 1)
 
 
-def left_out(rows: Sequence[Row], rules: Mapping[K, Kept]) -> list[Judged]:
+def left_out(rows: Sequence[Row], fit: Fit) -> list[Judged]:
     """Every job of every set, by the constants of all other jobs."""
-    names = list(rules)
-    kept = [[rules[name](row) for row in rows] for name in names]
-    offs = np.array([[speed_off(*x) for x in zip(rows, its, strict=True)] for its in kept])
     found = list[Judged]()
     for job in sorted({job for row in rows for job in row.jobs}):
-        free = np.array([job not in row.jobs for row in rows])
-        own = kept[int(np.argmin(offs[:, free].sum(axis=1)))]
-        others = zip(rows, own, free, strict=True)
-        over_w = _over_w([(row, of) for row, of, is_free in others if is_free])
-        for row, of in zip(rows, own, strict=True):
-            found += judge(row, of, over_w, job)
+        free = [row for row in rows if job not in row.jobs]
+        kept = fit(free)
+        idle_w = over_w(free, kept)
+        for row in rows:
+            if job in row.jobs:
+                found += judge(row, kept(row), idle_w, job)
     return found
 
 
-def _over_w(rows: Sequence[tuple[Row, Floats]]) -> float:
-    def off(over_w: float) -> float:
-        return sum(abs(watts(row, kept, over_w) / row.power_w - 1) for row, kept in rows)
-
-    return min(OVER_W, key=off)
-
-
-def judge(row: Row, kept: Floats, over_w: float, job: str) -> Iterable[Judged]:
-    """What is said of a job of a set."""
+def judge(row: Row, kept: Floats, over_w: float, *jobs: str) -> Iterable[Judged]:
+    """What is said of some jobs of a set."""
     said, predicted_w = speeds(row, kept), watts(row, kept, over_w)
-    beside = filling_beside(activities(row)[0], fills(row))[:, 0].tolist()
+    fillings = beside(row)[:, 0].tolist()
     sharing = cast("Sharing", row.mode if row.mode == "time-sliced" else "uncapped")
     alone_w = [part.whole.power_w or 0.0 for part in row.parts]
     measured = sum(p.speed * w for p, w in zip(row.parts, alone_w, strict=True)) / row.power_w
     expected = sum(s * w for s, w in zip(said, alone_w, strict=True)) / predicted_w
-    for part, speed, filling in zip(row.parts, said, beside, strict=True):
-        if part.whole.job == job:
+    for part, speed, filling in zip(row.parts, said, fillings, strict=True):
+        if part.whole.job in jobs:
             yield Judged(
                 row,
                 part,
                 class_of(sharing, filling),
-                class_of(sharing, max(beside)),
+                class_of(sharing, max(fillings)),
                 speed,
                 predicted_w,
                 measured,
@@ -250,15 +283,10 @@ def of_classes(judged: Sequence[Judged]) -> None:
     """Print what each class is off by."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for j in judged:
-        served = j.part.whole.offered_rate is not None
-        name = "SPEED_ERRORS, served" if served else "SPEED_ERRORS"
+        name = "SPEED_ERRORS, served" if j.part.serves else "SPEED_ERRORS"
         found[name, j.of_class].append(j.part.speed / j.speed)
         found["POWER_ERRORS", j.set_class].append(j.row.power_w / j.power_w)
         found["ENERGY_ERRORS", j.set_class].append(j.efficiency)
-        if j.part.p99_ms and j.part.alone.latency_p99_ms:
-            beside = len(j.row.parts) - 1 if j.of_class == "no filling" else 1
-            ratio = j.part.p99_ms / j.part.alone.latency_p99_ms / beside
-            found["P99_FACTORS", j.of_class].append(ratio)
     for (name, of_class), values in sorted(found.items()):
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
         print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({len(values)} jobs)")
@@ -293,7 +321,7 @@ def of_choices(judged: Sequence[Judged]) -> None:
 
 def is_host(row: Row) -> bool:
     """Whether one core bounds one of the jobs."""
-    return any("cpu-bound" in part.whole.flags for part in row.parts)
+    return any(part.is_host for part in row.parts)
 
 
 if __name__ == "__main__":

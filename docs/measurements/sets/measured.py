@@ -17,16 +17,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from predict import MODEL, AnyNumber, Row, bundled_profiles, profile_of, rows_of
+import numpy as np
+from rows import Part, Row, rows_of
 
 from advisor.core.interval import Interval
+from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS, Sharing, Split, without_limits
 from advisor.predict.measured import MeasuredPredictor
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import COLUMNS, Floats, Profile, make_profile
 from advisor.predict.sets import SetPredictor
 from advisor.predict.situation import kind_of
 from advisor.predict.windows import Window
+from advisor_data.files.bundled import bundled_solo_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,9 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("campaigns", nargs=2)
-    bundled, predictor = bundled_profiles(), AnyNumber(MODEL)
+    bundled = bundled_profiles()
     names: list[str] = parser.parse_args().campaigns
-    one, other = ({(r.text, r.mode): r for r in rows_of(n, bundled, predictor)} for n in names)
+    one, other = ({(r.text, r.mode): r for r in rows_of(n)} for n in names)
     found: dict[str, list[Value]] = defaultdict(list)
     for known, asked in ((one, other), (other, one)):
         for key in known.keys() & asked.keys():
@@ -82,6 +85,44 @@ def values_of(known: Row, asked: Row, bundled: Mapping[str, Profile]) -> Iterato
             most = max(1.0, known_speed)
             said, told = before.parts[n].speed, after.parts[n].speed
             yield Value(name, said, told, known_speed, min(speed, most))
+
+
+def profile_of(part: Part, bundled: Mapping[str, Profile]) -> Profile:
+    """The job's readings of this campaign at 100 %, over shares as a bundled profile has it.
+
+    A job without one (llm-serve-10, of which a tenth is asked) is as good at any share.
+    """
+    own = {name: float(getattr(part.whole, name) or 0.0) for name in COLUMNS}
+    shape = bundled.get(part.whole.job)
+    shares = np.array([10.0, 100.0]) if shape is None else shape.shares
+    ones = np.ones(len(shares))
+    values = {
+        name: ones * own[name] if shape is None else _scaled(shape.values[name], own[name])
+        for name in COLUMNS
+    }
+    return Profile(
+        job=part.whole.job,
+        gpu_model=part.whole.gpu_model,
+        rate_unit=part.whole.rate_unit,
+        units_total=part.whole.units_total,
+        idle_power_w=part.whole.idle_power_w or 0.0,
+        power_limit_w=part.whole.power_limit_w,
+        shares=shares,
+        values=values,
+    )
+
+
+def _scaled(values: Floats, at_whole: float) -> Floats:
+    known = np.nan_to_num(values)
+    return known * (at_whole / known[-1]) if known[-1] else np.full_like(known, at_whole)
+
+
+def bundled_profiles() -> dict[str, Profile]:
+    """By job; of an H100 where there is one."""
+    points = defaultdict[tuple[str, str], list[SoloPoint]](list)
+    for point in bundled_solo_points():
+        points[point.gpu_model, point.job].append(point)
+    return {job: make_profile(those) for (_, job), those in sorted(points.items(), reverse=True)}
 
 
 def efficiency(p: Prediction) -> Interval:

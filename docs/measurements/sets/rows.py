@@ -1,0 +1,200 @@
+"""Measured sets beside what each of their jobs does alone, and tables of errors over them.
+
+A campaign's NAME has no ending: NAME.jsonl has jobs alone, NAME-sets.jsonl sets. Errors of speeds
+are in points of the job's rate alone on the whole GPU, errors of watts in percent; brackets hold
+90 % of 500 draws of sets. `host`: jobs that one core bounds alone (the flag cpu-bound), which
+repeat badly.
+"""
+
+import argparse
+import math
+import random
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
+from advisor.predict.profiles import Floats
+from advisor_data.files.files import read_points
+from advisor_profiling.reports.sets import LEFT_OUT
+
+AGAIN = "the same set on another card"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A job of a set: what it does alone at its limit, and its speed in the set."""
+
+    alone: SoloPoint
+    whole: SoloPoint
+    speed: float
+    p99_ms: float | None = None
+
+    @property
+    def base(self) -> float:
+        """Speed alone at its limit."""
+        return self.alone.rate / self.whole.rate
+
+    @property
+    def serves(self) -> bool:
+        return self.whole.offered_rate is not None
+
+    @property
+    def fills(self) -> bool:
+        return (self.whole.sm_active_percent or 0.0) >= FILLS_PERCENT
+
+    @property
+    def is_host(self) -> bool:
+        return "cpu-bound" in self.whole.flags
+
+    def activity(self, name: str = "sm_active_percent") -> float:
+        """Part of the GPU alone at its limit."""
+        return (getattr(self.alone, name) or 0.0) / 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One window of a set."""
+
+    text: str
+    mode: str
+    parts: tuple[Part, ...]
+    power_w: float
+    idle_w: float
+    active_idle_w: float
+    limit_w: float
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        return frozenset(part.whole.job for part in self.parts)
+
+    @property
+    def fill(self) -> int:
+        """How many different jobs fill the GPU."""
+        return sum(part.fills for part in self.parts)
+
+    def column(self, of_part: Callable[[Part], float]) -> Floats:
+        """A value of each job; shape (jobs, 1)."""
+        return np.array([[float(of_part(part))] for part in self.parts])
+
+
+def campaigns(text: str | None) -> list[Row]:
+    """The sets of the campaigns that the command line names."""
+    parser = argparse.ArgumentParser(description=(text or "").split("\n")[0])
+    parser.add_argument("campaigns", nargs="+", metavar="NAME")
+    names: list[str] = parser.parse_args().campaigns
+    return [row for name in names for row in rows_of(name)]
+
+
+def rows_of(campaign: str) -> list[Row]:
+    """The sets of a campaign all of whose jobs were measured alone, too."""
+    solo: dict[tuple[str, float], SoloPoint] = {}
+    for point in cast("list[SoloPoint]", read_points(Path(f"{campaign}.jsonl"))):
+        if not LEFT_OUT & set(point.flags):
+            solo.setdefault((point.job, point.share_percent), point)
+    found = list[Row]()
+    for point in cast("list[PairPoint]", read_points(Path(f"{campaign}-sets.jsonl"))):
+        seats = [((p.job, p.share_percent), (p.job, 100.0)) for p in point.parts]
+        if not LEFT_OUT & set(point.flags) and all(a in solo and b in solo for a, b in seats):
+            found.append(_row(point, solo))
+    return found
+
+
+def _row(point: PairPoint, solo: Mapping[tuple[str, float], SoloPoint]) -> Row:
+    parts = list[Part]()
+    for p in point.parts:
+        whole = solo[p.job, 100.0]
+        speed = (p.rate or 0.0) / whole.rate
+        speed = min(1.0, speed) if p.offered_rate else speed
+        parts.append(Part(solo[p.job, p.share_percent], whole, speed, p.latency_p99_ms))
+    return Row(
+        text="+".join(f"{p.job}@{p.share_percent:g}" for p in point.parts),
+        mode="limits" if point.mode == "mps" else point.mode,
+        parts=tuple(parts),
+        power_w=point.power_w or math.nan,
+        idle_w=point.idle_power_w or 0.0,
+        active_idle_w=point.active_idle_power_w or math.nan,
+        limit_w=point.power_limit_w or math.inf,
+    )
+
+
+# errors
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """One error of one rule."""
+
+    rule: str
+    row: Row
+    host: bool
+    error: float
+
+
+def again(rows: Sequence[Row]) -> tuple[list[Off], list[Off]]:
+    """How far sets that were measured on two cards are from themselves: speeds, and watts."""
+    first: dict[tuple[str, str], Row] = {}
+    speeds, watts = list[Off](), list[Off]()
+    for row in rows:
+        if (before := first.setdefault((row.text, row.mode), row)) is row:
+            continue
+        for one, other in zip(before.parts, row.parts, strict=True):
+            off = 100 * abs(one.speed - other.speed)
+            speeds.append(Off(AGAIN, row, other.is_host, off))
+        host = any(part.is_host for part in row.parts)
+        watts.append(Off(AGAIN, row, host, 100 * abs(before.power_w / row.power_w - 1)))
+    return speeds, watts
+
+
+CUTS: Mapping[str, Callable[[Off], bool]] = {
+    "MPS, no limits": lambda off: off.row.mode == "uncapped",
+    "one limit": lambda off: off.row.mode == "limits",
+    "time-sliced": lambda off: off.row.mode == "time-sliced",
+}
+MPS_CUTS: Mapping[str, Callable[[Off], bool]] = {
+    "2 jobs": lambda off: len(off.row.parts) == 2,
+    "3, 4": lambda off: len(off.row.parts) in (3, 4),
+    "5 to 7": lambda off: len(off.row.parts) > 4,
+    "none fills": lambda off: off.row.fill == 0,
+    "one fills": lambda off: off.row.fill == 1,
+    "two fill": lambda off: off.row.fill == 2,
+    "not host": lambda off: not off.host,
+    "host": lambda off: off.host,
+}
+
+
+def tables(title: str, offs: Sequence[Off]) -> None:
+    """Print mean errors by way of sharing, and of MPS without limits by what is shared."""
+    table(title, offs, CUTS)
+    free = [off for off in offs if off.row.mode == "uncapped"]
+    table(f"{title}; MPS without limits", free, MPS_CUTS)
+
+
+def table(title: str, offs: Sequence[Off], cuts: Mapping[str, Callable[[Off], bool]]) -> None:
+    """Print mean errors of each rule, with the bounds of draws of sets."""
+    print(f"\n| {title} | {' | '.join(cuts)} |")
+    print(f"|---|{'--:|' * len(cuts)}")
+    for rule in dict.fromkeys(off.rule for off in offs):
+        own = [off for off in offs if off.rule == rule]
+        cells = [_cell([off for off in own if cut(off)]) for cut in cuts.values()]
+        print(f"| {rule} | {' | '.join(cells)} |")
+
+
+def _cell(offs: Sequence[Off]) -> str:
+    sets: dict[str, list[float]] = defaultdict(list)
+    for off in offs:
+        sets[off.row.text].append(off.error)
+    if not sets:
+        return ""
+    chance, groups = random.Random(1), list(sets.values())
+    draws = sorted(
+        statistics.fmean(e for group in chance.choices(groups, k=len(groups)) for e in group)
+        for _ in range(500)
+    )
+    mean = statistics.fmean(off.error for off in offs)
+    return f"{mean:.1f} [{draws[25]:.1f} {draws[474]:.1f}]"
