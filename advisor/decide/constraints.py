@@ -29,6 +29,8 @@ class Limits:
             (`with_card_memory`).
         isolate: Whether a fault of one job must leave the others running.
         host_cores: Of the host, for all jobs; None: not looked at.
+        unsure_below: The low end of a speed is to keep the floor, too, where it is below this part
+            of what is expected: of such a job nobody knows what it does. 0: nowhere.
     """
 
     min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -39,6 +41,7 @@ class Limits:
     memory_mib: float | None = None
     isolate: bool = False
     host_cores: float | None = None
+    unsure_below: float = 0.0
 
     def __post_init__(self) -> None:
         for job, speed in (*self.min_speed.items(), ("all jobs", self.default_min_speed)):
@@ -97,18 +100,20 @@ def must_be_sure(profile: Profile, limits: Limits) -> bool:
     return is_served(profile) or profile.job in limits.min_speed
 
 
-def sure_of_all(limits: L, profiles: Sequence[Profile]) -> L:
-    """The same with a floor by name for each job, so that low ends decide.
+UNSURE_BELOW = 0.6
+"""Of sets: small jobs beside one that fills the GPU without a limit, and no others. Of 14 sets that
+have one limit and are expected to keep 0.4 one missed it, of 13 without five
+(docs/measurements/sets/floors.py)."""
 
-    So it is with sets: a small job beside one that fills the GPU keeps anything from a tenth on.
-    """
-    named = {p.job: limits.min_speed_of(p.job) for p in profiles if not is_served(p)}
-    return replace(limits, min_speed={**named, **limits.min_speed})
+
+def low_end_decides(speed: Interval, profile: Profile, limits: Limits) -> bool:
+    """Whether the low end of a predicted speed is to keep the floor of its job."""
+    return must_be_sure(profile, limits) or speed.low < limits.unsure_below * speed.value
 
 
 def decisive_speed(speed: Interval, profile: Profile, limits: Limits) -> float:
     """The value of a predicted speed that is to keep the floor of its job."""
-    return speed.low if must_be_sure(profile, limits) else speed.value
+    return speed.low if low_end_decides(speed, profile, limits) else speed.value
 
 
 def with_card_memory(limits: L, gpu_model: str) -> L:
@@ -157,7 +162,7 @@ class Violation:
 def violations(
     prediction: Prediction, profiles: Sequence[Profile], limits: Limits
 ) -> tuple[Violation, ...]:
-    """The limits that are not kept: speeds as expected, or at their low ends (`must_be_sure`)."""
+    """The limits that are not kept: speeds as expected or, as `low_end_decides`, at low ends."""
     rules = RULES.values()
     return tuple(violation for rule in rules for violation in rule(prediction, profiles, limits))
 
@@ -181,8 +186,9 @@ def _below_min_speed(
     if p.split.sharing == "exclusive":
         return  # one after the other, each job runs at its full speed, only later
     for profile, part in zip(profiles, p.parts, strict=True):
-        sure, least = must_be_sure(profile, limits), floor(profile, limits)
+        least = floor(profile, limits)
         if (speed := decisive_speed(part.speed, profile, limits)) < least:
+            sure = low_end_decides(part.speed, profile, limits)
             served = is_served(profile)
             verb = ("may serve" if served else "may run at") if sure else "runs at"
             as_little = "as little as " if sure else ""

@@ -4,6 +4,7 @@ A copy of a server brings its own demand; a copy of another job takes what it ge
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
@@ -11,8 +12,8 @@ from advisor.core.objectives import NO_PRICES
 from advisor.core.split import MOST_JOBS, Sharing, without_limits
 from advisor.decide.constraints import (
     RULES,
+    UNSURE_BELOW,
     check_limits,
-    sure_of_all,
     violations_alone,
     with_card_memory,
 )
@@ -50,7 +51,7 @@ def replicas(
         raise InputError(
             f"{most} copies are not possible", why=f"MPS has {MPS_CLIENTS} clients for each GPU"
         )
-    request = sure_of_all(with_card_memory(request, profile.gpu_model), [profile])
+    request = with_card_memory(replace(request, unsure_below=UNSURE_BELOW), profile.gpu_model)
     check_limits(request, [profile])
     if broken := violations_alone(profile, request):
         raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")

@@ -6,8 +6,9 @@ small jobs cost speed and tails and save nothing (docs/measurements/sets.md).
 """
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Objective, find_objective, priced
@@ -23,7 +24,7 @@ from advisor.core.split import (
     without_limits,
 )
 from advisor.core.units import share_for_units, units_for_share, vendor_of
-from advisor.decide.constraints import sure_of_all, violations, violations_alone, with_card_memory
+from advisor.decide.constraints import UNSURE_BELOW, violations, violations_alone, with_card_memory
 from advisor.decide.no_way import no_way
 from advisor.decide.recommend import check_request
 from advisor.decide.recommendation import TURNS_MARGIN, RatedSplit, Request, worst_violation
@@ -94,7 +95,7 @@ def recommend_set(
     check_set(len(profiles))
     request = with_card_memory(request or Request(), profiles[0].gpu_model)
     check_request(profiles, request)
-    request = sure_of_all(request, profiles)
+    request = replace(request, unsure_below=UNSURE_BELOW)
     objective = priced(find_objective(request.objective), request.prices)
     ways = (*candidate_ways(profiles, checked), *_safe(measured, profiles, checked))
     options = [
@@ -156,17 +157,36 @@ def candidate_ways(
 
 def _limited(profiles: Sequence[Profile], checked: CheckedCounts | None) -> Iterator[Split]:
     """Limits for some or all of those that fill the GPU; the others have none."""
-    filling = sum(map(fills, profiles))
-    if not filling:
+    seats: dict[str, list[int]] = {}
+    for seat, profile in enumerate(profiles):
+        if fills(profile):
+            seats.setdefault(profile.job, []).append(seat)
+    if not seats:
         return
-    most = int(MOST_WAYS ** (1 / filling)) - 1
-    levels = (
-        (*_spread(_limits(profile, checked), most), WHOLE) if fills(profile) else (WHOLE,)
-        for profile in profiles
-    )
-    for shares in itertools.product(*levels):
+    choices: list[Iterable[tuple[float, ...]]] = []
+    for own in seats.values():
+        limits = _limits(profiles[own[0]], checked)
+        levels = (*_spread(limits, _most_levels([*map(len, seats.values())]) - 1), WHOLE)
+        choices.append(itertools.combinations_with_replacement(levels, len(own)))
+    for chosen in itertools.product(*choices):
+        shares = [WHOLE] * len(profiles)
+        for own, of_copies in zip(seats.values(), chosen, strict=True):
+            for seat, share in zip(own, of_copies, strict=True):
+                shares[seat] = share
         if min(shares) < WHOLE:
-            yield Split(shares)
+            yield Split(tuple(shares))
+
+
+def _most_levels(copies: Sequence[int]) -> int:
+    """How many levels each job that fills may have, no limit among them; of copies, so many each.
+
+    Which of several copies has which limit makes no difference.
+    """
+    return max(
+        levels
+        for levels in range(2, MOST_WAYS + 1)
+        if math.prod(math.comb(levels + n - 1, n) for n in copies) <= MOST_WAYS
+    )
 
 
 def _safe(

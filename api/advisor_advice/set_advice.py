@@ -10,6 +10,7 @@ from advisor.core.wording import less_or_more
 from advisor.decide.constraints import (
     RULES,
     cores_wanted,
+    decisive_speed,
     floor,
     is_served,
     memory_unknown,
@@ -201,7 +202,7 @@ def _accepted(way: RatedSplit, found: SetDecision) -> str:
     missed = {
         profile.job: part.speed
         for profile, part in zip(found.profiles, p.parts, strict=True)
-        if part.speed.low < floor(profile, limits)
+        if decisive_speed(part.speed, profile, limits) < floor(profile, limits)
     }
     speeds = [*RULES["speed"](p, found.profiles, limits)]
     served = {profile.job for profile in found.profiles if is_served(profile)}

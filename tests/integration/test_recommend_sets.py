@@ -156,11 +156,25 @@ def test_a_card_each_says_what_stands_against_sharing() -> None:
 
 def test_a_near_miss_says_what_accepts_it() -> None:
     """And that accepts it."""
-    told = " ".join(recommend(*MIXED[:-2]).split())
+    told = " ".join(recommend(*MIXED[:-2], "--min-speed", "bert-infer=0.5").split())
     assert told.startswith("A CARD EACH")
     option = told.partition("accept it with --min-speed ")[2].split()[0]
     assert option.startswith("bert-infer=0.3")
     assert as_json(*MIXED[:-2], "--min-speed", option)["verdict"] == "share"
+
+
+def test_low_ends_decide_where_nobody_knows_what_a_job_does() -> None:
+    """Beside a free one that fills, small jobs keep anything from a tenth on."""
+    free, held = (
+        next(way for way in as_json(*MIXED[:-2])["ways"] if way["sharing"] == sharing)
+        for sharing in ("uncapped", "limited")
+    )
+    slow = [job["speed"] for job in free["jobs"]][2]
+    assert slow["value"] > 0.4 > slow["low"]
+    assert any("resnet50-train-b2 may run at as little as" in text for text in free["violations"])
+    big = [job["speed"] for job in held["jobs"]][3]
+    assert big["value"] > 0.4 > big["low"]
+    assert held["violations"] == []
 
 
 def test_prices_are_told_where_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:

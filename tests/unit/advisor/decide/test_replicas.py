@@ -41,7 +41,7 @@ def test_each_copy_adds_work_and_keeps_every_limit(
     assert [copies.number for copies in found.copies] == list(range(1, found.best + 1))
     rates = [copies.rate.value for copies in found.copies]
     assert all(more >= 1.03 * fewer for fewer, more in itertools.pairwise(rates))
-    assert all(copies.speed.low >= speed for copies in found.copies)
+    assert all(copies.speed.value >= speed for copies in found.copies)
     assert (found.beyond is None) == (found.ended_by is None) == (found.best == most)
 
 

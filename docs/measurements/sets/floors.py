@@ -1,0 +1,66 @@
+"""How often sets that are expected to keep a minimum speed of 0.4 did, by what decides.
+
+    python docs/measurements/sets/floors.py NAME [NAME ...]
+
+NAME is as for predict.py. Of measured sets of three jobs and more, by way of sharing and jobs that
+fill: how many are expected to keep it, at their expected speeds and at their low ends, and how many
+of those had a job below, as the law stands (it was fitted to these sets).
+"""
+
+import argparse
+from collections import defaultdict
+from dataclasses import dataclass
+
+from measured import window_of
+from predict import MODEL, AnyNumber, Row, bundled_profiles, profile_of, rows_of
+
+from advisor.core.split import ADVISED_JOBS
+from advisor.predict.profiles import Profile
+from advisor.predict.sets import SetPredictor
+from advisor.settings import MIN_SPEED
+
+
+@dataclass(frozen=True, slots=True)
+class Slowest:
+    """Speed of the slowest job: expected, at the low end, and measured."""
+
+    expected: float
+    low: float
+    measured: float
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("campaigns", nargs="+")
+    names: list[str] = parser.parse_args().campaigns
+    bundled, predictor = bundled_profiles(), AnyNumber(MODEL)
+    found: dict[tuple[str, int], list[Slowest]] = defaultdict(list)
+    for row in (row for name in names for row in rows_of(name, bundled, predictor)):
+        if len(row.parts) > ADVISED_JOBS:
+            found[row.mode, row.fill].append(slowest(row, bundled))
+    print("| sharing | fill | sets | kept | expected to | of these not | low ends | of these not |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    for (mode, fill), sets in sorted(found.items()):
+        columns = [len(sets), sum(s.measured >= MIN_SPEED for s in sets)]
+        for chosen in (
+            [s for s in sets if s.expected >= MIN_SPEED],
+            [s for s in sets if s.low >= MIN_SPEED],
+        ):
+            columns += [len(chosen), sum(s.measured < MIN_SPEED for s in chosen)]
+        print(f"| {mode} | {fill} | {' | '.join(map(str, columns))} |")
+
+
+def slowest(row: Row, bundled: dict[str, Profile]) -> Slowest:
+    """Of one set."""
+    profiles = [profile_of(part, bundled) for part in row.parts]
+    (said,) = SetPredictor().predict(profiles, [window_of(row).split])
+    return Slowest(
+        expected=min(part.speed.value for part in said.parts),
+        low=min(part.speed.low for part in said.parts),
+        measured=min(part.speed for part in row.parts),
+    )
+
+
+if __name__ == "__main__":
+    main()

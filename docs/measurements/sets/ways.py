@@ -1,0 +1,126 @@
+"""How often each way is the answer to drawn sets, by how many jobs there are and how many fill.
+
+    python docs/measurements/sets/ways.py [--sets 100] [--seed 1]
+
+Of the jobs with a bundled profile on each GPU model, so many sets of each size and number of jobs
+that fill the GPU are drawn, jobs with putting back, and asked as `advisor recommend` asks without
+options and prices; pairs by the bundled model, more by physics, nothing measured together. `one
+limit` and `several` are limits for jobs that fill; `a call` saves GPU hours and less energy than is
+asked for. A second table: what one limit gives where just one job fills, against no limits.
+"""
+
+import argparse
+import random
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from advisor.core.gpu import WHOLE
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import RatedSplit, Request
+from advisor.decide.ways import SetDecision, recommend_set
+from advisor.errors import NoSplitError
+from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.sets import SetPredictor, fills
+from advisor.settings import read_settings
+from advisor.wire.requests import MIN_GAIN
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.checked import checked_counts
+from advisor_models.registry import Registry
+
+WAYS = ("no limits", "one limit", "several", "in turns", "a call", "apart")
+REQUEST = Request(min_gain=MIN_GAIN)
+SETTINGS = read_settings()
+MODEL = Registry(SETTINGS.home / "models").open_champion()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Which way is the answer, and the best that keeps the limits, or comes nearest, of each."""
+
+    way: str
+    decision: SetDecision | None = None
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--sets", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    known = make_profiles(bundled_solo_points())
+    print(f"| GPU | jobs | fill | {' | '.join(WAYS)} |\n|---|--:|--:|{'--:|' * len(WAYS)}")
+    found = dict[str, list[SetDecision]]()
+    for gpu in sorted({gpu for _, gpu in known}):
+        own = [profile for (_, model), profile in sorted(known.items()) if model == gpu]
+        drawn = partial(sets_of, own, options.sets, random.Random(options.seed))
+        for jobs in range(ADVISED_JOBS, MOST_JOBS + 1):
+            for filling in ("0", "1", "2 or more"):
+                answers = [answer(profiles) for profiles in drawn(jobs, filling)]
+                counts = Counter(a.way for a in answers)
+                cells = [f"{100 * counts[way] / len(answers):.0f} %" for way in WAYS]
+                print(f"| {gpu} | {jobs} | {filling} | {' | '.join(cells)} |")
+                if filling == "1":
+                    found.setdefault(gpu, []).extend(a.decision for a in answers if a.decision)
+    print(
+        "\n| GPU | sets with one that fills | kept only with a limit | kept without, too |\n|---|--:|---|---|"
+    )
+    for gpu, decisions in found.items():
+        print(f"| {gpu} | {len(decisions)} | {' | '.join(of_one_limit(decisions))} |")
+
+
+def sets_of(
+    known: Sequence[Profile], count: int, chance: random.Random, jobs: int, filling: str
+) -> Iterator[list[Profile]]:
+    """So many sets of so many jobs, of which so many fill."""
+    big, small = ([p for p in known if fills(p) is wanted] for wanted in (True, False))
+    for _ in range(count):
+        many = int(filling) if filling.isdigit() else chance.randint(2, jobs)
+        yield [*chance.choices(big, k=many), *chance.choices(small, k=jobs - many)]
+
+
+def answer(profiles: Sequence[Profile]) -> Answer:
+    """As `advisor recommend` answers."""
+    checked = checked_counts(SETTINGS.home, profiles[0].gpu_model, profiles[0].units_total)
+    try:
+        if len(profiles) == ADVISED_JOBS:
+            pair = recommend(profiles, MODEL, REQUEST, checked)
+            return Answer("a call" if pair.call else name_of(pair.choice))
+        decision = recommend_set(profiles, SetPredictor(), REQUEST, checked)
+    except NoSplitError:
+        return Answer("apart")
+    return Answer("a call" if decision.call else name_of(decision.choice), decision)
+
+
+def name_of(way: RatedSplit | None) -> str:
+    """In the words of the table."""
+    if way is None or way.sharing == "exclusive":
+        return "apart"
+    if way.sharing == "limited":
+        return (
+            "one limit" if sum(s < WHOLE for s in way.prediction.split.shares) == 1 else "several"
+        )
+    return "no limits" if way.sharing == "uncapped" else "in turns"
+
+
+def of_one_limit(decisions: Sequence[SetDecision]) -> Iterator[str]:
+    """Sets that keep their limits only with one, and what it saves where both do."""
+    ways = [{w.sharing: w for w in d.ways} for d in decisions]
+    kept = [{n: w for n, w in of.items() if not w.violations} for of in ways]
+    only = [of["limited"] for of in kept if "limited" in of and "uncapped" not in of]
+    both = [of for of in kept if {"limited", "uncapped"} <= of.keys()]
+    yield f"{len(only)}, energy {mean([w.prediction.energy_saved.value for w in only])} less"
+    saved = [[of[n].prediction.energy_saved.value for of in both] for n in ("limited", "uncapped")]
+    yield f"{len(both)}, {mean(saved[0])} for {mean(saved[1])} less"
+
+
+def mean(parts: Sequence[float]) -> str:
+    """In percent."""
+    return f"{100 * statistics.fmean(parts):.0f} %" if parts else "-"
+
+
+if __name__ == "__main__":
+    main()
