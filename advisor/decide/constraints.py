@@ -101,8 +101,8 @@ def must_be_sure(profile: Profile, limits: Limits) -> bool:
 
 
 UNSURE_BELOW = 0.6
-"""Of sets: small jobs beside one that fills the GPU without a limit, and no others. Of 14 sets that
-have one limit and are expected to keep 0.4 one missed it, of 13 without five
+"""Of sets: small jobs beside one that fills the GPU without a limit, and jobs in turns. Of 16 sets
+that have one limit and are expected to keep 0.4 two missed it, of 12 without three
 (docs/measurements/sets/floors.py)."""
 
 

@@ -169,8 +169,6 @@ def test_low_ends_decide_where_nobody_knows_what_a_job_does() -> None:
         next(way for way in as_json(*MIXED[:-2])["ways"] if way["sharing"] == sharing)
         for sharing in ("uncapped", "limited")
     )
-    slow = [job["speed"] for job in free["jobs"]][2]
-    assert slow["value"] > 0.4 > slow["low"]
     assert any("resnet50-train-b2 may run at as little as" in text for text in free["violations"])
     big = [job["speed"] for job in held["jobs"]][3]
     assert big["value"] > 0.4 > big["low"]

@@ -2,7 +2,7 @@
 
     python docs/measurements/sets/floors.py NAME [NAME ...]
 
-NAME is as for predict.py. Of measured sets of three jobs and more, by way of sharing and jobs that
+NAME is as for law.py. Of measured sets of three jobs and more, by way of sharing and jobs that
 fill: how many are expected to keep it, at their expected speeds and at their low ends, and how many
 of those had a job below, as the law stands (it was fitted to these sets).
 """
@@ -11,8 +11,8 @@ import argparse
 from collections import defaultdict
 from dataclasses import dataclass
 
-from measured import window_of
-from predict import MODEL, AnyNumber, Row, bundled_profiles, profile_of, rows_of
+from measured import bundled_profiles, profile_of, window_of
+from rows import Row, rows_of
 
 from advisor.core.split import ADVISED_JOBS
 from advisor.predict.profiles import Profile
@@ -34,9 +34,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("campaigns", nargs="+")
     names: list[str] = parser.parse_args().campaigns
-    bundled, predictor = bundled_profiles(), AnyNumber(MODEL)
+    bundled = bundled_profiles()
     found: dict[tuple[str, int], list[Slowest]] = defaultdict(list)
-    for row in (row for name in names for row in rows_of(name, bundled, predictor)):
+    for row in (row for name in names for row in rows_of(name)):
         if len(row.parts) > ADVISED_JOBS:
             found[row.mode, row.fill].append(slowest(row, bundled))
     print("| sharing | fill | sets | kept | expected to | of these not | low ends | of these not |")

@@ -12,9 +12,7 @@ asked for. A second table: what one limit gives where just one job fills, agains
 import argparse
 import random
 import statistics
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from advisor.core.gpu import WHOLE
@@ -37,14 +35,6 @@ SETTINGS = read_settings()
 MODEL = Registry(SETTINGS.home / "models").open_champion()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Which way is the answer, and the best that keeps the limits, or comes nearest, of each."""
-
-    way: str
-    decision: SetDecision | None = None
-
-
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -52,47 +42,48 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     known = make_profiles(bundled_solo_points())
-    print(f"| GPU | jobs | fill | {' | '.join(WAYS)} |\n|---|--:|--:|{'--:|' * len(WAYS)}")
-    found = dict[str, list[SetDecision]]()
+    sizes, found = range(ADVISED_JOBS, MOST_JOBS + 1), dict[str, list[SetDecision]]()
+    print(f"| GPU | fill | answer, % of {options.sets} | {' | '.join(map(str, sizes))} |")
+    print(f"|---|--:|---|{'--:|' * len(sizes)}")
     for gpu in sorted({gpu for _, gpu in known}):
         own = [profile for (_, model), profile in sorted(known.items()) if model == gpu]
         drawn = partial(sets_of, own, options.sets, random.Random(options.seed))
-        for jobs in range(ADVISED_JOBS, MOST_JOBS + 1):
-            for filling in ("0", "1", "2 or more"):
-                answers = [answer(profiles) for profiles in drawn(jobs, filling)]
-                counts = Counter(a.way for a in answers)
-                cells = [f"{100 * counts[way] / len(answers):.0f} %" for way in WAYS]
-                print(f"| {gpu} | {jobs} | {filling} | {' | '.join(cells)} |")
-                if filling == "1":
-                    found.setdefault(gpu, []).extend(a.decision for a in answers if a.decision)
-    print(
-        "\n| GPU | sets with one that fills | kept only with a limit | kept without, too |\n|---|--:|---|---|"
-    )
+        for fill in ("0", "1", "2 or more"):
+            answers = [list(map(answer, drawn(jobs, fill))) for jobs in sizes]
+            for way in WAYS:
+                parts = [sum(found == way for found, _ in of) / len(of) for of in answers]
+                if any(parts):
+                    cells = " | ".join(f"{100 * part:.0f}" for part in parts)
+                    print(f"| {gpu} | {fill} | {way} | {cells} |")
+            if fill == "1":
+                found[gpu] = [d for of in answers for _, d in of if d]
+    print("\n| GPU | sets with one that fills | only one limit keeps them | no limit does, too |")
+    print("|---|--:|---|---|")
     for gpu, decisions in found.items():
         print(f"| {gpu} | {len(decisions)} | {' | '.join(of_one_limit(decisions))} |")
 
 
 def sets_of(
-    known: Sequence[Profile], count: int, chance: random.Random, jobs: int, filling: str
+    known: Sequence[Profile], count: int, chance: random.Random, jobs: int, fill: str
 ) -> Iterator[list[Profile]]:
     """So many sets of so many jobs, of which so many fill."""
     big, small = ([p for p in known if fills(p) is wanted] for wanted in (True, False))
     for _ in range(count):
-        many = int(filling) if filling.isdigit() else chance.randint(2, jobs)
+        many = int(fill) if fill.isdigit() else chance.randint(2, jobs)
         yield [*chance.choices(big, k=many), *chance.choices(small, k=jobs - many)]
 
 
-def answer(profiles: Sequence[Profile]) -> Answer:
-    """As `advisor recommend` answers."""
+def answer(profiles: Sequence[Profile]) -> tuple[str, SetDecision | None]:
+    """The way that `advisor recommend` answers with, and how it came to it."""
     checked = checked_counts(SETTINGS.home, profiles[0].gpu_model, profiles[0].units_total)
     try:
         if len(profiles) == ADVISED_JOBS:
             pair = recommend(profiles, MODEL, REQUEST, checked)
-            return Answer("a call" if pair.call else name_of(pair.choice))
+            return "a call" if pair.call else name_of(pair.choice), None
         decision = recommend_set(profiles, SetPredictor(), REQUEST, checked)
     except NoSplitError:
-        return Answer("apart")
-    return Answer("a call" if decision.call else name_of(decision.choice), decision)
+        return "apart", None
+    return "a call" if decision.call else name_of(decision.choice), decision
 
 
 def name_of(way: RatedSplit | None) -> str:

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from made_up_profiles import profile
 
 from advisor.core.gpu import WHOLE
+from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, Split
 from advisor.decide.constraints import violations
 from advisor.decide.recommendation import Request
 from advisor.decide.ways import MOST_WAYS, SetDecision, candidate_ways, recommend_set, worth
 from advisor.errors import InputError, NoSplitError
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor.predict.sets import SetPredictor
@@ -196,3 +198,30 @@ def test_only_limited_jobs_get_a_variable() -> None:
     way = next(way for way in found.ways if way.sharing == "limited")
     assert [bool(variables) for variables in found.environments(way)] == [False, True, False]
     assert Split(way.prediction.split.shares).is_limited
+
+
+@pytest.mark.parametrize(("low", "kept"), [(0.3, True), (0.2, False)])
+def test_a_low_end_decides_where_the_range_is_wide(low: float, kept: bool) -> None:
+    """Else what is expected does, as of two jobs; a floor by name is kept at the low end."""
+    scripted = Expecting(Interval(0.45, low, 0.9))
+    ways = [
+        recommend_set([SMALL] * 3, scripted, Request(default_min_speed=0.4, min_speed=named)).ways
+        for named in ({}, {"small": 0.4})
+    ]
+    uncapped = [next(way for way in of if way.sharing == "uncapped") for of in ways]
+    assert [not way.violations for way in uncapped] == [kept, False]
+
+
+@dataclasses.dataclass(frozen=True)
+class Expecting:
+    """The same speed of every job in every way but one after the other."""
+
+    speed: Interval
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        found = SetPredictor().predict(profiles, splits)
+        return [p if p.split.sharing == "exclusive" else self._so(p) for p in found]
+
+    def _so(self, p: Prediction) -> Prediction:
+        parts = tuple(dataclasses.replace(part, speed=self.speed) for part in p.parts)
+        return dataclasses.replace(p, parts=parts)
