@@ -41,9 +41,10 @@ from advisor.wire.requests import (
     PlacementRequest,
     QueuedJobs,
     RecommendationRequest,
+    ReplicasRequest,
     SetRequest,
 )
-from advisor.wire.sets import SetAdvice
+from advisor.wire.sets import Replicas, SetAdvice
 
 __all__ = [
     "AnswerError",
@@ -72,6 +73,8 @@ __all__ = [
     "QueuedJobs",
     "Recommendation",
     "RecommendationRequest",
+    "Replicas",
+    "ReplicasRequest",
     "SensorRecord",
     "SetAdvice",
     "SetRequest",

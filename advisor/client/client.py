@@ -16,9 +16,10 @@ from advisor.wire.requests import (
     BatchRequest,
     PlacementRequest,
     RecommendationRequest,
+    ReplicasRequest,
     SetRequest,
 )
-from advisor.wire.sets import SetAdvice
+from advisor.wire.sets import Replicas, SetAdvice
 
 T = TypeVar("T")
 
@@ -53,6 +54,10 @@ class Client(Recorded, Launching):
     def recommend_set(self, asked: SetRequest) -> SetAdvice:
         """How three to seven jobs are to run: together on one GPU, or with a card each."""
         return self._post("/v1/sets", asked, SetAdvice)
+
+    def replicas(self, asked: ReplicasRequest) -> Replicas:
+        """How many copies of a job one GPU holds, and what ends their number."""
+        return self._post("/v1/replicas", asked, Replicas)
 
     def recommend_batch(self, asked: Sequence[RecommendationRequest]) -> tuple[BatchItem, ...]:
         """Many recommendations at once, in order; an error that one of them has is in its place."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self, TypeAlias
 
 from advisor.core.finish import Work
+from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
@@ -125,6 +126,10 @@ PairOfJobs: TypeAlias = Annotated[
 ]
 
 
+OneJob: TypeAlias = Annotated[
+    tuple[JobRequest, ...], Bounds(min_length=1, max_length=1, says="the job")
+]
+
 SetOfJobs: TypeAlias = Annotated[
     tuple[JobRequest, ...],
     Bounds(
@@ -194,6 +199,18 @@ class SetRequest(WayRequest):
     """Three to seven jobs that are to share a GPU."""
 
     jobs: SetOfJobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasRequest(WayRequest):
+    """One job, of which several copies are to share a GPU; `objective` says nothing here.
+
+    Attributes:
+        most: Copies that are looked at; beyond seven nothing was measured.
+    """
+
+    jobs: OneJob
+    most: Annotated[int, Bounds(ge=1, le=MPS_CLIENTS)] = MOST_JOBS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from advisor.core.split import ISOLATING
-from advisor.core.wording import listed
+from advisor.core.split import ADVISED_JOBS, ISOLATING
+from advisor.core.wording import count_of, listed
 from advisor.decide.recommend import Decision, Request, recommend
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
@@ -13,7 +13,7 @@ from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import DriftedJob, MeasuredTogether
-from advisor.wire.requests import RecommendationRequest, SetRequest
+from advisor.wire.requests import RecommendationRequest, WayRequest
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
@@ -37,17 +37,18 @@ def request_of(request: RecommendationRequest, settings: Settings) -> Request:
     return dataclasses.replace(whole, fine=request.fine, work=request.work)
 
 
-def set_request_of(request: RecommendationRequest | SetRequest, settings: Settings) -> Request:
+def set_request_of(request: WayRequest, settings: Settings) -> Request:
     """The same of any number of jobs.
 
     Raises:
-        InputError: limits that cannot be meant, or work of three jobs and more.
+        InputError: limits that cannot be meant, or work of other jobs than two.
     """
-    if isinstance(request, SetRequest) and any(job.work_s is not None for job in request.jobs):
+    is_pair = len(request.jobs) == ADVISED_JOBS
+    if not is_pair and any(job.work_s is not None for job in request.jobs):
         raise InputError(
-            "an amount of work says nothing of three jobs and more",
-            why="what those that are left do when one has ended was never measured",
-            fix="leave it out: sets are told as jobs that run on; for a queue: advisor place",
+            f"an amount of work says nothing of {count_of(len(request.jobs), 'job')}",
+            why="what those that are left do when one has ended was measured of two jobs only",
+            fix="leave it out: others are told as jobs that run on; for a queue: advisor place",
         )
     return Request(
         objective=request.objective,

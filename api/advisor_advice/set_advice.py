@@ -27,8 +27,9 @@ from advisor.predict.sets import SetPredictor, active_idle_w, fills
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import MeasuredTogether
+from advisor.wire.requests import ReplicasRequest
 from advisor.wire.sets import Copies, Needs, Replicas, SetAdvice, Way
-from advisor_advice.answer import of_check, of_input
+from advisor_advice.answer import of_check, of_input, set_request_of
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import asked_job, job_shares
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
@@ -89,25 +90,39 @@ def advise_set_by(
 
 
 def advise_replicas(
-    profile_set: ProfileSet,
-    request: Request,
-    settings: Settings,
-    *,
-    most: int,
-    gpu_uuid: str | None = None,
+    profile_set: ProfileSet, asked: ReplicasRequest, settings: Settings
 ) -> Replicas:
     """How many copies of a job one GPU holds.
 
     Raises:
         InputError: the request does not fit the job.
-        ModelError: the profile lacks idle power, and there is no model that knows it.
+        ModelError: there is no model, or it is damaged.
         NoSplitError: not even one copy keeps its limits.
         StoreError: observations cannot be read.
     """
-    model = Registry(settings.home / "models").open_champion()
-    profile_set, assumed = _with_idle_power(profile_set, model.manifest.fill)
+    model, request = (
+        Registry(settings.home / "models").open_champion(),
+        set_request_of(asked, settings),
+    )
+    conditions = read_conditions(settings, model, profile_set.profiles, asked.gpu_uuid, any_of=True)
+    return advise_replicas_by(model.manifest.fill, profile_set, request, asked.most, conditions)
+
+
+def advise_replicas_by(
+    fill: Mapping[str, float],
+    profile_set: ProfileSet,
+    request: Request,
+    most: int,
+    conditions: Conditions = NOTHING,
+) -> Replicas:
+    """The same with what is known beside profiles; `fill` is as in `advise_set_by`.
+
+    Raises:
+        InputError: the request does not fit the job.
+        NoSplitError: not even one copy keeps its limits.
+    """
+    profile_set, assumed = _with_idle_power(profile_set, fill)
     asked = profile_set.profiles
-    conditions = read_conditions(settings, model, asked, gpu_uuid, any_of=True)
     there, (profile, *_) = conditions.applied(SetPredictor(), asked)
     found = replicas(profile, request, most=most, predictor=there)
 

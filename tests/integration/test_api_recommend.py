@@ -13,7 +13,7 @@ from advisor.core.objectives import OBJECTIVES
 from advisor.formats.wire import read
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchAnswer, Recommendation
-from advisor.wire.sets import SetAdvice
+from advisor.wire.sets import Replicas, SetAdvice
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]
@@ -210,6 +210,45 @@ def test_answer_of_a_set_is_that_of_the_command_line(api: Api, advisor: Advisor)
     options = ("--gpu-model", "NVIDIA H200", "--isolate", "--min-speed", "0.3")
     assert answer == told(advisor, "recommend", *SET, *options)
     read(SetAdvice, json.dumps(answer))
+
+
+@pytest.mark.parametrize(
+    ("path", "command", "names"),
+    [
+        ("/v1/sets", "recommend", ("mobilenet-train-b2",) * 3),
+        ("/v1/replicas", "replicas", ("mobilenet-train-b2",)),
+    ],
+)
+def test_what_was_measured_counts_through_both_doors(
+    api: Api, advisor: Advisor, path: str, command: str, names: tuple[str, ...]
+) -> None:
+    """Three of the job were measured together, without limits and in turns."""
+    gpu = "NVIDIA H100 80GB HBM3"
+    more = {"gpu_model": gpu, "max_power_w": 400.0, "host_cores": 5.0}
+    answer = api.post(path, {"jobs": jobs(*names), **more})
+    options = ("--gpu-model", gpu, "--max-power", "400", "--cores", "5")
+    assert answer == told(advisor, command, *names, *options)
+    kind = {"recommend": SetAdvice, "replicas": Replicas}[command]
+    found = read(kind, json.dumps(answer))
+    measured = found.measured if isinstance(found, SetAdvice) else found.copies[2].measured
+    assert measured is not None
+    assert measured.at_choice == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/sets", {"jobs": jobs("fft", "fft", "gemm", work_s=60.0)}),
+        ("/v1/replicas", {"jobs": jobs("fft", work_s=60.0)}),
+        ("/v1/replicas", {"jobs": jobs("fft", "gemm")}),
+        ("/v1/replicas", {"jobs": jobs("fft"), "most": 49}),
+    ],
+)
+def test_what_says_nothing_of_sets_and_copies_is_refused(
+    api: Api, path: str, body: dict[str, Any]
+) -> None:
+    status, code, _ = error_of(api.ask("POST", path, json=body))
+    assert (status, code) == (422, "bad-input")
 
 
 @pytest.mark.parametrize("names", [("fft", "gemm"), ("fft",) * 8])

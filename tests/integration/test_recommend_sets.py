@@ -187,7 +187,7 @@ def test_prices_are_told_where_they_are_set(monkeypatch: pytest.MonkeyPatch) -> 
         (("fft*8",), "8 jobs"),
         (("fft*0",), "A\\*3"),
         (("*3", "fft"), "A\\*3"),
-        (("fft*3", "--work", "3h"), "work says nothing of three jobs"),
+        (("fft*3", "--work", "3h"), "work says nothing of 3 jobs"),
         (("fft*3", "--fine"), "--fine says nothing of three jobs"),
         (("fft", "--isolate"), "--isolate says nothing of 1 job"),
         (("fft*3", "--min-speed", "gemm=0.5"), "gemm"),

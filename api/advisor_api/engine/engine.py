@@ -8,25 +8,28 @@ earlier state is then dropped at once. So two services on one database agree wit
 import asyncio
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
-from advisor.core.split import ADVISED_JOBS
 from advisor.errors import BusyError
 from advisor.formats.wire import write
 from advisor.predict.windows import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.requests import PlacementRequest, RecommendationRequest, SetRequest
-from advisor.wire.sets import SetAdvice
+from advisor.wire.requests import (
+    PlacementRequest,
+    RecommendationRequest,
+    ReplicasRequest,
+    SetRequest,
+)
+from advisor.wire.sets import Replicas, SetAdvice
 from advisor_advice.answer import ModelAdvice, answer_by, request_of, set_request_of
 from advisor_advice.placing import Planned, limits_of, plan_by
 from advisor_advice.recommendation_wire import to_wire
-from advisor_advice.set_advice import advise_set_by
+from advisor_advice.set_advice import advise_replicas_by, advise_set_by
 from advisor_advice.site.conditions import Conditions, Experience, checks_of
 from advisor_advice.site.known_profiles import (
     ProfileSet,
@@ -134,10 +137,26 @@ class Engine:
         """
         kept = await self._current()
         found = await self._found(kept, asked.names, asked.gpu_model)
-        checked, predictor = await self._checked(kept, found), await self._predictor(kept)
-        request, fill = set_request_of(asked, self._settings), predictor.manifest.fill
+        checked, fill = await self._checked(kept, found), await self._fill(kept)
+        request = set_request_of(asked, self._settings)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
         return await asyncio.to_thread(advise_set_by, fill, found, request, checked, conditions)
+
+    async def replicas(self, asked: ReplicasRequest) -> Replicas:
+        """How many copies of a job one GPU holds; not kept, as sets.
+
+        Raises:
+            InputError: as for `recommend`.
+            NoSplitError: not even one copy keeps its limits.
+            StoreError: the store cannot be read.
+        """
+        kept = await self._current()
+        found = await self._found(kept, asked.names, asked.gpu_model)
+        request, fill = set_request_of(asked, self._settings), await self._fill(kept)
+        conditions = await self._conditions(kept, found, asked.gpu_uuid, any_of=True)
+        return await asyncio.to_thread(
+            advise_replicas_by, fill, found, request, asked.most, conditions
+        )
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.
@@ -242,6 +261,10 @@ class Engine:
                     kept.predictor = await asyncio.to_thread(self._registry.open_champion)
         return kept.predictor
 
+    async def _fill(self, kept: Kept) -> Mapping[str, float]:
+        """What the model in use takes for columns that a profile lacks."""
+        return (await self._predictor(kept)).manifest.fill
+
     async def _checked(self, kept: Kept, found: ProfileSet) -> CheckedCounts | None:
         """What the check of the profiles' GPU model found."""
         model, total = found.a.gpu_model, found.a.units_total
@@ -274,8 +297,8 @@ class Engine:
 
     def _measured(self, found: ProfileSet, any_of: bool) -> Windows:
         names, known = sorted(p.job for p in found.profiles), bundled.points_together()
-        pairs = combinations_with_replacement(dict.fromkeys(names), ADVISED_JOBS)
-        points = [p for jobs in (pairs if any_of else [tuple(names)]) for p in known.get(jobs, ())]
+        wanted = [j for j in known if {*j} <= {*names}] if any_of else [tuple(names)]
+        points = [point for jobs in wanted for point in known.get(jobs, ())]
         checks = checks_of(self._settings)
         return measured_windows(found.profiles, checks, self._store, points, any_of=any_of)
 

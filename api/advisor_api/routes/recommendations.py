@@ -10,8 +10,13 @@ from fastapi.responses import Response, StreamingResponse
 from advisor.errors import AdvisorError
 from advisor.formats.wire import read, write
 from advisor.wire.recommendation import BatchAnswer, ItemError, Recommendation
-from advisor.wire.requests import BatchRequest, RecommendationRequest, SetRequest
-from advisor.wire.sets import SetAdvice
+from advisor.wire.requests import (
+    BatchRequest,
+    RecommendationRequest,
+    ReplicasRequest,
+    SetRequest,
+)
+from advisor.wire.sets import Replicas, SetAdvice
 from advisor_api.engine.engine import Engine
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import fault_of
@@ -38,6 +43,13 @@ async def recommend_many(asked: BatchRequest, _: Reader, service: ServiceOf) -> 
 async def recommend_set(asked: SetRequest, _: Reader, service: ServiceOf) -> Response:
     """How are three to seven jobs to run: together on one GPU, or with a card each?"""
     told = await service.engine.recommend_set(asked)
+    return Response(write(told), media_type=JSON)
+
+
+@router.post("/replicas", response_model=Replicas)
+async def count_copies(asked: ReplicasRequest, _: Reader, service: ServiceOf) -> Response:
+    """How many copies of a job does one GPU hold, and what ends their number?"""
+    told = await service.engine.replicas(asked)
     return Response(write(told), media_type=JSON)
 
 

@@ -8,16 +8,14 @@ import typer
 from advisor.core.split import MOST_JOBS
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
-from advisor.decide.recommendation import Request
 from advisor.formats.wire import write
 from advisor.settings import read_settings
-from advisor.wire.requests import MIN_GAIN
+from advisor.wire.requests import MIN_GAIN, ReplicasRequest
 from advisor.wire.sets import Copies, Replicas
 from advisor_advice.set_advice import advise_replicas
 from advisor_advice.site.known_profiles import find_profiles
-from advisor_advice.site.promises import promised_p99_ms
 from advisor_cli.advise.first_screen import basis
-from advisor_cli.advise.job_requests import longest_p99_ms, min_speeds
+from advisor_cli.advise.job_requests import job_requests, longest_p99_ms
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_cli.shared.options import (
     AsJson,
@@ -61,19 +59,19 @@ def replicas(
     """
     settings = read_settings()
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), [job])
-    request = Request(
-        min_speed=min_speeds(min_speed or (), [job]),
-        default_min_speed=settings.min_speed,
-        max_p99_ms=promised_p99_ms([job], settings.jobs_dir) | by_job_ms,
-        default_max_p99_ms=for_all_ms,
+    asked = ReplicasRequest(
+        jobs=job_requests([job], [job], min_speed or (), by_job_ms),
+        most=most,
+        max_p99_ms=for_all_ms,
         max_power_w=max_power,
         memory_mib=memory,
         min_gain=min_gain,
-        host_cores=cores,
+        gpu_model=gpu_model,
+        gpu_uuid=gpu_uuid,
         isolate=isolate,
+        host_cores=cores,
     )
-    found = find_profiles([job], settings, gpu_model, profiles)
-    told = advise_replicas(found, request, settings, most=most, gpu_uuid=gpu_uuid)
+    told = advise_replicas(find_profiles([job], settings, gpu_model, profiles), asked, settings)
     typer.echo(write(told)) if as_json else _show(told, with_notes=notes)
 
 

@@ -120,5 +120,5 @@ def test_cost_and_host_cores_decide_as_for_pairs() -> None:
 
 def test_work_of_a_set_is_refused() -> None:
     asked = SetRequest.of(JobRequest(job="a", work_s=3600.0), "b", "c")
-    with pytest.raises(InputError, match="three jobs and more"):
+    with pytest.raises(InputError, match="nothing of 3 jobs"):
         set_request_of(asked, read_settings({}))
