@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from advisor.client.exchange import Ask, Exchange, quoted
 from advisor.core.observations import Observation, Record
 from advisor.core.records import Point, SoloPoint
+from advisor.core.split import ADVISED_JOBS
 from advisor.formats.rows import to_row
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
@@ -80,10 +81,12 @@ class Recorded(Exchange):
         """
         return self._take_in("/v1/points", "points", _rows(points))
 
-    def pair_points(self, job_a: str, job_b: str, *, gpu_model: str | None = None) -> PairPoints:
-        """What was measured of two jobs together: the newest thousand points of either source."""
-        path = f"/v1/pairs/{quoted(job_a)}/{quoted(job_b)}/points"
-        return self._get(path, PairPoints, gpu_model=gpu_model, limit=_MOST)
+    def pair_points(self, *jobs: str, gpu_model: str | None = None) -> PairPoints:
+        """What was measured of two to seven jobs together: the newest thousand of either source."""
+        path = f"/v1/sets/{'+'.join(map(quoted, jobs))}"
+        if len(jobs) == ADVISED_JOBS:
+            path = f"/v1/pairs/{'/'.join(map(quoted, jobs))}"
+        return self._get(f"{path}/points", PairPoints, gpu_model=gpu_model, limit=_MOST)
 
     def observe(self, observations: Iterable[Observation]) -> TakenIn:
         """Bring in what launched pairs did; as `import_points`."""

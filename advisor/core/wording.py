@@ -1,5 +1,6 @@
 """Words of messages."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 
@@ -27,6 +28,12 @@ def listed(things: Iterable[object]) -> str:
     """Things as people list them: `1, 2 and 3`; empty where there are none."""
     *first, last = [*map(str, things)] or [""]
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def counted(names: Iterable[str]) -> str:
+    """Names as `listed`, equal ones once: `2 x a and b`."""
+    counts = Counter(names)
+    return listed(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
 
 
 def in_ranges(counts: Sequence[int], step: int) -> str:

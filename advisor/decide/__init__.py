@@ -1,1 +1,1 @@
-"""Which way of running two jobs is best within the limits, and why."""
+"""Which way of running jobs on one GPU is best within the limits, and why."""

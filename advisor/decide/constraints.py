@@ -204,7 +204,7 @@ def _off(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator
     """Requests do not wait until another job has ended."""
     for profile in profiles if p.split.sharing == "exclusive" else ():
         if is_served(profile) and floor(profile, limits) > 0:
-            yield Violation(f"{profile.job} answers no requests while the other job runs", 1.0)
+            yield Violation(f"{profile.job} answers no requests while another job runs", 1.0)
 
 
 def _late(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:

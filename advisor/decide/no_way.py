@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.wording import counted
 from advisor.decide.constraints import Limits, is_served, most_power_w, violations, violations_alone
 from advisor.decide.recommendation import RatedSplit, Request, nearest
 from advisor.errors import NoSplitError
@@ -27,7 +28,7 @@ def no_way(
     near = nearest(candidates, mirrored=are_mirrored(profiles))
     return NoSplitError(
         f"{_names(profiles)} cannot run on one {gpu_model} within these limits",
-        why=f"nearest is {near.name}: {'; '.join(violation.text for violation in near.violations)}",
+        why=f"nearest is {near.name}: {'; '.join(dict.fromkeys(v.text for v in near.violations))}",
         fix=f"{enough or 'loosen that limit'}{_alone(profiles, limits)}",
     )
 
@@ -77,4 +78,4 @@ def _alone(profiles: Sequence[Profile], limits: Limits) -> str:
 
 
 def _names(profiles: Sequence[Profile]) -> str:
-    return " and ".join(profile.job for profile in profiles)
+    return counted(profile.job for profile in profiles)

@@ -235,7 +235,7 @@ def check_request(profiles: Sequence[Profile], request: Request) -> None:
     if len({profile.gpu_model for profile in profiles}) > 1:
         raise InputError(
             f"the profile of {', that of '.join(f'{p.job} is of {p.gpu_model}' for p in profiles)}",
-            why="two jobs that share a GPU run on the same one",
+            why="jobs that share a GPU run on the same one",
             fix="give profiles of one GPU model",
         )
     check_limits(request, profiles)

@@ -31,7 +31,7 @@ MARGINS: Mapping[Sharing, float] = MappingProxyType(
 """How much more than a split under limits a way must be worth to be taken, relative to it.
 
 Without limits a prediction is off by several times what it is off at a split. One after the other
-needs no lead: sharing must pay for what it risks, since a fault of one job can end both.
+needs no lead: sharing must pay for what it risks, since a fault of one job can end all.
 """
 
 
@@ -66,7 +66,7 @@ class Request(Limits):
 
 @dataclass(frozen=True, slots=True)
 class RatedSplit:
-    """One way of running two jobs on one GPU.
+    """One way of running jobs on one GPU.
 
     Attributes:
         objective_value: By the objective that was asked for.

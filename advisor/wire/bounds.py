@@ -11,6 +11,9 @@ from advisor.errors import InputError
 NAME = r"^[a-z0-9][a-z0-9._-]{0,99}$"
 """As in job files."""
 
+SET_OF_NAMES = r"^[a-z0-9][a-z0-9._-]{0,99}(\+[a-z0-9][a-z0-9._-]{0,99}){1,6}$"
+"""Two to seven of them (`advisor.core.split.MOST_JOBS`)."""
+
 PRINTABLE = r"^[!-~]([ -~]{0,98}[!-~])?$"
 
 VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"

@@ -45,7 +45,7 @@ WORK_S = 3600.0
 
 
 MIN_GAIN = 0.03
-"""Least gain for which jobs share a fate: a fault of one can end both."""
+"""Least gain for which jobs share a fate: a fault of one can end all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

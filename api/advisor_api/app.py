@@ -64,7 +64,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
 
     app = FastAPI(
         title="advisor",
-        summary="How many SMs should each of two jobs get on one GPU?",
+        summary="How should two to seven jobs share one GPU?",
         version=advisor.__version__,
         lifespan=lifespan,
         openapi_url=OPENAPI,

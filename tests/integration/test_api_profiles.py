@@ -182,6 +182,17 @@ def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None
     assert api.get("/v1/pairs/gemm/mine/points")["stored"] == []
 
 
+def test_measured_sets_are_found_in_any_order(api: Api) -> None:
+    """Copies so often as they ran."""
+    three = ("vit-serve-30", "bert-train-b2", "mobilenet-train-b2", "vit-serve-30")
+    found = read(PairPoints, json.dumps(api.get(f"/v1/sets/{'+'.join(three)}/points")))
+    assert found.jobs == tuple(sorted(three))
+    assert {point.mode for point in found.bundled} == {"uncapped", "time-sliced"}
+    assert {point.jobs for point in found.bundled} == {found.jobs}
+    assert api.get("/v1/sets/fft+gemm/points")["bundled"]
+    assert error_of(api.ask("GET", "/v1/sets/fft/points"))[0] == 422
+
+
 def test_points_with_wrong_results_are_flagged_wherever_they_show(api: Api, writer: str) -> None:
     """Sent without the flag, the solo points in one request and the pair in another."""
     solos = [dataclasses.replace(p, flags=()) for p in sweep(like="bert-train")]

@@ -176,6 +176,7 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("delete_profile", "a"),
     ("import_points", own_points()),
     ("pair_points", "a", "b"),
+    ("pair_points", "a", "b", "b"),
     ("observations",),
     ("job_components", "a"),
     ("pair_components", "a", "b"),

@@ -4,6 +4,7 @@ Not beside what was expected when they began: a model that has learned since the
 profiled again, may be right by now.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.predict.card_factor import observation_ratio
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
+from advisor.predict.sets import AnyWay
 from advisor.validity.drift import Compared
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.known_profiles import known_profiles
@@ -85,19 +87,25 @@ def expected_of(
             p for job in observation.jobs if (p := profiles.get((job, observation.gpu_model)))
         )
         split = measured_split(observation.mode, (p.share_percent for p in observation.parts))
-        whole = split and len(known) == len(observation.parts) == 2 and is_within(split, known)
+        whole = split and len(known) == len(observation.parts) and is_within(split, known)
         if split and whole and not is_doubtful(observation, known, checked):
             groups[known].append((observation, split))
     found: list[Expected] = []
-    for known, of_pair in groups.items():
-        splits = list(dict.fromkeys(split for _, split in of_pair))
-        expected = dict(zip(splits, predictor.predict(known, splits), strict=True))
-        found += [Expected(observation, known, expected[split]) for observation, split in of_pair]
+    of_any = AnyWay(predictor)
+    for known, together in groups.items():
+        splits = list(dict.fromkeys(split for _, split in together))
+        expected = dict(zip(splits, of_any.predict(known, splits), strict=True))
+        found += [
+            Expected(observation, known, expected[split])
+            for observation, split in together
+            # Physics needs idle power, which a profile may lack.
+            if not math.isnan(expected[split].power_w.value)
+        ]
     return found
 
 
 def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
-    """Both rates, and the power once for each job, of every observation."""
+    """All rates, and the power once for each job, of every observation."""
     for one in expected:
         seen = one.observation
         setting = f"{' + '.join(seen.jobs)} {one.prediction.split}"
@@ -122,7 +130,7 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
 
 
 def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ...], list[float]]:
-    """By pair, log of observed over expected power on a card: of those that tell of the card."""
+    """By jobs, log of observed over expected power on a card: of those that tell of the card."""
     found: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
     for one in expected:
         on_another = not any(gpu_uuid in profile.gpu_uuids for profile in one.profiles)
@@ -130,7 +138,9 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
         rates = [part.rate for part in seen.parts if part.rate]
         if seen.gpu_uuid != gpu_uuid or not on_another or len(rates) < len(seen.parts):
             continue
-        if not one.prediction.split.is_limited or not seen.power_w:
+        # Of more than two jobs physics errs by more than cards differ.
+        is_pair = len(seen.parts) == ADVISED_JOBS
+        if not is_pair or not one.prediction.split.is_limited or not seen.power_w:
             continue
         limit_w = one.profiles[0].power_limit_w
         ratio = observation_ratio(seen.power_w, rates, one.prediction, limit_w)

@@ -42,11 +42,6 @@ class ProfileSet:
         """The first job's."""
         return self.profiles[0]
 
-    @property
-    def b(self) -> Profile:
-        """The second job's."""
-        return self.profiles[1]
-
 
 @dataclass(frozen=True, slots=True)
 class ProfilesOfJob:

@@ -14,7 +14,13 @@ from advisor_api.http.access import Reader, Writer
 from advisor_api.http.errors import not_found
 from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import answer, long_answer
-from advisor_api.schemas.query import GpuModelInQuery, JobInPath, LimitInQuery, SpanOfPoints
+from advisor_api.schemas.query import (
+    GpuModelInQuery,
+    JobInPath,
+    JobsInPath,
+    LimitInQuery,
+    SpanOfPoints,
+)
 from advisor_api.schemas.records import PointsRequest, SoloPointsRequest
 from advisor_api.service import profiles
 from advisor_api.service.audit import Audited
@@ -112,4 +118,12 @@ async def pair_points(
     a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
 ) -> Response:
     """What was measured of two jobs together: here, and what came with advisor."""
-    return await long_answer(lambda: profiles.pair_page(service, a, b, span))
+    return await long_answer(lambda: profiles.page_together(service, (a, b), span))
+
+
+@router.get("/sets/{jobs}/points", response_model=PairPoints)
+async def set_points(
+    jobs: JobsInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
+) -> Response:
+    """What was measured of two to seven jobs together: here, and what came with advisor."""
+    return await long_answer(lambda: profiles.page_together(service, jobs.split("+"), span))

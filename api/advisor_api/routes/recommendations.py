@@ -1,4 +1,4 @@
-"""Which split of one GPU does the most for two jobs: one pair, or many at once."""
+"""How jobs do the most on one GPU: one pair or many at once, sets, and copies."""
 
 import asyncio
 import json

@@ -7,12 +7,19 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import Depends, Header, Path, Query
 from pydantic import BeforeValidator
 
-from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE, VERSION
+from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE, SET_OF_NAMES, VERSION
 from advisor_data.store.pages import Position, Span, us_of
 
 CURSOR = r"^-?[0-9]{1,18}\.[0-9a-f]{32}$"
 
 JobInPath: TypeAlias = Annotated[str, Path(pattern=NAME, description="name of a job")]
+JobsInPath: TypeAlias = Annotated[
+    str,
+    Path(
+        pattern=SET_OF_NAMES,
+        description="names of two to seven jobs, such as a+a+b: copies so often as they run",
+    ),
+]
 VersionInPath: TypeAlias = Annotated[
     str, Path(pattern=VERSION, description="version of a model, or `bundled`")
 ]

@@ -1,6 +1,6 @@
 """Profiles, points and observations as the service reads and changes them; everything may block."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -70,17 +70,17 @@ def _flagged_page(service: Service, job: str, span: Span) -> Page[SoloPoint]:
     return replace(found, records=[flagged.get(p.point_id, p) for p in found.records])
 
 
-def pair_page(service: Service, job_a: str, job_b: str, span: Span) -> PairPoints:
-    """What was measured of two jobs together: here, and what came with advisor."""
-    first, second = sorted((job_a, job_b))
-    stored = service.store.pair_page((first, second), span)
-    stored = replace(stored, records=_flagged_pairs(service, (first, second), stored.records))
-    theirs = page_of(bundled.pair_points().get((first, second), []), span)
+def page_together(service: Service, names: Iterable[str], span: Span) -> PairPoints:
+    """What was measured of jobs together: here, and what came with advisor."""
+    jobs = tuple(sorted(names))
+    stored = service.store.pair_page(jobs, span)
+    stored = replace(stored, records=_flagged_pairs(service, jobs, stored.records))
+    theirs = page_of(bundled.points_together().get(jobs, []), span)
     ends = [page.end for page in (stored, theirs) if page.end]
     # The next page begins for both where the first of them ends.
     end = max(ends, default=None)
     return PairPoints(
-        jobs=(first, second),
+        jobs=jobs,
         stored=_up_to(stored, end),
         bundled=_up_to(theirs, end),
         next=_next(end),
@@ -88,10 +88,10 @@ def pair_page(service: Service, job_a: str, job_b: str, span: Span) -> PairPoint
 
 
 def _flagged_pairs(
-    service: Service, pair: tuple[str, str], points: Sequence[PairPoint]
+    service: Service, together: Iterable[str], points: Sequence[PairPoint]
 ) -> list[PairPoint]:
     """The points, flagged by all that is known of their jobs alone."""
-    jobs = set(pair)
+    jobs = set(together)
     stored = [point for job in jobs for point in service.store.solo_points(job=job)]
     alone = [*stored, *(point for point in bundled.solo_points() if point.job in jobs)]
     return with_pair_flags(points, with_solo_flags(alone))

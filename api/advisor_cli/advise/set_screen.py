@@ -8,7 +8,7 @@ from rich.text import Text
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Prices
 from advisor.core.units import UNIT_NAMES, vendor_of
-from advisor.core.wording import count_of, less_or_more, listed
+from advisor.core.wording import count_of, counted, less_or_more
 from advisor.decide.reasons import percent
 from advisor.decide.same_work import HOUR_S
 from advisor.wire.recommendation import JobShare
@@ -102,8 +102,7 @@ def _less(saved: float) -> str:
 
 
 def _names(given: SetAdvice) -> str:
-    counts = Counter(job.job for job in given.jobs)
-    return listed(_times(job, count) for job, count in counts.items())
+    return counted(job.job for job in given.jobs)
 
 
 def _times(name: str, count: int) -> str:
@@ -183,10 +182,8 @@ def _how(given: SetAdvice) -> Iterator[str]:
     for share in way.jobs:
         for name, value in share.environment.items():
             yield f"export {name}={value:<4} # in the shell that starts {share.job}"
-    free = Counter(share.job for share in way.jobs if not share.environment)
-    if free:
-        names = listed(_times(job, count) for job, count in free.items())
-        yield f"# no variable for {names}; each job in a shell of its own"
+    if free := [share.job for share in way.jobs if not share.environment]:
+        yield f"# no variable for {counted(free)}; each job in a shell of its own"
 
 
 def _why(given: SetAdvice) -> Iterator[str]:

@@ -178,7 +178,7 @@ def test_one_after_the_other_all_speeds_are_kept_but_requests_wait() -> None:
     limits = Limits(default_min_speed=0.9)
     assert violations(predict_exclusive((A, B)), (A, B), limits) == ()
     (found,) = violations(predict_exclusive((A, SERVER)), (A, SERVER), limits)
-    assert (found.text, found.by) == ("server answers no requests while the other job runs", 1)
+    assert (found.text, found.by) == ("server answers no requests while another job runs", 1)
     off = Limits(min_speed={"server": 0})
     assert violations(predict_exclusive((A, SERVER)), (A, SERVER), off) == ()
     # Side by side it answers.

@@ -196,7 +196,7 @@ def test_profiles_of_two_gpus_are_told_apart() -> None:
     error = raised.value
     assert error.what == "the profile of a is of NVIDIA H200, that of b is of Other"
     assert (error.why, error.fix) == (
-        "two jobs that share a GPU run on the same one", "give profiles of one GPU model",
+        "jobs that share a GPU run on the same one", "give profiles of one GPU model",
     )  # fmt: skip
 
 

@@ -137,6 +137,18 @@ def test_each_launch_stands_beside_its_own_split() -> None:
     assert found[0].prediction.power_w.value == 350.0
 
 
+def test_launches_of_three_jobs_stand_beside_physics() -> None:
+    """They tell of drift, and nothing of a card: physics errs by more than cards differ."""
+    pair = launch(1, gpu_uuid=OTHER)
+    three = replace(pair, parts=(*pair.parts, replace(pair.parts[1], share_percent=100.0)))
+    (found,) = expected(three)
+    assert len(found.prediction.parts) == 3
+    assert [one.quantity for one in compared([found])].count("power") == 2
+    assert card_logs([found], OTHER) == {}
+    lacking = {key: replace(p, idle_power_w=math.nan) for key, p in PROFILES.items()}
+    assert expected_of([three], lacking, MODEL, never) == []
+
+
 @pytest.mark.parametrize(
     "columns",
     [

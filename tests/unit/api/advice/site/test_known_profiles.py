@@ -93,7 +93,7 @@ def test_points_of_a_file_go_before_stored_ones(settings: Settings, tmp_path: Pa
     file = points_file(tmp_path, solo_points("a", idle_power_w=60.0))
     found = find_profiles(["a", "b"], settings, file=file)
     assert [p.idle_power_w for p in found.profiles] == [60.0, 80.0]
-    assert (found.a.job, found.b.job) == ("a", "b")
+    assert [p.job for p in found.profiles] == ["a", "b"]
     assert (found.bundled, found.other_models) == ((), ())
     assert find_profiles(["a", "a"], settings).a.idle_power_w == 50.0
 
