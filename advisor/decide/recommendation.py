@@ -1,7 +1,7 @@
 """What a recommendation is: the way that was chosen, how, all others, and the reasons."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from advisor.core.finish import Work
@@ -53,6 +53,15 @@ class Request(Limits):
     work: Work | None = None
     prices: Prices = NO_PRICES
     min_gain: float = 0.0
+
+    def of(self, profiles: Iterable[Profile]) -> "Request":
+        """The same of these jobs alone: limits by name are theirs."""
+        names = {profile.job for profile in profiles}
+        speeds, p99s_ms = (
+            {job: value for job, value in by_name.items() if job in names}
+            for by_name in (self.min_speed, self.max_p99_ms)
+        )
+        return replace(self, min_speed=speeds, max_p99_ms=p99s_ms)
 
     def __post_init__(self) -> None:
         # Without arguments super() does not find the class that slots made.

@@ -29,7 +29,7 @@ from advisor.decide.no_way import no_way
 from advisor.decide.recommend import check_request
 from advisor.decide.recommendation import TURNS_MARGIN, RatedSplit, Request, worst_violation
 from advisor.decide.worth import their_call
-from advisor.errors import InputError
+from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import fills
@@ -119,6 +119,29 @@ def recommend_set(
         ways=(*shown, call) if call and call not in shown else tuple(shown),
         searched=len(options),
     )
+
+
+def without_one(
+    found: SetDecision, predictor: Predictor, checked: CheckedCounts | None = None
+) -> tuple[str, RatedSplit] | None:
+    """The job without which the others, three at least, share with most energy saved, and how.
+
+    None: there is no such job; two jobs are for a model of pairs to say.
+    """
+    best: tuple[str, RatedSplit] | None = None
+    for job in dict.fromkeys(p.job for p in found.profiles):
+        seat = next(n for n, p in enumerate(found.profiles) if p.job == job)
+        others = [p for n, p in enumerate(found.profiles) if n != seat]
+        if len(others) <= ADVISED_JOBS:
+            return None
+        try:
+            fewer = recommend_set(others, predictor, found.request.of(others), checked).choice
+        except NoSplitError:
+            continue
+        saved = fewer and fewer.prediction.energy_saved.value
+        if fewer and saved and (best is None or saved > best[1].prediction.energy_saved.value):
+            best = job, fewer
+    return best
 
 
 def worth(option: RatedSplit) -> float:

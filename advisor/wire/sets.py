@@ -55,6 +55,21 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fewer:
+    """What the others do without one job of a set that is not to share.
+
+    Attributes:
+        without: The job.
+        way: Name of the way in which the others share.
+        energy_saved: Of their work, with the cards that become free switched off.
+    """
+
+    without: str
+    way: str
+    energy_saved: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetAdvice:
     """How a set of jobs is to run.
 
@@ -71,6 +86,8 @@ class SetAdvice:
             known.
         drifts: Of these jobs; intervals are wider for them.
         measured: Of these very jobs together, which the answer takes in; None: nothing was.
+        fewer: Where the jobs are not to share, three or more of them that are; None: there are
+            none.
     """
 
     jobs: tuple[AskedJob, ...]
@@ -88,6 +105,7 @@ class SetAdvice:
     card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None
+    fewer: Fewer | None = None
 
     @property
     def chosen(self) -> Way | None:

@@ -19,8 +19,9 @@ from advisor.decide.constraints import (
 from advisor.decide.reasons import of_profile
 from advisor.decide.recommendation import RatedSplit, Request
 from advisor.decide.replicas import replicas
-from advisor.decide.ways import SetDecision, recommend_set, worth
+from advisor.decide.ways import SetDecision, recommend_set, without_one, worth
 from advisor.decide.worth import worth_of
+from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import IDLE, Profile
 from advisor.predict.set_law import MEASURED_ON
 from advisor.predict.sets import SetPredictor, active_idle_w, fills
@@ -28,7 +29,7 @@ from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import MeasuredTogether
 from advisor.wire.requests import ReplicasRequest
-from advisor.wire.sets import Copies, Needs, Replicas, SetAdvice, Way
+from advisor.wire.sets import Copies, Fewer, Needs, Replicas, SetAdvice, Way
 from advisor_advice.answer import of_check, of_input, set_request_of
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import asked_job, job_shares
@@ -86,7 +87,18 @@ def advise_set_by(
         card=card and card.told,
         drifts=conditions.drifts_of(asked),
         measured=measured,
+        fewer=None if way else _fewer(found, there, request, checked),
     )
+
+
+def _fewer(
+    found: SetDecision, there: Predictor, request: Request, checked: CheckedCounts | None
+) -> Fewer | None:
+    if (left := without_one(found, there, checked)) is None:
+        return None
+    job, way = left
+    energy = worth_of(way.prediction, request.prices).energy
+    return Fewer(without=job, way=way.name, energy_saved=energy)
 
 
 def advise_replicas(
@@ -182,11 +194,8 @@ def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
 
 
 def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:
-    told = f"{measured.text}, other ways" if measured else "nothing was measured of these together"
-    yield (
-        f"{told}: by physics fitted to 146 sets on H100s, which is off by 12 to 17 points of speed "
-        "and 6 to 13 % of the watts in the mean"
-    )
+    told = f"{measured.text}; else it is" if measured else "nothing was measured of these: all is"
+    yield f"{told} by physics fitted to sets on H100s (how far off: docs/measurements/sets.md)"
     if (model := profiles[0].gpu_model) not in MEASURED_ON:
         yield f"no set was measured on {model}"
     for profile in profiles:

@@ -119,7 +119,7 @@ def _meant(said: str, words: Sequence[str]) -> InputError | None:
 
 
 app = typer.Typer(
-    help="How many SMs or CUs should each of two jobs get on one GPU?",
+    help="How should jobs share one GPU, with how many SMs or CUs each?",
     cls=_Group,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -140,7 +140,7 @@ def options(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
 ) -> None:
-    """How many SMs or CUs should each of two jobs get on one GPU?"""
+    """How should jobs share one GPU, with how many SMs or CUs each?"""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

@@ -44,6 +44,7 @@ def error(kind: type[AdvisorError], *options: str) -> str:
 KEYS = {
     "jobs", "gpu_model", "objective", "verdict", "choice", "ways", "needs", "near", "searched",
     "warnings", "coverage", "call", "card", "drifts", "measured",
+    "fewer",
 }  # fmt: skip
 WAY_KEYS = {
     "name", "sharing", "isolates", "jobs", "power_w", "energy_saved", "energy_saved_idle",
@@ -92,7 +93,7 @@ def test_only_the_job_that_fills_has_a_limit() -> None:
     variable = f"export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={percentage}"
     assert variable in told
     assert "nvidia-cuda-mps-control -d" in told
-    assert "146 sets" in " ".join(told.split())
+    assert "fitted to sets on H100s" in " ".join(told.split())
 
 
 def test_what_was_measured_of_the_very_set_is_told() -> None:
@@ -152,6 +153,18 @@ def test_a_card_each_says_what_stands_against_sharing() -> None:
     assert told.startswith("A CARD EACH: gemm, triad and fft")
     assert "below 40 %" in " ".join(told.split())
     assert "one after the other on one GPU" in " ".join(told.split())
+
+
+def test_where_one_job_stands_against_sharing_it_is_named() -> None:
+    """And what the others save without it."""
+    jobs = ("bert-serve-10*6", "bert-infer", *H100)
+    told = recommend(*jobs, "--all")
+    assert "  Fewer   without bert-infer the others share (uncapped): " in told
+    assert max(map(len, told.splitlines())) <= 80
+    fewer = as_json(*jobs)["fewer"]
+    assert set(fewer) == {"without", "way", "energy_saved"}
+    assert fewer["energy_saved"]["value"] > 0.3
+    assert as_json("gemm", "triad", "fft", *H100)["fewer"] is None
 
 
 def test_a_near_miss_says_what_accepts_it() -> None:

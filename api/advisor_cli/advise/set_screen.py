@@ -30,7 +30,7 @@ def show(given: SetAdvice, prices: Prices, details: Collection[str] = ()) -> Non
     if "notes" in details:
         print_list(console, "notes", "!", given.warnings)
     if "all" in details:
-        console.print(Text("best of each way", style="bold"))
+        console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
         print_table(plain_table(_HEADINGS, map(_cells, given.ways)))
 
 
@@ -50,7 +50,10 @@ def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
     more = "More", f"--how (by hand) --why --all (every way){notes}"
     if (way := given.chosen) is None:
         yield "Why", next(_why(given))
-        yield "Apart", f"a card each keeps faults apart; together: {_fault(given)}"
+        yield "Apart", f"a card each keeps faults apart; {_fault(given)}"
+        if fewer := given.fewer:
+            saved = f"{_less(fewer.energy_saved.value)} energy"
+            yield "Fewer", f"without {fewer.without} the others share ({fewer.way}): {saved}"
         if any(w.sharing == "exclusive" and not w.violations for w in given.ways):
             yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
         yield from _near(given)
@@ -191,26 +194,31 @@ def _why(given: SetAdvice) -> Iterator[str]:
     for way in given.ways:
         if way.name == given.choice or way.sharing == "exclusive":
             continue
-        told = WORDS.get(way.sharing, f"under limits, best {way.name},")
-        saved = f"{told} would take {_less(way.energy_saved.value)} energy"
+        told = WORDS.get(way.sharing, f"with {_limits(way)}")
+        saved = f"{told} it would take {_less(way.energy_saved.value)} energy"
         yield f"{saved}, but {way.violations[0]}" if way.violations else saved
     yield f"{count_of(given.searched, 'way')} looked at"
 
 
-_HEADINGS = ("way", "W", "energy, off", "idle", "GPU hours", "slowest", "p99 ms", "")
+def _limits(way: Way) -> str:
+    """Those that jobs have, as `advisor colocate --sets` takes them: a@30 and 2 x b@50."""
+    limited = (share for share in way.jobs if share.share_percent < WHOLE)
+    return counted(f"{share.job}@{share.share_percent:.3g}" for share in limited)
+
+
+_HEADINGS = ("way", "W", "saved: off", "idle", "hours", "slowest", "p99 ms", "")
 
 
 def _cells(way: Way) -> Sequence[str]:
     tails = [share.latency_p99_ms.value for share in way.jobs if share.latency_p99_ms]
+    saved = way.energy_saved, way.energy_saved_idle, way.gpu_time_saved
     exclusive = way.sharing == "exclusive"
     slowest = 1.0 if exclusive else min(share.speed.value for share in way.jobs)
     return (
-        way.name,
+        _limits(way) if way.sharing == "limited" else way.name,
         f"{way.power_w.value:.0f}",
-        _less(way.energy_saved.value),
-        _less(way.energy_saved_idle.value),
-        _less(way.gpu_time_saved.value),
+        *(percent(round(part.value, 2) or 0.0) for part in saved),
         percent(slowest),
         f"{max(tails):.3g}" if tails and not exclusive else "-",
-        "breaks a limit" if way.violations else "",
+        "not kept" if way.violations else "",
     )

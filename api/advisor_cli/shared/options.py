@@ -51,7 +51,7 @@ MinGain: TypeAlias = Annotated[
     typer.Option(
         parser=parse_gain,
         metavar="PART",
-        help="Least gain for which jobs share, 0.03 or 3%: a fault of one can end both",
+        help="Least gain for which jobs share, 0.03 or 3%: a fault of one can end all",
     ),
 ]
 

@@ -16,7 +16,14 @@ from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, Split
 from advisor.decide.constraints import violations
 from advisor.decide.recommendation import Request
-from advisor.decide.ways import MOST_WAYS, SetDecision, candidate_ways, recommend_set, worth
+from advisor.decide.ways import (
+    MOST_WAYS,
+    SetDecision,
+    candidate_ways,
+    recommend_set,
+    without_one,
+    worth,
+)
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -175,6 +182,18 @@ def test_jobs_that_gain_nothing_together_get_a_card_each() -> None:
     assert {way.sharing for way in found.ways} == {
         "limited", "uncapped", "time-sliced", "exclusive",
     }  # fmt: skip
+
+
+def test_the_job_without_which_the_others_share_is_found() -> None:
+    """Its limits by name go with it; of three jobs two are left, which a model of pairs knows."""
+    profiles = [SMALL, SMALL, SMALL, BIG]
+    found = recommended(profiles, default_min_speed=0.0, min_speed={"big": 0.9})
+    assert found.choice is None
+    left = without_one(found, SetPredictor())
+    assert left is not None
+    assert (left[0], left[1].name) == ("big", "uncapped")
+    assert without_one(recommended(profiles[1:], min_speed={"big": 0.9}), SetPredictor()) is None
+    assert without_one(recommended([BIG] * 4), SetPredictor()) is None
 
 
 def test_what_no_card_keeps_is_said() -> None:
