@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.wording import counted
-from advisor.decide.constraints import Limits, is_served, most_power_w, violations, violations_alone
+from advisor.decide.constraints import most_power_w, violations, violations_alone
+from advisor.decide.limits import Limits, is_served
 from advisor.decide.recommendation import RatedSplit, Request, nearest
 from advisor.errors import NoSplitError
 from advisor.predict.predictions import are_mirrored

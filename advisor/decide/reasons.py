@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from advisor.core.flags import DOUBTFUL, FLAGS, SLOW_ALONE
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, NINE, Split
-from advisor.decide.constraints import Limits, floor, is_served, memory_unknown, risks
+from advisor.decide.constraints import risks
+from advisor.decide.limits import Limits, floor, is_served, memory_unknown
 from advisor.decide.recommendation import (
     MARGINS,
     Decision,

@@ -27,7 +27,8 @@ from advisor.core.split import (
     fine_splits,
 )
 from advisor.core.units import UNIT_NAMES, vendor_of
-from advisor.decide.constraints import check_jobs_fit, check_limits, violations, with_card_memory
+from advisor.decide.constraints import violations
+from advisor.decide.limits import check_jobs_fit, check_limits, with_card_memory
 from advisor.decide.no_way import no_gain, no_way, saves_nothing
 from advisor.decide.reasons import reasons, warnings, why_avoided, why_unsure
 from advisor.decide.recommendation import (

@@ -9,7 +9,8 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, NO_PRICES, Objective, Prices
 from advisor.core.split import Sharing, best_within_tie, evenness, split_environments
 from advisor.core.units import vendor_of
-from advisor.decide.constraints import Limits, Violation
+from advisor.decide.constraints import Violation
+from advisor.decide.limits import Limits
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile

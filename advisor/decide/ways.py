@@ -24,7 +24,8 @@ from advisor.core.split import (
     without_limits,
 )
 from advisor.core.units import share_for_units, units_for_share, vendor_of
-from advisor.decide.constraints import UNSURE_BELOW, violations, violations_alone, with_card_memory
+from advisor.decide.constraints import violations, violations_alone
+from advisor.decide.limits import UNSURE_BELOW, with_card_memory
 from advisor.decide.no_way import no_way
 from advisor.decide.recommend import check_request
 from advisor.decide.recommendation import TURNS_MARGIN, RatedSplit, Request, worst_violation

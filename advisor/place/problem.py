@@ -18,7 +18,7 @@ import numpy.typing as npt
 from advisor.core.gpu import MEMORY_PART
 from advisor.core.objectives import DEFAULT_OBJECTIVE, find_objective
 from advisor.core.split import Split
-from advisor.decide.constraints import Limits
+from advisor.decide.limits import Limits
 from advisor.errors import InputError, NoSplitError
 from advisor.place.options import PairOptions, check_power
 from advisor.predict.profiles import Floats
@@ -243,7 +243,7 @@ def _check_all_fit(problem: Problem) -> None:
 
 def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -> Bools:
     least = np.array([limits.min_speed_of(kind.name) for kind in types])
-    # As `advisor.decide.constraints.must_be_sure` has it: servers have their floors by name.
+    # As `advisor.decide.limits.must_be_sure` has it: servers have their floors by name.
     sure = np.array([kind.name in limits.min_speed for kind in types])[options.types][:, :, None]
     speed = np.where(sure, options.low_speed, options.speed)
     together_mib = _memory_mib(types)[options.types].sum(axis=0)

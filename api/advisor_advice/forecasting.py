@@ -9,7 +9,7 @@ from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.split import Sharing
 from advisor.core.wording import less_or_more
-from advisor.decide.constraints import decisive_speed, floor
+from advisor.decide.limits import decisive_speed, floor
 from advisor.decide.reasons import near_miss
 from advisor.decide.recommend import Decision, Request
 from advisor.decide.recommendation import RatedSplit, nearest

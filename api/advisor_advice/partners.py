@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from advisor.core.gpu import MEMORY_PART
-from advisor.decide.constraints import with_card_memory
+from advisor.decide.limits import with_card_memory
 from advisor.decide.recommend import Decision, Request, recommend
 from advisor.decide.worth import worth_of
 from advisor.errors import InputError, NoSplitError

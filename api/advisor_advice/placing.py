@@ -8,7 +8,7 @@ from pathlib import Path
 
 from advisor.core.split import NINE, split_environments
 from advisor.core.units import vendor_of
-from advisor.decide.constraints import (
+from advisor.decide.limits import (
     Limits,
     check_jobs_fit,
     floor,

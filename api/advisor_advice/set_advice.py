@@ -7,8 +7,8 @@ from dataclasses import replace
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.split import ISOLATING, MOST_JOBS, without_limits
 from advisor.core.wording import less_or_more
-from advisor.decide.constraints import (
-    RULES,
+from advisor.decide.constraints import RULES
+from advisor.decide.limits import (
     cores_wanted,
     decisive_speed,
     floor,

@@ -236,6 +236,19 @@ def test_what_was_measured_counts_through_both_doors(
 
 
 @pytest.mark.parametrize(
+    ("path", "names"), [("/v1/sets", ("triad", "fft", "gemm")), ("/v1/replicas", ("triad",))]
+)
+def test_the_same_question_is_answered_from_memory(
+    api: Api, path: str, names: tuple[str, ...]
+) -> None:
+    body = {"jobs": jobs(*names), "gpu_model": "NVIDIA H200", "min_speed": 0.123}
+    before = api.service.engine.hits
+    answers = [api.post(path, body) for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert api.service.engine.hits == before + 1
+
+
+@pytest.mark.parametrize(
     ("path", "body"),
     [
         ("/v1/sets", {"jobs": jobs("fft", "fft", "gemm", work_s=60.0)}),

@@ -8,9 +8,9 @@ earlier state is then dropped at once. So two services on one database agree wit
 import asyncio
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cachetools import LRUCache
 
@@ -19,11 +19,13 @@ from advisor.formats.wire import write
 from advisor.predict.windows import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.recommendation import Recommendation
 from advisor.wire.requests import (
     PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
     SetRequest,
+    WayRequest,
 )
 from advisor.wire.sets import Replicas, SetAdvice
 from advisor_advice.answer import ModelAdvice, answer_by, request_of, set_request_of
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from advisor_power.components.known import KnownPower
 
 # What tells where power goes is imported with the first question: most services are asked none.
+
+A = TypeVar("A", bound=WayRequest)
 
 FRESH_S = 1.0
 """How long what is kept is used without a look at the store and the registry."""
@@ -103,60 +107,33 @@ class Engine:
             NoSplitError: nothing keeps every limit.
             StoreError: the store cannot be read.
         """
-        kept = await self._current()
-        try:
-            text = kept.answers[asked]  # to ask first whether it is there takes as long again
-        except KeyError:
-            text = None
-        if text is not None:
-            self.hits += 1
-            return text
-        self.misses += 1
-        given = await self._answer(kept, asked)
-        told = to_wire(given)
-        if asked.components:
-            from advisor_advice.components import with_components
-
-            known = await self._power(kept, asked.names, asked.gpu_model)
-            told = await asyncio.to_thread(with_components, told, given.recommendation, known)
-        text = write(told).encode()
-        kept.answers[asked] = text
-        return text
+        return await self._kept_answer(asked, self._recommended)
 
     async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
         """As `recommend`, as values."""
         return await self._answer(await self._current(), asked)
 
-    async def recommend_set(self, asked: SetRequest) -> SetAdvice:
-        """How three to seven jobs are to run; not kept, as it takes a few milliseconds.
+    async def recommend_set(self, asked: SetRequest) -> bytes:
+        """How three to seven jobs are to run, as JSON: `advisor.wire.sets.SetAdvice`.
 
         Raises:
             InputError: as for `recommend`.
+            ModelError: as for `recommend`.
             NoSplitError: nothing keeps every limit, not even a card each.
             StoreError: the store cannot be read.
         """
-        kept = await self._current()
-        found = await self._found(kept, asked.names, asked.gpu_model)
-        checked, fill = await self._checked(kept, found), await self._fill(kept)
-        request = set_request_of(asked, self._settings)
-        conditions = await self._conditions(kept, found, asked.gpu_uuid)
-        return await asyncio.to_thread(advise_set_by, fill, found, request, checked, conditions)
+        return await self._kept_answer(asked, self._set)
 
-    async def replicas(self, asked: ReplicasRequest) -> Replicas:
-        """How many copies of a job one GPU holds; not kept, as sets.
+    async def replicas(self, asked: ReplicasRequest) -> bytes:
+        """How many copies of a job one GPU holds, as JSON: `advisor.wire.sets.Replicas`.
 
         Raises:
             InputError: as for `recommend`.
+            ModelError: as for `recommend`.
             NoSplitError: not even one copy keeps its limits.
             StoreError: the store cannot be read.
         """
-        kept = await self._current()
-        found = await self._found(kept, asked.names, asked.gpu_model)
-        request, fill = set_request_of(asked, self._settings), await self._fill(kept)
-        conditions = await self._conditions(kept, found, asked.gpu_uuid, any_of=True)
-        return await asyncio.to_thread(
-            advise_replicas_by, fill, found, request, asked.most, conditions
-        )
+        return await self._kept_answer(asked, self._replicas)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.
@@ -198,6 +175,46 @@ class Engine:
             StoreError: the store cannot be read.
         """
         return (await self._predictor(await self._current())).manifest
+
+    async def _kept_answer(self, asked: A, told: Callable[[Kept, A], Awaitable[object]]) -> bytes:
+        """The answer as it was told before in this state, else as it is told now."""
+        kept = await self._current()
+        try:
+            text = kept.answers[asked]  # to ask first whether it is there takes as long again
+        except KeyError:
+            text = None
+        if text is not None:
+            self.hits += 1
+            return text
+        self.misses += 1
+        text = write(await told(kept, asked)).encode()
+        kept.answers[asked] = text
+        return text
+
+    async def _recommended(self, kept: Kept, asked: RecommendationRequest) -> Recommendation:
+        given = await self._answer(kept, asked)
+        told = to_wire(given)
+        if not asked.components:
+            return told
+        from advisor_advice.components import with_components
+
+        known = await self._power(kept, asked.names, asked.gpu_model)
+        return await asyncio.to_thread(with_components, told, given.recommendation, known)
+
+    async def _set(self, kept: Kept, asked: SetRequest) -> SetAdvice:
+        found = await self._found(kept, asked.names, asked.gpu_model)
+        checked, fill = await self._checked(kept, found), await self._fill(kept)
+        request = set_request_of(asked, self._settings)
+        conditions = await self._conditions(kept, found, asked.gpu_uuid)
+        return await asyncio.to_thread(advise_set_by, fill, found, request, checked, conditions)
+
+    async def _replicas(self, kept: Kept, asked: ReplicasRequest) -> Replicas:
+        found = await self._found(kept, asked.names, asked.gpu_model)
+        request, fill = set_request_of(asked, self._settings), await self._fill(kept)
+        conditions = await self._conditions(kept, found, asked.gpu_uuid, any_of=True)
+        return await asyncio.to_thread(
+            advise_replicas_by, fill, found, request, asked.most, conditions
+        )
 
     async def _place(self, asked: PlacementRequest) -> Planned:
         kept = await self._current()

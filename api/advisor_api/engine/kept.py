@@ -6,7 +6,7 @@ from cachetools import LRUCache
 
 from advisor.predict.windows import Windows
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.requests import RecommendationRequest
+from advisor.wire.requests import WayRequest
 from advisor_advice.site.conditions import Conditions
 from advisor_advice.site.known_profiles import ProfilesOfJob
 from advisor_data.files.checked import ChecksStamp
@@ -48,6 +48,6 @@ class Kept:
     windows: LRUCache[tuple[str, ...], Windows] = field(
         default_factory=lambda: LRUCache(MOST_PAIRS)
     )
-    answers: LRUCache[RecommendationRequest, bytes] = field(
+    answers: LRUCache[WayRequest, bytes] = field(
         default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)
     )

@@ -42,15 +42,13 @@ async def recommend_many(asked: BatchRequest, _: Reader, service: ServiceOf) -> 
 @router.post("/sets", response_model=SetAdvice)
 async def recommend_set(asked: SetRequest, _: Reader, service: ServiceOf) -> Response:
     """How are three to seven jobs to run: together on one GPU, or with a card each?"""
-    told = await service.engine.recommend_set(asked)
-    return Response(write(told), media_type=JSON)
+    return Response(await service.engine.recommend_set(asked), media_type=JSON)
 
 
 @router.post("/replicas", response_model=Replicas)
 async def count_copies(asked: ReplicasRequest, _: Reader, service: ServiceOf) -> Response:
     """How many copies of a job does one GPU hold, and what ends their number?"""
-    told = await service.engine.replicas(asked)
-    return Response(write(told), media_type=JSON)
+    return Response(await service.engine.replicas(asked), media_type=JSON)
 
 
 async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:

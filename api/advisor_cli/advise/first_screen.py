@@ -8,7 +8,7 @@ from advisor.core.objectives import COST
 from advisor.core.split import ISOLATING, Sharing, Split
 from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
 from advisor.core.wording import less_or_more
-from advisor.decide.constraints import is_served
+from advisor.decide.limits import is_served
 from advisor.decide.reasons import near_miss, percent
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.same_work import same_work

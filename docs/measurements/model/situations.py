@@ -24,7 +24,7 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
 from advisor.core.split import EQUAL, Split
-from advisor.decide.constraints import Limits, floor
+from advisor.decide.limits import Limits, floor
 from advisor.decide.recommend import TIE
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.situation import is_launch_bound, kind_of

@@ -9,7 +9,8 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide import recommend
-from advisor.decide.constraints import Limits, floor, violations
+from advisor.decide.constraints import violations
+from advisor.decide.limits import Limits, floor
 from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
 from advisor.predict.profiles import Profile
 from advisor.predict.rules import rule_choices

@@ -11,17 +11,8 @@ from made_up_profiles import Scripted, profile
 from advisor.core.gpu import MEMORY_PART
 from advisor.core.interval import Interval
 from advisor.core.split import EQUAL, EXCLUSIVE, UNCAPPED, Split
-from advisor.decide.constraints import (
-    Limits,
-    check_jobs_fit,
-    check_limits,
-    floor,
-    memory_unknown,
-    most_power_w,
-    risks,
-    violations,
-    violations_alone,
-)
+from advisor.decide.constraints import most_power_w, risks, violations, violations_alone
+from advisor.decide.limits import Limits, check_jobs_fit, check_limits, floor, memory_unknown
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction, predict_exclusive
 from advisor.predict.profiles import Profile

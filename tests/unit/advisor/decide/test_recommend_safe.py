@@ -9,7 +9,7 @@ from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
 from advisor.core.gpu import units_for_percent
 from advisor.core.units import grantable
-from advisor.decide.constraints import Limits
+from advisor.decide.limits import Limits
 from advisor.decide.recommend import Decision, RatedSplit, Request, candidate_splits, recommend
 from advisor.place.first_come import first_come
 from advisor.place.options import predict_options

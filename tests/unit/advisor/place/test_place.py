@@ -16,7 +16,7 @@ from hypothesis import strategies as some
 from advisor.core.finish import Rest, Work, finish
 from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, SplitResult
 from advisor.core.split import EQUAL, Split
-from advisor.decide.constraints import Limits
+from advisor.decide.limits import Limits
 from advisor.errors import InputError, NoSplitError
 from advisor.place.first_come import first_come
 from advisor.place.groups import ALONE, make_groups
