@@ -40,6 +40,9 @@ MOST_WAYS = 250
 """With limits: the levels of each job that fills are spread evenly, so that all of its ways
 together are no more. One such job is looked at under each safe count."""
 
+FEW_WAYS = 40
+"""The same of each set with one job less: up to seven of them are looked at for a hint."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SetDecision:
@@ -83,6 +86,8 @@ def recommend_set(
     request: Request | None = None,
     checked: CheckedCounts | None = None,
     measured: Iterable[Split] = (),
+    *,
+    most_ways: int = MOST_WAYS,
 ) -> SetDecision:
     """The way that is worth most and keeps every limit; the answer does not depend on the order.
 
@@ -98,7 +103,8 @@ def recommend_set(
     check_request(profiles, request)
     request = replace(request, unsure_below=UNSURE_BELOW)
     objective = priced(find_objective(request.objective), request.prices)
-    ways = (*candidate_ways(profiles, checked), *_safe(measured, profiles, checked))
+    own = candidate_ways(profiles, checked, most_ways)
+    ways = (*own, *_safe(measured, profiles, checked))
     options = [
         RatedSplit(p, p.objective_value(objective), violations(p, profiles, request))
         for p in predictor.predict(profiles, list(dict.fromkeys(ways)))
@@ -136,7 +142,8 @@ def without_one(
         if len(others) <= ADVISED_JOBS:
             return None
         try:
-            fewer = recommend_set(others, predictor, found.request.of(others), checked).choice
+            request = found.request.of(others)
+            fewer = recommend_set(others, predictor, request, checked, most_ways=FEW_WAYS).choice
         except NoSplitError:
             continue
         saved = fewer and fewer.prediction.energy_saved.value
@@ -166,7 +173,9 @@ def check_set(jobs: int) -> None:
 
 
 def candidate_ways(
-    profiles: Sequence[Profile], checked: CheckedCounts | None = None
+    profiles: Sequence[Profile],
+    checked: CheckedCounts | None = None,
+    most_ways: int = MOST_WAYS,
 ) -> tuple[Split, ...]:
     """Every way that is looked at, one after the other among them.
 
@@ -175,11 +184,13 @@ def candidate_ways(
     is_amd = vendor_of(profiles[0].gpu_model) == "amd"
     sharings: tuple[Sharing, ...] = ("uncapped", "exclusive") if is_amd else SHARINGS[1:]
     free = (without_limits(sharing, len(profiles)) for sharing in sharings)
-    limited = (w for w in _limited(profiles, checked) if not is_amd or can_be_masked(w))
+    limited = (w for w in _limited(profiles, checked, most_ways) if not is_amd or can_be_masked(w))
     return (*free, *limited)
 
 
-def _limited(profiles: Sequence[Profile], checked: CheckedCounts | None) -> Iterator[Split]:
+def _limited(
+    profiles: Sequence[Profile], checked: CheckedCounts | None, most_ways: int
+) -> Iterator[Split]:
     """Limits for some or all of those that fill the GPU; the others have none."""
     seats: dict[str, list[int]] = {}
     for seat, profile in enumerate(profiles):
@@ -187,10 +198,11 @@ def _limited(profiles: Sequence[Profile], checked: CheckedCounts | None) -> Iter
             seats.setdefault(profile.job, []).append(seat)
     if not seats:
         return
+    most_levels = _most_levels([*map(len, seats.values())], most_ways)
     choices: list[Iterable[tuple[float, ...]]] = []
     for own in seats.values():
         limits = _limits(profiles[own[0]], checked)
-        levels = (*_spread(limits, _most_levels([*map(len, seats.values())]) - 1), WHOLE)
+        levels = (*_spread(limits, most_levels - 1), WHOLE)
         choices.append(itertools.combinations_with_replacement(levels, len(own)))
     for chosen in itertools.product(*choices):
         shares = [WHOLE] * len(profiles)
@@ -201,15 +213,18 @@ def _limited(profiles: Sequence[Profile], checked: CheckedCounts | None) -> Iter
             yield Split(tuple(shares))
 
 
-def _most_levels(copies: Sequence[int]) -> int:
+def _most_levels(copies: Sequence[int], most_ways: int) -> int:
     """How many levels each job that fills may have, no limit among them; of copies, so many each.
 
     Which of several copies has which limit makes no difference.
     """
     return max(
-        levels
-        for levels in range(2, MOST_WAYS + 1)
-        if math.prod(math.comb(levels + n - 1, n) for n in copies) <= MOST_WAYS
+        (
+            levels
+            for levels in range(2, most_ways + 1)
+            if math.prod(math.comb(levels + n - 1, n) for n in copies) <= most_ways
+        ),
+        default=1,
     )
 
 
