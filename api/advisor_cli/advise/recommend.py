@@ -95,7 +95,12 @@ def recommend(
     details = [name for name, is_wanted in wanted.items() if is_wanted]
     of_pairs: dict[str, object] = {"--fine": fine, "--components": components}
     if len(names) == 1:
-        _refuse_alone({"--work": work, "--isolate": isolate, "--cores": cores} | of_pairs)
+        _refuse(
+            {"--work": work, "--isolate": isolate, "--cores": cores} | of_pairs,
+            "1 job",
+            why="the best partners of one were asked for",
+            fix="name the other job, too",
+        )
         limits = Request(
             objective=objective,
             min_speed=min_speeds(min_speed or (), names),
@@ -126,7 +131,12 @@ def recommend(
         _answer(asked, settings, profiles, details, as_json=as_json)
         return
     check_set(len(names))
-    _refuse_for_sets(of_pairs)
+    _refuse(
+        of_pairs,
+        "three jobs and more",
+        why="they are predicted by physics that does not know it",
+        fix="name two jobs, or leave it out",
+    )
     request = set_request_of(SetRequest(**of_any), settings)
     given = advise_set(
         find_profiles(names, settings, gpu_model, profiles), request, settings, gpu_uuid
@@ -138,24 +148,10 @@ def recommend(
     set_screen.show(given, settings.prices, details)
 
 
-def _refuse_alone(options: Mapping[str, object]) -> None:
-    """Options that say nothing of a job without a partner."""
+def _refuse(options: Mapping[str, object], of: str, *, why: str, fix: str) -> None:
+    """Options that say nothing of so many jobs."""
     if given := [name for name, value in options.items() if value]:
-        raise InputError(
-            f"{given[0]} says nothing of 1 job",
-            why="the best partners of one were asked for",
-            fix="name the other job, too",
-        )
-
-
-def _refuse_for_sets(options: Mapping[str, object]) -> None:
-    """Options that only the model of pairs knows."""
-    if given := [name for name, value in options.items() if value]:
-        raise InputError(
-            f"{given[0]} says nothing of three jobs and more",
-            why="they are predicted by physics that does not know it",
-            fix="name two jobs, or leave it out",
-        )
+        raise InputError(f"{given[0]} says nothing of {of}", why=why, fix=fix)
 
 
 def _say_unknown_card(gpu_uuid: str | None, card: object) -> None:
