@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from advisor.core.gpu import WHOLE
+
 
 def count_of(count: int, thing: str) -> str:
     """So many of a thing, whose plural ends in s, or es after an s or ch."""
@@ -34,6 +36,12 @@ def counted(names: Iterable[str]) -> str:
     """Names as `listed`, equal ones once: `2 x a and b`."""
     counts = Counter(names)
     return listed(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
+
+
+def limits_text(jobs: Iterable[str], shares_percent: Iterable[float]) -> str:
+    """Limits that jobs have, as `advisor colocate --sets` takes them: `a@30 and 2 x b@50`."""
+    seats = zip(jobs, shares_percent, strict=True)
+    return counted(f"{job}@{share:.3g}" for job, share in seats if share < WHOLE)
 
 
 def in_ranges(counts: Sequence[int], step: int) -> str:

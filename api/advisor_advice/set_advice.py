@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.split import ISOLATING, MOST_JOBS, without_limits
-from advisor.core.wording import less_or_more
+from advisor.core.wording import less_or_more, limits_text
 from advisor.decide.constraints import RULES
 from advisor.decide.limits import (
     cores_wanted,
@@ -217,7 +217,11 @@ def _near(found: SetDecision) -> str | None:
         return None
     way = max(ways, key=worth)
     saved = less_or_more(way.prediction.energy_saved.value, 0)
-    return f"{way.name} would take {saved} energy; accept it with {accepted[id(way)]}"
+    shares = way.prediction.split.shares
+    limits = (
+        limits_text((p.job for p in found.profiles), shares) if way.sharing == "limited" else ""
+    )
+    return f"{limits or way.name} would take {saved} energy; accept it with {accepted[id(way)]}"
 
 
 def _accepted(way: RatedSplit, found: SetDecision) -> str:

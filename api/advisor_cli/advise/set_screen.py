@@ -8,7 +8,7 @@ from rich.text import Text
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Prices
 from advisor.core.units import UNIT_NAMES, vendor_of
-from advisor.core.wording import count_of, counted, less_or_more
+from advisor.core.wording import count_of, counted, less_or_more, limits_text
 from advisor.decide.reasons import percent
 from advisor.decide.same_work import HOUR_S
 from advisor.wire.recommendation import JobShare
@@ -47,7 +47,7 @@ def _headline(given: SetAdvice) -> str:
 
 def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
     notes = f" --notes ({len(given.warnings)})" if given.warnings else ""
-    more = "More", f"--how (by hand) --why --all (every way){notes}"
+    more = "More", f"--how (by hand) --why --all (best of each){notes}"
     if (way := given.chosen) is None:
         yield "Why", next(_why(given))
         yield "Apart", f"a card each keeps faults apart; {_fault(given)}"
@@ -201,9 +201,7 @@ def _why(given: SetAdvice) -> Iterator[str]:
 
 
 def _limits(way: Way) -> str:
-    """Those that jobs have, as `advisor colocate --sets` takes them: a@30 and 2 x b@50."""
-    limited = (share for share in way.jobs if share.share_percent < WHOLE)
-    return counted(f"{share.job}@{share.share_percent:.3g}" for share in limited)
+    return limits_text((s.job for s in way.jobs), (s.share_percent for s in way.jobs))
 
 
 _HEADINGS = ("way", "W", "saved: off", "idle", "hours", "slowest", "p99 ms", "")

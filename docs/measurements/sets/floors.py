@@ -4,16 +4,20 @@
 
 NAME is as for law.py. Of measured sets of three jobs and more, by way of sharing and jobs that
 fill: how many are expected to keep it, at their expected speeds and at their low ends, and how many
-of those had a job below, as the law stands (it was fitted to these sets).
+of those had a job below, as the law stands (it was fitted to these sets). Then what one limit gave
+where one job fills, of sets of two and more that one card measured both ways: medians.
 """
 
 import argparse
+import statistics
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from measured import bundled_profiles, profile_of, window_of
 from rows import Row, rows_of
 
+from advisor.core.records import FILLS_PERCENT
 from advisor.core.split import ADVISED_JOBS
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor
@@ -36,7 +40,8 @@ def main() -> None:
     names: list[str] = parser.parse_args().campaigns
     bundled = bundled_profiles()
     found: dict[tuple[str, int], list[Slowest]] = defaultdict(list)
-    for row in (row for name in names for row in rows_of(name)):
+    rows = [(name, row) for name in names for row in rows_of(name)]
+    for _, row in rows:
         if len(row.parts) > ADVISED_JOBS:
             found[row.mode, row.fill].append(slowest(row, bundled))
     print("| sharing | fill | sets | kept | expected to | of these not | low ends | of these not |")
@@ -49,6 +54,34 @@ def main() -> None:
         ):
             columns += [len(chosen), sum(s.measured < MIN_SPEED for s in chosen)]
         print(f"| {mode} | {fill} | {' | '.join(map(str, columns))} |")
+
+    print("\n| limits | sets | energy saved, off | slowest job | small jobs | longest p99, ms |")
+    print("|---|--:|--:|--:|--:|--:|")
+    ways: dict[tuple[str, ...], dict[str, Row]] = defaultdict(dict)
+    for name, row in rows:
+        if row.fill == 1 and row.mode != "time-sliced":
+            ways[name, *sorted(part.whole.job for part in row.parts)][row.mode] = row
+    both = [of_set for of_set in ways.values() if len(of_set) == 2]
+    for mode in ("uncapped", "limits"):
+        print(f"| {mode} | {len(both)} | {' | '.join(measured([of[mode] for of in both]))} |")
+
+
+def measured(rows: Sequence[Row]) -> Iterator[str]:
+    """Medians over sets: energy saved, speeds, and tails."""
+    saved = [
+        1 - row.power_w / sum(p.speed * (p.whole.power_w or 0) for p in row.parts) for row in rows
+    ]
+    yield f"{100 * statistics.median(saved):.0f} %"
+    yield f"{statistics.median(min(p.speed for p in row.parts) for row in rows):.2f}"
+    small = [
+        p.speed
+        for row in rows
+        for p in row.parts
+        if (p.whole.sm_active_percent or 0) < FILLS_PERCENT
+    ]
+    yield f"{statistics.median(small):.2f}"
+    tails = [max((p.p99_ms for p in row.parts if p.p99_ms), default=None) for row in rows]
+    yield f"{statistics.median(tail for tail in tails if tail):.0f}"
 
 
 def slowest(row: Row, bundled: dict[str, Profile]) -> Slowest:
