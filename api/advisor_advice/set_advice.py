@@ -217,10 +217,7 @@ def _near(found: SetDecision) -> str | None:
         return None
     way = max(ways, key=worth)
     saved = less_or_more(way.prediction.energy_saved.value, 0)
-    shares = way.prediction.split.shares
-    limits = (
-        limits_text((p.job for p in found.profiles), shares) if way.sharing == "limited" else ""
-    )
+    limits = limits_text((p.job for p in found.profiles), way.prediction.split.shares)
     return f"{limits or way.name} would take {saved} energy; accept it with {accepted[id(way)]}"
 
 

@@ -68,17 +68,12 @@ def main() -> None:
 
 def measured(rows: Sequence[Row]) -> Iterator[str]:
     """Medians over sets: energy saved, speeds, and tails."""
-    saved = [
-        1 - row.power_w / sum(p.speed * (p.whole.power_w or 0) for p in row.parts) for row in rows
-    ]
+    apart_w = [sum(p.speed * (p.whole.power_w or 0) for p in row.parts) for row in rows]
+    saved = [1 - row.power_w / w for row, w in zip(rows, apart_w, strict=True)]
     yield f"{100 * statistics.median(saved):.0f} %"
     yield f"{statistics.median(min(p.speed for p in row.parts) for row in rows):.2f}"
-    small = [
-        p.speed
-        for row in rows
-        for p in row.parts
-        if (p.whole.sm_active_percent or 0) < FILLS_PERCENT
-    ]
+    parts = [part for row in rows for part in row.parts]
+    small = [p.speed for p in parts if (p.whole.sm_active_percent or 0.0) < FILLS_PERCENT]
     yield f"{statistics.median(small):.2f}"
     tails = [max((p.p99_ms for p in row.parts if p.p99_ms), default=None) for row in rows]
     yield f"{statistics.median(tail for tail in tails if tail):.0f}"
