@@ -73,11 +73,10 @@ class AnyWay:
         Raises:
             InputError: as the predictors do.
         """
-        is_pair = len(profiles) == ADVISED_JOBS
-        by_pairs = [s for s in splits if is_pair and s.sharing != "time-sliced"]
-        by_physics = [s for s in splits if s not in by_pairs]
-        found = dict(zip(by_pairs, self._of_pairs.predict(profiles, by_pairs), strict=True))
-        found |= zip(by_physics, self._of_sets.predict(profiles, by_physics), strict=True)
+        is_pair, found = len(profiles) == ADVISED_JOBS, dict[Split, Prediction]()
+        for predictor, in_turns in ((self._of_pairs, False), (self._of_sets, True)):
+            own = [s for s in splits if (not is_pair or s.sharing == "time-sliced") is in_turns]
+            found |= zip(own, predictor.predict(profiles, own), strict=True)
         return [found[split] for split in splits]
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_profiles import profile
+from made_up_profiles import Scripted, profile
 
 from advisor.core.records import PairPoint
-from advisor.core.split import Split, without_limits
+from advisor.core.split import EQUAL, Split, without_limits
 from advisor.predict.predictions import Prediction, predict_exclusive
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.serving import Serving
 from advisor.predict.set_law import MPS, power_w, turns
-from advisor.predict.sets import SetPredictor, active_idle_w, fills
+from advisor.predict.sets import AnyWay, SetPredictor, active_idle_w, fills
 from advisor_data.files.bundled import bundled_set_points, bundled_solo_points
 from advisor_profiling.reports.sets import LEFT_OUT
 
@@ -195,3 +195,14 @@ def test_measured_sets_are_met_by_profiles_of_other_runs() -> None:
     assert len(watts) > 10
     assert statistics.fmean(watts) < 0.12
     assert statistics.fmean(speeds) < 0.2
+
+
+def test_two_jobs_side_by_side_are_for_the_model_of_pairs_and_all_else_for_physics() -> None:
+    """In the order that was asked."""
+    known = Scripted({EQUAL: (0.6, 0.7, 500.0)})
+    two, turns_of_two = [job("a"), job("b")], without_limits("time-sliced", 2)
+    first, second = AnyWay(known).predict(two, [turns_of_two, EQUAL])
+    assert first == predicted(two, turns_of_two)
+    assert second == known.predict(two, [EQUAL])[0]
+    three, free = [*two, job("c")], without_limits("uncapped", 3)
+    assert AnyWay(known).predict(three, [free]) == [predicted(three, free)]
