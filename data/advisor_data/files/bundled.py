@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from importlib import resources
 
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError, StoreError
 from advisor.formats.rows import P, from_row
 from advisor_data.store.lines import json_row
@@ -57,13 +58,16 @@ def bundled_set_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
 
 
 def bundled_points_together(jobs: Iterable[str] | None = None) -> list[PairPoint]:
-    """Both: pairs at all splits, and sets.
+    """Pairs at all splits, and sets of three jobs and more.
+
+    Sets of two were measured on other hosts than their jobs, and answers about two are surer.
 
     Raises:
         StoreError: the installation lacks a file, or it is damaged.
     """
     names = None if jobs is None else list(jobs)
-    return [*bundled_pair_points(names), *bundled_set_points(names)]
+    sets = (point for point in bundled_set_points(names) if len(point.jobs) > ADVISED_JOBS)
+    return [*bundled_pair_points(names), *sets]
 
 
 def bundled_set_references() -> list[SoloPoint]:
