@@ -3,8 +3,8 @@
 A copy of a server brings its own demand; a copy of another job takes what it gets.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, replace
 
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
@@ -57,7 +57,7 @@ def replicas(
     while beyond is None and len(found) < most:
         number = len(found) + 1
         split = without_limits(sharing, number)
-        p = predictor.predict([profile] * number, [split])[0]
+        p = _beyond(found[-1], predictor.predict([profile] * number, [split])[0])
         more = _copies(p, profile)
         if end := next(_ends(profile, request, p, found[-1], more), None):
             beyond, (ended_by, why) = more, end
@@ -90,6 +90,16 @@ def _ends(
     gain = more.rate.value / fewer.rate.value - 1
     if gain < request.min_gain:
         yield _scarce(profile), f"one more adds {100 * gain:.1f} % to the rate of all"
+
+
+def _beyond(fewer: Copies, p: Prediction) -> Prediction:
+    """One more makes none faster and draws no less, though only fewer may have been measured."""
+
+    def bounded(by: Callable[[float, float], float], x: Interval, limit: Interval) -> Interval:
+        return Interval(*map(by, astuple(x), astuple(limit)))
+
+    parts = (replace(part, speed=bounded(min, part.speed, fewer.speed)) for part in p.parts)
+    return replace(p, parts=tuple(parts), power_w=bounded(max, p.power_w, fewer.power_w))
 
 
 def _scarce(profile: Profile) -> str:

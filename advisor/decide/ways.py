@@ -14,6 +14,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Objective, find_objective, priced
 from advisor.core.split import (
     ADVISED_JOBS,
+    ISOLATING,
     MOST_JOBS,
     SHARINGS,
     Sharing,
@@ -115,7 +116,9 @@ def recommend_set(
     enough = [o for o in kept if worth(o) >= least]
     if not enough and any(violations_alone(profile, request) for profile in profiles):
         raise no_way(options, profiles, request)
-    call = None if enough else their_call(kept, request.prices, SHARINGS)
+    # Turns save hours by a prediction that is less sure.
+    calls: Sequence[Sharing] = ISOLATING if request.isolate else ("limited", "uncapped")
+    call = None if enough else their_call(kept, request.prices, calls)
     shown = [*_best_of_each(options, profiles, request.tie)]
     return SetDecision(
         profiles=profiles,

@@ -190,8 +190,8 @@ def _how(given: SetAdvice) -> Iterator[str]:
 
 
 def _why(given: SetAdvice) -> Iterator[str]:
-    """What each way that was not chosen would save, and what it misses."""
-    for way in given.ways:
+    """What each way that was not chosen would save, and what it misses; the nearest first."""
+    for way in sorted(given.ways, key=lambda w: (len(w.violations), -w.energy_saved.value)):
         if way.name == given.choice or way.sharing == "exclusive":
             continue
         told = WORDS.get(way.sharing, f"with {_limits(way)}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import profile
 
+from advisor.core.interval import Interval
+from advisor.core.split import Split
 from advisor.decide.recommendation import Request
 from advisor.decide.replicas import replicas
 from advisor.errors import InputError, NoSplitError
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
+from advisor.predict.sets import SetPredictor
 
 SERVING = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 4.0), (100.0, 4.0)))
 
@@ -42,6 +47,9 @@ def test_each_copy_adds_work_and_keeps_every_limit(
     rates = [copies.rate.value for copies in found.copies]
     assert all(more >= 1.03 * fewer for fewer, more in itertools.pairwise(rates))
     assert all(copies.speed.value >= speed for copies in found.copies)
+    for fewer, more in itertools.pairwise(found.copies):
+        assert more.speed.value <= fewer.speed.value
+        assert more.power_w.value >= fewer.power_w.value
     assert (found.beyond is None) == (found.ended_by is None) == (found.best == most)
 
 
@@ -85,3 +93,20 @@ def test_not_even_one_is_an_error() -> None:
         replicas(job(), Request(max_power_w=100.0))
     with pytest.raises(InputError, match="49 copies"):
         replicas(job(), FREE, most=49)
+
+
+def test_one_more_than_was_measured_is_no_faster() -> None:
+    """Two were measured at 70 % of their speed, which physics of three does not know."""
+
+    class Measured:
+        def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+            found = SetPredictor().predict(profiles, splits)
+            return found if len(profiles) > 2 else [self._slow(p) for p in found]
+
+        def _slow(self, p: Prediction) -> Prediction:
+            slow = (dataclasses.replace(x, speed=Interval(0.7, 0.6, 0.8)) for x in p.parts)
+            return dataclasses.replace(p, parts=tuple(slow), power_w=Interval(400.0, 390.0, 410.0))
+
+    copies = replicas(job(5.0), FREE, most=3, predictor=Measured()).copies
+    assert [c.speed.value for c in copies] == [1.0, 0.7, 0.7]
+    assert copies[2].power_w.value == 400.0
