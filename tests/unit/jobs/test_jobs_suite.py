@@ -91,16 +91,35 @@ def test_the_demand_of_a_server_is_that_of_its_command(job: Job) -> None:
 
 
 def test_servers_are_there_at_several_loads() -> None:
-    """Three models are served; one of them at three loads, in their order."""
-    assert {name.split("-")[0] for name in SERVERS} == {"bert", "vit", "llm"}
-    loads = [SERVERS[f"bert-serve-{percent}"].offered_rate or 0 for percent in (10, 30, 60)]
-    assert loads == sorted(set(loads))
+    """Each at two or three, that are parts of the same capacity and alike but for that."""
+    names = {name.rpartition("-")[0] for name in SERVERS}
+    assert len({name.split("-")[0] for name in names}) == 6
+    for name in names:
+        loads = {p: SERVERS[f"{name}-{p}"] for p in (10, 30, 60) if f"{name}-{p}" in SERVERS}
+        assert len(loads) >= 2
+        capacities = [100 * (job.offered_rate or 0) / percent for percent, job in loads.items()]
+        assert max(capacities) == pytest.approx(min(capacities), rel=0.05)
+        assert (
+            len({(job.command[:-1], job.progress, job.memory_mib) for job in loads.values()}) == 1
+        )
 
 
-def test_training_that_waits_differs_in_its_input_alone() -> None:
+@pytest.mark.parametrize("name", sorted(name for name in JOBS if name.endswith("-waiting")))
+def test_a_job_that_waits_differs_in_its_input_alone(name: str) -> None:
     """What is lost by waiting can be told from the job that does not wait."""
-    command = JOBS["resnet50-train"].command
-    assert JOBS["resnet50-train-waiting"].command == (*command, "--input-ms", "48")
+    command = JOBS[name.removesuffix("-waiting")].command
+    assert JOBS[name].command[:-1] == (*command, "--input-ms")
+
+
+def test_half_of_forty_jobs_do_not_fill_a_card() -> None:
+    """Servers, jobs that wait, notebooks, and what the CPU launches too slowly."""
+    small = [
+        name
+        for name, job in JOBS.items()
+        if job.offered_rate or name.endswith(("-waiting", "-b2")) or "notebook" in name
+    ]
+    assert len(JOBS) >= 40
+    assert len(small) >= 20
 
 
 def test_the_readme_lists_every_job() -> None:
