@@ -27,13 +27,13 @@ def prefetched(read: Callable[[], Value], every_s: float, seed: object) -> Itera
     Each comes at a random moment of its own `every_s` seconds: jobs alike that begin at the same
     moment would wait and work in step otherwise. The rate is as steady as without that.
     """
-    chance, late = random.Random(str(seed)), 0.0
+    chance, slot_s = random.Random(str(seed)), float("-inf")
 
     def paced() -> Value:
-        nonlocal late
-        due_s = time.monotonic() + every_s * (1 - late)
-        late = chance.random()
-        due_s += every_s * late
+        nonlocal slot_s
+        # Later only where reading takes longer than that, or nobody has asked for a batch.
+        slot_s = max(slot_s + every_s, time.monotonic())
+        due_s = slot_s + every_s * chance.random()
         value = read()
         time.sleep(max(0.0, due_s - time.monotonic()))
         return value
