@@ -1,1 +1,1 @@
-"""Runs a pair of jobs at a split, watches both, and remembers what they did."""
+"""Runs jobs together at a split, watches them, and remembers what they did."""

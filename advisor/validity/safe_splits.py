@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from advisor.core.gpu import WHOLE
 from advisor.core.split import Split
 from advisor.core.units import UNIT_NAMES, quantum, share_for_units, units_for_share
 from advisor.core.wording import in_ranges, listed
@@ -79,8 +80,8 @@ def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = Fa
     )
 
 
-def check_share(share_percent: float, safety: Safety) -> None:
-    """Refuse a share of one job alone that was asked for and is not safe.
+def check_share(share_percent: float, safety: Safety, option: str = "--units") -> None:
+    """Refuse a share of one job that was asked for, by an option, and is not safe.
 
     Raises:
         UnsafeCountError: with the operations that were wrong, and the nearest two safe counts.
@@ -92,7 +93,7 @@ def check_share(share_percent: float, safety: Safety) -> None:
     raise UnsafeCountError(
         "; ".join(found),
         why=_wrong_text((share_percent, safety)),
-        fix=f"the nearest safe counts are {counts} (--units), {ANYWAY}" if near else "",
+        fix=f"the nearest safe counts are {counts} ({option}), {ANYWAY}" if near else "",
     )
 
 
@@ -124,7 +125,7 @@ def avoided_texts(
 def unchecked_texts(split: Split, jobs: Sequence[str], safeties: Sequence[Safety]) -> Iterator[str]:
     """Which counts of a split nobody has looked at, on a host where others were checked."""
     for job, share, safety in zip(jobs, split.shares, safeties, strict=True):
-        if safety.host is None or safety.units_total is None:
+        if share == WHOLE or safety.host is None or safety.units_total is None:
             continue
         units = units_for_share(share, safety.units_total, safety.vendor)
         if safety.is_unchecked(units):

@@ -2,48 +2,59 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from advisor.core.job import HANG_S, WhenOneEnds
 from advisor.core.objectives import DEFAULT_OBJECTIVE
-from advisor.core.split import parse_split
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS, parse_split
 from advisor.errors import InputError
 from advisor.wire.bounds import Bounds
-from advisor.wire.requests import JobRequest, PairOfJobs, PairRequest
+from advisor.wire.requests import JobRequest, SharingRequest
 
 MOST_PAIRS = 100
-"""Pairs that wait behind the first one."""
+"""Pairs and sets that wait behind the first one."""
 
 _DAY_S = 86400.0
 
-_SPLIT = r"^(uncapped|time-sliced|[0-9]{1,3}(\.[0-9]{1,3})?/[0-9]{1,3}(\.[0-9]{1,3})?)$"
+_SPLIT = r"^(uncapped|time-sliced|[0-9]{1,3}(\.[0-9]{1,3})?(/[0-9]{1,3}(\.[0-9]{1,3})?){1,6})$"
 """What OpenAPI says; the words and the numbers are checked where splits are read."""
+
+
+JobsTogether: TypeAlias = Annotated[
+    tuple[JobRequest, ...],
+    Bounds(
+        min_length=ADVISED_JOBS,
+        max_length=MOST_JOBS,
+        says="two to seven jobs; one that comes several times so often",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextPair:
-    """Two jobs that follow on the same GPU."""
+    """Jobs that follow on the same GPU."""
 
-    jobs: PairOfJobs
+    jobs: JobsTogether
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest(PairRequest):
-    """Two jobs to run together on one GPU, and pairs that follow them.
+class LaunchRequest(SharingRequest):
+    """Two to seven jobs to run together on one GPU, and others that follow them.
 
     Attributes:
         gpu: Index or UUID of a GPU of the host.
-        split: `30/70`, `uncapped` or `time-sliced`, of all pairs; None: the recommended one of
-            each, for which objective and limits are.
+        split: `30/70`, `100/50/100` (100 is no limit), `uncapped` or `time-sliced`, of all that
+            follow, too; None: the recommended one of each, for which objective and limits are.
         allow_unsafe: Launch `split` also at counts of SMs at which results are wrong.
-        stop_on_wrong_results: Stop a pair when a job reports a wrong result; None: where the split
+        stop_on_wrong_results: Stop all when a job reports a wrong result; None: where the split
             is a recommended one.
-        duration_s: Each pair is stopped after this time, s.
+        duration_s: Those that run together are stopped after this time, s.
         hang_s: A job that makes no progress for so long hangs, s.
-        then: Pairs that run afterwards, one after the other.
+        then: Jobs that run together afterwards, one after the other.
         dry_run: Say what would run, and start nothing.
     """
 
+    jobs: JobsTogether
     gpu: (
         Annotated[int, Bounds(ge=0, le=4095)]
         | Annotated[str, Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$")]
@@ -58,8 +69,8 @@ class LaunchRequest(PairRequest):
     dry_run: bool = False
 
     @property
-    def pairs(self) -> tuple[PairOfJobs, ...]:
-        """The jobs of all pairs, in their order."""
+    def pairs(self) -> tuple[JobsTogether, ...]:
+        """The jobs that run together, in their order."""
         return (self.jobs, *(pair.jobs for pair in self.then))
 
     def _every_job(self) -> Iterable[JobRequest]:

@@ -173,13 +173,6 @@ class SharingRequest(AdviceRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairRequest(SharingRequest):
-    """Two jobs that are to share a GPU."""
-
-    jobs: PairOfJobs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WayRequest(SharingRequest):
     """What may be said of how they are to share it.
 

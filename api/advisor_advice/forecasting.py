@@ -1,4 +1,4 @@
-"""What the model in use says of a pair that is to be launched: its split, or what to expect."""
+"""What the model in use says of jobs that are to be launched: their split, or what to expect."""
 
 import math
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from dataclasses import replace
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.core.split import Sharing
-from advisor.core.wording import less_or_more
+from advisor.core.split import ADVISED_JOBS, Sharing, Split, parse_split
+from advisor.core.wording import counted, less_or_more
 from advisor.decide.limits import decisive_speed, floor
 from advisor.decide.reasons import near_miss
 from advisor.decide.recommend import Decision, Request
@@ -18,16 +18,22 @@ from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart
 from advisor.predict.predictions import Prediction, are_mirrored
 from advisor.predict.profiles import Profile
+from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
+from advisor.wire.sets import SetAdvice
 from advisor_advice.answer import answer
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.launch_counts import count_notes, host_safety
 from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.set_advice import advise_set, with_set_idle_power
 from advisor_advice.site.conditions import read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
+
+PHYSICS = "physics"
+"""What expects, in the place of a model's version, where jobs take turns or are more than two."""
 
 
 def recommended(
@@ -55,19 +61,27 @@ def recommended(
         prices=settings.prices,
         min_gain=request.min_gain,
     )
+    if len(jobs) != ADVISED_JOBS:
+        given_set = advise_set(profile_set, criteria, settings, launch.gpu_uuid)
+        if given_set.choice is None:
+            raise _a_card_each(given_set)
+        split = parse_split(given_set.choice, len(jobs))
+        chosen = LaunchPair(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
+        return _expected(chosen, profile_set, launch, settings)[0], given_set.warnings
     given = answer(profile_set, criteria, settings, launch.gpu_uuid)
     choice = given.recommendation.choice.prediction
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
     pair = LaunchPair(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     known = _with_profiles(pair, profile_set)
-    return _with_forecast(known, choice, given.manifest, profile_set), given.recommendation.warnings
+    forecast = _forecast(choice, given.manifest, profile_set)
+    return replace(known, forecast=forecast), given.recommendation.warnings
 
 
 def with_forecast(
     pair: LaunchPair, launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchPair, tuple[str, ...]]:
-    """A pair at a given split with what to expect of it, or why nobody can say.
+    """Jobs at a given split with what to expect of it, or why nobody can say.
 
     Raises:
         StoreError: what the check of the GPU model found cannot be read.
@@ -78,8 +92,8 @@ def with_forecast(
     try:
         profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
     except (InputError, StoreError) as error:
-        both = host_safety(settings.home, launch.gpu_model, launch.units_total)
-        notes = count_notes(pair, both, allow_unsafe=allow)
+        host = host_safety(settings.home, launch.gpu_model, launch.units_total)
+        notes = count_notes(pair, [host] * len(names), allow_unsafe=allow)
         return pair, (f"no forecast: {error}", *notes)
     checked = checked_on(profile_set, settings)
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
@@ -91,18 +105,17 @@ def with_forecast(
 def _expected(
     pair: LaunchPair, profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchPair, tuple[str, ...]]:
-    """The pair with its forecast and what is to be said of it, or why there is none."""
+    """The jobs with their forecast and what is to be said of it, or why there is none."""
     without = _with_profiles(pair, profile_set)
-    if pair.split.sharing == "time-sliced":
-        return without, ("no forecast: models do not predict jobs that take turns",)
     try:
         predictor = Registry(settings.home / "models").open_champion()
         driver = launch.card.driver if launch.card else None
         conditions = read_conditions(
             settings, predictor, profile_set.profiles, launch.gpu_uuid, driver
         )
-        filled, assumed = with_idle_power(profile_set, predictor.manifest.fill)
-        model, profiles = conditions.applied(predictor, filled.profiles)
+        with_idle = with_idle_power if _is_by_pairs(pair.split) else with_set_idle_power
+        filled, assumed = with_idle(profile_set, predictor.manifest.fill)
+        model, profiles = conditions.applied(AnyWay(predictor), filled.profiles)
         (expected,) = model.predict(profiles, [pair.split])
     except (InputError, ModelError, StoreError) as error:
         return without, (f"no forecast: {error}",)
@@ -111,7 +124,38 @@ def _expected(
         *assumed,
         *conditions.warnings(profile_set.profiles),
     )
-    return _with_forecast(without, expected, predictor.manifest, profile_set), warnings
+    if math.isnan(expected.power_w.value):
+        return without, ("no forecast: the idle power of the GPU is not known", *warnings)
+    forecast = _forecast(expected, predictor.manifest, profile_set)
+    return replace(without, forecast=forecast), warnings
+
+
+def _is_by_pairs(split: Split) -> bool:
+    """Whether a model of pairs predicts it."""
+    return len(split.shares) == ADVISED_JOBS and split.sharing != "time-sliced"
+
+
+def _a_card_each(given: SetAdvice) -> NoSplitError:
+    """Why the jobs of a set are not to share, and how they could all the same."""
+    jobs, model = counted(job.job for job in given.jobs), given.gpu_model
+    ways = [way for way in given.ways if way.sharing != "exclusive"]
+    kept = [way for way in ways if not way.violations]
+    near = max(kept or ways, key=lambda way: way.energy_saved.value)
+    if not kept:
+        return NoSplitError(
+            f"no split of {jobs} on the {model} keeps the limits",
+            why=f"nearest is {near.name}: {'; '.join(near.violations)}",
+            fix=f"give each a GPU of its own, or {given.near or f'take it: --split {near.name}'}",
+        )
+    call = next((way for way in kept if way.name == given.call), None)
+    near = call or near
+    return NoSplitError(
+        f"{jobs} {'need' if call else 'should'} not share the {model}",
+        why=f"with {near.name} the same work takes {less_or_more(near.energy_saved.value)} energy "
+        f"and {less_or_more(near.gpu_time_saved.value)} GPU time than a card each "
+        f"(objective {given.objective})",
+        fix=f"give each a GPU of its own, or share it anyway: --split {near.name}",
+    )
 
 
 def _default_p99_ms(launch: ResolvedLaunch, profile_set: ProfileSet) -> float | None:
@@ -155,7 +199,7 @@ def _allowing(option: RatedSplit, r: Decision) -> str:
 
 
 def _with_profiles(pair: LaunchPair, found: ProfileSet) -> LaunchPair:
-    """The pair with what its profiles know: rates alone, and memory that its files do not tell."""
+    """The jobs with what profiles know: rates alone, and memory that their files do not tell."""
     of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
     return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
 
@@ -189,12 +233,10 @@ def _with_memory(job: Job, used_mib: float | None) -> Job:
     return replace(job, memory_mib=math.ceil(used_mib))
 
 
-def _with_forecast(
-    pair: LaunchPair, expected: Prediction, manifest: Manifest, found: ProfileSet
-) -> LaunchPair:
+def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
     of_jobs = zip(expected.parts, found.profiles, expected.split.shares, strict=True)
-    forecast = Forecast(
-        model_version=manifest.version,
+    return Forecast(
+        model_version=manifest.version if _is_by_pairs(expected.split) else PHYSICS,
         jobs=tuple(
             JobForecast(
                 rate=part.rate,
@@ -208,7 +250,6 @@ def _with_forecast(
         coverage=manifest.coverage,
         energy_saved=_finite(expected.energy_saved),
     )
-    return replace(pair, forecast=forecast)
 
 
 def _finite(found: Interval) -> Interval | None:

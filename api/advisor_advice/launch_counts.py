@@ -4,18 +4,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.core.gpu import WHOLE, Vendor
+from advisor.core.split import ADVISED_JOBS
 from advisor.core.units import UNIT_NAMES, units_for_share
 from advisor.launch.records.spec import LaunchPair
 from advisor.validity.safe_counts import Safety
-from advisor.validity.safe_splits import check_split, unchecked_texts, unsafe_texts
+from advisor.validity.safe_splits import check_share, check_split, unchecked_texts, unsafe_texts
 from advisor_data.files.checked import checked_counts
 
 
 def over_subscribed(
     pair: LaunchPair, units_total: int | None, vendor: Vendor = "nvidia"
 ) -> tuple[str, ...]:
-    """A word on limits that add up to more than the GPU."""
-    if not pair.split.is_limited:
+    """A word on limits that add up to more than the GPU, where each job has one."""
+    if WHOLE in pair.split.shares:
         return ()
     shares, name = pair.split.shares, UNIT_NAMES[vendor]
     if units_total:
@@ -26,13 +27,13 @@ def over_subscribed(
         over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
     if not over:
         return ()
-    return (f"{pair.split} is over-subscribed: {over}, so the jobs compete for the {name} of both",)
+    return (f"{pair.split} is over-subscribed: {over}, so the jobs compete for {name}",)
 
 
 def count_notes(
     pair: LaunchPair, safeties: Sequence[Safety], *, allow_unsafe: bool
 ) -> tuple[str, ...]:
-    """What is to be said of the counts of a pair.
+    """What is to be said of the counts at which jobs are limited.
 
     Raises:
         UnsafeCountError: a count is unsafe, and that was not asked for.
@@ -41,7 +42,7 @@ def count_notes(
         return ()
     names = [job.name for job in pair.jobs]
     if not allow_unsafe:
-        check_split(pair.split, safeties, mirrored=names[0] > names[-1])
+        _check(pair, safeties)
     unsafe = unsafe_texts(*zip(pair.split.shares, safeties, strict=True))
     return (
         *(f"{text}: launched as asked, and watched" for text in unsafe),
@@ -49,14 +50,21 @@ def count_notes(
     )
 
 
-def host_safety(
-    home: Path, gpu_model: str | None, units_total: int | None
-) -> tuple[Safety, Safety]:
-    """What the check of this host says of any two jobs; nothing where the GPU is not known.
+def host_safety(home: Path, gpu_model: str | None, units_total: int | None) -> Safety:
+    """What the check of this host says of any job; nothing where the GPU is not known.
 
     Raises:
         StoreError: it cannot be read.
     """
     host = checked_counts(home, gpu_model, units_total) if gpu_model else None
-    any_job = Safety(units_total=host.units_total, host=host) if host else Safety()
-    return any_job, any_job
+    return Safety(units_total=host.units_total, host=host) if host else Safety()
+
+
+def _check(pair: LaunchPair, safeties: Sequence[Safety]) -> None:
+    if len(pair.jobs) == ADVISED_JOBS:
+        first, last = pair.jobs
+        check_split(pair.split, safeties, mirrored=first.name > last.name)
+        return
+    # Limits of more jobs add up to more than the GPU: each is looked at by itself.
+    for share, safety in zip(pair.split.shares, safeties, strict=True):
+        check_share(share, safety, option="--split")

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.core.job import Job
-from advisor.core.split import Split, check_advised, parse_split
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, parse_split
 from advisor.core.units import vendor_of
+from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import new_launch_id
@@ -65,20 +66,38 @@ def _stops(request: LaunchRequest) -> bool:
     return request.split is None
 
 
-def parse_launch_split(text: str) -> Split:
-    """A split at which two jobs can be launched.
+def parse_launch_split(text: str, jobs: int = ADVISED_JOBS) -> Split:
+    """A split at which so many jobs can be launched.
 
     Raises:
-        InputError: it is none, is not for two jobs, or lets one wait until the other has ended.
+        InputError: it is none, is for another number of jobs, or lets jobs wait for each other.
     """
-    split = parse_split(text)
-    check_advised(len(split.shares))
+    split = parse_split(text, jobs)
     if split.sharing == "exclusive":
         raise InputError(
-            "jobs that run one after the other are not a launch of a pair",
+            "jobs that run one after the other are not launched together",
             fix="start each alone, or give shares such as 30/70",
         )
+    if len(split.shares) != jobs:
+        raise InputError(
+            f"{text} has {len(split.shares)} shares, and there are {jobs} jobs",
+            fix="give one share for each job, 100 where it is to have no limit",
+        )
     return split
+
+
+def check_together(jobs: int) -> None:
+    """Refuse more jobs than share a GPU, or fewer.
+
+    Raises:
+        InputError: said so.
+    """
+    if not ADVISED_JOBS <= jobs <= MOST_JOBS:
+        raise InputError(
+            f"{count_of(jobs, 'job')} cannot be launched together",
+            why=f"a launch is of two to {MOST_JOBS} jobs on one GPU",
+            fix="name one more, or start it without advisor" if jobs < 2 else "name fewer jobs",
+        )
 
 
 def _check(request: LaunchRequest) -> None:
@@ -90,8 +109,8 @@ def _check(request: LaunchRequest) -> None:
 def _make_pair(
     asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchPair, tuple[str, ...]]:
-    """The pair, and what is to be said of it."""
-    check_advised(len(asked_jobs))
+    """Jobs that run together, and what is to be said of them."""
+    check_together(len(asked_jobs))
     jobs = [_frozen(job.job, settings) for job in asked_jobs]
     split = launch.request.split
     try:
@@ -104,8 +123,8 @@ def _make_pair(
                 fix="pip install 'sm-advisor[advise]', or give --split",
             ) from error
         given = _given(jobs, split)
-        both = host_safety(settings.home, launch.gpu_model, launch.units_total)
-        notes = count_notes(given, both, allow_unsafe=launch.request.allow_unsafe)
+        host = host_safety(settings.home, launch.gpu_model, launch.units_total)
+        notes = count_notes(given, [host] * len(jobs), allow_unsafe=launch.request.allow_unsafe)
         return given, ("no forecast: numpy is not installed", *notes)
     if split is None:
         return forecasting.recommended(jobs, launch, settings)
@@ -114,7 +133,7 @@ def _make_pair(
 
 def _given(jobs: Sequence[Job], split: str) -> LaunchPair:
     parts = tuple(LaunchPart(job=job) for job in jobs)
-    return LaunchPair(split=parse_launch_split(split), parts=parts)
+    return LaunchPair(split=parse_launch_split(split, len(jobs)), parts=parts)
 
 
 def _frozen(name: str, settings: Settings) -> Job:

@@ -74,7 +74,7 @@ def advise_set_by(
         NoSplitError: nothing keeps every limit, not even a card each.
     """
     asked = profile_set.profiles
-    profile_set, assumed = _with_idle_power(profile_set, fill)
+    profile_set, assumed = with_set_idle_power(profile_set, fill)
     there, profiles = conditions.applied(SetPredictor(), profile_set.profiles)
     found = recommend_set(profiles, there, request, checked, conditions.splits_of(profiles))
     way = found.choice or found.call
@@ -133,7 +133,7 @@ def advise_replicas_by(
         InputError: the request does not fit the job.
         NoSplitError: not even one copy keeps its limits.
     """
-    profile_set, assumed = _with_idle_power(profile_set, fill)
+    profile_set, assumed = with_set_idle_power(profile_set, fill)
     asked = profile_set.profiles
     there, (profile, *_) = conditions.applied(SetPredictor(), asked)
     found = replicas(profile, request, most=most, predictor=there)
@@ -177,7 +177,7 @@ def to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
     )
 
 
-def _with_idle_power(
+def with_set_idle_power(
     profile_set: ProfileSet, fill: Mapping[str, float]
 ) -> tuple[ProfileSet, tuple[str, ...]]:
     """That of the empty card alone: the law of sets has its own number for open jobs."""

@@ -21,7 +21,7 @@ _COMMANDS = {
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.",
-    "launch": "Run two jobs together on one GPU at a split that is proven, and watch them.",
+    "launch": "Run two to seven jobs together on one GPU at a proven split, and watch them.",
     "launches": "List, show, stop and clean up the launches of this host.",
     "check": "At which numbers of SMs do the libraries of this host compute right results?",
     "power": "How a card's power is read, what operations and data draw, and where power goes.",

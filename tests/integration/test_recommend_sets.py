@@ -128,6 +128,7 @@ def test_isolate_takes_turns_or_a_card_each() -> None:
     told = recommend("resnet50-train-b2*3", *H100, "--isolate", "--how")
     assert told.startswith("SHARE: 3 x resnet50-train-b2 in turns, without MPS")
     assert "no MPS daemon may run" in told
+    assert told.count("advisor launch resnet50-train-b2*3 --split time-sliced") == 2
     pair = as_json("fft", "gemm", "--isolate")
     assert pair["choice"]["sharing"] == "exclusive"
 

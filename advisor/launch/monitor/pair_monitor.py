@@ -1,4 +1,4 @@
-"""Watches a pair while it runs: rates, energy, the limits, and who ended how."""
+"""Watches jobs while they run together: rates, energy, the limits, and who ended how."""
 
 import re
 import time
@@ -8,6 +8,7 @@ from typing import Never
 from advisor.core.observations import SETTLE_S
 from advisor.core.results import read_first
 from advisor.core.telemetry import TelemetrySource
+from advisor.core.wording import listed
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.launch.monitor.account import Account
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
@@ -27,10 +28,11 @@ _FAULT_S = 3.0
 """A fault on an MPS server reaches all its clients within this time."""
 
 _FAULT_WORDS = re.compile(r"cuda|illegal memory access|unspecified launch failure|mps", re.I)
-_MPS_FAULT = (
-    "a fault on the MPS server took both jobs down; which one caused it the driver does not tell. "
+_SHARED_FAULT = (
+    "a fault on the MPS server took {} down; which one caused it the driver does not tell. "
     "Jobs that fault must not share a GPU: run each alone to find it"
 )
+_OWN_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
 
 
 class PairMonitor:
@@ -69,7 +71,7 @@ class PairMonitor:
 
     @property
     def over(self) -> bool:
-        """Whether neither runs any more."""
+        """Whether none runs any more."""
         return all(one.over for one in self.jobs)
 
     def look(self) -> None:
@@ -93,7 +95,7 @@ class PairMonitor:
 
     def work_per_joule(self) -> float | None:
         """Sum of relative speeds per watt over the last seconds."""
-        # A job that is over adds nothing; when both are, there is nothing to tell.
+        # A job that is over adds nothing; when all are, there is nothing to tell.
         speeds = [one.relative_speed() for one in self._running()]
         return work_per_joule(speeds, self.account.power_w()) if speeds else None
 
@@ -141,7 +143,7 @@ class PairMonitor:
         return [one for one in self.jobs if not one.over]
 
     def _judge(self, were: list[JobMonitor]) -> None:
-        """Look at the jobs' own results; wrong ones end the pair where that was asked for."""
+        """Look at the jobs' own results; wrong ones end all where that was asked for."""
         found = [(one, wrong) for one in were if (wrong := one.judge())]
         self._alarms += [wrong for _, wrong in found]
         guilty = [(one, wrong) for one, wrong in found if not one.over]
@@ -156,8 +158,9 @@ class PairMonitor:
         if not ended:
             return
         self.first_ended = self.first_ended or self._indices_over()
-        if any(one.outcome == "failed" for one in ended) and self._is_fault():
-            self._take_down()
+        failed = [one for one in ended if one.outcome == "failed"]
+        if failed and self._is_fault([*failed, *self._running()]):
+            self._take_down([*failed, *self._running()])
         # A job that hangs still runs, and one that ended may have left workers behind.
         end_jobs(one.job for one in ended)
         if self._spec.when_one_ends == "stop":
@@ -166,29 +169,26 @@ class PairMonitor:
     def _indices_over(self) -> tuple[int, ...]:
         return tuple(number for number, one in enumerate(self.jobs) if one.over)
 
-    def _is_fault(self) -> bool:
-        """Whether a job went down with its neighbour; waits until the neighbour shows it."""
+    def _is_fault(self, struck: Sequence[JobMonitor]) -> bool:
+        """Whether one of these went down with its neighbours; waits until they show it."""
         if self._backend.mode != "mps":
             return False
-        if wait_until(lambda: self._backend.spoiled() or self._all_gone(), _FAULT_S, poll_s=0.1):
+
+        def all_gone() -> bool:
+            return all(one.job.exit_code is not None for one in struck)
+
+        if wait_until(lambda: self._backend.spoiled() or all_gone(), _FAULT_S, poll_s=0.1):
             # A server whose clients have all ended recovers at once, and shows nothing any more.
-            return self._backend.spoiled() or self._all_speak_of_the_gpu()
+            return self._backend.spoiled() or (len(struck) > 1 and _all_speak_of_the_gpu(struck))
         return False
 
-    def _all_gone(self) -> bool:
-        return all(one.job.exit_code is not None for one in self.jobs)
-
-    def _all_speak_of_the_gpu(self) -> bool:
-        return all(
-            one.job.exit_code != 0 and _FAULT_WORDS.search(one.job.tail()) for one in self.jobs
-        )
-
-    def _take_down(self) -> None:
-        struck = [one for one in self.jobs if one.outcome in ("running", "failed")]
+    def _take_down(self, struck: Sequence[JobMonitor]) -> None:
+        names = listed(one.job.job.name for one in struck)
+        fault = (_SHARED_FAULT if len(struck) > 1 else _OWN_FAULT).format(names)
         for one in struck:
             one.exit_code = one.job.exit_code
             said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
-            one.end("taken-down", "mps-fault", _MPS_FAULT + said)
+            one.end("taken-down", "mps-fault", fault + said)
         end_jobs(one.job for one in struck)
         self.first_ended = self.first_ended or self._indices_over()
 
@@ -209,7 +209,7 @@ class PairMonitor:
             return
         self._silent = False
         if spoiled:
-            self._take_down()
+            self._take_down(self._running())
         elif now_s - self._checked_s >= _LIMIT_S:
             self._checked_s = now_s
             for one in self._running():
@@ -237,6 +237,10 @@ class PairMonitor:
         self.limit_broken = True
         end_jobs(one.job for one in self.jobs)
         raise error
+
+
+def _all_speak_of_the_gpu(struck: Sequence[JobMonitor]) -> bool:
+    return all(one.job.exit_code != 0 and _FAULT_WORDS.search(one.job.tail()) for one in struck)
 
 
 def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:

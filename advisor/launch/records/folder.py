@@ -6,8 +6,8 @@
     status.json         where it stands; replaced as a whole, about once a second
     stop                made by anyone who wants it stopped
     reserve             room for the last words, should the disk be full by then
-    observations.jsonl  one line for each pair that ran
-    N-a/, N-b/          counter, gate and output of the jobs of pair N
+    observations.jsonl  one line for those that ran together
+    N-a/, N-b/ ..       counter, gate and output of the jobs that were the N-th together
 
 Files, since they outlive every process: a server can be killed and find its launches again.
 """

@@ -1,4 +1,4 @@
-"""What is to be launched: pairs of jobs, their split, and what is expected of them."""
+"""What is to be launched: jobs together, their split, and what is expected of them."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class JobForecast:
         rate: Progress per second, in the job's own unit.
         solo_rate: Rate alone on the whole GPU; relative speeds divide by it.
         rest_energy_saved: Part of the energy saved for what the job does under its limit once the
-            other one has ended, against the whole GPU; None where nothing is known of it.
+            others have ended, against the whole GPU; None where nothing is known of it.
     """
 
     rate: Interval

@@ -16,13 +16,13 @@ OVER: frozenset[State] = frozenset({"finished", "stopped", "failed"})
 JobOutcome = Literal[
     "waiting", "starting", "running", "finished", "stopped", "failed", "hung", "taken-down"
 ]
-"""`taken-down`: ended by a fault on the MPS server that both jobs share. Such a fault takes all
+"""`taken-down`: ended by a fault on the MPS server that the jobs share. Such a fault takes all
 clients down and names no author, so none is called guilty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """One of the two jobs that run now, or ran last.
+    """One of the jobs that run now, or ran last.
 
     Attributes:
         units_granted: SMs or CUs read back under the limit, before the job started.
@@ -59,17 +59,17 @@ class LaunchStatus:
         code: Stable name of what went wrong first (advisor.errors, `job-hung`, `mps-fault`,
             `supervisor-gone`, `system`, `internal`); None where nothing did.
         cause: The same in words.
-        sharing: How the jobs of this pair use the GPU.
-        pair_number: Counts the pairs of the launch from 0.
+        sharing: How these jobs use the GPU.
+        pair_number: Counts the pairs and sets of the launch from 0.
         power_w: Of the GPU, mean over the last seconds.
-        energy_j: Of the GPU, while both jobs of this pair ran together.
+        energy_j: Of the GPU, while all jobs of this pair or set ran together.
         work_per_joule: Sum of relative speeds per watt over the last seconds.
         energy_saved: Part of the energy saved for the same work, against one after the other,
             over the last seconds; None without profiles.
-        overlap_s: How long both jobs of this pair have run together so far.
-        rest_s: How long one of them has gone on after the other had ended.
+        overlap_s: How long all of them have run together so far.
+        rest_s: How long others have gone on after the first had ended.
         rest_energy_j: Of that time.
-        stranded_unit_s: Compute units that were held for a job that had ended, times seconds.
+        stranded_unit_s: Compute units that were held for jobs that had ended, times seconds.
         supervisor_pid: The process that watches the jobs.
         warnings: Notes of the spec, then what came up, such as a prediction that is far from what
             is observed.

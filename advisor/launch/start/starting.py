@@ -1,4 +1,4 @@
-"""Starts a pair: both limits are proven before either job starts, and each waits for the other.
+"""Starts jobs together: all limits are proven before any job starts, and each waits for the others.
 
 Whatever goes wrong on the way, nothing is left running.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from advisor.core.gpu import Gpu, MemoryFit
 from advisor.core.split import check_masks, split_shares
+from advisor.core.wording import listed
 from advisor.errors import InputError, NoSplitError, SurvivorsError
 from advisor.launch.records.spec import LaunchPair
 from advisor.runtime.backends.backend import Backend
@@ -24,7 +25,7 @@ class StopAskedError(Exception):
 
 
 def check_memory(pair: LaunchPair, gpu: Gpu) -> None:
-    """Refuse a pair that does not fit, as far as the needs of its jobs are known.
+    """Refuse jobs that do not fit together, as far as the needs of its jobs are known.
 
     Raises:
         NoSplitError: it does not.
@@ -34,7 +35,7 @@ def check_memory(pair: LaunchPair, gpu: Gpu) -> None:
         return
     needs = " + ".join(f"{need or 0}" for need in memory.needs_mib)
     raise NoSplitError(
-        f"{' and '.join(job.name for job in pair.jobs)} need {needs} MiB of memory",
+        f"{listed(job.name for job in pair.jobs)} need {needs} MiB of memory",
         why=f"{memory.most_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may be filled",
         fix="run them one after the other, or correct memory_mib in their files",
     )

@@ -48,14 +48,14 @@ function parts(launch) {
     html("h2", {}, "Jobs"),
     jobTable(launch),
     html("h2", {}, "Predicted beside observed"),
-    launch.forecast ? beside(launch) : notice("", "Nothing was predicted for this pair: it was launched without a profile or a model."),
+    launch.forecast ? beside(launch) : notice("", "Nothing was predicted for these jobs: they were launched without a profile or a model."),
   ].filter((element) => element !== null);
 }
 
 function stopButton(id) {
   const stop = async () => {
     const sure = await confirmed(
-      "Stop both jobs?",
+      "Stop all jobs?",
       "They are stopped in the safe order, one after the other. This cannot be taken back.",
       "Stop them",
     );

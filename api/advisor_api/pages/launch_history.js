@@ -5,6 +5,7 @@ import { html } from "./elements.js";
 import { over } from "./launch_words.js";
 
 const KEPT_S = 180;
+const TONES = ["a", "b", "c"];
 const TICKS = [-180, -150, -120, -90, -60, -30, 0];
 
 export function history() {
@@ -31,13 +32,13 @@ export function history() {
 }
 
 function make(launch, element) {
-  const [a, b] = launch.jobs;
   const f = launch.forecast;
+  const speeds = launch.jobs.map(({ job }, n) => {
+    const expected = f?.jobs[n];
+    return [TONES[n % TONES.length], job, (l) => l.jobs[n]?.relative_speed, expected && divided(expected.rate, expected.solo_rate)];
+  });
   const made = [
-    live("Relative speed", "% of alone on the whole GPU", 100, [
-      ["a", a.job, (l) => l.jobs[0].relative_speed, f && divided(f.jobs[0].rate, f.jobs[0].solo_rate)],
-      ["b", b.job, (l) => l.jobs[1].relative_speed, f && divided(f.jobs[1].rate, f.jobs[1].solo_rate)],
-    ]),
+    live("Relative speed", "% of alone on the whole GPU", 100, speeds),
     live("Power", "W", 1, [["c", "", (l) => l.power_w, f?.power_w]]),
     live("Energy saved", "% for the same work", 100, [["c", "", (l) => l.energy_saved, f?.energy_saved]]),
   ];

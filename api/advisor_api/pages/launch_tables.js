@@ -62,14 +62,10 @@ export function beside(launch) {
 
 function besideRows(launch) {
   const { forecast: f, jobs } = launch;
-  const [a, b] = jobs;
-  if (!a || !b) return [];
-  const [first, second] = f.jobs;
+  if (jobs.length !== f.jobs.length) return [];
   return [
-    row(`${a.job}, ${a.rate_unit}/s`, first.rate, a.rate),
-    row(`${b.job}, ${b.rate_unit}/s`, second.rate, b.rate),
-    row(`${a.job}, % of full speed`, times(first.rate, 1 / first.solo_rate), a.relative_speed, 100),
-    row(`${b.job}, % of full speed`, times(second.rate, 1 / second.solo_rate), b.relative_speed, 100),
+    ...jobs.map((j, n) => row(`${j.job}, ${j.rate_unit}/s`, f.jobs[n].rate, j.rate)),
+    ...jobs.map((j, n) => row(`${j.job}, % of full speed`, times(f.jobs[n].rate, 1 / f.jobs[n].solo_rate), j.relative_speed, 100)),
     row("Power, W", f.power_w, launch.power_w),
     f.energy_saved ? { ...row("Energy saved, %", f.energy_saved, launch.energy_saved, 100), gap: "" } : null,
   ].filter((one) => one !== null);

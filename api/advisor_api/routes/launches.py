@@ -50,7 +50,7 @@ def launch(
     audited: Audited,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Run two jobs together on a GPU of this server; answers before they run."""
+    """Run two to seven jobs together on a GPU of this server; answers before they run."""
     if wanted.dry_run:
         return answer(launching.plan(service, wanted, caller), 200)
     status = launching.launch(service, wanted, caller, idempotency_key, audited)

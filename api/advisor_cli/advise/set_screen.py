@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
 
 from rich.text import Text
 
@@ -16,8 +17,6 @@ from advisor.wire.sets import SetAdvice, Way
 from advisor_cli.advise.first_screen import BY_PRICE, WORDS, basis
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.screen import Screen, price_text, print_list, print_screen
-
-_BY_HAND = "by hand (launch takes two jobs), all {}: --how"
 
 
 def show(given: SetAdvice, prices: Prices, details: Collection[str] = ()) -> None:
@@ -76,16 +75,15 @@ def _lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
     if not way.isolates:
         yield "Apart", _apart(given)
     yield from _near(given)
-    yield "Start", _BY_HAND.format(_together(way, given))
+    yield "Start", _launch(way)
     yield more
 
 
-def _together(way: Way, given: SetAdvice) -> str:
-    """Under what all of them run."""
-    if way.sharing == "time-sliced":
-        return "on one GPU and no MPS daemon"
-    is_amd = vendor_of(given.gpu_model) == "amd"
-    return "on one GPU" if is_amd else "as clients of one MPS daemon"
+def _launch(way: Way) -> str:
+    """The command that runs them so; copies that follow each other as `A*3`."""
+    runs = ((job, len([*alike])) for job, alike in groupby(share.job for share in way.jobs))
+    jobs = " ".join(f"{job}*{count}" if count > 1 else job for job, count in runs)
+    return f"advisor launch {jobs} --split {way.name}"
 
 
 def _hour_of_work(way: Way, given: SetAdvice) -> tuple[tuple[float, float], ...]:
@@ -176,6 +174,7 @@ def _how(given: SetAdvice) -> Iterator[str]:
     if (way := given.chosen) is None:
         yield "start each job on a GPU of its own"
         return
+    yield f"{_launch(way)}   # or by hand:"
     if way.sharing == "time-sliced":
         yield "# no MPS daemon may run for this GPU: they would be its clients"
     elif vendor_of(given.gpu_model) == "nvidia":

@@ -31,7 +31,7 @@ _FREE = {"uncapped": "without limits", "time-sliced": "in turns"}
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What one job did; `status` and `forecast` are of the last pair of a launch only."""
+    """What one job did; `status` and `forecast` are of those that ran last only."""
 
     part: ObservedPart
     status: JobStatus | None = None
@@ -41,7 +41,7 @@ class _Job:
 def end_screens(
     status: LaunchStatus, observed: Sequence[Observation], prices: Prices
 ) -> Iterator[Screen]:
-    """One for each pair that ran; the last one says how the launch ended."""
+    """One for those that ran together; the last one says how the launch ended."""
     last = observed[-1] if observed and _is_of(observed[-1], status) else None
     for seen in observed[:-1] if last else observed:
         jobs = [_Job(part) for part in seen.parts]
@@ -54,7 +54,7 @@ def end_screens(
 
 
 def _is_of(seen: Observation, status: LaunchStatus) -> bool:
-    """Whether an observation is of the pair that the status is of."""
+    """Whether an observation is of the jobs that the status is of."""
     own = sorted((job.job, job.share_percent) for job in status.jobs)
     return own == sorted((part.job, part.share_percent) for part in seen.parts)
 
@@ -234,7 +234,7 @@ def _kept(seen: Observation) -> str:
     if why := doubt(seen):
         return f"Later answers leave it out: {why}."
     if all(part.solo_rate for part in seen.parts):
-        return "The next answer for this pair takes it in."
+        return "The next answer for these jobs takes it in."
     return "Later answers take it in once each job has a profile."
 
 

@@ -1,4 +1,4 @@
-"""`advisor launch`: run two jobs together at a proven split, and watch them."""
+"""`advisor launch`: run jobs together at a proven split, and watch them."""
 
 import getpass
 import os
@@ -10,6 +10,7 @@ import typer
 
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError, SourceError
 from advisor.formats.wire import write
 from advisor.launch.records.folder import LaunchFolder, create_folder
@@ -24,9 +25,9 @@ from advisor.wire.launch_request import (
     WhenOneEnds,
     check_launch,
 )
-from advisor_advice.launching import make_spec
+from advisor_advice.launching import check_together, make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_cli.advise.job_requests import job_requests, longest_p99_ms
+from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99_ms
 from advisor_cli.launching.end_screen import end_screens
 from advisor_cli.launching.live import (
     exit_code,
@@ -58,17 +59,22 @@ from advisor_profiling.testbed.live import find_gpu, with_units
 
 
 def launch(
-    job_a: Annotated[str, typer.Argument(help="Name of a job of the folder of jobs", metavar="A")],
-    job_b: Annotated[
-        str,
-        typer.Argument(help="The job that shares the GPU with it; may be the same", metavar="B"),
+    jobs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names of two to seven jobs of the folder of jobs, A*3 for three of A",
+            metavar="A B ...",
+        ),
     ],
     split: Annotated[
         str | None,
-        typer.Option(help="30/70, uncapped or time-sliced; if not given, the recommended one"),
+        typer.Option(
+            help="30/70, 100/50/100 (100 is no limit), uncapped or time-sliced; if not given, the "
+            "recommended one"
+        ),
     ] = None,
     then: Annotated[
-        list[str] | None, typer.Option(help="A pair for afterwards, C+D; may be given again")
+        list[str] | None, typer.Option(help="Jobs for afterwards, C+D*2; may be given again")
     ] = None,
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
     objective: ObjectiveOption = DEFAULT_OBJECTIVE,
@@ -87,10 +93,10 @@ def launch(
         ),
     ] = None,
     when_one_ends: Annotated[
-        WhenOneEnds, typer.Option(help="The other job goes on under its limit, or is stopped")
+        WhenOneEnds, typer.Option(help="The others go on under their limits, or are stopped")
     ] = "keep",
     duration: Annotated[
-        float | None, typer.Option(help="Stop each pair after this many seconds")
+        float | None, typer.Option(help="Stop those that run together after this many seconds")
     ] = None,
     hang_after: Annotated[
         float, typer.Option(help="A job without progress for this many seconds counts as hung")
@@ -99,17 +105,19 @@ def launch(
         bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")
     ] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return as soon as both jobs run under proven limits")
+        bool, typer.Option("--detach", help="Return as soon as all run under proven limits")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run two jobs together on one GPU at a split that is proven, and watch them.
+    """Run two to seven jobs together on one GPU at a proven split, and watch them.
 
-    Without --split the recommended one is taken. Ctrl-C stops both jobs in the safe order; closing
+    Without --split the recommended one is taken. Ctrl-C stops all jobs in the safe order; closing
     the terminal, or killing this command, leaves them running and watched.
     """
     settings = read_settings()
-    pairs = [(job_a, job_b), *map(_pair, then or ())]
+    pairs = [every_job(jobs), *map(_together, then or ())]
+    for names in pairs:
+        check_together(len(names))
     asked = replace(
         _of_jobs(pairs, min_speed or (), max_p99 or ()),
         split=split,
@@ -135,9 +143,9 @@ def launch(
 
 
 def _of_jobs(
-    pairs: Sequence[tuple[str, str]], min_speed: Sequence[str], max_p99: Sequence[str]
+    pairs: Sequence[tuple[str, ...]], min_speed: Sequence[str], max_p99: Sequence[str]
 ) -> LaunchRequest:
-    """The pairs, and what each of their jobs must keep."""
+    """Those that run together, and what each of them must keep."""
     names = [name for pair in pairs for name in pair]
     by_job_ms, for_all_ms = longest_p99_ms(max_p99, names)
     first, *rest = (job_requests(pair, names, min_speed, by_job_ms) for pair in pairs)
@@ -154,11 +162,11 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _pair(text: str) -> tuple[str, str]:
-    names = text.split("+")
-    if len(names) != 2 or not all(names):
-        raise InputError(f"--then {text} names no pair", fix="write --then C+D")
-    return names[0], names[1]
+def _together(text: str) -> tuple[str, ...]:
+    names = every_job(text.split("+"))
+    if len(names) < ADVISED_JOBS or not all(names):
+        raise InputError(f"--then {text} names no jobs to share a GPU", fix="write --then C+D")
+    return names
 
 
 def _see_gpu(name: str, settings: Settings, *, needed: bool) -> Gpu | None:
@@ -193,7 +201,7 @@ def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json
 
 
 def _detached(folder: LaunchFolder, found: Iterator[LaunchStatus], *, as_json: bool) -> int:
-    """Wait until the limits are proven and both run, or until it has failed."""
+    """Wait until the limits are proven and all run, or until it has failed."""
     status = next(status for status in found if status.over or status.state == "running")
     typer.echo(write(final_json(folder, status)) if as_json else folder.launch_id)
     if status.state == "failed":

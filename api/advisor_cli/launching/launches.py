@@ -62,7 +62,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
 
 @app.command("stop")
 def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
-    """Stop both jobs of a launch in the safe order, and wait until they have ended."""
+    """Stop all jobs of a launch in the safe order, and wait until they have ended."""
     folder = find_folder(_root(), launch_id)
     folder.ask_stop()
     _close_unclaimed(folder)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
-from advisor.core.wording import less_or_more
+from advisor.core.wording import counted, less_or_more
 from advisor.launch.records.answers import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.start.plan import plan_of
@@ -73,13 +73,14 @@ def _expected(pair: PlannedPair) -> Iterator[str]:
 
 
 def _rests(pair: PlannedPair) -> Iterator[str]:
-    """What it costs that a limit stays when the other job has ended."""
+    """What it costs that a limit stays when the other jobs have ended."""
     assert pair.forecast is not None
     names = [job.job for job in pair.jobs]
     for n in reversed(range(len(names))):
         if saved := pair.forecast.jobs[n].rest_energy_saved:
-            stays, ends = names[n], " and ".join((*names[:n], *names[n + 1 :]))
+            ended = (*names[:n], *names[n + 1 :])
             yield (
-                f"  when {ends} ends first, {stays} goes on under its limit: {less_or_more(saved)} "
-                "energy than its work takes on the whole GPU"
+                f"  once {counted(ended)} {'have' if len(ended) > 1 else 'has'} ended, {names[n]} "
+                f"goes on under its limit: {less_or_more(saved)} energy than its work takes on the "
+                "whole GPU"
             )

@@ -47,7 +47,7 @@ def summary(status: LaunchStatus, observed: Iterable[dict[str, Any]]) -> Iterato
                 yield f"  {name}: {seen / predicted - 1:+.1%} against the prediction"
         if pair["stranded_unit_s"]:
             stranded = pair["stranded_unit_s"]
-            yield f"  {stranded:.0f} unit-seconds were held for a job that had ended"
+            yield f"  {stranded:.0f} unit-seconds were held for jobs that had ended"
     for job in status.jobs:
         if job.error:
             yield f"{job.job} {job.outcome}: {job.error}"
@@ -126,9 +126,9 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
         yield f"{status.energy_j:,.0f} J in {status.overlap_s:.0f} s together"
     if status.rest_s:
         energy = "" if status.rest_energy_j is None else f", {status.rest_energy_j:,.0f} J"
-        yield f"{status.rest_s:.0f} s of one job after the other had ended{energy}"
+        yield f"{status.rest_s:.0f} s of others after the first had ended{energy}"
     if status.stranded_unit_s:
-        yield f"{status.stranded_unit_s:,.0f} unit-seconds held for a job that has ended"
+        yield f"{status.stranded_unit_s:,.0f} unit-seconds held for jobs that have ended"
     if status.code:
         yield f"{status.code}: {status.cause}"
     yield from (f"! {warning}" for warning in status.warnings)

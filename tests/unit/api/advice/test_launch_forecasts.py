@@ -191,12 +191,49 @@ def test_without_limits_nothing_stays_behind(file: Path, settings: Settings) -> 
     assert [job.rest_energy_saved for job in pair.forecast.jobs] == [0.0, 0.0]
 
 
-def test_jobs_in_turns_are_not_predicted(file: Path, settings: Settings) -> None:
+def test_jobs_in_turns_are_predicted_by_physics(
+    file: Path, settings: Settings, tmp_path: Path, use: Use
+) -> None:
+    """Which needs the idle power of the card."""
     turns = launch_pair(without_limits("time-sliced"))
     pair, notes = with_forecast(turns, wanted(file), settings)
-    assert notes == ("no forecast: models do not predict jobs that take turns",)
+    assert notes == ()
+    assert pair.forecast
+    assert pair.forecast.model_version == "physics"
+    assert sum(job.rate.value for job in pair.forecast.jobs) < 200
+    use(model())
+    points = [solo_points(job, idle_power_w=None) for job in "ab"]
+    pair, notes = with_forecast(turns, wanted(points_file(tmp_path, *points)), settings)
     assert pair.forecast is None
+    assert notes[0].startswith("no forecast: ")
     assert [part.solo_rate for part in pair.parts] == [100.0, 100.0]
+
+
+def test_three_jobs_run_as_advice_for_sets_says(tmp_path: Path, settings: Settings) -> None:
+    """With what profiles know and physics expects of each; where no way pays, nothing starts."""
+    small = [solo_points(job, power_limit_w=None) for job in "abc"]
+    path = points_file(tmp_path, *small)
+    jobs = [A, B, Job(name="c", command=("true",))]
+    group, notes = recommended(jobs, wanted(path, *map(_asked, "abc")), settings)
+    assert len(group.split.shares) == 3
+    assert [part.solo_rate for part in group.parts] == [100.0] * 3
+    assert group.forecast
+    assert group.forecast.model_version == "physics"
+    assert len(group.forecast.jobs) == 3
+    assert any("physics fitted to sets" in note for note in notes)
+    given, _ = with_forecast(launch_pair(group.split, *jobs), wanted(path), settings)
+    assert given.forecast == group.forecast
+    fast = [replace(_asked(job), min_speed=1.0) for job in "abc"]
+    with pytest.raises(NoSplitError, match="no split of a, b and c on the Card keeps the limits"):
+        recommended(jobs, wanted(path, *fast), settings)
+    much = replace(wanted(path, *map(_asked, "abc")).request, min_gain=0.9)
+    with pytest.raises(NoSplitError, match="a, b and c should not share the Card") as raised:
+        recommended(jobs, replace(wanted(path), request=much), settings)
+    assert "share it anyway: --split" in (raised.value.fix or "")
+
+
+def _asked(job: str) -> JobRequest:
+    return JobRequest(job=job)
 
 
 def test_a_model_that_cannot_say_is_no_reason_not_to_launch(

@@ -140,14 +140,14 @@ def test_a_folder_that_is_not_there_is_said(settings: Settings, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("20/30/50", "no advice for 3 jobs"),
+        ("20/30/50", "20/30/50 has 3 shares, and there are 2 jobs. give one share for each"),
         ("nothing", "nothing"),
-        ("exclusive", "jobs that run one after the other are not a launch of a pair. start each "
+        ("exclusive", "jobs that run one after the other are not launched together. start each "
          "alone, or give shares such as 30/70"),
     ],
 )  # fmt: skip
 def test_splits_that_are_no_launch_are_refused(text: str, says: str) -> None:
-    """One after the other is none, and two jobs are advised."""
+    """One after the other is none, and each job has its share."""
     with pytest.raises(InputError, match=says):
         parse_launch_split(text)
 
@@ -156,6 +156,21 @@ def test_splits_that_are_launched() -> None:
     assert parse_launch_split("30/70") == Split((30.0, 70.0))
     assert parse_launch_split("uncapped") == UNCAPPED
     assert parse_launch_split("time-sliced").sharing == "time-sliced"
+    assert parse_launch_split("100/50/100", 3) == Split((100.0, 50.0, 100.0))
+    assert parse_launch_split("uncapped", 7).shares == (100.0,) * 7
+
+
+def test_two_to_seven_jobs_are_launched(settings: Settings) -> None:
+    """Copies are jobs of their own; of each pair and set the split is what was given."""
+    then = (NextPair(jobs=(JobRequest(job="b"), JobRequest(job="a"))),)
+    spec = make_spec(wanted(None, "a", "a", "b", split="uncapped", then=then), settings)
+    assert [[job.name for job in pair.jobs] for pair in spec.pairs] == [["a", "a", "b"], ["b", "a"]]
+    assert [len(pair.split.shares) for pair in spec.pairs] == [3, 2]
+    for jobs in (("a",), ("a",) * 8):
+        with pytest.raises(InputError, match=f"{len(jobs)} jobs? cannot be launched together"):
+            make_spec(wanted(None, *jobs, split="uncapped"), settings)
+    with pytest.raises(InputError, match="2 shares, and there are 3 jobs"):
+        make_spec(wanted(None, "a", "a", "b", split="30/70"), settings)
 
 
 # counts
@@ -170,6 +185,7 @@ def test_splits_that_are_launched() -> None:
         (Split((50.0, 52.0)), None, "102 %"),
         (UNCAPPED, 132, None),
         (UNCAPPED, None, None),
+        (Split((100.0, 70.0)), 132, None),
     ],
 )
 def test_limits_of_more_than_the_gpu(split: Split, total: int | None, said: str | None) -> None:
@@ -216,13 +232,22 @@ def test_an_unsafe_split_offers_the_mirror_image_that_is_near() -> None:
 
 
 def test_the_check_of_the_host_is_of_any_job(settings: Settings) -> None:
-    assert host_safety(settings.home, CARD, 132) == (Safety(), Safety())
+    assert host_safety(settings.home, CARD, 132) == Safety()
     write_check(settings, wrong={66: ("gemm",)})
-    first, second = host_safety(settings.home, CARD, 132)
-    assert first == second
-    assert (first.units_total, first.unsafe) == (132, frozenset({66}))
-    assert host_safety(settings.home, CARD, 144) == (Safety(), Safety())
-    assert host_safety(settings.home, None, 132) == (Safety(), Safety())
+    any_job = host_safety(settings.home, CARD, 132)
+    assert (any_job.units_total, any_job.unsafe) == (132, frozenset({66}))
+    assert host_safety(settings.home, CARD, 144) == Safety()
+    assert host_safety(settings.home, None, 132) == Safety()
+
+
+def test_limits_of_a_set_are_looked_at_one_by_one(settings: Settings) -> None:
+    """They may add up to more than the GPU; a job without a limit has no count."""
+    write_check(settings, wrong={66: ("gemm",)})
+    for split in ("100/50/100", "90/50/90"):
+        with pytest.raises(UnsafeCountError, match=r"nearest safe counts are 64 and 68 .*--split"):
+            make_spec(wanted(None, "a", "b", "a", split=split), settings)
+    notes = make_spec(wanted(None, "a", "b", "a", split="100/40/100"), settings).notes
+    assert [note.split(",")[0] for note in notes if note.startswith("at ")] == ["at 52 SMs"]
 
 
 def write_check(settings: Settings, wrong: dict[int, tuple[str, ...]]) -> None:

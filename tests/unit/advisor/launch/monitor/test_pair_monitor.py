@@ -164,7 +164,7 @@ def test_both_that_speak_of_the_gpu_were_taken_down(patch: pytest.MonkeyPatch) -
     assert watch.outcomes == ["taken-down", "taken-down"]
     first, second = watch.monitor.jobs
     assert (first.code, second.code) == ("mps-fault", "mps-fault")
-    assert (first.error or "").startswith("a fault on the MPS server took both jobs down")
+    assert (first.error or "").startswith("a fault on the MPS server took a and b down")
     assert (first.error or "").endswith(f"; the end of its output:\n{FAULT}")
     assert (first.exit_code, second.exit_code) == (1, 2)
     assert watch.monitor.first_ended == (0,)
@@ -187,6 +187,28 @@ def test_two_failures_within_seconds_are_no_fault_by_themselves(
     watch.go_on(20)
     assert watch.outcomes[0] == "failed"
     assert watch.outcomes[1] == ("finished" if second.status == 0 else "failed")
+
+
+def test_a_fault_takes_down_those_that_still_ran(patch: pytest.MonkeyPatch) -> None:
+    """One that ended well before, and one that failed for itself, are what they were."""
+    ended, own = Script(ends_s=3), Script(ends_s=4, status=1, tail="out of disk")
+    struck = [Script(ends_s=end_s, status=1, tail=FAULT) for end_s in (10, 11)]
+    watch = Watch(patch, ended, own, *struck, split=Split((50.0,) * 4))
+    watch.go_on(20)
+    assert watch.outcomes == ["finished", "failed", "taken-down", "taken-down"]
+    assert "took c and d down; which one" in (watch.monitor.jobs[2].error or "")
+    assert watch.monitor.first_ended == (0,)
+
+
+def test_a_fault_of_the_last_one_is_its_own(patch: pytest.MonkeyPatch) -> None:
+    """Nobody else ran that it could be of."""
+    watch = Watch(patch, Script(ends_s=3), Script(), backend={"faults_s": (10.0, 20.0)})
+    watch.go_on(20)
+    assert watch.outcomes == ["finished", "taken-down"]
+    assert "took b down, which had the GPU for itself" in (watch.monitor.jobs[1].error or "")
+    alone = Watch(patch, Script(ends_s=3), Script(ends_s=10, status=1, tail=FAULT))
+    alone.go_on(20)
+    assert alone.outcomes == ["finished", "failed"]
 
 
 def test_a_server_that_shows_the_fault_takes_both_down(patch: pytest.MonkeyPatch) -> None:

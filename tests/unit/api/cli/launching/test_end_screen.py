@@ -72,7 +72,7 @@ def test_everything_that_a_person_asks(capsys: pytest.CaptureFixture[str]) -> No
         "          score 66 % of its speed (50 predicted), 72,000 images, exit 0",
         "  Results as on the whole GPU; limits held all the time",
         "  Model   better than predicted; power 372 W, not 281 to 336. The next answer",
-        "          for this pair takes it in.",
+        "          for these jobs takes it in.",
         "  Again   advisor launch train score --split 50/50",
         "  Details advisor launches show 20261125-030728-cb7096",
     ]

@@ -58,7 +58,7 @@ def test_table_has_the_prediction_beside_what_is_observed() -> None:
     assert rows["energy"] == ["energy", "saved", "8.0", "%", "12.0", "%"]
     assert lines[6:] == [
         "5,400 J in 12 s together",
-        "76 unit-seconds held for a job that has ended",
+        "76 unit-seconds held for jobs that have ended",
         "! train is [slow]",
     ]
 
@@ -105,7 +105,7 @@ def test_summary_says_how_good_the_prediction_was() -> None:
     assert list(summary(FAILED, [seen])) == [
         "infer + train: 12.0 s together, 5,400 J",
         "  rate of train: -20.0% against the prediction",
-        "  76 unit-seconds were held for a job that had ended",
+        "  76 unit-seconds were held for jobs that had ended",
     ]
 
 

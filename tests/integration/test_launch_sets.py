@@ -1,0 +1,94 @@
+"""Launches of more than two jobs: real processes and a fake driver."""
+
+import pytest
+from host import FakeHost
+from launched import await_nobody, folder, launch
+
+from advisor_data import open_store
+
+
+@pytest.fixture
+def jobs(jobs: FakeHost) -> FakeHost:
+    """Beside the two that run until they are stopped some that end, well or not."""
+    jobs.write_job("short", "--steps", "150")
+    for behave in ("die", "fault"):
+        jobs.write_job(behave, "--behave", behave)
+    return jobs
+
+
+def test_three_run_on_after_one_has_ended(jobs: FakeHost) -> None:
+    """Each under its own proven limit, the one without on the whole GPU; all is kept by name."""
+    last = launch(jobs, "two", "short", "one", "--split", "100/30/50", "--duration", "6")
+    assert (last["state"], last["sharing"]) == ("stopped", "limited")
+    told = [(j["job"], j["units_granted"], j["outcome"], j["proven"]) for j in last["jobs"]]
+    assert told == [
+        ("two", 132, "stopped", True),
+        ("short", 38, "finished", True),
+        ("one", 66, "stopped", True),
+    ]
+    seen = last["observations"][0]
+    assert [job["job"] for job in seen["jobs"]] == ["one", "short", "two"]
+    assert [job["ended_first"] for job in seen["jobs"]] == [False, True, False]
+    assert [job["rest_rate"] is not None for job in seen["jobs"]] == [True, False, True]
+    assert seen["rest_s"] > 1
+    assert seen["stranded_unit_s"] == pytest.approx(38 * seen["rest_s"], rel=0.15)
+    with open_store(None, jobs.folder / "home") as store:
+        stored = store.observations(jobs=("one", "short", "two"))
+    assert [len(one.parts) for one in stored] == [3]
+    await_nobody(jobs)
+
+
+def test_copies_are_processes_of_their_own(jobs: FakeHost) -> None:
+    """Each has a counter and a seed of its own, so that none goes in step with another."""
+    last = launch(jobs, "one*3", "two", "--split", "uncapped", "--duration", "2")
+    assert [job["job"] for job in last["jobs"]] == ["one"] * 3 + ["two"]
+    assert all(job["steps"] > 0 for job in last["jobs"])
+    places = sorted(path.parent.name for path in folder(jobs, last["launch_id"]).glob("*/progress"))
+    assert places == ["0-a", "0-b", "0-c", "0-d"]
+    assert last["observations"][0]["mode"] == "uncapped"
+    await_nobody(jobs)
+
+
+def test_in_turns_a_failure_is_of_one_job_alone(jobs: FakeHost) -> None:
+    """Without MPS the others go on."""
+    last = launch(jobs, "die", "one", "two", "--split", "time-sliced", "--duration", "4", code=5)
+    assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped", "stopped"]
+    assert (last["code"], last["observations"][0]["mode"]) == ("job", "time-sliced")
+    assert not (jobs.pipe_dir / "control").exists() or not jobs.control("get_server_list")
+    await_nobody(jobs)
+
+
+def test_a_fault_takes_down_all_that_ran(jobs: FakeHost) -> None:
+    """One that had ended well before is no part of it."""
+    jobs.write_job("brief", "--steps", "40")
+    last = launch(jobs, "one", "brief", "fault", "--split", "50/50/50", code=5)
+    assert [job["outcome"] for job in last["jobs"]] == ["taken-down", "finished", "taken-down"]
+    assert last["code"] == "mps-fault"
+    assert "took one and fault down" in last["cause"] or "took fault and one down" in last["cause"]
+    (jobs.pipe_dir / "status").unlink(missing_ok=True)
+    await_nobody(jobs)
+
+
+def test_a_limit_that_is_not_proven_starts_nobody(jobs: FakeHost) -> None:
+    """Nor those whose limits are, nor the one that has none."""
+    jobs.write_job("loose", env={"FAKE_CUDA_UNITS": "90"})
+    last = launch(jobs, "one", "two", "loose", "--split", "100/40/70", code=3)
+    assert (last["state"], last["code"]) == ("failed", "limit-not-proven")
+    assert [*folder(jobs, last["launch_id"]).glob("*/progress")] == []
+    await_nobody(jobs)
+
+
+def test_memory_of_all_is_added_up(jobs: FakeHost) -> None:
+    """Before anything starts; so are numbers of jobs that do not share a GPU, and of shares."""
+    jobs.write_job("large", memory_mib=50_000)
+    for options, code, words in (
+        (("large*3",), 10, "large, large and large need 50000 + 50000 + 50000 MiB"),
+        (("one*8",), 2, "8 jobs cannot be launched together"),
+        (("one",), 2, "1 job cannot be launched together"),
+        (("one*2", "--then", "one*9"), 2, "9 jobs cannot be launched together"),
+    ):
+        done = jobs.advisor("launch", *options, "--split", "uncapped")
+        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+    done = jobs.advisor("launch", "one*3", "--split", "50/50")
+    assert "50/50 has 2 shares, and there are 3 jobs" in done.stderr
+    assert not (jobs.folder / "home" / "launches").exists()
