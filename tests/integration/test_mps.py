@@ -14,7 +14,7 @@ from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.runtime.backends.backend import Sight
 from advisor.runtime.backends.limit import look
 from advisor.runtime.backends.mps import MpsBackend, open_mps
-from advisor.runtime.backends.mps_control import binary_version, parse_pids
+from advisor.runtime.backends.mps_control import Control, binary_version, parse_pids
 from advisor.runtime.host.processes import session_of, wait_until
 
 GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
@@ -91,6 +91,21 @@ def test_daemon_of_a_killed_advisor_is_replaced(host: FakeHost) -> None:
     assert (host.pipe_dir / "clients" / f"{os.getpid()}.terminated").exists()
     assert prove(backend, host, 30) == 38
     backend.close()
+
+
+def test_a_client_without_work_is_not_waited_for_long(
+    backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real server keeps it on its list until it ends, and it may sleep for hours."""
+    (host.pipe_dir / "clients" / "4242").touch()
+    waited_s: list[float] = []
+    monkeypatch.setattr(Control, "clients", lambda *_: [4242])
+    monkeypatch.setattr(
+        "advisor.runtime.backends.mps.wait_until", lambda _, most_s: waited_s.append(most_s)
+    )
+    backend.release({4242})
+    assert (host.pipe_dir / "clients" / "4242.terminated").exists()
+    assert waited_s == [1]
 
 
 def test_wrong_pipe_directory_is_refused(host: FakeHost, tmp_path: Path) -> None:
