@@ -84,6 +84,11 @@ class Observation:
     """
 
     launch_id: str = column("the launch that the jobs belong to")
+    stretch: int = column(
+        "0: of all jobs, from the start; 1 and more: of those, two at least, who were left after "
+        "an end; their time and energy are in the rest of 0, too",
+        default=0,
+    )
     parts: tuple[ObservedPart, ...]
     gpu_model: str = column("as the driver names it")
     gpu_uuid: str = column("the card")

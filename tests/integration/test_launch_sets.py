@@ -34,7 +34,11 @@ def test_three_run_on_after_one_has_ended(jobs: FakeHost) -> None:
     assert seen["stranded_unit_s"] == pytest.approx(38 * seen["rest_s"], rel=0.15)
     with open_store(None, jobs.folder / "home") as store:
         stored = store.observations(jobs=("one", "short", "two"))
+        left = store.observations(jobs=("one", "two"))
     assert [len(one.parts) for one in stored] == [3]
+    (two,) = left
+    assert (two.launch_id, two.stretch, two.overlap_s > 1) == (last["launch_id"], 1, True)
+    assert [part.share_percent for part in two.parts] == [50, 100]
     await_nobody(jobs)
 
 

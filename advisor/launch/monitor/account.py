@@ -1,12 +1,14 @@
-"""Adds up a pair that runs: time, energy and progress, together and after one job has ended."""
+"""Adds up jobs that run together: time, energy and progress, also after one of them has ended."""
 
 from collections.abc import Sequence
 
-from advisor.core.observations import SETTLE_S, ObservedPart
+from advisor.core.observations import ObservedPart
+from advisor.core.split import ADVISED_JOBS
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
 from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
 from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.monitor.stretch import Stretch
 from advisor.launch.records.spec import LaunchPair, LaunchPart
 
 
@@ -14,8 +16,8 @@ class Account:
     """What jobs did since their gates opened, at `now_s`.
 
     Attributes:
-        overlap_s: How long all have run together.
-        energy_j: Of that time.
+        stretches: The first is that of all together; each next one of those who were left, two at
+            least, after somebody had ended.
         rest_s: How long others have gone on after the first had ended.
         rest_energy_j: Of that time; None before there is one.
         stranded_unit_s: Units held for a job that had ended, times seconds.
@@ -25,12 +27,12 @@ class Account:
         self, pair: LaunchPair, jobs: Sequence[JobMonitor], source: TelemetrySource, now_s: float
     ) -> None:
         self._pair, self._jobs, self._energy = pair, jobs, Energy(source)
-        self._begun_s = self._last_s = now_s
-        self._recent_j, self._settled_j = RateMeter(RECENT_S), RateMeter()
-        self._first_j = self._energy.read(now_s)
+        self._last_s = now_s
+        self._recent_j = RateMeter(RECENT_S)
+        self._first_j = self._last_j = self._energy.read(now_s)
+        self.stretches = [Stretch(jobs, range(len(jobs)), now_s, self._first_j)]
         self._first_steps = self._shared_steps = _steps(jobs)
-        self.overlap_s = self.rest_s = self.stranded_unit_s = 0.0
-        self.energy_j: float | None = None
+        self.rest_s = self.stranded_unit_s = 0.0
         self.rest_energy_j: float | None = None
 
     def add(self, now_s: float, running: Sequence[JobMonitor]) -> None:
@@ -40,29 +42,33 @@ class Account:
             self._first_j = total_j if self._first_j is None else self._first_j
             self._recent_j.add(now_s, total_j)
         grown_j = None if total_j is None or self._first_j is None else total_j - self._first_j
-        passed_s, self._last_s = now_s - self._last_s, now_s
+        passed_s = now_s - self._last_s
+        self._add_to_stretch(now_s, passed_s, total_j, running)
+        self._last_s, self._last_j = now_s, self._last_j if total_j is None else total_j
         if len(running) < len(self._jobs):
             self._count_rest(passed_s, grown_j, running)
             for one in running:
                 one.rest.add(now_s, one.steps)
-            return
-        self.overlap_s += passed_s
-        self._shared_steps = _steps(self._jobs)
-        self.energy_j = self.energy_j if grown_j is None else grown_j
-        # The look that finds a job at its end is in no mean: it ended at some time before.
-        if now_s - self._begun_s >= SETTLE_S and not any(one.over for one in self._jobs):
-            for one in self._jobs:
-                one.note_settled(now_s)
-            if total_j is not None:
-                self._settled_j.add(now_s, total_j)
+        else:
+            self._shared_steps = _steps(self._jobs)
+
+    @property
+    def overlap_s(self) -> float:
+        """How long all have run together."""
+        return self.stretches[0].overlap_s
+
+    @property
+    def energy_j(self) -> float | None:
+        """Of the GPU in that time."""
+        return self.stretches[0].energy_j
 
     def power_w(self) -> float | None:
         """Of the GPU, mean over the last seconds."""
         return self._recent_j.rate()
 
     def settled_power_w(self) -> float | None:
-        """Of the GPU, mean while both ran, without the first seconds."""
-        return self._settled_j.rate()
+        """Of the GPU, mean while all ran, without the first seconds."""
+        return self.stretches[0].power_w()
 
     def recent_energy_saved(self) -> float | None:
         """Over the last seconds; a job that is over does nothing."""
@@ -70,9 +76,8 @@ class Account:
         return energy_saved(self.power_w(), rates, self._pair.parts)
 
     def settled_energy_saved(self) -> float | None:
-        """While both ran, without the first seconds."""
-        rates = [one.settled.rate() for one in self._jobs]
-        return energy_saved(self.settled_power_w(), rates, self._pair.parts)
+        """While all ran, without the first seconds."""
+        return energy_saved(self.settled_power_w(), self.stretches[0].rates(), self._pair.parts)
 
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
@@ -84,6 +89,16 @@ class Account:
             return None
         whole_j = self.energy_j + (self.rest_energy_j or 0.0)
         return energy_saved(whole_j, self._since(self._first_steps), self._pair.parts)
+
+    def _add_to_stretch(
+        self, now_s: float, passed_s: float, total_j: float | None, running: Sequence[JobMonitor]
+    ) -> None:
+        numbers = tuple(n for n, one in enumerate(self._jobs) if one in running)
+        if len(numbers) < ADVISED_JOBS:
+            return
+        if numbers != self.stretches[-1].numbers:
+            self.stretches.append(Stretch(self._jobs, numbers, self._last_s, self._last_j))
+        self.stretches[-1].add(now_s, passed_s, total_j)
 
     def _count_rest(
         self, passed_s: float, grown_j: float | None, running: Sequence[JobMonitor]
@@ -109,7 +124,7 @@ def energy_saved(
 
     Args:
         energy: What it took, J; or the power, W.
-        work: Steps of both jobs in that time; or steps per second.
+        work: Steps of the jobs in that time; or steps per second.
         parts: Rate and power of each job alone on the whole GPU.
 
     Returns:

@@ -1,13 +1,10 @@
 """One job of a launched pair, from the opening of its gate to its end."""
 
-from contextlib import suppress
-
 from advisor.core.job import ResultsSettings
 from advisor.core.results import VERDICT_FLAGS, Reported, Verdict, judge, largest_gap
 from advisor.errors import JobError
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import JobOutcome, JobStatus
-from advisor.runtime.jobs.reports import percentile_ms
 from advisor.runtime.jobs.running_job import RunningJob
 
 RECENT_S = 5.0
@@ -22,7 +19,6 @@ class JobMonitor:
         code: Stable name of what went wrong; None where nothing did.
         error: The same in words.
         steps: Progress so far, in the job's unit.
-        settled: Its pace while both jobs ran, without the first seconds.
         rest: Its pace after another job had ended.
         results: What its own results were found to be so far.
         libraries: Versions of the GPU libraries that it has loaded; None: not known.
@@ -40,8 +36,7 @@ class JobMonitor:
         self.error: str | None = None
         self.steps = job.count()
         self.libraries: str | None = None
-        self.settled, self.rest = RateMeter(), RateMeter()
-        self._answered: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+        self.rest = RateMeter()
         self._solo_rate = solo_rate
         self._recent = RateMeter(RECENT_S)
         self._recent.add(now_s, self.steps)
@@ -66,18 +61,6 @@ class JobMonitor:
             self.note_end()
         elif not self.over and now_s - self._moved_s > timeout_s:
             self.end("hung", "job-hung", self._hung(now_s))
-
-    def note_settled(self, now_s: float) -> None:
-        """All run and have run for a while: what they do now counts."""
-        self.settled.add(now_s, self.steps)
-        # A file that cannot be read is found when the job is counted next.
-        with suppress(OSError):
-            answered = self.job.latencies()
-            self._answered = (self._answered[0] or answered, answered)
-
-    def latency_ms(self, percent: float) -> float | None:
-        """That so many of the requests did not exceed while all ran; None where none is told."""
-        return percentile_ms(*self._answered, percent)
 
     def judge(self) -> str | None:
         """What is wrong with its results, in words, the first time that something is."""

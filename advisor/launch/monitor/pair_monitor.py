@@ -101,11 +101,11 @@ class PairMonitor:
 
     def settled_rates(self) -> tuple[float | None, ...]:
         """Of all jobs, while all ran, without the first seconds."""
-        return tuple(one.settled.rate() for one in self.jobs)
+        return self.account.stretches[0].rates()
 
     def settled_s(self) -> float:
         """How long the time is that the settled means are of."""
-        return max(one.settled.span_s for one in self.jobs)
+        return self.account.stretches[0].settled_s()
 
     def settled_work_per_joule(self) -> float | None:
         """As the rates."""

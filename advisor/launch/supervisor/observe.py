@@ -1,9 +1,9 @@
-"""What a pair really did, as the record that is kept of it."""
+"""What jobs really did together, as the records that are kept of it."""
 
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,11 @@ from advisor.core.observations import Observation, ObservedPart
 from advisor.core.results import verdict_flags
 from advisor.files.safe_files import writing_private
 from advisor.formats.rows import to_row
-from advisor.launch.monitor.pair_monitor import PairMonitor
-from advisor.launch.records.spec import Forecast, LaunchPair
+from advisor.launch.monitor.account import energy_saved
+from advisor.launch.monitor.job_monitor import JobMonitor, relative
+from advisor.launch.monitor.pair_monitor import PairMonitor, work_per_joule
+from advisor.launch.monitor.stretch import Stretch
+from advisor.launch.records.spec import Forecast, LaunchPart
 from advisor.launch.records.status import State
 
 OBSERVATIONS = "observations.jsonl"
@@ -28,75 +31,107 @@ between runs. A job that is bound by SMs and got all instead of 70 % of them is 
 
 def observe(
     monitor: PairMonitor, gpu: Gpu, *, launch_id: str, started_at: str, state: State
+) -> tuple[Observation, ...]:
+    """The records of jobs that are over, whose gates opened at `started_at` (ISO 8601, UTC).
+
+    The first is of all; each next one of those, two at least, who were left after an end.
+    """
+    whole, *later = (
+        _of_stretch(monitor, number, gpu, launch_id=launch_id, state=state)
+        for number in range(len(monitor.account.stretches))
+    )
+    account = monitor.account
+    whole = replace(
+        whole,
+        started_at=started_at,
+        rest_s=account.rest_s,
+        rest_energy_j=account.rest_energy_j,
+        rest_energy_saved=account.rest_energy_saved(),
+        energy_saved_to_end=account.energy_saved_to_end(),
+        stranded_unit_s=account.stranded_unit_s,
+    )
+    forecast = monitor.pair.forecast
+    if forecast:
+        whole = _with_forecast(whole, forecast, monitor.first_ended)
+    return whole, *later
+
+
+def _of_stretch(
+    monitor: PairMonitor, number: int, gpu: Gpu, *, launch_id: str, state: State
 ) -> Observation:
-    """The record of jobs that are over, whose gates opened at `started_at` (ISO 8601, UTC)."""
-    account, rates = monitor.account, monitor.settled_rates()
+    """What those did who ran together in one of the stretches."""
+    stretch = monitor.account.stretches[number]
+    rates, power_w = stretch.rates(), stretch.power_w()
+    known = [monitor.pair.parts[n] for n in stretch.numbers]
+    speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, known, strict=True)]
     seen = Observation(
         launch_id=launch_id,
-        parts=_parts(monitor),
+        stretch=number,
+        parts=_parts(monitor, stretch),
         gpu_model=gpu.model,
         gpu_uuid=gpu.uuid,
         units_total=gpu.units_total,
         power_limit_w=gpu.power_limit_w,
         driver=gpu.driver,
         mode=monitor.mode,
-        power_w=account.settled_power_w(),
-        energy_j=account.energy_j,
-        overlap_s=account.overlap_s,
-        settled_s=monitor.settled_s(),
-        work_per_joule=monitor.settled_work_per_joule(),
-        energy_saved=account.settled_energy_saved(),
-        rest_s=account.rest_s,
-        rest_energy_j=account.rest_energy_j,
-        rest_energy_saved=account.rest_energy_saved(),
-        energy_saved_to_end=account.energy_saved_to_end(),
-        stranded_unit_s=account.stranded_unit_s,
-        state=state,
-        started_at=started_at,
+        power_w=power_w,
+        energy_j=stretch.energy_j,
+        overlap_s=stretch.overlap_s,
+        settled_s=stretch.settled_s(),
+        work_per_joule=work_per_joule(speeds, power_w),
+        energy_saved=energy_saved(power_w, rates, known),
+        state=state if number == 0 else _state([monitor.jobs[n] for n in stretch.numbers]),
+        started_at=stretch.started_at,
         host=socket.gethostname(),
         tool_version=advisor.__version__,
         flags=(
             *(("not-settled",) if None in rates else ()),
             *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
-            *((TOO_FAST,) if is_too_fast(monitor.pair, rates) else ()),
-            *verdict_flags(one.results for one in monitor.jobs),
+            *((TOO_FAST,) if is_too_fast(known, rates) else ()),
+            *verdict_flags(monitor.jobs[n].results for n in stretch.numbers),
         ),
     )
     idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
-    seen = with_job_energy(seen, min(idle, default=None))
-    forecast = monitor.pair.forecast
-    return _with_forecast(seen, forecast, monitor.first_ended) if forecast else seen
+    return with_job_energy(seen, min(idle, default=None))
 
 
-def _parts(monitor: PairMonitor) -> tuple[ObservedPart, ...]:
-    """What each job did, and what was expected of it."""
-    pair, forecast, rates = monitor.pair, monitor.pair.forecast, monitor.settled_rates()
-    predicted = [job.rate.value for job in forecast.jobs] if forecast else [None] * len(rates)
+def _state(jobs: Sequence[JobMonitor]) -> State:
+    """How those ended who were left: who had failed before is no part of it."""
+    if any(one.code for one in jobs):
+        return "failed"
+    return "finished" if all(one.outcome == "finished" for one in jobs) else "stopped"
+
+
+def _parts(monitor: PairMonitor, stretch: Stretch) -> tuple[ObservedPart, ...]:
+    """What each job did; what was expected and what it did later are of the first stretch."""
+    pair, is_first = monitor.pair, stretch is monitor.account.stretches[0]
+    forecast = pair.forecast if is_first else None
+    ended = monitor.first_ended if is_first else stretch.ended
     return tuple(
         ObservedPart(
-            job=job.name,
+            job=pair.jobs[n].name,
             share_percent=pair.split.shares[n],
             units=monitor.jobs[n].job.granted.units,
-            rate=rates[n],
-            rate_unit=job.progress.unit,
+            rate=rate,
+            rate_unit=pair.jobs[n].progress.unit,
             solo_rate=pair.parts[n].solo_rate,
             solo_power_w=pair.parts[n].solo_power_w,
-            predicted_rate=predicted[n],
+            predicted_rate=forecast and forecast.jobs[n].rate.value,
             results=monitor.jobs[n].results,
-            job_hash=job.job_hash,
+            job_hash=pair.jobs[n].job_hash,
             libraries=monitor.jobs[n].libraries,
-            rest_rate=monitor.jobs[n].rest.rate(),
-            latency_p50_ms=monitor.jobs[n].latency_ms(50),
-            latency_p99_ms=monitor.jobs[n].latency_ms(99),
-            ended_first=n in monitor.first_ended,
+            rest_rate=monitor.jobs[n].rest.rate() if is_first else None,
+            latency_p50_ms=stretch.latency_ms(n, 50),
+            latency_p99_ms=stretch.latency_ms(n, 99),
+            ended_first=n in ended,
         )
-        for n, job in enumerate(pair.jobs)
+        for n, rate in zip(stretch.numbers, stretch.rates(), strict=True)
     )
 
 
-def is_too_fast(pair: LaunchPair, rates: Sequence[float | None]) -> bool:
+def is_too_fast(parts: Iterable[LaunchPart], rates: Iterable[float | None]) -> bool:
     """Whether a job went far beyond what its profile says of its share alone."""
-    alone = [part.share_rate for part in pair.parts]
+    alone = [part.share_rate for part in parts]
     of_jobs = zip(rates, alone, strict=True)
     return any(rate and known and rate > FASTEST * known for rate, known in of_jobs)
 

@@ -150,7 +150,8 @@ class PairRun:
                 started_at=started_at,
                 state=_state(ending, monitor),
             )
-            self._remember(seen)
+            for one in seen:
+                self._remember(one)
         return ending
 
     def _ending(self, monitor: PairMonitor) -> Ending | None:

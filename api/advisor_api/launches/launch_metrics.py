@@ -45,7 +45,7 @@ class LaunchMetrics(Collector):
 
     def score(self, seen: Observation, spec: LaunchSpec) -> None:
         """Hold what a pair did against what was expected of it; called once for each pair."""
-        forecast = _forecast_of(seen, spec)
+        forecast = None if seen.stretch else _forecast_of(seen, spec)
         if forecast is None or seen.overlap_s < SETTLE_S + JUDGE_S:
             return
         with self._lock:

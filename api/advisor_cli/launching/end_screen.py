@@ -42,6 +42,7 @@ def end_screens(
     status: LaunchStatus, observed: Sequence[Observation], prices: Prices
 ) -> Iterator[Screen]:
     """One for those that ran together; the last one says how the launch ended."""
+    observed = [seen for seen in observed if seen.stretch == 0]
     last = observed[-1] if observed and _is_of(observed[-1], status) else None
     for seen in observed[:-1] if last else observed:
         jobs = [_Job(part) for part in seen.parts]

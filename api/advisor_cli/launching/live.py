@@ -102,7 +102,7 @@ def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
 
 
 def observations(folder: LaunchFolder) -> list[Observation]:
-    """What each pair that is over did; a line that was cut off is left out."""
+    """What those that are over did together; a line that was cut off is left out."""
     found: list[Observation] = []
     with suppress(OSError):
         for text in (folder.path / OBSERVATIONS).read_text().splitlines():

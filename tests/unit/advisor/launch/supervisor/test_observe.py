@@ -34,10 +34,15 @@ FORECAST = Forecast(
 THREE = replace(FORECAST, jobs=(*FORECAST.jobs, replace(FORECAST.jobs[0], rest_energy_saved=0.3)))
 
 
-def record(watch: Watch, state: Any = "finished") -> Observation:
+def records(watch: Watch, state: Any = "finished") -> tuple[Observation, ...]:
     """What is kept of it."""
     began = "2026-01-31T12:00:00Z"
     return observe(watch.monitor, GPU, launch_id="l1", started_at=began, state=state)
+
+
+def record(watch: Watch, state: Any = "finished") -> Observation:
+    """The same of the time of all together."""
+    return records(watch, state)[0]
 
 
 @pytest.fixture
@@ -135,6 +140,38 @@ def test_of_three_the_rest_is_that_of_the_one_that_goes_on(
     seen = record(watch)
     assert seen.predicted_rest_energy_saved == predicted
     assert seen.stranded_unit_s == pytest.approx(stranded_unit_s)
+
+
+def test_each_stretch_of_a_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was there, and what they did then: as a window of just these jobs."""
+    scripts = [
+        Script(units=66, rate=50, ends_s=10, status=1, tail="out of disk"),
+        Script(units=40, rate=20, ends_s=20, late_ms=(5.0,)),
+        Script(units=26, rate=80, ends_s=40),
+        Script(units=26, rate=10, ends_s=30),
+    ]
+    watch = Watch(monkeypatch, *scripts, split=Split((50.0, 40.0, 20.0, 20.0)), forecast=None)
+    watch.go_on(60)
+    whole, three, two = kept = records(watch, "failed")
+    assert [(len(one.parts), one.stretch) for one in kept] == [(4, 0), (3, 1), (2, 2)]
+    assert (three.jobs, two.jobs) == (("b", "c", "d"), ("c", "d"))
+    for one, overlap_s in ((whole, 10), (three, 10), (two, 10)):
+        assert one.overlap_s == pytest.approx(overlap_s, abs=1)
+        assert one.energy_j == pytest.approx(400 * one.overlap_s)
+        assert one.power_w == pytest.approx(400)
+        # On a clock of its own the first seconds are in no mean.
+        assert one.settled_s == pytest.approx(6.5, abs=1)
+    assert [part.rate for part in three.parts] == [pytest.approx(rate) for rate in (20, 80, 10)]
+    assert [part.rate for part in two.parts] == [pytest.approx(80), pytest.approx(10)]
+    assert three.work_per_joule == pytest.approx(1.1 / 400)
+    assert [part.latency_p99_ms is not None for part in three.parts] == [True, False, False]
+    assert [part.ended_first for part in three.parts] == [True, False, False]
+    assert [part.ended_first for part in two.parts] == [False, True]
+    # Who had failed before is no part of it.
+    assert [one.state for one in kept] == ["failed", "finished", "finished"]
+    assert whole.rest_s == pytest.approx(30, abs=1)
+    assert (three.rest_s, three.stranded_unit_s) == (None, 0)
+    assert len({one.point_id for one in kept}) == 3
 
 
 def test_where_nothing_went_on_nothing_is_expected_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,84 @@
+"""Jobs that run together from one moment on, until one of them has ended."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from advisor.core.observations import SETTLE_S
+from advisor.formats.moments import to_exact_text
+from advisor.launch.monitor.job_monitor import JobMonitor
+from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.runtime.jobs.reports import percentile_ms
+
+
+class Stretch:
+    """What they did; means leave out the first seconds.
+
+    Attributes:
+        numbers: Which jobs of the launch, counted from 0.
+        started_at: When it began, ISO 8601, UTC.
+        overlap_s: How long it has lasted.
+        energy_j: Of the GPU in that time; None: it was not read.
+        ended: Who of them was over by itself at its end.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[JobMonitor],
+        numbers: Sequence[int],
+        now_s: float,
+        total_j: float | None,
+    ) -> None:
+        self.numbers = tuple(numbers)
+        self.started_at = to_exact_text(datetime.now(UTC))
+        self.overlap_s = 0.0
+        self.energy_j: float | None = None
+        self.ended: tuple[int, ...] = ()
+        self._paces = {n: _Pace(jobs[n]) for n in self.numbers}
+        self._begun_s, self._first_j, self._joules = now_s, total_j, RateMeter()
+
+    def add(self, now_s: float, passed_s: float, total_j: float | None) -> None:
+        """Count the time since the last look; `total_j` is the energy of the GPU so far."""
+        self.overlap_s += passed_s
+        if total_j is not None:
+            self._first_j = total_j if self._first_j is None else self._first_j
+            self.energy_j = total_j - self._first_j
+        self.ended = tuple(n for n, pace in self._paces.items() if pace.job.over)
+        # The look that finds a job at its end is in no mean: it ended at some time before.
+        if now_s - self._begun_s < SETTLE_S or self.ended:
+            return
+        for pace in self._paces.values():
+            pace.note(now_s)
+        if total_j is not None:
+            self._joules.add(now_s, total_j)
+
+    def power_w(self) -> float | None:
+        """Of the GPU, mean."""
+        return self._joules.rate()
+
+    def rates(self) -> tuple[float | None, ...]:
+        """Of these jobs, in the order of the launch."""
+        return tuple(pace.steps.rate() for pace in self._paces.values())
+
+    def settled_s(self) -> float:
+        """How long the time is that means are of."""
+        return max(pace.steps.span_s for pace in self._paces.values())
+
+    def latency_ms(self, number: int, percent: float) -> float | None:
+        """That so many of the requests of a job did not exceed; None where none is told."""
+        return percentile_ms(*self._paces[number].answered, percent)
+
+
+class _Pace:
+    """Progress and answers of one job."""
+
+    def __init__(self, job: JobMonitor) -> None:
+        self.job, self.steps = job, RateMeter()
+        self.answered: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+    def note(self, now_s: float) -> None:
+        self.steps.add(now_s, self.job.steps)
+        # A file that cannot be read is found when the job is counted next.
+        with suppress(OSError):
+            answered = self.job.job.latencies()
+            self.answered = (self.answered[0] or answered, answered)
