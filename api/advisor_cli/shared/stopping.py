@@ -8,7 +8,7 @@ from types import FrameType
 import typer
 from rich.console import Console
 
-_ENDS = (signal.SIGTERM, signal.SIGHUP)
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -19,6 +19,9 @@ def stoppable(console: Console) -> Generator[None]:
         if number == signal.SIGHUP:
             # The shell and the kernel send one each; the second must not break the cleaning up.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        else:
+            with suppress(OSError):
+                console.print("stopping: the jobs are ended first, which may take a minute ...")
         raise KeyboardInterrupt
 
     # nohup asks that a hangup is ignored.

@@ -23,7 +23,7 @@ def disposition(number: signal.Signals, handler: signal.Handlers) -> Generator[N
         signal.signal(number, before)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_and_says_what_goes_on(number: signal.Signals) -> None:
     """As Ctrl-C does; what was there before is there again."""
     said = io.StringIO()
@@ -33,6 +33,7 @@ def test_a_signal_ends_it_and_says_what_goes_on(number: signal.Signals) -> None:
         assert signal.getsignal(number) is signal.SIG_DFL
     assert ended.value.exit_code == 130
     assert "the same command goes on from here" in said.getvalue()
+    assert ("stopping: the jobs are ended first" in said.getvalue()) == (number != signal.SIGHUP)
 
 
 def test_nohup_is_heeded() -> None:
