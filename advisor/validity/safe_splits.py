@@ -80,20 +80,22 @@ def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = Fa
     )
 
 
-def check_share(share_percent: float, safety: Safety, option: str = "--units") -> None:
-    """Refuse a share of one job that was asked for, by an option, and is not safe.
+def check_share(share_percent: float, safety: Safety, *, in_split: bool = False) -> None:
+    """Refuse a share of one job that was asked for, alone or in a split, and is not safe.
 
     Raises:
         UnsafeCountError: with the operations that were wrong, and the nearest two safe counts.
     """
     if not (found := unsafe_texts((share_percent, safety))):
         return
-    near = listed(safety.around(_unsafe_units(share_percent, safety)))
-    counts = f"{near} {UNIT_NAMES[safety.vendor]}"
+    around = safety.around(_unsafe_units(share_percent, safety))
+    near, total = f"{listed(around)} {UNIT_NAMES[safety.vendor]}", safety.units_total or 0
+    shares = (f"{share_for_units(count, total, safety.vendor):g} %" for count in around)
+    option = f"{listed(shares)} in --split" if in_split else "--units"
     raise UnsafeCountError(
         "; ".join(found),
         why=_wrong_text((share_percent, safety)),
-        fix=f"the nearest safe counts are {counts} ({option}), {ANYWAY}" if near else "",
+        fix=f"the nearest safe counts are {near} ({option}), {ANYWAY}" if around else "",
     )
 
 

@@ -15,7 +15,7 @@ from advisor.decide.recommend import Decision, Request
 from advisor.decide.recommendation import RatedSplit, nearest
 from advisor.decide.worth import worth_of
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction, are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
@@ -38,7 +38,7 @@ PHYSICS = "physics"
 
 def recommended(
     jobs: Sequence[Job], launch: ResolvedLaunch, settings: Settings
-) -> tuple[LaunchPair, tuple[str, ...]]:
+) -> tuple[LaunchSet, tuple[str, ...]]:
     """Jobs at the split that is worth most, and what the recommendation warns of.
 
     Raises:
@@ -66,21 +66,21 @@ def recommended(
         if given_set.choice is None:
             raise _a_card_each(given_set)
         split = parse_split(given_set.choice, len(jobs))
-        chosen = LaunchPair(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
+        chosen = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
         return _expected(chosen, profile_set, launch, settings)[0], given_set.warnings
     given = answer(profile_set, criteria, settings, launch.gpu_uuid)
     choice = given.recommendation.choice.prediction
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
-    pair = LaunchPair(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
+    pair = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     known = _with_profiles(pair, profile_set)
     forecast = _forecast(choice, given.manifest, profile_set)
     return replace(known, forecast=forecast), given.recommendation.warnings
 
 
 def with_forecast(
-    pair: LaunchPair, launch: ResolvedLaunch, settings: Settings
-) -> tuple[LaunchPair, tuple[str, ...]]:
+    pair: LaunchSet, launch: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchSet, tuple[str, ...]]:
     """Jobs at a given split with what to expect of it, or why nobody can say.
 
     Raises:
@@ -103,8 +103,8 @@ def with_forecast(
 
 
 def _expected(
-    pair: LaunchPair, profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
-) -> tuple[LaunchPair, tuple[str, ...]]:
+    pair: LaunchSet, profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchSet, tuple[str, ...]]:
     """The jobs with their forecast and what is to be said of it, or why there is none."""
     without = _with_profiles(pair, profile_set)
     try:
@@ -198,7 +198,7 @@ def _allowing(option: RatedSplit, r: Decision) -> str:
     return f"allow it: {' '.join(dict.fromkeys(speeds))}"
 
 
-def _with_profiles(pair: LaunchPair, found: ProfileSet) -> LaunchPair:
+def _with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
     """The jobs with what profiles know: rates alone, and memory that their files do not tell."""
     of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
     return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))

@@ -6,14 +6,14 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE, Vendor
 from advisor.core.split import ADVISED_JOBS
 from advisor.core.units import UNIT_NAMES, units_for_share
-from advisor.launch.records.spec import LaunchPair
+from advisor.launch.records.spec import LaunchSet
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import check_share, check_split, unchecked_texts, unsafe_texts
 from advisor_data.files.checked import checked_counts
 
 
 def over_subscribed(
-    pair: LaunchPair, units_total: int | None, vendor: Vendor = "nvidia"
+    pair: LaunchSet, units_total: int | None, vendor: Vendor = "nvidia"
 ) -> tuple[str, ...]:
     """A word on limits that add up to more than the GPU, where each job has one."""
     if WHOLE in pair.split.shares:
@@ -31,7 +31,7 @@ def over_subscribed(
 
 
 def count_notes(
-    pair: LaunchPair, safeties: Sequence[Safety], *, allow_unsafe: bool
+    pair: LaunchSet, safeties: Sequence[Safety], *, allow_unsafe: bool
 ) -> tuple[str, ...]:
     """What is to be said of the counts at which jobs are limited.
 
@@ -60,11 +60,11 @@ def host_safety(home: Path, gpu_model: str | None, units_total: int | None) -> S
     return Safety(units_total=host.units_total, host=host) if host else Safety()
 
 
-def _check(pair: LaunchPair, safeties: Sequence[Safety]) -> None:
+def _check(pair: LaunchSet, safeties: Sequence[Safety]) -> None:
     if len(pair.jobs) == ADVISED_JOBS:
         first, last = pair.jobs
         check_split(pair.split, safeties, mirrored=first.name > last.name)
         return
     # Limits of more jobs add up to more than the GPU: each is looked at by itself.
     for share, safety in zip(pair.split.shares, safeties, strict=True):
-        check_share(share, safety, option="--split")
+        check_share(share, safety, in_split=True)

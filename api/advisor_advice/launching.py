@@ -15,7 +15,7 @@ from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import new_launch_id
-from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
+from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor.wire.requests import JobRequest
@@ -108,7 +108,7 @@ def _check(request: LaunchRequest) -> None:
 
 def _make_pair(
     asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
-) -> tuple[LaunchPair, tuple[str, ...]]:
+) -> tuple[LaunchSet, tuple[str, ...]]:
     """Jobs that run together, and what is to be said of them."""
     check_together(len(asked_jobs))
     jobs = [_frozen(job.job, settings) for job in asked_jobs]
@@ -131,9 +131,9 @@ def _make_pair(
     return forecasting.with_forecast(_given(jobs, split), launch, settings)
 
 
-def _given(jobs: Sequence[Job], split: str) -> LaunchPair:
+def _given(jobs: Sequence[Job], split: str) -> LaunchSet:
     parts = tuple(LaunchPart(job=job) for job in jobs)
-    return LaunchPair(split=parse_launch_split(split, len(jobs)), parts=parts)
+    return LaunchSet(split=parse_launch_split(split, len(jobs)), parts=parts)
 
 
 def _frozen(name: str, settings: Settings) -> Job:

@@ -19,7 +19,7 @@ from advisor.core.split import Sharing
 from advisor.errors import AdvisorError
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.supervisor.pair_run import LaunchContext
+from advisor.launch.supervisor.set_run import LaunchContext
 from advisor.launch.supervisor.supervise import run_launch
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.lock import gpu_lock

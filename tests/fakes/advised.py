@@ -12,7 +12,7 @@ from small_model import make_manifest
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.core.split import Split
-from advisor.launch.records.spec import LaunchPair, LaunchPart
+from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, read_settings
@@ -89,10 +89,10 @@ def settings_of(folder: Path) -> Settings:
     return read_settings({"ADVISOR_HOME": str(folder / "home"), "ADVISOR_JOBS": str(folder)})
 
 
-def launch_pair(split: Split, *jobs: Job) -> LaunchPair:
+def launch_set(split: Split, *jobs: Job) -> LaunchSet:
     """The jobs at a split, `a` and `b` by default, with nothing known of them."""
     of = jobs or (Job(name="a", command=("true",)), Job(name="b", command=("true",)))
-    return LaunchPair(split=split, parts=tuple(LaunchPart(job=job) for job in of))
+    return LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in of))
 
 
 def gives(value: T) -> Callable[[object], T]:

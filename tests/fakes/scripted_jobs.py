@@ -13,9 +13,9 @@ from advisor.core.results import NOTHING, Reported
 from advisor.core.split import EQUAL, Split
 from advisor.core.telemetry import ENERGY_GPU, Readings, TelemetrySource
 from advisor.errors import AdvisorError, JobError, SourceError
-from advisor.launch.monitor import pair_monitor
-from advisor.launch.monitor.pair_monitor import PairMonitor
-from advisor.launch.records.spec import Forecast, LaunchPair, LaunchPart, LaunchSpec
+from advisor.launch.monitor import set_monitor
+from advisor.launch.monitor.set_monitor import SetMonitor
+from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Backend, Granted, Sight
 from advisor.runtime.host import processes
@@ -198,7 +198,7 @@ class Watch:
         **spec: Any,
     ) -> None:
         self.clock = Clock()
-        for module in (pair_monitor, processes, computing):
+        for module in (set_monitor, processes, computing):
             patch.setattr(module, "time", self.clock)
         self.backend = ScriptedBackend(self.clock, **(backend or {}))
         self.meter = Meter(self.clock)
@@ -209,13 +209,13 @@ class Watch:
             for job, script in zip(of, scripts, strict=True)
         )
         alone: dict[str, Any] = {"solo_rate": 100.0, "solo_power_w": 300.0} if known else {}
-        self.pair = LaunchPair(
+        self.pair = LaunchSet(
             split=split,
             parts=tuple(LaunchPart(job=job, **alone, **(parts or {})) for job in of),
             forecast=forecast,
         )
         self.spec = LaunchSpec(launch_id="l", gpu="0", pairs=(self.pair,), **spec)
-        self.monitor = PairMonitor(
+        self.monitor = SetMonitor(
             self.pair,
             cast("tuple[RunningJob, ...]", self.jobs),
             cast("Backend", self.backend),

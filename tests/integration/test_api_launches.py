@@ -193,6 +193,21 @@ def test_a_dry_run_starts_nothing(site: Site) -> None:
     assert len(site.server.ask("GET", "/v1/launches").json["launches"]) == before
 
 
+def test_three_jobs_are_launched(site: Site) -> None:
+    """Two copies and a limit for one of them alone, each proven; other numbers are refused."""
+    body = {**_jobs("one", "one", "gemm"), "split": "100/26/100"}
+    reply = site.server.ask("POST", "/v1/launches", body, "launch")
+    assert reply.status == 202, reply.text
+    launch_id = reply.json["launch_id"]
+    status = site.server.await_status(launch_id, lambda s: s["state"] == RUNS and _steps(s) > 0)
+    units = [(job["job"], job["units_granted"], job["proven"]) for job in status["jobs"]]
+    assert units == [("one", 132, True), ("one", 34, True), ("gemm", 132, True)]
+    assert site.server.stop_launch(launch_id)["state"] == "stopped"
+    for wrong in ({"split": "30/70"}, {**_jobs(*["one"] * 8), "split": "uncapped"}):
+        reply = site.server.ask("POST", "/v1/launches", {**body, **wrong}, "launch")
+        assert (reply.status, reply.code) == (422, "bad-input")
+
+
 def _pair(a: str, b: str) -> dict[str, Any]:
     return {**_jobs(a, b), "split": "26/50"}
 

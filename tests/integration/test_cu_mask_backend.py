@@ -13,9 +13,9 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.split import Split, split_environments
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
+from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start.plan import plan_of
-from advisor.launch.start.starting import prove_pair
+from advisor.launch.start.starting import prove_set
 from advisor.runtime.backends.backend import Granted
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor.settings import read_settings
@@ -70,10 +70,10 @@ def test_launched_pair_has_masks_that_do_not_overlap(
     hip: Path, tmp_path: Path, split: tuple[float, float]
 ) -> None:
     """Both proven as a launch proves them, with what the dry run and the advice show."""
-    pair = LaunchPair(split=Split(split), parts=(LaunchPart(job=JOB), LaunchPart(job=JOB)))
+    pair = LaunchSet(split=Split(split), parts=(LaunchPart(job=JOB), LaunchPart(job=JOB)))
     base = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(hip)}
     folders = tmp_path / "a", tmp_path / "b"
-    proven = prove_pair(pair, CuMaskBackend(MI300X), base, folders)
+    proven = prove_set(pair, CuMaskBackend(MI300X), base, folders)
     masks = [int(one.environment["ROC_GLOBAL_CU_MASK"], 16) for one in proven]
     assert masks[0] & masks[1] == 0
     assert [mask.bit_count() for mask in masks] == [one.granted.units for one in proven]

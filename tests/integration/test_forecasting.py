@@ -7,7 +7,7 @@ import pytest
 
 from advisor.core.job import Job
 from advisor.core.split import EQUAL
-from advisor.launch.records.spec import LaunchPair, LaunchPart
+from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor_advice.forecasting import recommended, with_forecast
@@ -40,7 +40,7 @@ def asked(gpu_model: str) -> LaunchRequest:
 
 def test_given_split_has_a_forecast_and_a_note(wanted: ResolvedLaunch, settings: Settings) -> None:
     """It is forecast with wider intervals, and the launch says why they are wide."""
-    pair = LaunchPair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
+    pair = LaunchSet(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
     there, (note,) = with_forecast(pair, wanted, settings)
     known = replace(wanted, request=asked("NVIDIA H200"), profiles=None)
     here, notes = with_forecast(pair, known, settings)
@@ -66,7 +66,7 @@ def test_recommended_split_says_so_too(wanted: ResolvedLaunch, settings: Setting
 
 def test_gpu_without_a_profile_has_no_forecast(settings: Settings) -> None:
     """Profiles of another GPU model are no guess: the launch goes on without a forecast."""
-    pair = LaunchPair(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
+    pair = LaunchSet(split=EQUAL, parts=(LaunchPart(job=A), LaunchPart(job=B)))
     wanted = ResolvedLaunch(request=asked("NVIDIA A100"))
     found, (note,) = with_forecast(pair, wanted, settings)
     assert found.forecast is None

@@ -1,1 +1,1 @@
-"""Watches a pair while it runs."""
+"""Watches jobs while they run together."""

@@ -9,7 +9,7 @@ from advisor.errors import AdvisorError
 from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.stretch import Stretch
-from advisor.launch.records.spec import LaunchPair, LaunchPart
+from advisor.launch.records.spec import LaunchPart, LaunchSet
 
 
 class Account:
@@ -24,7 +24,7 @@ class Account:
     """
 
     def __init__(
-        self, pair: LaunchPair, jobs: Sequence[JobMonitor], source: TelemetrySource, now_s: float
+        self, pair: LaunchSet, jobs: Sequence[JobMonitor], source: TelemetrySource, now_s: float
     ) -> None:
         self._pair, self._jobs, self._energy = pair, jobs, Energy(source)
         self._last_s = now_s

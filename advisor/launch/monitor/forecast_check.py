@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 from advisor.core.interval import Interval
 from advisor.core.observations import JUDGE_S, is_far
-from advisor.launch.monitor.pair_monitor import PairMonitor
-from advisor.launch.records.spec import Forecast, LaunchPair
+from advisor.launch.monitor.set_monitor import SetMonitor
+from advisor.launch.records.spec import Forecast, LaunchSet
 
 
 class ForecastCheck:
     """Says once of each quantity that it is far from its prediction."""
 
-    def __init__(self, pair: LaunchPair) -> None:
+    def __init__(self, pair: LaunchSet) -> None:
         self._pair = pair
         self._said = set[str]()
 
-    def warnings(self, monitor: PairMonitor) -> list[str]:
+    def warnings(self, monitor: SetMonitor) -> list[str]:
         """What is to be said now."""
         forecast = self._pair.forecast
         if forecast is None or monitor.settled_s() < JUDGE_S:
@@ -30,7 +30,7 @@ class ForecastCheck:
 
 
 def _far_ones(
-    pair: LaunchPair, forecast: Forecast, monitor: PairMonitor
+    pair: LaunchSet, forecast: Forecast, monitor: SetMonitor
 ) -> Iterator[tuple[str, str]]:
     objective_value, per_kw = monitor.settled_work_per_joule(), 1000.0
     rates = [

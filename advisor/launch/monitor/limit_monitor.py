@@ -1,4 +1,4 @@
-"""Whether the limits of a running pair hold, asked of the driver about once a second."""
+"""Whether the limits of a running set hold, asked of the driver about once a second."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _UNSEEN = (
 
 
 class LimitMonitor:
-    """The limits of one pair.
+    """The limits of one set.
 
     Args:
         backend: What enforces them.

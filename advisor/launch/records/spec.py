@@ -67,7 +67,7 @@ class LaunchPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPair:
+class LaunchSet:
     """Jobs that share the GPU, and how.
 
     Attributes:
@@ -92,14 +92,15 @@ class LaunchPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
-    """One launch: it holds its GPU from the first pair to the end of the last.
+    """One launch: it holds its GPU from the first set to the end of the last.
 
     Attributes:
         gpu: Index or UUID of the GPU.
-        pairs: The first one starts at once, each other one when the one before it is over.
-        duration_s: A pair is stopped after this time together; None: when its jobs end.
+        pairs: Of two to seven jobs. The first one starts at once, each other one when the one
+            before it is over.
+        duration_s: A set is stopped after this time together; None: when its jobs end.
         hang_s: See `HANG_S`.
-        stop_on_wrong_results: The pair is stopped when a job reports a wrong result; else there is
+        stop_on_wrong_results: The set is stopped when a job reports a wrong result; else there is
             an alarm.
         asked_by: Who asked: a user's name, or the name of a token.
         notes: What the caller should know, such as why there is no forecast.
@@ -107,7 +108,7 @@ class LaunchSpec:
 
     launch_id: str
     gpu: str
-    pairs: tuple[LaunchPair, ...]
+    pairs: tuple[LaunchSet, ...]
     when_one_ends: WhenOneEnds = "keep"
     duration_s: float | None = None
     hang_s: float = HANG_S

@@ -19,7 +19,7 @@ _LAST_WORD_S = 5.0
 _MOST_WARNINGS = 50
 
 _OF_LAUNCH = ["code", "cause", "gpu_uuid", "gpu_model", "started_at", "supervisor_pid", "warnings"]
-"""What stays when another pair is started."""
+"""What stays when another set is started."""
 
 
 class StatusWriter:
@@ -39,7 +39,7 @@ class StatusWriter:
         self.status = replace(first_status(spec, now()), supervisor_pid=os.getpid())
 
     def begin_pair(self, number: int) -> None:
-        """A pair is started; what the one before did is in its observation."""
+        """A set is started; what the one before did is in its observation."""
         kept = {name: getattr(self.status, name) for name in _OF_LAUNCH}
         self.status = replace(first_status(self._spec, now(), number=number), **kept)
         self.enter("starting")
@@ -87,7 +87,7 @@ class StatusWriter:
 def first_status(
     spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None, number: int = 0
 ) -> LaunchStatus:
-    """Where a launch stands before anything of its pair `number` has begun."""
+    """Where a launch stands before anything of its set `number` has begun."""
     pair = spec.pairs[number]
     return LaunchStatus(
         launch_id=spec.launch_id,

@@ -1,1 +1,1 @@
-"""Plans and starts a pair."""
+"""Plans and starts jobs together."""

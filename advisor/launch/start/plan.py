@@ -5,7 +5,7 @@ from advisor.core.job import Job
 from advisor.core.split import split_shares
 from advisor.core.units import share_environment, units_for_share
 from advisor.launch.records.answers import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
-from advisor.launch.records.spec import LaunchPair, LaunchSpec
+from advisor.launch.records.spec import LaunchSet, LaunchSpec
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor.runtime.backends.mps import MpsBackend, own_pipe_dir
 from advisor.runtime.backends.mps_control import Control
@@ -28,7 +28,7 @@ def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan
 
 
 def _limit_environment(
-    pair: LaunchPair, share: Share, gpu: Gpu | None, settings: Settings
+    pair: LaunchSet, share: Share, gpu: Gpu | None, settings: Settings
 ) -> dict[str, str]:
     """The variables of the limit, as the back-end will set them."""
     if gpu is None:
@@ -42,7 +42,7 @@ def _limit_environment(
     return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
 
 
-def _pair(pair: LaunchPair, gpu: Gpu | None, settings: Settings) -> PlannedPair:
+def _pair(pair: LaunchSet, gpu: Gpu | None, settings: Settings) -> PlannedPair:
     memory = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu and gpu.memory_mib)
     return PlannedPair(
         split=str(pair.split),
@@ -59,7 +59,7 @@ def _pair(pair: LaunchPair, gpu: Gpu | None, settings: Settings) -> PlannedPair:
 
 
 def _job(
-    pair: LaunchPair, job: Job, share: Share, gpu: Gpu | None, settings: Settings
+    pair: LaunchSet, job: Job, share: Share, gpu: Gpu | None, settings: Settings
 ) -> PlannedJob:
     total = gpu and gpu.units_total
     return PlannedJob(

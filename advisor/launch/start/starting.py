@@ -11,7 +11,7 @@ from advisor.core.gpu import Gpu, MemoryFit
 from advisor.core.split import check_masks, split_shares
 from advisor.core.wording import listed
 from advisor.errors import InputError, NoSplitError, SurvivorsError
-from advisor.launch.records.spec import LaunchPair
+from advisor.launch.records.spec import LaunchSet
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.launcher import Proven, prove
 from advisor.runtime.jobs.running_job import RunningJob
@@ -24,7 +24,7 @@ class StopAskedError(Exception):
     """Somebody wants the launch stopped before its jobs ran together."""
 
 
-def check_memory(pair: LaunchPair, gpu: Gpu) -> None:
+def check_memory(pair: LaunchSet, gpu: Gpu) -> None:
     """Refuse jobs that do not fit together, as far as the needs of its jobs are known.
 
     Raises:
@@ -41,8 +41,8 @@ def check_memory(pair: LaunchPair, gpu: Gpu) -> None:
     )
 
 
-def prove_pair(
-    pair: LaunchPair, backend: Backend, base: Mapping[str, str], folders: Iterable[Path]
+def prove_set(
+    pair: LaunchSet, backend: Backend, base: Mapping[str, str], folders: Iterable[Path]
 ) -> tuple[Proven, ...]:
     """Prove all limits; nothing has been started when this returns or raises.
 
@@ -63,7 +63,7 @@ def prove_pair(
     return tuple(proven)
 
 
-def start_pair(
+def start_set(
     proven: Iterable[Proven], beat: Callable[[], object], stop_asked: Callable[[], bool]
 ) -> tuple[RunningJob, ...]:
     """Start all jobs and wait until all are warm and seen under their limits.

@@ -17,7 +17,7 @@ from advisor.files.safe_files import writing_private
 from advisor.formats.rows import to_row
 from advisor.launch.monitor.account import energy_saved
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
-from advisor.launch.monitor.pair_monitor import PairMonitor, work_per_joule
+from advisor.launch.monitor.set_monitor import SetMonitor, work_per_joule
 from advisor.launch.monitor.stretch import Stretch
 from advisor.launch.records.spec import Forecast, LaunchPart
 from advisor.launch.records.status import State
@@ -30,7 +30,7 @@ between runs. A job that is bound by SMs and got all instead of 70 % of them is 
 
 
 def observe(
-    monitor: PairMonitor, gpu: Gpu, *, launch_id: str, started_at: str, state: State
+    monitor: SetMonitor, gpu: Gpu, *, launch_id: str, started_at: str, state: State
 ) -> tuple[Observation, ...]:
     """The records of jobs that are over, whose gates opened at `started_at` (ISO 8601, UTC).
 
@@ -57,7 +57,7 @@ def observe(
 
 
 def _of_stretch(
-    monitor: PairMonitor, number: int, gpu: Gpu, *, launch_id: str, state: State
+    monitor: SetMonitor, number: int, gpu: Gpu, *, launch_id: str, state: State
 ) -> Observation:
     """What those did who ran together in one of the stretches."""
     stretch = monitor.account.stretches[number]
@@ -102,7 +102,7 @@ def _state(jobs: Sequence[JobMonitor]) -> State:
     return "finished" if all(one.outcome == "finished" for one in jobs) else "stopped"
 
 
-def _parts(monitor: PairMonitor, stretch: Stretch) -> tuple[ObservedPart, ...]:
+def _parts(monitor: SetMonitor, stretch: Stretch) -> tuple[ObservedPart, ...]:
     """What each job did; what was expected and what it did later are of the first stretch."""
     pair, is_first = monitor.pair, stretch is monitor.account.stretches[0]
     forecast = pair.forecast if is_first else None

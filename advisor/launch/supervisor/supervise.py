@@ -1,4 +1,4 @@
-"""Runs a launch from its first pair to the end of its last; whatever happens has a defined end."""
+"""Runs a launch from its first set to the end of its last; whatever happens has a defined end."""
 
 import sys
 import traceback
@@ -12,7 +12,7 @@ from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus, State
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import check_memory
-from advisor.launch.supervisor.pair_run import Ending, LaunchContext, PairRun
+from advisor.launch.supervisor.set_run import Ending, LaunchContext, SetRun
 
 OpenContext = Callable[[], AbstractContextManager[LaunchContext]]
 
@@ -23,7 +23,7 @@ def run_launch(
     open_context: OpenContext,
     stop_asked: Callable[[], bool],
 ) -> LaunchStatus:
-    """Run all pairs, one after the other, and write where they stand.
+    """Run all sets, one after the other, and write where they stand.
 
     Args:
         folder: Claimed by the caller.
@@ -42,7 +42,7 @@ def run_launch(
             writer.update(gpu_uuid=context.gpu.uuid, gpu_model=context.gpu.model)
             for pair in spec.pairs:
                 check_memory(pair, context.gpu)
-            state = _run_pairs(folder, spec, context, writer, stop_asked)
+            state = _run_sets(folder, spec, context, writer, stop_asked)
     except AdvisorError as error:
         writer.blame(error.code, str(error))
     except OSError as error:
@@ -56,7 +56,7 @@ def run_launch(
     return writer.status
 
 
-def _run_pairs(
+def _run_sets(
     folder: LaunchFolder,
     spec: LaunchSpec,
     context: LaunchContext,
@@ -67,7 +67,7 @@ def _run_pairs(
     for number in range(len(spec.pairs)):
         folder.keep_reserve()
         writer.begin_pair(number)
-        run = PairRun(folder, spec, number, context, writer, stop_asked)
+        run = SetRun(folder, spec, number, context, writer, stop_asked)
         endings.append(run.run())
         if endings[-1] is Ending.ASKED:
             break

@@ -14,8 +14,8 @@ from advisor.core.results import verdict_flags
 from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.account import energy_saved
 from advisor.launch.monitor.job_monitor import relative
-from advisor.launch.monitor.pair_monitor import work_per_joule
 from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.monitor.set_monitor import work_per_joule
 from advisor.launch.records.status import State
 from advisor.launch.supervisor.observe import FASTEST
 from advisor_node.metering.meters import T, TenantMeter, idle_power_w

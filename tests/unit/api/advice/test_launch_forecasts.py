@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, gives, launch_pair, model, points_file, settings_of, solo_points
+from advised import CARD, gives, launch_set, model, points_file, settings_of, solo_points
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
 from advisor.errors import InputError, ModelError, NoSplitError, UnsafeCountError
-from advisor.launch.records.spec import LaunchPair
+from advisor.launch.records.spec import LaunchSet
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest, NextPair
 from advisor.wire.requests import JobRequest
@@ -177,7 +177,7 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
 
 
 def test_a_given_split_gets_its_forecast(file: Path, settings: Settings) -> None:
-    pair, notes = with_forecast(launch_pair(EQUAL), wanted(file), settings)
+    pair, notes = with_forecast(launch_set(EQUAL), wanted(file), settings)
     assert notes == ()
     assert [part.share_rate for part in pair.parts] == [50.0, 50.0]
     assert pair.forecast
@@ -186,7 +186,7 @@ def test_a_given_split_gets_its_forecast(file: Path, settings: Settings) -> None
 
 def test_without_limits_nothing_stays_behind(file: Path, settings: Settings) -> None:
     """The job that goes on has the whole GPU, so nothing is lost or saved."""
-    pair, _ = with_forecast(launch_pair(UNCAPPED), wanted(file), settings)
+    pair, _ = with_forecast(launch_set(UNCAPPED), wanted(file), settings)
     assert pair.forecast
     assert [job.rest_energy_saved for job in pair.forecast.jobs] == [0.0, 0.0]
 
@@ -195,7 +195,7 @@ def test_jobs_in_turns_are_predicted_by_physics(
     file: Path, settings: Settings, tmp_path: Path, use: Use
 ) -> None:
     """Which needs the idle power of the card."""
-    turns = launch_pair(without_limits("time-sliced"))
+    turns = launch_set(without_limits("time-sliced"))
     pair, notes = with_forecast(turns, wanted(file), settings)
     assert notes == ()
     assert pair.forecast
@@ -221,7 +221,7 @@ def test_three_jobs_run_as_advice_for_sets_says(tmp_path: Path, settings: Settin
     assert group.forecast.model_version == "physics"
     assert len(group.forecast.jobs) == 3
     assert any("physics fitted to sets" in note for note in notes)
-    given, _ = with_forecast(launch_pair(group.split, *jobs), wanted(path), settings)
+    given, _ = with_forecast(launch_set(group.split, *jobs), wanted(path), settings)
     assert given.forecast == group.forecast
     fast = [replace(_asked(job), min_speed=1.0) for job in "abc"]
     with pytest.raises(NoSplitError, match="no split of a, b and c on the Card keeps the limits"):
@@ -243,13 +243,13 @@ def test_a_model_that_cannot_say_is_no_reason_not_to_launch(
         raise ModelError("the model is damaged")
 
     monkeypatch.setattr(Registry, "open_champion", broken)
-    pair, notes = with_forecast(launch_pair(EQUAL), wanted(file), settings)
+    pair, notes = with_forecast(launch_set(EQUAL), wanted(file), settings)
     assert notes == ("no forecast: the model is damaged.",)
     assert (pair.forecast, pair.parts[0].solo_rate) == (None, 100.0)
 
 
 def test_jobs_without_a_profile_have_no_forecast(settings: Settings, tmp_path: Path) -> None:
-    asked = launch_pair(EQUAL)
+    asked = launch_set(EQUAL)
     pair, (note,) = with_forecast(asked, wanted(points_file(tmp_path, solo_points("a"))), settings)
     assert pair == asked
     assert note.startswith("no forecast: there is no job b")
@@ -257,7 +257,7 @@ def test_jobs_without_a_profile_have_no_forecast(settings: Settings, tmp_path: P
 
 def test_a_model_of_other_gpus_is_said(file: Path, settings: Settings, use: Use) -> None:
     use(replace(MODEL, manifest=replace(MODEL.manifest, gpu_models=("Other",))))
-    _, (note,) = with_forecast(launch_pair(EQUAL), wanted(file), settings)
+    _, (note,) = with_forecast(launch_set(EQUAL), wanted(file), settings)
     assert note.startswith("the model has not seen the Card")
 
 
@@ -267,9 +267,9 @@ def test_wrong_counts_are_refused_unless_asked_for(tmp_path: Path, settings: Set
     wrong[4] = replace(wrong[4], units_granted=66, results="wrong")
     path = points_file(tmp_path, wrong, solo_points("b"))
     with pytest.raises(UnsafeCountError):
-        with_forecast(launch_pair(EQUAL), wanted(path, split="50/50"), settings)
+        with_forecast(launch_set(EQUAL), wanted(path, split="50/50"), settings)
     allowed = wanted(path, split="50/50", allow_unsafe=True)
-    pair, notes = with_forecast(launch_pair(EQUAL), allowed, settings)
+    pair, notes = with_forecast(launch_set(EQUAL), allowed, settings)
     assert pair.forecast
     assert [note for note in notes if note.endswith("launched as asked, and watched")]
 
@@ -277,7 +277,7 @@ def test_wrong_counts_are_refused_unless_asked_for(tmp_path: Path, settings: Set
 def test_what_the_job_says_itself_goes_first(file: Path, settings: Settings) -> None:
     """Memory from its file, and no results of another definition of it."""
     known = replace(A, memory_mib=5000)
-    pair, _ = with_forecast(launch_pair(EQUAL, known, B), wanted(file), settings)
+    pair, _ = with_forecast(launch_set(EQUAL, known, B), wanted(file), settings)
     assert [part.job.memory_mib for part in pair.parts] == [5000, 1001]
     assert [part.reported for part in pair.parts] == [None, None]
 
@@ -289,7 +289,7 @@ def test_results_on_the_whole_gpu_are_handed_on(tmp_path: Path, settings: Settin
         solo_points("a", job_hash=A.job_hash, **said), solo_points("b", job_hash="other", **said),
     )  # fmt: skip
     path = points_file(tmp_path, *points)
-    pair, _ = with_forecast(launch_pair(EQUAL), wanted(path), settings)
+    pair, _ = with_forecast(launch_set(EQUAL), wanted(path), settings)
     assert [part.reported for part in pair.parts] == ["48=10.93", None]
 
 
@@ -300,7 +300,7 @@ def test_below_the_smallest_share_no_rate_is_known(
     use(model())
     few = [p for p in solo_points("a") if p.share_percent >= 60]
     asked = wanted(points_file(tmp_path, few, solo_points("b")))
-    pair, _ = with_forecast(launch_pair(without_limits("time-sliced")), asked, settings)
+    pair, _ = with_forecast(launch_set(without_limits("time-sliced")), asked, settings)
     assert pair.parts[0].share_rate == 100.0
     first, second = _known_at(EQUAL, asked, settings).parts
     assert (first.share_rate, second.share_rate) == (None, 50.0)
@@ -308,8 +308,8 @@ def test_below_the_smallest_share_no_rate_is_known(
     assert _known_at(edge, asked, settings).parts[0].share_rate == 60.0
 
 
-def _known_at(split: Split, asked: ResolvedLaunch, settings: Settings) -> LaunchPair:
-    return with_forecast(launch_pair(split), asked, settings)[0]
+def _known_at(split: Split, asked: ResolvedLaunch, settings: Settings) -> LaunchSet:
+    return with_forecast(launch_set(split), asked, settings)[0]
 
 
 def test_a_job_that_stands_still_saves_nothing_that_json_could_tell(
@@ -317,7 +317,7 @@ def test_a_job_that_stands_still_saves_nothing_that_json_could_tell(
 ) -> None:
     """Infinity is no number of JSON."""
     use(model({EQUAL: (0.0, 0.0, 300.0)}))
-    pair, _ = with_forecast(launch_pair(EQUAL), wanted(file), settings)
+    pair, _ = with_forecast(launch_set(EQUAL), wanted(file), settings)
     assert pair.forecast
     assert pair.forecast.energy_saved is None
 
@@ -329,6 +329,6 @@ def test_an_idle_power_that_nobody_has_read_is_none(
     points = [solo_points(job, idle_power_w=None) for job in "ab"]
     path = points_file(tmp_path, *points)
     use(replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.0})))
-    pair, (note,) = with_forecast(launch_pair(EQUAL), wanted(path), settings)
+    pair, (note,) = with_forecast(launch_set(EQUAL), wanted(path), settings)
     assert [part.idle_power_w for part in pair.parts] == [None, None]
     assert note.startswith("idle_power_w is missing in the profile of a, b: 75 W")

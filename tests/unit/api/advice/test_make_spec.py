@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, gives, launch_pair, model, points_file, settings_of
+from advised import CARD, gives, launch_set, model, points_file, settings_of
 
 from advisor.core.gpu import Gpu
 from advisor.core.split import EQUAL, UNCAPPED, Split
@@ -190,12 +190,12 @@ def test_two_to_seven_jobs_are_launched(settings: Settings) -> None:
 )
 def test_limits_of_more_than_the_gpu(split: Split, total: int | None, said: str | None) -> None:
     """Percentages are rounded up, so that two of them can reach 101."""
-    found = over_subscribed(launch_pair(split), total)
+    found = over_subscribed(launch_set(split), total)
     assert [text.split(": ")[1].split(",")[0] for text in found] == ([said] if said else [])
 
 
 def test_units_of_amd_are_called_by_their_name() -> None:
-    (text,) = over_subscribed(launch_pair(Split((70.0, 70.0))), 304, "amd")
+    (text,) = over_subscribed(launch_set(Split((70.0, 70.0))), 304, "amd")
     assert "of 304 CUs" in text
 
 
@@ -205,13 +205,13 @@ def test_unsafe_counts_are_refused_or_watched() -> None:
         gpu_model=CARD, units_total=132, checked=frozenset({66}), wrong={66: ("gemm",)}
     )
     known = Safety(units_total=132, host=host)
-    pair = launch_pair(EQUAL)
+    pair = launch_set(EQUAL)
     with pytest.raises(UnsafeCountError):
         count_notes(pair, [known, known], allow_unsafe=False)
     first, *_ = count_notes(pair, [known, known], allow_unsafe=True)
     assert first.endswith("launched as asked, and watched")
-    assert count_notes(launch_pair(UNCAPPED), [known, known], allow_unsafe=False) == ()
-    other = launch_pair(Split((30.0, 70.0)))
+    assert count_notes(launch_set(UNCAPPED), [known, known], allow_unsafe=False) == ()
+    other = launch_set(Split((30.0, 70.0)))
     notes = count_notes(other, [known, known], allow_unsafe=False)
     assert [note.split(",")[0] for note in notes] == ["at 38 SMs", "at 92 SMs"]
 
@@ -222,9 +222,9 @@ def test_an_unsafe_split_offers_the_mirror_image_that_is_near() -> None:
         gpu_model=CARD, units_total=132, checked=frozenset(range(133)), wrong={66: ("gemm",)}
     )
     known = Safety(units_total=132, host=host)
-    a, b = launch_pair(EQUAL).jobs
+    a, b = launch_set(EQUAL).jobs
     offered: list[str | None] = []
-    for pair in (launch_pair(EQUAL, a, b), launch_pair(EQUAL, b, a)):
+    for pair in (launch_set(EQUAL, a, b), launch_set(EQUAL, b, a)):
         with pytest.raises(UnsafeCountError) as raised:
             count_notes(pair, [known, known], allow_unsafe=False)
         offered.append(raised.value.fix)
@@ -244,7 +244,7 @@ def test_limits_of_a_set_are_looked_at_one_by_one(settings: Settings) -> None:
     """They may add up to more than the GPU; a job without a limit has no count."""
     write_check(settings, wrong={66: ("gemm",)})
     for split in ("100/50/100", "90/50/90"):
-        with pytest.raises(UnsafeCountError, match=r"nearest safe counts are 64 and 68 .*--split"):
+        with pytest.raises(UnsafeCountError, match=r"64 and 68 SMs \(.* in --split\)"):
             make_spec(wanted(None, "a", "b", "a", split=split), settings)
     notes = make_spec(wanted(None, "a", "b", "a", split="100/40/100"), settings).notes
     assert [note.split(",")[0] for note in notes if note.startswith("at ")] == ["at 52 SMs"]

@@ -18,7 +18,7 @@ from advisor.errors import InputError, StoreError, UnsafeFileError
 from advisor.formats.wire import adapter, read, to_plain, write
 from advisor.launch.records.answers import Launch
 from advisor.launch.records.folder import create_folder, list_folders
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart, LaunchSpec
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.records.status_writer import first_status
 from advisor.launch.supervisor.observe import append_observation
@@ -44,7 +44,7 @@ FORECAST = Forecast(
     work_per_joule=Interval(0.0025, 0.0023, 0.0027),
     coverage=0.9,
 )
-PAIR = LaunchPair(
+PAIR = LaunchSet(
     split=NINE[2],
     parts=(
         LaunchPart(job=Job(name="zed", command=("a",))),
@@ -82,7 +82,7 @@ def pair(*names: str, **limits: float) -> list[dict[str, Any]]:
 # requests
 
 
-@pytest.mark.parametrize("split", ["30/70", "33.3/66.7", "100/100", "uncapped", "time-sliced"])
+@pytest.mark.parametrize("split", ["30/70", "33.3/66.7", "100/50/100", "uncapped", "time-sliced"])
 def test_every_split_that_can_be_launched_is_taken(split: str) -> None:
     asked = request(split=split)
     assert (asked.names, asked.split) == (("zed", "abe"), split)

@@ -18,7 +18,7 @@ from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import BusyError, StoreError, UnsafeFileError
 from advisor.launch.records.folder import LaunchFolder, create_folder, loads
-from advisor.launch.records.spec import LaunchPair, LaunchPart, LaunchSpec
+from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.runtime.host.lock import serving_home
@@ -36,7 +36,7 @@ from advisor_data.service.state import LaunchRow
 from advisor_profiling import SUPERVISOR
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200")
-PAIR = LaunchPair(
+PAIR = LaunchSet(
     split=NINE[2],
     parts=(
         LaunchPart(job=Job(name="a", command=("a",))),

@@ -16,7 +16,7 @@ from advisor.core.telemetry import POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Account, energy_saved
 from advisor.launch.monitor.job_monitor import JobMonitor
-from advisor.launch.records.spec import LaunchPair, LaunchPart
+from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.runtime.jobs.running_job import RunningJob
 
 A, B = Job(name="a", command=("a",)), Job(name="b", command=("b",))
@@ -26,20 +26,20 @@ _POWERS = st.floats(90, 700)
 
 def pair(
     split: Split = EQUAL, solo_power_a_w: float | None = 150, solo_power_b_w: float | None = 600
-) -> LaunchPair:
+) -> LaunchSet:
     """Both do one step a second alone."""
     powers_w = solo_power_a_w, solo_power_b_w
     parts = (
         LaunchPart(job=job, solo_rate=1, solo_power_w=power_w)
         for job, power_w in zip((A, B), powers_w, strict=True)
     )
-    return LaunchPair(split=split, parts=tuple(parts))
+    return LaunchSet(split=split, parts=tuple(parts))
 
 
 class Run:
     """Two jobs and a source whose readings a test sets; ten looks a second."""
 
-    def __init__(self, of: LaunchPair, *, metered: bool = True) -> None:
+    def __init__(self, of: LaunchSet, *, metered: bool = True) -> None:
         self.now_s, self.total_j, self.metered = 0.0, 0.0, metered
         self._steps = {A.name: 0.0, B.name: 0.0}
         self.jobs = (self._watched(A), self._watched(B))

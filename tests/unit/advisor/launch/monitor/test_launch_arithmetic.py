@@ -12,8 +12,8 @@ from advisor.core.observations import MARGIN, is_far
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Energy
-from advisor.launch.monitor.pair_monitor import work_per_joule
 from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.monitor.set_monitor import work_per_joule
 
 RATES = st.floats(0.01, 1e6)
 STEPS_S = st.floats(0.05, 2)

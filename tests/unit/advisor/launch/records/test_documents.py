@@ -12,7 +12,7 @@ from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.formats.job_file import load_job
 from advisor.launch.records.folder import dumps, loads
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPair, LaunchPart, LaunchSpec
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus
 
 RATE, OTHER_RATE, POWER = Interval(100, 90, 110), Interval(50, 45, 55), Interval(400, 380, 420)
@@ -40,7 +40,7 @@ STATUS = LaunchStatus(
 def test_documents_are_read_as_they_were_written(split: Split) -> None:
     """For any number of jobs."""
     parts = tuple(LaunchPart(job=A) for _ in split.shares)
-    spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchPair(split=split, parts=parts),))
+    spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchSet(split=split, parts=parts),))
     text = dumps(spec)
     (pair,) = json.loads(text)["pairs"]
     assert pair["split"] == {"shares": list(split.shares), "sharing": split.sharing}
@@ -85,6 +85,6 @@ def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
     for more in ("", "warm_up_s: 2\n", "warm_up_s: 0\n"):
         file.write_text(f"command: [train]\nprogress: {{kind: runs, unit: runs}}\n{more}")
         parts = (LaunchPart(job=load_job(file)), LaunchPart(job=B))
-        pair = LaunchPair(split=Split((30, 70)), parts=parts)
+        pair = LaunchSet(split=Split((30, 70)), parts=parts)
         spec = loads(LaunchSpec, dumps(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
         assert [job.job_hash for job in spec.pairs[0].jobs] == [job.job_hash for job in pair.jobs]

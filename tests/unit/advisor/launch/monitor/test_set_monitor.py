@@ -9,7 +9,7 @@ from advisor.core.job import Job, ResultsSettings
 from advisor.core.results import Reported
 from advisor.core.split import Split
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
-from advisor.launch.monitor import pair_monitor
+from advisor.launch.monitor import set_monitor
 from advisor.runtime.backends.backend import Sight
 
 FAILS: dict[str, Any] = {"status": 1, "tail": FAULT}
@@ -433,7 +433,7 @@ def test_libraries_are_read_once_after_some_seconds(patch: pytest.MonkeyPatch) -
         read.append(watch.clock.now_s)
         return "torch 2"
 
-    patch.setattr(pair_monitor, "loaded_libraries", libraries)
+    patch.setattr(set_monitor, "loaded_libraries", libraries)
     watch = Watch(patch, Script(ends_s=1))
     watch.go_on(20)
     assert read == [1003.0]

@@ -13,7 +13,7 @@ from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, Part
 from advisor.launch.monitor.account import Account
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
-from advisor.launch.records.spec import LaunchPair, LaunchSpec
+from advisor.launch.records.spec import LaunchSet, LaunchSpec
 from advisor.launch.start.starting import end_jobs
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.processes import wait_until
@@ -35,7 +35,7 @@ _SHARED_FAULT = (
 _OWN_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
 
 
-class PairMonitor:
+class SetMonitor:
     """Jobs that stood ready at their gates, which this opens.
 
     Attributes:
@@ -46,7 +46,7 @@ class PairMonitor:
 
     def __init__(
         self,
-        pair: LaunchPair,
+        pair: LaunchSet,
         jobs: Sequence[RunningJob],
         backend: Backend,
         source: TelemetrySource,

@@ -1,4 +1,4 @@
-"""Runs one pair of a launch: start, watch, stop, and the record of what it did."""
+"""Runs one set of a launch: start, watch, stop, and the record of what it did."""
 
 import enum
 import string
@@ -15,12 +15,12 @@ from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.forecast_check import ForecastCheck
-from advisor.launch.monitor.pair_monitor import PairMonitor
+from advisor.launch.monitor.set_monitor import SetMonitor
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import JobOutcome, JobStatus, State
 from advisor.launch.records.status_writer import StatusWriter
-from advisor.launch.start.starting import StopAskedError, end_jobs, prove_pair, start_pair
+from advisor.launch.start.starting import StopAskedError, end_jobs, prove_set, start_set
 from advisor.launch.supervisor.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.supervisor.observe import append_observation, observe
 from advisor.runtime.backends.backend import Backend
@@ -38,7 +38,7 @@ class LaunchContext:
     Attributes:
         source: Telemetry of the GPU.
         environment: Of jobs, without limits and without secrets.
-        open_backend: What enforces the shares of a pair; closed with each pair.
+        open_backend: What enforces the shares of a set; closed with each set.
         remember: Keeps an observation where others find it; may fail without harm.
     """
 
@@ -50,7 +50,7 @@ class LaunchContext:
 
 
 class Ending(enum.Enum):
-    """How a pair ended: by itself, as its spec says, because somebody asked, or badly."""
+    """How a set ended: by itself, as its spec says, because somebody asked, or badly."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -58,8 +58,8 @@ class Ending(enum.Enum):
     FAILED = "failed"
 
 
-class PairRun:
-    """One pair of a launch that holds its GPU."""
+class SetRun:
+    """One set of a launch that holds its GPU."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class PairRun:
     def run(self) -> Ending:
         """Run it to its end; no job of it is left then.
 
-        A job's failure ends its pair, and the next pair may begin.
+        A failure ends its set, and the next one may begin.
 
         Raises:
             SurvivorsError: a process of it does not end.
-            AdvisorError: the GPU cannot be shared as it should, so no other pair can run either.
+            AdvisorError: the GPU cannot be shared as it should, so no other set can run either.
         """
         with ExitStack() as stack:
             backend = self._context.open_backend(self._pair.split.sharing)
@@ -98,7 +98,7 @@ class PairRun:
                 self._mark_jobs("stopped")
                 self._writer.blame(_code_of(error, backend), str(error))
                 return Ending.FAILED
-            # Looked at again at the very end: a pair of which somebody is left has not ended.
+            # Looked at again at the very end: a set of which somebody is left has not ended.
             stack.callback(end_jobs, jobs)
             return self._monitor(jobs, backend, guard)
 
@@ -108,10 +108,10 @@ class PairRun:
         places = [self._folder.path / f"{self._number}-{letter}" for letter in letters]
         if self._stop_asked():
             raise StopAskedError
-        proven = prove_pair(self._pair, backend, base, places)
+        proven = prove_set(self._pair, backend, base, places)
         self._tell_proven(proven)
         self._beat(guard)
-        return start_pair(proven, lambda: self._beat(guard), self._stop_asked)
+        return start_set(proven, lambda: self._beat(guard), self._stop_asked)
 
     def _beat(self, guard: ProcessGuard) -> None:
         if guard.beat():
@@ -123,7 +123,7 @@ class PairRun:
         self, jobs: tuple[RunningJob, ...], backend: Backend, guard: ProcessGuard
     ) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
-        monitor = PairMonitor(self._pair, jobs, backend, self._context.source, self._spec)
+        monitor = SetMonitor(self._pair, jobs, backend, self._context.source, self._spec)
         check = ForecastCheck(self._pair)
         self._show(monitor, "running")
         ending = Ending.FAILED
@@ -154,8 +154,8 @@ class PairRun:
                 self._remember(one)
         return ending
 
-    def _ending(self, monitor: PairMonitor) -> Ending | None:
-        """How the pair has ended; None while it is to go on."""
+    def _ending(self, monitor: SetMonitor) -> Ending | None:
+        """How the set has ended; None while it is to go on."""
         if self._stop_asked():
             return Ending.ASKED
         outcomes = {one.outcome for one in monitor.jobs}
@@ -171,7 +171,7 @@ class PairRun:
     def _stop_asked(self) -> bool:
         return self._told_to_stop() or self._folder.stop_asked()
 
-    def _blame(self, monitor: PairMonitor) -> None:
+    def _blame(self, monitor: SetMonitor) -> None:
         for number in (*monitor.first_ended, *range(len(monitor.jobs))):
             one = monitor.jobs[number]
             if one.code is not None:
@@ -190,7 +190,7 @@ class PairRun:
         jobs: list[JobStatus] = [replace(job, outcome=outcome) for job in self._writer.status.jobs]
         self._writer.update(jobs=tuple(jobs))
 
-    def _show(self, monitor: PairMonitor, state: State | None = None) -> None:
+    def _show(self, monitor: SetMonitor, state: State | None = None) -> None:
         account = monitor.account
         changes = {
             "jobs": tuple(one.status() for one in monitor.jobs),
@@ -228,7 +228,7 @@ class PairRun:
             append_observation(self._folder.path, seen)
 
 
-def _state(ending: Ending, monitor: PairMonitor) -> State:
+def _state(ending: Ending, monitor: SetMonitor) -> State:
     if ending is Ending.FAILED or any(one.code for one in monitor.jobs):
         return "failed"
     return "finished" if ending is Ending.FINISHED else "stopped"
