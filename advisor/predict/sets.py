@@ -24,9 +24,10 @@ from advisor.predict.set_law import (
     ACTIVE_IDLE_OVER_W,
     ENERGY_ERRORS,
     MPS,
-    P99_FACTORS,
+    P99_ERRORS,
     POWER_ERRORS,
     SPEED_ERRORS,
+    TAILS,
     TURNS_EXPONENT,
     SetClass,
     class_of,
@@ -119,11 +120,13 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
     beside = filling_beside(alone.sm, alone.fills)
     if in_turns:
         reach = speeds = alone.rate * turns(alone.sm, TURNS_EXPONENT)
+        longer = np.ones_like(speeds)
     else:
         served = _served(profiles)
         reach = np.minimum(alone.reach, _room(profiles, alone))
         room = np.where(served, np.minimum(1.0, reach), alone.rate)
         speeds = room * MPS.kept(alone.sm, alone.dram, alone.fills, served)
+        longer = TAILS.longer(alone.sm, alone.fills)
     kept = np.minimum(1.0, speeds / np.maximum(alone.rate, 1e-9))
     limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
     watts = power_w(kept, alone.power_w, active_idle_w(profiles), limit_w, in_turns=in_turns)
@@ -139,6 +142,7 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
                     class_of(split.sharing, float(beside[job, way])),
                     speed=float(speeds[job, way]),
                     reach=float(reach[job, way]),
+                    longer=float(longer[job, way]),
                 )
                 for job, profile in enumerate(profiles)
             ),
@@ -185,6 +189,7 @@ def _part(
     *,
     speed: float,
     reach: float,
+    longer: float,
 ) -> PredictedPart:
     low, high = SPEED_ERRORS[of_class]
     if profile.serving and of_class in ("no filling", "held"):
@@ -192,15 +197,6 @@ def _part(
         found = profile.serving.served(Interval(speed, low * reach, high * reach))
     else:
         found = possible_speed(profile, Interval(speed, low * speed, high * speed))
-    p99_ms = _p99_ms(profile, share_percent, of_class, len(split.shares) - 1)
-    return replace(predicted_part(profile, found), latency_p99_ms=p99_ms)
-
-
-def _p99_ms(
-    profile: Profile, share_percent: float, of_class: SetClass, neighbours: int
-) -> Interval | None:
     alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
-    if not alone_ms:
-        return None
-    each = neighbours if of_class == "no filling" else 1
-    return P99_FACTORS[of_class].times(each * alone_ms)
+    p99_ms = P99_ERRORS[of_class].times(longer * alone_ms) if alone_ms else None
+    return replace(predicted_part(profile, found), latency_p99_ms=p99_ms)

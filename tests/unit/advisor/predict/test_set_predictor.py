@@ -16,7 +16,7 @@ from advisor.core.split import EQUAL, Split, without_limits
 from advisor.predict.predictions import Prediction, predict_exclusive
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.serving import Serving
-from advisor.predict.set_law import MPS, power_w, turns
+from advisor.predict.set_law import MPS, TAILS, power_w, turns
 from advisor.predict.sets import AnyWay, SetPredictor, active_idle_w, fills
 from advisor_data.files.bundled import bundled_set_points, bundled_solo_points
 from advisor_profiling.reports.sets import LEFT_OUT
@@ -114,7 +114,7 @@ def test_only_small_jobs_wait_for_those_that_fill() -> None:
 
 
 def test_a_server_serves_its_demand_beside_small_jobs() -> None:
-    """Chance alone decides, not the width of other jobs' errors; its tail grows with each one."""
+    """Chance alone decides, not the width of other jobs' errors."""
     serving = Serving(
         offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 8.0), (100.0, 4.0))
     )
@@ -124,7 +124,18 @@ def test_a_server_serves_its_demand_beside_small_jobs() -> None:
         assert part.speed.value == 1.0
         assert part.speed.low == pytest.approx(0.98)
         assert part.latency_p99_ms is not None
-        assert part.latency_p99_ms.value == pytest.approx(1.05 * 4.0 * n)
+
+
+def test_a_tail_grows_with_what_the_others_want() -> None:
+    """With each small job, most with one that fills the GPU; alone it is what it is alone."""
+    wanted = [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]
+    longer = [
+        TAILS.longer(np.array(sm)[:, None], (np.array(sm)[:, None] > 0.5) * 1.0)[0, 0]
+        for sm in wanted
+    ]
+    assert longer[0] == pytest.approx(1.0)
+    assert longer == sorted(longer)
+    assert longer[-1] > 2 * longer[-2]
 
 
 def test_servers_serve_no_more_together_than_the_card_can() -> None:

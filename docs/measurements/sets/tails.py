@@ -1,0 +1,204 @@
+"""How long the tails of servers are beside other jobs under MPS: the law, and what it is off by.
+
+    python docs/measurements/sets/tails.py NAME [NAME ...]
+
+NAME is as rows.py has it. Of every window of a set, and of bundled ones of pairs, that has the p99
+of a server: that over its p99 alone at its limit, the median of these campaigns, or for pairs of
+the profile. It prints the constants of `advisor.predict.set_law` as they stand there. In the table
+each server is predicted by the others, and every server counts the same, in sets and in pairs. A
+cell has how many of a hundred windows are within a factor of 1.5, the mean factor that all are off
+by, and how many there are. "Met": nine tenths of the demand or more; where less is served the queue
+ends with the window. Last, by class, the 5th, 50th and 95th percentile of measured over predicted.
+"""
+
+import itertools
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from law import active
+from rows import Row, campaigns
+
+from advisor.predict.profiles import Floats, make_profiles
+from advisor.predict.set_law import TAILS, SetClass, Tails, class_of, filling_beside
+from advisor.predict.sets import fills
+from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files.dataset import select
+
+LAWS = tuple(
+    Tails(*constants)
+    for constants in itertools.product(
+        [crowd / 4 for crowd in range(2, 13)],
+        [waiting / 4 for waiting in range(17)],
+        (12.0, 24.0),
+    )
+)
+MET = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A server in one window: its place among jobs with these activities, (jobs, 1) each.
+
+    Attributes:
+        longer: p99 for each 1 ms alone.
+        is_met: Whether it served its demand.
+    """
+
+    server: str
+    source: str
+    mode: str
+    longer: float
+    is_met: bool
+    place: int
+    sm: Floats
+    fills: Floats
+
+    @property
+    def of_class(self) -> SetClass:
+        filling = float(filling_beside(self.sm, self.fills)[self.place, 0])
+        return class_of("time-sliced" if self.mode == "time-sliced" else "uncapped", filling)
+
+    @property
+    def neighbours(self) -> int:
+        """That count for its class."""
+        return len(self.sm) - 1 if self.of_class == "no filling" else 1
+
+
+Fit = Callable[[Sequence[Tail]], Callable[[Tail], float]]
+
+
+def main() -> None:
+    """Print constants and errors."""
+    tails = [*of_sets(campaigns(__doc__)), *of_pairs()]
+    mps = [tail for tail in tails if tail.mode != "time-sliced"]
+    nearest = nearest_of(mps)
+    print("TAILS =", nearest(mps))
+    said = {
+        "as long as alone": [1.0] * len(mps),
+        "the median of its class": left_out(mps, medians),
+        "the law": left_out(mps, lambda free: by(nearest(free))),
+        "the law as it stands": list(map(by(TAILS), mps)),
+    }
+    print(f"\n| p99 under MPS | {' | '.join(CUTS)} |")
+    print(f"|---|{'--:|' * len(CUTS)}")
+    for name, longer in said.items():
+        offs = [
+            (tail, math.log(tail.longer / value)) for tail, value in zip(mps, longer, strict=True)
+        ]
+        cells = (_cell([off for tail, off in offs if cut(tail)]) for cut in CUTS.values())
+        print(f"| {name} | {' | '.join(cells)} |")
+    classes: dict[str, list[float]] = defaultdict(list)
+    for tail, value in zip(mps, said["the law"], strict=True):
+        classes[tail.of_class].append(tail.longer / value)
+    for tail in tails:
+        if tail.mode == "time-sliced":
+            classes["time-sliced, over alone"].append(tail.longer)
+    for name, values in classes.items():
+        low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
+        print(f"P99_ERRORS, {name}: {low:.2f} {middle:.2f} {high:.2f} ({len(values)} windows)")
+
+
+CUTS: Mapping[str, Callable[[Tail], bool]] = {
+    "sets, no limits": lambda tail: tail.source == "sets" and tail.mode == "uncapped",
+    "sets, one limit": lambda tail: tail.source == "sets" and tail.mode == "limits",
+    "pairs, no limits": lambda tail: tail.source == "pairs" and tail.mode == "uncapped",
+    "pairs, limits": lambda tail: tail.source == "pairs" and tail.mode == "limits",
+    "all": lambda tail: True,
+    "all, demand met": lambda tail: tail.is_met,
+}
+
+
+def _cell(offs: Sequence[float]) -> str:
+    if not offs:
+        return ""
+    near = 100 * statistics.fmean(abs(off) < math.log(1.5) for off in offs)
+    return f"{near:.0f}, {math.exp(statistics.fmean(map(abs, offs))):.2f} ({len(offs)})"
+
+
+# rules
+
+
+def by(law: Tails) -> Callable[[Tail], float]:
+    """What a law says of windows."""
+    return lambda tail: float(law.longer(tail.sm, tail.fills)[tail.place, 0])
+
+
+def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
+    """What finds the law that errs least on some of the windows."""
+    columns = ([abs(math.log(by(law)(tail) / tail.longer)) for law in LAWS] for tail in tails)
+    offs = {id(tail): np.array(column) for tail, column in zip(tails, columns, strict=True)}
+
+    def nearest(some: Sequence[Tail]) -> Tails:
+        counts = Counter((tail.server, tail.source) for tail in some)
+        sums = sum(offs[id(tail)] / counts[tail.server, tail.source] for tail in some)
+        return LAWS[int(np.argmin(sums))]
+
+    return nearest
+
+
+def medians(free: Sequence[Tail]) -> Callable[[Tail], float]:
+    """The median of each class; where no job beside fills the GPU, of each neighbour."""
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for tail in free:
+        ratios[tail.of_class].append(tail.longer / tail.neighbours)
+    found = {name: statistics.median(own) for name, own in ratios.items()}
+    return lambda tail: tail.neighbours * found.get(tail.of_class, 1.0)
+
+
+def left_out(tails: Sequence[Tail], fit: Fit) -> list[float]:
+    """What each server's windows are said to be by those of the others."""
+    rules = {
+        server: fit([tail for tail in tails if tail.server != server])
+        for server in {tail.server for tail in tails}
+    }
+    return [rules[tail.server](tail) for tail in tails]
+
+
+# windows
+
+
+def of_sets(rows: Sequence[Row]) -> Iterator[Tail]:
+    """Of measured sets."""
+    alone: dict[tuple[str, float, bool], list[float]] = defaultdict(list)
+    seen = [(row, n, part) for row in rows for n, part in enumerate(row.parts)]
+    windows = {id(part.alone): (row.mode, part.alone) for row, _, part in seen}
+    for mode, point in windows.values():
+        if point.latency_p99_ms:
+            where = (point.job, point.share_percent, mode == "time-sliced")
+            alone[where].append(point.latency_p99_ms)
+    for row, n, part in seen:
+        where = (part.whole.job, part.alone.share_percent, row.mode == "time-sliced")
+        if part.p99_ms and where in alone:
+            longer = part.p99_ms / statistics.median(alone[where])
+            fills = row.column(lambda p: p.fills)
+            is_met = part.speed >= MET
+            yield Tail(part.whole.job, "sets", row.mode, longer, is_met, n, active(row), fills)
+
+
+def of_pairs() -> Iterator[Tail]:
+    """Of bundled pairs, by bundled profiles."""
+    profiles = make_profiles(bundled_solo_points())
+    for point in select(bundled_pair_points()).points:
+        jobs = [profiles.get((part.job, point.gpu_model)) for part in point.parts]
+        seats = [(job, part) for job, part in zip(jobs, point.parts, strict=True) if job]
+        if len(seats) < len(jobs) or any(p.share_percent < job.shares[0] for job, p in seats):
+            continue
+        sm = np.array([job.at([p.share_percent])["sm_active_percent"] for job, p in seats]) / 100
+        filling = np.array([[1.0 if fills(job) else 0.0] for job, _ in seats])
+        mode = "limits" if point.mode == "mps" else point.mode
+        for n, (job, part) in enumerate(seats):
+            alone_ms = job.serving and job.serving.p99_alone_ms(part.share_percent)
+            if part.latency_p99_ms and part.offered_rate and alone_ms and not np.isnan(sm).any():
+                longer, served = (
+                    part.latency_p99_ms / alone_ms,
+                    (part.rate or 0) / part.offered_rate,
+                )
+                yield Tail(part.job, "pairs", mode, longer, served >= MET, n, sm, filling)
+
+
+if __name__ == "__main__":
+    main()
