@@ -128,9 +128,9 @@ def class_of(sharing: Sharing, filling: float) -> SetClass:
 
 MEASURED_ON = ("NVIDIA H100 80GB HBM3",)
 
-MPS = SideBySide(supply=1.0, sharpness=4.0, starved=0.85, steepness=12.0)
+MPS = SideBySide(supply=1.0, sharpness=4.0, starved=0.7, steepness=12.0)
 
-TAILS = Tails(crowd=1.5, waiting=3.25, steepness=24.0)
+TAILS = Tails(crowd=1.5, waiting=3.5, steepness=24.0)
 
 TURNS_EXPONENT = 0.9
 
@@ -139,9 +139,9 @@ ACTIVE_IDLE_OVER_W = 50.0
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.63, 1.42),
-        "held": (0.74, 1.30),
-        "filling": (0.10, 1.78),
+        "no filling": (0.70, 1.43),
+        "held": (0.74, 1.34),
+        "filling": (0.11, 1.84),
         "time-sliced": (0.59, 1.31),
     }
 )
@@ -149,9 +149,9 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.87, 1.28),
-        "held": (0.90, 1.24),
-        "filling": (0.90, 1.07),
+        "no filling": (0.82, 1.27),
+        "held": (0.90, 1.21),
+        "filling": (0.93, 1.07),
         "time-sliced": (0.71, 1.36),
     }
 )
@@ -159,9 +159,9 @@ POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 
 ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.80, 1.22),
-        "held": (0.90, 1.12),
-        "filling": (0.79, 1.28),
+        "no filling": (0.87, 1.25),
+        "held": (0.90, 1.11),
+        "filling": (0.92, 1.29),
         "time-sliced": (0.85, 1.32),
     }
 )
@@ -169,9 +169,9 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 
 P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
     {
-        "no filling": Interval(1.0, 0.57, 2.66),
-        "held": Interval(1.0, 0.55, 2.93),
-        "filling": Interval(1.0, 0.30, 4.74),
+        "no filling": Interval(1.0, 0.64, 2.99),
+        "held": Interval(1.0, 0.56, 3.46),
+        "filling": Interval(1.0, 0.28, 4.25),
         "time-sliced": Interval(45.0, 4.21, 66.4),
     }
 )
