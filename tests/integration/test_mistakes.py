@@ -28,7 +28,7 @@ from advisor_profiling.reports.doctor import examine_extras, lacking
         (("profile", "triad", "--shares", "0.5,1"), 2, "did you mean 50,100?"),
         (("profile", "triad", "--shares", "0.5,20"), 2, "write percentages such as 10,50,100"),
         (("profile", "--name", "x", "python", "a.py", "--rate", "5"), 2, "put -- before"),
-        (("launch", "triad", "gemm", "fft"), 2, "a pair for afterwards is --then C+D"),
+        (("launch", "triad*8"), 2, "a launch is of two to 7 jobs"),
         (("models", "promote", "./nofolder"), 9, "there is no such folder"),
         (("models", "promote", "."), 9, "there is no manifest.json in it"),
     ],
