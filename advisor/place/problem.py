@@ -21,6 +21,7 @@ from advisor.core.split import Split
 from advisor.decide.limits import Limits
 from advisor.errors import InputError, NoSplitError
 from advisor.place.options import PairOptions, check_power
+from advisor.place.running import AIMS
 from advisor.predict.profiles import Floats
 from advisor.wire.requests import WORK_S
 
@@ -183,7 +184,8 @@ def make_problem(
         raise InputError(
             f"a queue is not placed by {objective}",
             why=_NOT_A_SUM.get(objective, _COUNTED),
-            fix=f"use {' or '.join(SAVES_ENERGY)}; --min-speed protects each job",
+            fix=f"use {' or '.join(SAVES_ENERGY)}, or of jobs that run together "
+            f"{', '.join(AIMS)}; --min-speed protects each job",
         )
     _check(queue, types, options, gpus)
     check_power("the power of an idle GPU", idle_power_w)

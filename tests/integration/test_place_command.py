@@ -245,3 +245,70 @@ def test_numbers_by_job() -> None:
         min_speeds(["a=fast"], ["a"])
     with pytest.raises(InputError, match="c=1h is for a job that is not there"):
         read_works(["c=1h"], ["a"])
+
+
+SETS = ("bert-serve-30:3", "resnet50-train-b2:9", "triad:2", "--gpus", "6")
+
+
+def test_json_of_sets_has_stable_keys(place: Advisor) -> None:
+    """Every job has a seat; cards are numbered; the bound is below the plan."""
+    found = answer(place, *SETS, "--objective", "fewest-cards")
+    assert set(found) == {
+        *("objective", "gpus", "queued", "seated", "waiting", "cards", "power_w", "cost", "bound"),
+        *("gap", "energy_saved", "energy_saved_idle", "gpu_time_saved", "sets", "timed_out"),
+        *("bundled_profiles", "warnings"),
+    }
+    assert (found["queued"], found["seated"], found["waiting"]) == (14, 14, [])
+    assert found["bound"] <= found["cost"] == found["cards"] < 6
+    gpus = [gpu for one in found["sets"] for gpu in one["gpus"]]
+    assert sorted(gpus) == list(range(found["cards"]))
+    assert found["gpus"] == [{"gpu_model": "NVIDIA H200", "gpus": 6, "used": found["cards"]}]
+    for one in found["sets"]:
+        assert set(one) == {"launch", "gpu_model", "gpus", "jobs", "power_w"}
+        for job in one["jobs"]:
+            assert set(job) == {"job", "share_percent", "speed", "p99_ms", "environment"}
+            assert bool(job["environment"]) == (job["share_percent"] < 100)
+
+
+def test_text_of_sets_says_cards_bound_and_launches(place: Advisor) -> None:
+    """Cards, what is saved both ways, the bound, and one launch for each card."""
+    done = place(*SETS, "--objective", "least-energy", "--pairs", "--schedule", "--notes")
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    assert text.startswith("14 jobs on ")
+    for words in ("energy with free cards off", "with them idle", "no plan has less than"):
+        assert words in text
+    launches = [line for line in done.out.splitlines() if line.startswith("  GPU ")]
+    assert len(launches) == int(text.split(" on ")[1].split()[0])
+
+
+def test_sets_on_two_gpu_models_by_a_deadline_with_limits(place: Advisor) -> None:
+    """Cards of both are counted; a job with little time keeps its speed; p99 is a limit."""
+    options = ("--gpu-model", "NVIDIA H200", "--also", "NVIDIA H100 80GB HBM3=2")
+    limits = ("--deadline", "2h", "--work", "resnet50-train-b2=30min", "--max-p99", "60ms")
+    found = answer(place, *SETS, *options, *limits, "--objective", "least-energy")
+    assert [pool["gpus"] for pool in found["gpus"]] == [6, 2]
+    jobs = [job for one in found["sets"] for job in one["jobs"]]
+    assert all(job["p99_ms"] <= 60 for job in jobs if job["p99_ms"])
+    late = place(*SETS, "--deadline", "30min", "--objective", "least-energy")
+    assert late.code == 2
+    assert "longer than the deadline" in late.err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--objective", "throughput", "--deadline", "2h"), "--deadline is not for --objective"),
+        (("--objective", "fewest-cards", "--gpu-uuid", "GPU-1"), "--gpu-uuid is not for"),
+        (("--objective", "fewest-cards", "--also", "H100=2"), "no further GPU model"),
+        (("--objective", "least-money"), "no prices"),
+        (("--objective", "max-min"), "fewest-cards"),
+    ],
+)
+def test_what_an_objective_does_not_know_is_refused(
+    place: Advisor, options: tuple[str, ...], told: str
+) -> None:
+    """And an objective that is none names those that are."""
+    done = place(*SETS, *options)
+    assert done.code == 2
+    assert told in " ".join(done.err.split())

@@ -1,26 +1,36 @@
 """`advisor place`: a queue of jobs on several GPUs, who shares with whom, when and where."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.decide.limits import Limits
+from advisor.errors import InputError
+from advisor.formats.moments import read_duration
 from advisor.formats.wire import write
+from advisor.place.problem import SAVES_ENERGY
+from advisor.place.running import AIMS
 from advisor.settings import read_settings
-from advisor.wire.requests import MIN_GAIN, WORK_S, PlacementRequest, QueuedJobs
+from advisor.wire.requests import MIN_GAIN, WORK_S, PlacementRequest, QueuedJobs, by_name
 from advisor_advice.placement_wire import to_wire
 from advisor_advice.placing import plan
-from advisor_cli.advise import place_text
-from advisor_cli.advise.job_requests import min_speeds
+from advisor_advice.placing_sets import RunningRequest, place_jobs
+from advisor_advice.placing_sets import to_wire as sets_to_wire
+from advisor_cli.advise import place_sets_text, place_text
+from advisor_cli.advise.job_requests import longest_p99_ms, min_speeds
 from advisor_cli.advise.queue import Entry, read_entries, read_works
 from advisor_cli.shared.options import (
     AsJson,
+    Cores,
     GpuModelOption,
     GpuUuidOption,
+    MaxP99,
     MaxPower,
     Memory,
     MinGain,
@@ -48,9 +58,22 @@ def place(
         list[str] | None,
         typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all; 1h if not given"),
     ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="More GPUs, of another model: 'NVIDIA H100 80GB HBM3=16'; sets only"),
+    ] = None,
     objective: Annotated[
-        str, typer.Option(help="energy-efficiency: least energy; throughput: done soonest")
+        str,
+        typer.Option(
+            help="Of a queue: energy-efficiency, throughput (done soonest). Of jobs that run "
+            "together, in sets: fewest-cards, least-energy, least-money"
+        ),
     ] = DEFAULT_OBJECTIVE,
+    deadline: Annotated[
+        str | None, typer.Option(help="When all work is to be done, 8h: of sets")
+    ] = None,
+    max_p99: MaxP99 = None,
+    host_cores: Cores = None,
     min_speed: MinSpeed = None,
     min_gain: MinGain = MIN_GAIN,
     max_power: MaxPower = None,
@@ -66,11 +89,35 @@ def place(
     notes: Annotated[bool, typer.Option("--notes", help="What may be wrong with it")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Plan a queue: which jobs share a GPU, at which split, and when.
+    """Plan a queue: which jobs share a GPU, at which split, and when; or which run together.
 
     Every job is done; a pair that gains less than --min-gain does not share. Exit code 10: not
     every job can be placed within the limits.
     """
+    wanted = {"pairs": pairs, "schedule": schedule, "notes": notes}
+    details = [name for name, is_wanted in wanted.items() if is_wanted]
+    if objective in AIMS:
+        _refuse(objective, {"--gpu-uuid": gpu_uuid})
+        settings = read_settings()
+        running = RunningRequest(
+            jobs=_queue(read_entries(jobs or (), file), work or (), min_speed or ()),
+            gpus={gpu_model: gpus, **_more_gpus(also or (), gpu_model)},
+            objective=objective,
+            limits=Limits(
+                default_min_speed=settings.min_speed,
+                max_power_w=max_power,
+                memory_mib=memory,
+                host_cores=host_cores,
+            ),
+            deadline_s=None if deadline is None else read_duration(deadline),
+            time_limit_s=time_limit,
+        )
+        running = _with_names(running, max_p99 or ())
+        found = sets_to_wire(place_jobs(running, settings, profiles))
+        typer.echo(write(found)) if as_json else place_sets_text.show(found, details)
+        return
+    of_sets = {"--also": also, "--deadline": deadline, "--max-p99": max_p99}
+    _refuse(objective, of_sets | {"--host-cores": host_cores})
     asked = PlacementRequest(
         jobs=_queue(read_entries(jobs or (), file), work or (), min_speed or ()),
         gpus=gpus,
@@ -90,9 +137,53 @@ def place(
     if as_json:
         typer.echo(write(to_wire(planned)))
     else:
-        wanted = {"pairs": pairs, "schedule": schedule, "notes": notes}
-        details = [name for name, is_wanted in wanted.items() if is_wanted]
         place_text.show(planned, settings.prices, details)
+
+
+def _with_names(asked: RunningRequest, longest: Sequence[str]) -> RunningRequest:
+    """The same with the limits that are for jobs by name."""
+    names = list(dict.fromkeys(job.job for job in asked.jobs))
+    by_job, of_all = longest_p99_ms(longest, names)
+    limits = replace(
+        asked.limits,
+        min_speed=by_name((job.job, job.min_speed) for job in asked.jobs),
+        max_p99_ms=by_job,
+        default_max_p99_ms=of_all,
+    )
+    return replace(asked, limits=limits)
+
+
+def _refuse(objective: str, options: Mapping[str, object]) -> None:
+    """Options that an objective does not know.
+
+    Raises:
+        InputError: one of them was given.
+    """
+    if given := [name for name, value in options.items() if value]:
+        queues = ", ".join(SAVES_ENERGY)
+        raise InputError(
+            f"{', '.join(given)} is not for --objective {objective}",
+            why=f"{queues} plan a queue in pairs, {', '.join(AIMS)} sets that run together",
+            fix="name another objective, or leave it out",
+        )
+
+
+def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str | None, int]:
+    """Cards of further GPU models.
+
+    Raises:
+        InputError: no model and number, or the first model has no name.
+    """
+    found: dict[str | None, int] = {}
+    for text in texts:
+        name, _, count = text.rpartition("=")
+        if not (name and count.isdecimal() and int(count)) or not first or name in (first, *found):
+            raise InputError(
+                f"--also {text} is no further GPU model",
+                fix="name both: --gpu-model 'NVIDIA H200' --also 'NVIDIA H100 80GB HBM3=16'",
+            )
+        found[name] = int(count)
+    return found
 
 
 def _queue(

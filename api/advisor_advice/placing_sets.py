@@ -1,0 +1,244 @@
+"""Running jobs placed in sets, on GPUs of one model or several, and how that is told."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from advisor.core.gpu import WHOLE
+from advisor.core.split import split_environments
+from advisor.core.units import vendor_of
+from advisor.decide.limits import Limits, is_served, memory_unknown, with_card_memory
+from advisor.errors import InputError
+from advisor.place.running import Kind, PlacedSet, Pool, RunningPlan, make_placing
+from advisor.place.running_solver import place_running
+from advisor.predict.predictions import Predictor
+from advisor.predict.profiles import IDLE, Profile
+from advisor.predict.set_law import MEASURED_ON
+from advisor.settings import Settings
+from advisor.wire.requests import QueuedJobs
+from advisor.wire.set_placement import (
+    SeatedJob,
+    SeatedSet,
+    SetPlacement,
+    UsedGpus,
+    WaitingJobs,
+)
+from advisor_advice.answer import of_check
+from advisor_advice.idle_power import with_idle_power
+from advisor_advice.site.known_profiles import ProfileSet, all_profiles, checked_on, find_profiles
+from advisor_models.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningRequest:
+    """Jobs to run together from now on.
+
+    Attributes:
+        jobs: Work counts where there is a deadline.
+        gpus: How many cards of each GPU model; None: of the one that all profiles have in common.
+        deadline_s: By when jobs with work are to be done; None: no hurry.
+    """
+
+    jobs: tuple[QueuedJobs, ...]
+    gpus: Mapping[str | None, int]
+    objective: str
+    limits: Limits
+    deadline_s: float | None = None
+    time_limit_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PlacedRunning:
+    """The answer."""
+
+    plan: RunningPlan
+    bundled: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def place_jobs(
+    request: RunningRequest, settings: Settings, profiles: Path | None = None
+) -> PlacedRunning:
+    """Which of the jobs share a card.
+
+    Raises:
+        InputError: a job without a profile, an objective that is none, or a deadline that no speed
+            keeps.
+        ModelError: there is no model, or it is damaged.
+        NoSplitError: a job keeps its limits nowhere.
+        StoreError: profiles, or what the check of a GPU model found, cannot be read.
+    """
+    counts = Counter[str]()
+    for job in request.jobs:
+        counts[job.job] += job.count
+    names = sorted(counts)
+    model = Registry(settings.home / "models").open_champion()
+    sets = [_profiles(gpu_model, names, request, settings, profiles) for gpu_model in request.gpus]
+    fill = {IDLE: model.manifest.fill[IDLE]} if IDLE in model.manifest.fill else {}
+    given = [with_idle_power(profile_set, fill) for profile_set in sets]
+    limits = _with_deadline(request, [p for found, _ in given for p in found.profiles])
+    pools = [
+        _pool(found, count, names, limits, model, settings)
+        for (found, _), count in zip(given, request.gpus.values(), strict=True)
+    ]
+    served = {p.job for found, _ in given for p in found.profiles if is_served(p)}
+    kinds = [Kind(name=name, count=counts[name], is_server=name in served) for name in names]
+    placing = make_placing(kinds, pools, request.objective, settings.prices)
+    plan = place_running(placing, time_limit_s=request.time_limit_s)
+    told = (*(text for _, texts in given for text in texts), *_told(given, pools))
+    return PlacedRunning(
+        plan=plan,
+        bundled=tuple(sorted({name for found in sets for name in found.bundled})),
+        warnings=tuple(dict.fromkeys(told)),
+    )
+
+
+def _profiles(
+    gpu_model: str | None,
+    names: Sequence[str],
+    request: RunningRequest,
+    settings: Settings,
+    file: Path | None,
+) -> ProfileSet:
+    """Of one GPU model all jobs; of one among several those that were measured there."""
+    if len(request.gpus) > 1 and gpu_model is not None:
+        names = sorted(set(names) & set(all_profiles(settings, gpu_model)))
+        if not names:
+            raise InputError(f"no job has a profile on {gpu_model}", fix="leave out that GPU model")
+    return find_profiles(names, settings, gpu_model, file)
+
+
+def _pool(
+    found: ProfileSet,
+    gpus: int,
+    names: Sequence[str],
+    limits: Limits,
+    model: Predictor,
+    settings: Settings,
+) -> Pool:
+    there = {profile.job: profile for profile in found.profiles}
+    idle_w = [profile.idle_power_w for profile in found.profiles]
+    gpu_model = found.profiles[0].gpu_model
+    return Pool(
+        gpu_model=gpu_model,
+        gpus=gpus,
+        profiles=tuple(there.get(name) for name in names),
+        limits=with_card_memory(limits, gpu_model),
+        idle_power_w=sum(idle_w) / len(idle_w),
+        of_pairs=model,
+        checked=checked_on(found, settings),
+    )
+
+
+def _with_deadline(request: RunningRequest, profiles: Sequence[Profile]) -> Limits:
+    """What runs from now to the deadline keeps its work over that time as its speed."""
+    if request.deadline_s is None:
+        return request.limits
+    served = {profile.job for profile in profiles if is_served(profile)}
+    least = dict(request.limits.min_speed)
+    for job in request.jobs:
+        if job.job not in served:
+            if (speed := job.work_s / request.deadline_s) > 1:
+                raise InputError(
+                    f"{job.job} takes {job.work_s:g} s alone, longer than the deadline",
+                    fix="give it more time with --deadline, or leave it out",
+                )
+            told = least.get(job.job, request.limits.default_min_speed)
+            least[job.job] = max(speed, told)
+    return replace(request.limits, min_speed=least)
+
+
+def _told(
+    given: Sequence[tuple[ProfileSet, tuple[str, ...]]], pools: Sequence[Pool]
+) -> Iterator[str]:
+    yield "sets of three jobs and more are by physics fitted to sets on H100s"
+    for (found, _), pool in zip(given, pools, strict=True):
+        yield from of_check(found, pool.checked)
+        yield from memory_unknown(found.profiles, pool.limits.memory_mib)
+        if pool.gpu_model not in MEASURED_ON:
+            yield f"no set was measured on {pool.gpu_model}"
+
+
+def to_wire(placed: PlacedRunning) -> SetPlacement:
+    """The answer as programs read it."""
+    plan = placed.plan
+    kinds, pools = plan.placing.kinds, plan.placing.pools
+    used = Counter[int]()
+    for one, count in plan.sets.items():
+        used[one.pool] += count
+    power_w, same_w, same_cards = plan.power_w, plan.same_work_w, plan.same_work_cards
+    free_w = sum(
+        count * (len(one.kinds) - 1) * pools[one.pool].idle_power_w
+        for one, count in plan.sets.items()
+    )
+    return SetPlacement(
+        objective=plan.placing.aim,
+        gpus=tuple(
+            UsedGpus(gpu_model=pool.gpu_model, gpus=pool.gpus, used=used[n])
+            for n, pool in enumerate(pools)
+        ),
+        queued=sum(kind.count for kind in kinds),
+        seated=plan.seated,
+        waiting=tuple(
+            WaitingJobs(job=kinds[n].name, count=count) for n, count in plan.waiting.items()
+        ),
+        cards=plan.cards,
+        power_w=power_w,
+        cost=plan.cost,
+        bound=plan.bound,
+        gap=plan.gap,
+        energy_saved=1 - power_w / same_w if same_w else 0.0,
+        energy_saved_idle=1 - (power_w + free_w) / same_w if same_w else 0.0,
+        gpu_time_saved=1 - plan.cards / same_cards if same_cards else 0.0,
+        sets=tuple(_sets(plan)),
+        timed_out=plan.timed_out,
+        bundled_profiles=placed.bundled,
+        warnings=placed.warnings,
+    )
+
+
+def _sets(plan: RunningPlan) -> Iterator[SeatedSet]:
+    """Cards of the first GPU model have the lowest numbers."""
+    pools = plan.placing.pools
+    free = [sum(pool.gpus for pool in pools[:n]) for n in range(len(pools))]
+    for one, count in plan.sets.items():
+        first = free[one.pool]
+        free[one.pool] += count
+        yield SeatedSet(
+            launch=launch_text(plan, one),
+            gpu_model=pools[one.pool].gpu_model,
+            gpus=tuple(range(first, first + count)),
+            jobs=tuple(_seats(plan, one)),
+            power_w=one.power_w,
+        )
+
+
+def _seats(plan: RunningPlan, one: PlacedSet) -> Iterator[SeatedJob]:
+    pool = plan.placing.pools[one.pool]
+    shares: tuple[float, ...] = (WHOLE,)
+    limits: tuple[dict[str, str], ...] = ({},)
+    if one.split:
+        total = next((p.units_total for p in pool.profiles if p and p.units_total), None)
+        shares = one.split.shares
+        limits = split_environments(one.split, total, vendor_of(pool.gpu_model))
+    seats = zip(one.kinds, shares, one.speeds, one.p99_ms, limits, strict=True)
+    for kind, share, speed, p99_ms, variables in seats:
+        yield SeatedJob(
+            job=plan.placing.kinds[kind].name,
+            share_percent=share,
+            speed=speed,
+            p99_ms=p99_ms,
+            environment={} if share == WHOLE else variables,
+        )
+
+
+def launch_text(plan: RunningPlan, one: PlacedSet) -> str:
+    """The jobs as one word, `a*3+b@50`: copies, and a limit behind each that has one."""
+    shares = one.split.shares if one.split else (WHOLE,)
+    names = [plan.placing.kinds[kind].name for kind in one.kinds]
+    jobs = Counter(
+        name if share == WHOLE else f"{name}@{share:g}"
+        for name, share in zip(names, shares, strict=True)
+    )
+    return "+".join(f"{job}*{count}" if count > 1 else job for job, count in jobs.items())

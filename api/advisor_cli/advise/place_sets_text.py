@@ -1,0 +1,91 @@
+"""Running jobs placed in sets, for a person: cards, what is saved, the bound, who shares."""
+
+from collections.abc import Collection, Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.wording import count_of, less_or_more
+from advisor.decide.reasons import percent
+from advisor.wire.set_placement import SeatedSet, SetPlacement
+from advisor_cli.shared.console import plain_table, print_table
+from advisor_cli.shared.screen import Screen, print_folded, print_screen
+
+_WIDTH = 110
+
+_UNITS = {"fewest-cards": "cards", "least-energy": "W", "least-money": "an hour"}
+
+
+def show(found: SetPlacement, details: Collection[str] = ()) -> None:
+    """Print the first lines, and what is asked for of `pairs`, `schedule` and `notes`."""
+    console = print_screen(Screen(_headline(found), _lines(found)))
+    if "pairs" in details:
+        console.print(Text("who with whom", style="bold"))
+        print_table(_sets(found), _WIDTH)
+    if "schedule" in details:
+        console.print(Text("launches", style="bold"))
+        for one in found.sets:
+            for gpu in one.gpus:
+                console.print(Text(f"  GPU {gpu:<5} {one.launch}"), soft_wrap=True)
+    if "notes" in details:
+        console.print(Text("notes", style="bold"))
+        for note in _remarks(found):
+            print_folded(console, "  ! ", note)
+
+
+def _headline(found: SetPlacement) -> str:
+    pools = ", ".join(f"{pool.used} of {pool.gpus} x {pool.gpu_model}" for pool in found.gpus)
+    return (
+        f"{count_of(found.seated, 'job')} on {count_of(found.cards, 'card')} ({pools}), "
+        f"{found.power_w / 1000:,.4g} kW. predicted"
+    )
+
+
+def _lines(found: SetPlacement) -> Iterator[tuple[str, str]]:
+    if found.waiting:
+        waiting = ", ".join(f"{one.count} {one.job}" for one in found.waiting)
+        yield "Waiting", f"no card is left for {waiting}"
+    yield (
+        "Against",
+        f"a card each, the same work: {less_or_more(found.energy_saved)} energy with free cards "
+        f"off, {less_or_more(found.energy_saved_idle)} with them idle, "
+        f"{less_or_more(found.gpu_time_saved)} GPU time",
+    )
+    unit = _UNITS[found.objective]
+    yield (
+        "Bound",
+        f"{found.objective}: {found.cost:,.6g} {unit}; no plan has less than {found.bound:,.6g} "
+        f"(at most {percent(max(found.gap, 0.0), 1)} less)",
+    )
+    slowest = min((job for one in found.sets for job in one.jobs), key=lambda job: job.speed)
+    yield "Slowest", f"{slowest.job}, {percent(slowest.speed)} of its speed alone"
+    notes = len([*_remarks(found)])
+    yield "More", f"--pairs (who with whom) --schedule (launches) --notes ({notes}) --json"
+
+
+def _sets(found: SetPlacement) -> Table:
+    names = ("cards", "GPU", "jobs, limits behind @", "speeds", "p99 ms, at most", "W")
+    return plain_table(names, map(_cells, found.sets))
+
+
+def _cells(one: SeatedSet) -> tuple[str, ...]:
+    tails = [f"{job.p99_ms:.3g}" for job in one.jobs if job.p99_ms is not None]
+    return (
+        str(len(one.gpus)),
+        one.gpu_model,
+        one.launch,
+        " ".join(percent(job.speed) for job in one.jobs),
+        " ".join(tails) or "-",
+        f"{one.power_w:.0f}",
+    )
+
+
+def _remarks(found: SetPlacement) -> Iterator[str]:
+    yield "jobs run together from now on; a queue to its end is planned in pairs: leave --objective"
+    yield "savings are predicted, and of many sets those are taken that look best: expect less"
+    if found.timed_out:
+        yield "the search for sets ended at its time limit: the bound is further away"
+    if found.bundled_profiles:
+        count = count_of(len(found.bundled_profiles), "bundled profile")
+        yield f"{count} of jobs with random input; power depends on it"
+    yield from found.warnings

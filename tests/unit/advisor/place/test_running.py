@@ -1,0 +1,268 @@
+"""Running jobs in sets: limits are kept, every job has a seat, and the bound is below any plan."""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from made_up_profiles import profile
+
+from advisor.core.objectives import Prices
+from advisor.core.split import MOST_JOBS
+from advisor.decide.constraints import violations
+from advisor.decide.limits import UNSURE_BELOW, Limits, is_served
+from advisor.errors import InputError, NoSplitError
+from advisor.place.many_sets import LEVELS, many_alone
+from advisor.place.running import AIMS, Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
+from advisor.place.running_solver import place_running
+from advisor.place.set_answers import SetAnswers, set_answers
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile
+from advisor.predict.rules import physical_predictions
+from advisor.predict.serving import Serving
+from advisor.predict.sets import SetPredictor
+
+SHARES = np.arange(10.0, 101.0, 10.0)
+
+few = settings(max_examples=25)
+"""Each example solves several programs."""
+
+
+class Physics:
+    """A predictor of pairs that has not learned anything."""
+
+    def predict(self, profiles: Sequence[Profile], splits: Any) -> list[Prediction]:
+        return physical_predictions(profiles, splits)
+
+
+def job(name: str, sm: float = 10.0, power_w: float = 200.0, **fields: Any) -> Profile:
+    """Alone it keeps the SMs active so much of the time; as fast where that fits its share."""
+    active = np.minimum(sm, SHARES)
+    columns = {
+        "sm_active_percent": active,
+        "dram_active_percent": np.full(10, 5.0),
+        "power_w": 100 + (power_w - 100) * active / sm,
+    }
+    return profile(name, (100 * active / sm).tolist(), columns=columns, **fields)
+
+
+def server(name: str, sm: float = 10.0) -> Profile:
+    """Answers 100 requests a second, with a p99 of 4 ms alone."""
+    tails_ms = ((10.0, 4.0), (100.0, 4.0))
+    serving = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=tails_ms)
+    return job(name, sm, serving=serving)
+
+
+def placing_of(
+    jobs: Sequence[tuple[Profile, int]],
+    gpus: int,
+    aim: str = "least-energy",
+    limits: Limits | None = None,
+    **pool: Any,
+) -> Placing:
+    """Jobs with their numbers on one kind of GPU."""
+    profiles = tuple(profile for profile, _ in jobs)
+    kinds = [Kind(name=p.job, count=count, is_server=is_served(p)) for p, count in jobs]
+    cards = Pool(
+        gpu_model=profiles[0].gpu_model,
+        gpus=gpus,
+        profiles=profiles,
+        limits=limits or Limits(),
+        idle_power_w=70.0,
+        **pool,
+    )
+    return make_placing(kinds, [cards], aim, Prices(gpu_hour=2.0, kwh=0.1))
+
+
+@some.composite
+def placings(draw: some.DrawFn, most: int = 8) -> Placing:
+    """Up to four kinds, one of them a server, on some cards."""
+    dice = np.random.default_rng(draw(some.integers(0, 10_000)))
+    kinds = draw(some.integers(1, 4))
+    jobs = [
+        (server("s", dice.uniform(5, 40)), draw(some.integers(1, 3)))
+        if n == 3
+        else (
+            job(f"j{n}", dice.uniform(3, 99), dice.uniform(150, 690)),
+            draw(some.integers(1, most // 2)),
+        )
+        for n in range(kinds)
+    ]
+    limits = Limits(
+        default_min_speed=draw(some.sampled_from([0.2, 0.4, 0.8])),
+        default_max_p99_ms=10.0 if kinds == 4 and draw(some.booleans()) else None,
+    )
+    return placing_of(jobs, draw(some.integers(1, most)), draw(some.sampled_from(AIMS)), limits)
+
+
+@few
+@given(placings())
+def test_plan_keeps_every_limit_and_the_bound_is_below_it(placing: Placing) -> None:
+    """Every job has a seat or waits, on the cards there are; the predictor refuses no set."""
+    try:
+        plan = place_running(placing, time_limit_s=5.0)
+    except NoSplitError:
+        return
+    seated = Counter(
+        kind for one, count in plan.sets.items() for kind in one.kinds for _ in range(count)
+    )
+    for n, kind in enumerate(placing.kinds):
+        assert seated[n] + plan.waiting.get(n, 0) == kind.count
+    assert plan.cards <= placing.pools[0].gpus
+    assert plan.bound <= plan.cost * (1 + 1e-9)
+    for one in plan.sets:
+        check_set(placing, one)
+
+
+def check_set(placing: Placing, one: PlacedSet) -> None:
+    """It is what the predictor says, within every limit."""
+    if one.split is None:
+        return
+    pool = placing.pools[one.pool]
+    profiles = [found for kind in one.kinds if (found := pool.profiles[kind])]
+    limits = dataclasses.replace(pool.limits, unsure_below=UNSURE_BELOW)
+    (found,) = SetPredictor().predict(profiles, [one.split])
+    assert not violations(found, profiles, limits)
+    assert one.speeds == tuple(part.speed.value for part in found.parts)
+    assert one.power_w == found.power_w.value
+
+
+@few
+@given(placings(most=6))
+def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) -> None:
+    """All partitions of a few jobs into sets, tried one by one."""
+    if sum(kind.count for kind in placing.kinds) > 8:
+        return
+    try:
+        plan = place_running(placing, time_limit_s=5.0)
+    except NoSplitError:
+        return
+    best = brute_force(set_answers(placing, 0), placing.pools[0].gpus)
+    assert plan.bound <= best * (1 + 1e-9)
+    if not plan.waiting:
+        assert best <= plan.cost * (1 + 1e-9) <= best * 1.02 + 1e-6
+
+
+def brute_force(answers: SetAnswers, gpus: int) -> float:
+    """Least cost of all jobs on so many cards."""
+    placing = answers.placing
+
+    @functools.cache
+    def cost(kinds: tuple[int, ...]) -> float:
+        found = [answers.by_law(kinds, level) for level in range(len(LEVELS))]
+        return min((one.cost for one in found if one), default=math.inf)
+
+    @functools.cache
+    def least(left: tuple[int, ...], cards: int) -> float:
+        if not any(left):
+            return 0.0
+        if not cards:
+            return math.inf
+        first = next(n for n, count in enumerate(left) if count)
+        best = math.inf
+        for taken in itertools.product(*(range(count + 1) for count in left)):
+            if taken[first] and sum(taken) <= MOST_JOBS:
+                kinds = tuple(n for n, count in enumerate(taken) for _ in range(count))
+                rest = tuple(a - b for a, b in zip(left, taken, strict=True))
+                best = min(best, cost(kinds) + least(rest, cards - 1))
+        return best
+
+    return least(tuple(kind.count for kind in placing.kinds), gpus)
+
+
+@given(some.integers(0, 100_000), some.integers(2, MOST_JOBS), some.integers(0, len(LEVELS) - 1))
+def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level: int) -> None:
+    """Speeds and watts of arrays are those of one set at a time; and no worse at the low end."""
+    dice = np.random.default_rng(seed)
+    profiles = [
+        server(f"s{n}", dice.uniform(5, 60))
+        if dice.random() < 0.3
+        else job(f"j{n}", dice.uniform(3, 99), dice.uniform(150, 690))
+        for n in range(4)
+    ]
+    many = many_alone(profiles)
+    kinds: list[int] = sorted(dice.integers(0, 4, jobs).tolist())
+    seats = np.array([kinds + [4] * (MOST_JOBS - jobs)])
+    found = many.at(seats, np.array([level]))
+    placing = placing_of([(p, 7) for p in profiles], 1, limits=Limits(default_min_speed=0.0))
+    answers = SetAnswers(placing, 0, (0, 1, 2, 3), many)
+    split = answers.ways(tuple(kinds), [profiles[k] for k in kinds], level)[0]
+    (wanted,) = SetPredictor().predict([profiles[k] for k in kinds], [split])
+    speeds = [part.speed.value for part in wanted.parts]
+    assert np.minimum(found.speed[0, :jobs], 1) == pytest.approx(speeds)
+    assert found.power_w[0] == pytest.approx(wanted.power_w.value)
+    low = [part.speed.low for part in wanted.parts]
+    assert (found.low[0, :jobs] >= np.array(low) - 1e-9).all()
+
+
+def solved(*jobs: tuple[Profile, int], gpus: int = 20, **fields: Any) -> RunningPlan:
+    return place_running(placing_of(jobs, gpus, **fields), time_limit_s=5.0)
+
+
+def test_small_jobs_share_in_sevens_and_the_bound_meets_the_plan() -> None:
+    """Fourteen jobs that need a tenth each are on two cards, and no fewer can be."""
+    plan = solved((job("small"), 14), aim="fewest-cards")
+    assert (plan.cards, plan.bound, plan.waiting) == (2, 2, {})
+    assert plan.same_work_cards > 2
+
+
+def test_where_cards_are_short_servers_have_them() -> None:
+    """Batch jobs wait, all of them before a server does."""
+    plan = solved((job("big", 97.0, 690.0), 9), (server("web", 30.0), 3), gpus=2)
+    assert plan.waiting[0] > 0
+    assert 1 not in plan.waiting
+
+
+def test_limits_end_sets() -> None:
+    """Memory, host cores and p99 each keep jobs apart."""
+    heavy = job("heavy", memory_used_mib=30_000.0)
+    assert solved((heavy, 4), aim="fewest-cards", limits=Limits(memory_mib=65_000)).cards == 2
+    web = server("web", 10.0)
+    assert solved((web, 6), aim="fewest-cards").cards == 1
+    tight = Limits(default_max_p99_ms=9.0)
+    assert solved((web, 6), aim="fewest-cards", limits=tight).cards > 1
+
+
+def test_two_jobs_are_as_the_model_of_pairs_says() -> None:
+    """Their split is one of the nine, with its power."""
+    plan = solved((job("a", 40.0, 300.0), 1), (job("b", 50.0, 350.0), 1), of_pairs=Physics())
+    (one,) = plan.sets
+    assert one.split is not None
+    assert sum(one.split.shares) == 100
+
+
+def test_work_goes_where_it_costs_least() -> None:
+    """A GPU model that does twice the work for the same watts is used first."""
+    slow = job("a", 97.0, 600.0)
+    fast = dataclasses.replace(
+        slow, gpu_model="fast", values={**slow.values, "rate": 2 * slow.values["rate"]}
+    )
+    pools = [
+        Pool(gpu_model=p.gpu_model, gpus=3, profiles=(p,), limits=Limits(), idle_power_w=70.0)
+        for p in (slow, fast)
+    ]
+    placing = make_placing([Kind(name="a", count=3)], pools, "least-energy")
+    assert {one.pool for one in place_running(placing).sets} == {1}
+
+
+def test_what_cannot_be_placed_is_refused() -> None:
+    """An aim that is none, no price, no profile, and a job that keeps its limits nowhere."""
+    kinds, small = [Kind(name="a", count=1)], job("a")
+    pool = Pool(
+        gpu_model="x", gpus=1, profiles=(small,), limits=Limits(max_power_w=50.0), idle_power_w=70.0
+    )
+    with pytest.raises(InputError, match="not placed by max-min"):
+        make_placing(kinds, [pool], "max-min")
+    with pytest.raises(InputError, match="no prices"):
+        make_placing(kinds, [pool], "least-money")
+    with pytest.raises(InputError, match="no profile"):
+        make_placing(kinds, [dataclasses.replace(pool, profiles=(None,))], "least-energy")
+    with pytest.raises(NoSplitError, match="a cannot be placed"):
+        place_running(make_placing(kinds, [pool], "least-energy"))
