@@ -54,6 +54,18 @@ def test_baselines_run(home: Path, split: str) -> None:
     assert home.exists()
 
 
+@pytest.mark.parametrize("split", ["100/100/50", "uncapped", "time-sliced"])
+def test_sets_run(home: Path, split: str) -> None:
+    """Two copies beside a job that alone may have a limit; each has a counter of its own."""
+    last = run("launch", "triad*2", "gemm", "--split", split, "--duration", "12")
+    granted = [job["units_granted"] for job in last["jobs"]]
+    assert granted == [132, 132, 66 if split == "100/100/50" else 132]
+    assert all(job["proven"] and job["steps"] > 0 for job in last["jobs"])
+    (seen,) = last["observations"]
+    assert all(job["rate"] > 0 for job in seen["jobs"])
+    assert home.exists()
+
+
 def test_fault_takes_both_down_and_blames_nobody(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

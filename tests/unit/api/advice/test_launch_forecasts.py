@@ -16,8 +16,10 @@ from advisor.launch.records.spec import LaunchSet
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest, NextPair
 from advisor.wire.requests import JobRequest
+from advisor.wire.sets import SetAdvice
 from advisor_advice.forecasting import recommended, with_forecast
 from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.set_advice import advise_set
 from advisor_models.registry import Registry
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")
@@ -230,6 +232,25 @@ def test_three_jobs_run_as_advice_for_sets_says(tmp_path: Path, settings: Settin
     with pytest.raises(NoSplitError, match="a, b and c should not share the Card") as raised:
         recommended(jobs, replace(wanted(path), request=much), settings)
     assert "share it anyway: --split" in (raised.value.fix or "")
+
+
+def test_a_set_that_is_a_call_is_told_how_to_share_all_the_same(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the user's to say so: nothing starts by itself."""
+    path = points_file(tmp_path, *(solo_points(job, power_limit_w=None) for job in "abc"))
+
+    def call(*asked: Any) -> SetAdvice:
+        given = advise_set(*asked)
+        return replace(given, choice=None, call=given.choice)
+
+    jobs = [A, B, Job(name="c", command=("true",))]
+    split = recommended(jobs, wanted(path, *map(_asked, "abc")), settings)[0].split
+    monkeypatch.setattr("advisor_advice.forecasting.advise_set", call)
+    with pytest.raises(NoSplitError, match="a, b and c need not share the Card") as raised:
+        recommended(jobs, wanted(path, *map(_asked, "abc")), settings)
+    assert "GPU time than a card each" in raised.value.why
+    assert raised.value.fix.endswith(f"or share it anyway: --split {split}")
 
 
 def _asked(job: str) -> JobRequest:
