@@ -75,7 +75,7 @@ class Row:
 
     @property
     def fill(self) -> int:
-        """How many different jobs fill the GPU."""
+        """How many of its jobs fill the GPU."""
         return sum(part.fills for part in self.parts)
 
     def column(self, of_part: Callable[[Part], float]) -> Floats:
@@ -97,15 +97,16 @@ def rows_of(campaign: str) -> list[Row]:
     for point in cast("list[SoloPoint]", read_points(Path(f"{campaign}.jsonl"))):
         if not LEFT_OUT & set(point.flags):
             solo.setdefault((point.job, point.share_percent), point)
-    found = list[Row]()
-    for point in cast("list[PairPoint]", read_points(Path(f"{campaign}-sets.jsonl"))):
-        seats = [((p.job, p.share_percent), (p.job, 100.0)) for p in point.parts]
-        if not LEFT_OUT & set(point.flags) and all(a in solo and b in solo for a, b in seats):
-            found.append(_row(point, solo))
-    return found
+    points = cast("list[PairPoint]", read_points(Path(f"{campaign}-sets.jsonl")))
+    rows = (row_of(point, solo) for point in points)
+    return [row for row in rows if row]
 
 
-def _row(point: PairPoint, solo: Mapping[tuple[str, float], SoloPoint]) -> Row:
+def row_of(point: PairPoint, solo: Mapping[tuple[str, float], SoloPoint]) -> Row | None:
+    """One window; None if a check failed, or a job was not measured alone at its limit."""
+    seats = [((p.job, p.share_percent), (p.job, 100.0)) for p in point.parts]
+    if LEFT_OUT & set(point.flags) or not all(a in solo and b in solo for a, b in seats):
+        return None
     parts = list[Part]()
     for p in point.parts:
         whole = solo[p.job, 100.0]
@@ -163,6 +164,7 @@ MPS_CUTS: Mapping[str, Callable[[Off], bool]] = {
     "none fills": lambda off: off.row.fill == 0,
     "one fills": lambda off: off.row.fill == 1,
     "two fill": lambda off: off.row.fill == 2,
+    "one of 3 and more": lambda off: off.row.fill == 1 and len(off.row.parts) > 2,
     "not host": lambda off: not off.host,
     "host": lambda off: off.host,
 }
