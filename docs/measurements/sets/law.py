@@ -26,6 +26,8 @@ from advisor.predict.profiles import Floats
 from advisor.predict.set_law import (
     ACTIVE_IDLE_OVER_W,
     MPS,
+    POWER_ERRORS,
+    SPEED_ERRORS,
     TURNS_EXPONENT,
     SetClass,
     SideBySide,
@@ -74,6 +76,19 @@ def main() -> None:
     for name, rule in RULES.items():
         found[name] = [it for own in by_mode.values() for it in left_out(own, rule(own))]
     print_errors(rows, found)
+    tables("held by the ranges of answers, %", held(judged))
+
+
+def held(judged: Sequence["Judged"]) -> list[Off]:
+    """Whether ranges hold what was measured: speeds of jobs without a demand, and watts."""
+    found = list[Off]()
+    for j in judged:
+        ranges = [("watts", POWER_ERRORS[j.set_class], j.row.power_w / j.power_w)]
+        if not j.part.serves:
+            ranges.append(("speeds", SPEED_ERRORS[j.of_class], j.part.speed / j.speed))
+        for name, (low, high), ratio in ranges:
+            found.append(Off(name, j.row, j.part.is_host, 100.0 * (low <= ratio <= high)))
+    return found
 
 
 def print_errors(rows: Sequence[Row], found: Mapping[str, Sequence["Judged"]]) -> None:
