@@ -1,18 +1,10 @@
-"""Answers from what is kept in memory: profiles, the model in use, and whole answers as bytes.
-
-Everything kept belongs to one state of the store, the registry and the checks. At most a second
-goes by between two looks at them, and after a write of this process none: what was kept for an
-earlier state is then dropped at once. So two services on one database agree within about a second.
-"""
+"""Answers from what is kept in memory: profiles, the model in use, and whole answers as bytes."""
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
-
-from cachetools import LRUCache
 
 from advisor.errors import BusyError
 from advisor.formats.wire import write
@@ -43,10 +35,11 @@ from advisor_advice.site.known_profiles import (
 from advisor_advice.site.measured_pairs import measured_windows
 from advisor_api.engine import bundled
 from advisor_api.engine.job_rows import Jobs
-from advisor_api.engine.kept import MOST_JOBS, Kept
+from advisor_api.engine.kept import Kept
 from advisor_api.engine.power import Weights
+from advisor_api.engine.present import Present
 from advisor_data import Store
-from advisor_data.files.checked import ChecksStamp, checked_counts, checks_stamp
+from advisor_data.files.checked import checked_counts
 from advisor_models.manifest import Manifest
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
@@ -57,9 +50,6 @@ if TYPE_CHECKING:
 # What tells where power goes is imported with the first question: most services are asked none.
 
 A = TypeVar("A", bound=WayRequest)
-
-FRESH_S = 1.0
-"""How long what is kept is used without a look at the store and the registry."""
 
 PLACEMENTS_AT_ONCE = 2
 PLACEMENTS_WAITING = 8
@@ -76,14 +66,11 @@ class Engine:
         registry: Registry,
         change_count: Callable[[], int],
     ) -> None:
-        self._store, self._registry, self._change_count = store, registry, change_count
+        self._store, self._registry = store, registry
         self._settings, self._home = settings, settings.home
         self.jobs = Jobs(settings.jobs_dir, store)
         self._weights = Weights(store)
-        self._kept = Kept(-1, -1, (-1, -1, -1), (), LRUCache(MOST_JOBS), None)
-        self._experience, self._observed = Experience(), 0
-        self._fresh_until = self._looked_at = self._changed_at = float("-inf")
-        self._look: asyncio.Task[None] | None = None
+        self._present = Present(settings.home, registry, change_count)
         self._loading, self._opening, self._measuring = (asyncio.Lock() for _ in range(3))
         self._placing = asyncio.Semaphore(PLACEMENTS_AT_ONCE)
         self._placements = 0
@@ -91,12 +78,11 @@ class Engine:
 
     def changed(self) -> None:
         """Say that this process wrote to the store or the registry; any thread may."""
-        self._changed_at = time.monotonic()
+        self._present.changed()
 
     def observed(self, experience: Experience) -> None:
         """Take in what launches say from now on; any thread may."""
-        self._experience, self._observed = experience, self._observed + 1
-        self.changed()
+        self._present.observed(experience)
 
     async def recommend(self, asked: RecommendationRequest) -> bytes:
         """The answer as JSON: `advisor.wire.recommendation`.
@@ -111,7 +97,7 @@ class Engine:
 
     async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
         """As `recommend`, as values."""
-        return await self._answer(await self._current(), asked)
+        return await self._answer(await self._present.kept(), asked)
 
     async def recommend_set(self, asked: SetRequest) -> bytes:
         """How three to seven jobs are to run, as JSON: `advisor.wire.sets.SetAdvice`.
@@ -142,7 +128,7 @@ class Engine:
             InputError: a job without a profile, or too few jobs were measured on the GPU model.
             StoreError: the store cannot be read.
         """
-        known = await self._power(await self._current(), names, gpu_model)
+        known = await self._power(await self._present.kept(), names, gpu_model)
         return await asyncio.to_thread(known)
 
     async def place(self, asked: PlacementRequest) -> Planned:
@@ -174,11 +160,11 @@ class Engine:
             ModelError: there is none, or it is damaged.
             StoreError: the store cannot be read.
         """
-        return (await self._predictor(await self._current())).manifest
+        return (await self._predictor(await self._present.kept())).manifest
 
     async def _kept_answer(self, asked: A, told: Callable[[Kept, A], Awaitable[object]]) -> bytes:
         """The answer as it was told before in this state, else as it is told now."""
-        kept = await self._current()
+        kept = await self._present.kept()
         try:
             text = kept.answers[asked]  # to ask first whether it is there takes as long again
         except KeyError:
@@ -217,10 +203,9 @@ class Engine:
         )
 
     async def _place(self, asked: PlacementRequest) -> Planned:
-        kept = await self._current()
+        kept = await self._present.kept()
         found = await self._found(kept, asked.names, asked.gpu_model)
-        predictor = await self._predictor(kept)
-        checked = await self._checked(kept, found)
+        predictor, checked = await self._predictor(kept), await self._checked(kept, found)
         limits = limits_of(asked, self._settings.min_speed)
         conditions = await self._conditions(kept, found, asked.gpu_uuid, any_of=True)
         async with self._placing:
@@ -230,9 +215,8 @@ class Engine:
 
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
         found = await self._found(kept, asked.names, asked.gpu_model)
-        predictor = await self._predictor(kept)
+        predictor, checked = await self._predictor(kept), await self._checked(kept, found)
         request = request_of(asked, self._settings)
-        checked = await self._checked(kept, found)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
         return answer_by(predictor, found, request, checked, conditions)
 
@@ -249,7 +233,8 @@ class Engine:
         whole = {name: of_job for name, of_job in known.items() if of_job and of_job.profiles}
         for name in names:
             if name not in whole:
-                raise await asyncio.to_thread(self._unknown, kept, name)
+                near = await asyncio.to_thread(self.jobs.names, kept.change, near=name)
+                raise no_profile(name, near)
         return on_one_gpu(names, whole, gpu_model)
 
     async def _loaded(self, kept: Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
@@ -267,9 +252,6 @@ class Engine:
         points = [point for name in names for point in self._store.solo_points(job=name)]
         own = known_profiles(points, names)
         return {n: k.before(bundled.profiles().get(n, ProfilesOfJob({}))) for n, k in own.items()}
-
-    def _unknown(self, kept: Kept, name: str) -> Exception:
-        return no_profile(name, self.jobs.names(kept.change, near=name))
 
     async def _predictor(self, kept: Kept) -> ModelPredictor:
         if kept.predictor is None:
@@ -297,7 +279,7 @@ class Engine:
         conditions = kept.conditions.get(key)
         if conditions is None:
             store = self._store if gpu_uuid else None
-            conditions = await asyncio.to_thread(self._experience.conditions, *key, store)
+            conditions = await asyncio.to_thread(self._present.experience.conditions, *key, store)
             kept.conditions[key] = conditions
         return dataclasses.replace(conditions, windows=await self._windows(kept, found, any_of))
 
@@ -318,38 +300,3 @@ class Engine:
         points = [point for jobs in wanted for point in known.get(jobs, ())]
         checks = checks_of(self._settings)
         return measured_windows(found.profiles, checks, self._store, points, any_of=any_of)
-
-    async def _current(self) -> Kept:
-        """What is kept of the present state."""
-        while not self._is_fresh():
-            # One look for all that wait. One that began before a write does not count after it.
-            if self._look is None:
-                self._look = asyncio.create_task(self._look_now())
-            await asyncio.shield(self._look)
-        return self._kept
-
-    def _is_fresh(self) -> bool:
-        return self._looked_at > self._changed_at and time.monotonic() < self._fresh_until
-
-    async def _look_now(self) -> None:
-        began = time.monotonic()
-        try:
-            observed = self._observed
-            self._keep(observed, *await asyncio.to_thread(self._state))
-            self._looked_at, self._fresh_until = began, time.monotonic() + FRESH_S
-        finally:
-            self._look = None
-
-    def _state(self) -> tuple[int, tuple[int, int, int], ChecksStamp]:
-        return self._change_count(), self._registry.stamp(), checks_stamp(self._home)
-
-    def _keep(
-        self, observed: int, change: int, promotions: tuple[int, int, int], checks: ChecksStamp
-    ) -> None:
-        old = self._kept
-        known = old.observed, old.change, old.promotions, old.checks
-        if (observed, change, promotions, checks) == known:
-            return
-        profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
-        predictor = old.predictor if promotions == old.promotions else None
-        self._kept = Kept(change, observed, promotions, checks, profiles, predictor)

@@ -13,6 +13,7 @@ from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
 from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_api.engine import engine as engine_module
+from advisor_api.engine import present
 from advisor_api.engine.engine import Engine
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
@@ -82,9 +83,9 @@ async def test_within_a_second_nothing_is_looked_at(
 ) -> None:
     """Until then an equal request costs a look in memory; after it one look, and no load."""
     now = [100.0]
-    monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(present.time, "monotonic", lambda: now[0])
     await engine.recommend(PAIR)
-    now[0] += engine_module.FRESH_S - 0.01
+    now[0] += present.FRESH_S - 0.01
     await engine.recommend(PAIR)
     assert source.looks == 1
     now[0] += 0.02

@@ -1,0 +1,81 @@
+"""Which state of the store, the registry and the checks is the present one, and what is kept of it.
+
+At most a second goes by between two looks at them, and after a write of this process none: what was
+kept for an earlier state is then dropped at once. So two services on one database agree within
+about a second.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cachetools import LRUCache
+
+from advisor_advice.site.conditions import Experience
+from advisor_advice.site.known_profiles import ProfilesOfJob
+from advisor_api.engine.kept import MOST_JOBS, Kept
+from advisor_data.files.checked import ChecksStamp, checks_stamp
+from advisor_models.registry import Registry
+
+FRESH_S = 1.0
+"""How long what is kept is used without a look at the store and the registry."""
+
+
+class Present:
+    """What is kept of the present state, for one event loop.
+
+    Attributes:
+        experience: What launches say.
+    """
+
+    def __init__(self, home: Path, registry: Registry, change_count: Callable[[], int]) -> None:
+        self._home, self._registry, self._change_count = home, registry, change_count
+        self._kept = Kept(-1, -1, (-1, -1, -1), (), LRUCache(MOST_JOBS), None)
+        self.experience, self._observed = Experience(), 0
+        self._fresh_until = self._looked_at = self._changed_at = float("-inf")
+        self._look: asyncio.Task[None] | None = None
+
+    def changed(self) -> None:
+        """Say that this process wrote to the store or the registry; any thread may."""
+        self._changed_at = time.monotonic()
+
+    def observed(self, experience: Experience) -> None:
+        """Take in what launches say from now on; any thread may."""
+        self.experience, self._observed = experience, self._observed + 1
+        self.changed()
+
+    async def kept(self) -> Kept:
+        """What is kept of the present state."""
+        while not self._is_fresh():
+            # One look for all that wait. One that began before a write does not count after it.
+            if self._look is None:
+                self._look = asyncio.create_task(self._look_now())
+            await asyncio.shield(self._look)
+        return self._kept
+
+    def _is_fresh(self) -> bool:
+        return self._looked_at > self._changed_at and time.monotonic() < self._fresh_until
+
+    async def _look_now(self) -> None:
+        began = time.monotonic()
+        try:
+            observed = self._observed
+            self._keep(observed, *await asyncio.to_thread(self._state))
+            self._looked_at, self._fresh_until = began, time.monotonic() + FRESH_S
+        finally:
+            self._look = None
+
+    def _state(self) -> tuple[int, tuple[int, int, int], ChecksStamp]:
+        return self._change_count(), self._registry.stamp(), checks_stamp(self._home)
+
+    def _keep(
+        self, observed: int, change: int, promotions: tuple[int, int, int], checks: ChecksStamp
+    ) -> None:
+        old = self._kept
+        known = old.observed, old.change, old.promotions, old.checks
+        if (observed, change, promotions, checks) == known:
+            return
+        profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
+        predictor = old.predictor if promotions == old.promotions else None
+        self._kept = Kept(change, observed, promotions, checks, profiles, predictor)
