@@ -2,10 +2,9 @@
 
 The master program (`advisor.place.set_master`) takes the sets known so far and says what each job
 is worth; the search (`advisor.place.set_search`) finds sets whose jobs are worth more than they
-cost; until there are none. Then the master is solved in whole cards. Its bound is that of Lagrange:
-what the duals say of all jobs and cards, less the most that a set could still gain, on every card
-(M. Lübbecke and J. Desrosiers, "Selected topics in column generation", Operations Research 53(6),
-2005).
+cost; until there are none (M. Lübbecke and J. Desrosiers, "Selected topics in column generation",
+Operations Research 53(6), 2005). Then the master is solved in whole cards. A quick search goes
+first; that which also bounds what any set could gain takes over where it no longer saves much.
 """
 
 import math
@@ -15,10 +14,10 @@ from advisor.errors import NoSplitError
 from advisor.place.running import Placing, RunningPlan
 from advisor.place.set_answers import SetAnswers, set_answers
 from advisor.place.set_master import Master
-from advisor.place.set_search import Found, SetSearch
+from advisor.place.set_search import GREEDY_PRICES, Found, SetSearch
 from advisor.predict.profiles import Floats
 
-WIDTHS = (1000, 4000, 16_000)
+WIDTHS = (1500, 5000, 20_000)
 """Sets of each size that are looked at for the bound; more where fewer do not suffice."""
 
 NEAR = 0.01
@@ -29,6 +28,9 @@ GAP = 2e-3
 
 SEARCH_PART = 0.6
 """Of the time, after which no more sets are looked for."""
+
+WORTHWHILE = 2e-3
+"""Of the cost, what the quick search must save for another turn of it."""
 
 ROUNDING = 1e-6
 """Of a card, is none."""
@@ -48,17 +50,19 @@ def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPla
     answers = [set_answers(placing, n) for n in range(len(placing.pools))]
     master = _master(placing, answers)
     least = LEAST_GAIN * max(one.cost for one in master.sets)
-    near = NEAR / min(placing.counts.sum(), sum(pool.gpus for pool in placing.pools))
-    bound, cost, timed_out = 0.0, math.inf, False
+    bound, cost, turn, timed_out = 0.0, math.inf, 0, False
     for width in WIDTHS:
         while not (timed_out := time.monotonic() - started > SEARCH_PART * time_limit_s):
-            cost, duals = master.solve()
-            if master.add(
-                one for search in _searches(answers, duals) for one in search.greedy(least)
+            before, (cost, duals) = cost, master.solve()
+            searches = _searches(answers, duals)
+            quick = turn < len(GREEDY_PRICES) or cost < (1 - WORTHWHILE) * before
+            if quick and master.add(
+                one for search in searches for one in search.greedy(least, turn)
             ):
+                turn += 1
                 continue
-            found = [search.all(width, least, near * cost) for search in _searches(answers, duals)]
-            bound = max(bound, _bound(placing, duals, found))
+            found = [search.all(width, least, NEAR) for search in searches]
+            bound = max(bound, _bound(placing, cost, found))
             if not master.add(one for of_pool in found for one in of_pool.sets):
                 break
         if timed_out or bound >= (1 - 1.01 * NEAR) * cost:
@@ -90,17 +94,15 @@ def _searches(answers: list[SetAnswers], duals: Floats) -> list[SetSearch]:
     return [SetSearch(a, duals[:kinds], float(duals[kinds + a.number])) for a in answers]
 
 
-def _bound(placing: Placing, duals: Floats, proofs: list[Found]) -> float:
-    """No plan costs less: each card could still gain the most that a set can."""
-    kinds = len(placing.kinds)
-    of_cards = zip(placing.pools, duals[kinds:], proofs, strict=True)
-    jobs = placing.counts.sum()
-    found = float(duals[:kinds] @ placing.counts) + sum(
-        pool.gpus * float(worth) - min(pool.gpus, jobs) * proof.most
-        for pool, worth, proof in of_cards
-    )
+def _bound(placing: Placing, cost: float, found: list[Found]) -> float:
+    """No plan costs less than the cost of cards in parts, if each set gained all that it could.
+
+    Lowered so far that no set gains anything, what jobs are worth is a dual solution (A. Farley,
+    "A note on bounding a class of linear programming problems", Operations Research 38(5), 1990).
+    """
+    bound = cost / (1 + max(of_pool.most for of_pool in found))
     # Cards come whole, and a job that waits costs a whole number of them.
-    return math.ceil(found - ROUNDING) if placing.aim == "fewest-cards" else found
+    return math.ceil(bound - ROUNDING) if placing.aim == "fewest-cards" else bound
 
 
 def _plan(

@@ -9,6 +9,12 @@ import numpy as np
 from advisor.place.running import PlacedSet, Placing
 from advisor.predict.profiles import Floats
 
+MOST_COLUMNS = 6000
+"""Sets, and kinds that wait, of which whole cards are made; jobs alone always are."""
+
+ROUNDING = 1e-6
+"""Of a card, is none."""
+
 BATCH_WAITS, SERVER_WAITS = 3.0, 30.0
 """Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
 the seven jobs that a card may have in the place of one."""
@@ -63,14 +69,39 @@ class Master:
         )
 
     def whole(self, time_limit_s: float, gap: float) -> Floats:
-        """How many jobs of each kind wait, and cards of each set; the best found in the time."""
-        count = self._program.getNumCol()
+        """How many jobs of each kind wait, and cards of each set; the best found in the time.
+
+        Where none is found, the whole cards among the parts are dealt, and the rest waits.
+        """
+        self._program.run()
+        solution, count = self._program.getSolution(), self._program.getNumCol()
+        least = np.floor(np.array(solution.col_value, dtype=np.float64) + ROUNDING)
+        # Sets that the parts of cards are far from using are of no use in whole cards.
+        order = np.argsort(np.array(solution.col_dual), kind="stable")
+        most = np.full(count, highspy.kHighsInf)
+        most[order[MOST_COLUMNS:]] = 0
+        alone = [True] * len(self.placing.kinds) + [len(one.kinds) == 1 for one in self.sets]
+        most[np.array(alone)] = highspy.kHighsInf
+        columns = np.arange(count, dtype=np.int32)
+        self._program.changeColsBounds(count, columns, np.zeros(count), most)
         kinds = np.array([highspy.HighsVarType.kInteger] * count)
-        self._program.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds)
-        for name, value in {"time_limit": time_limit_s, "mip_rel_gap": gap}.items():
+        self._program.changeColsIntegrality(count, columns, kinds)
+        options = {"time_limit": self._program.getRunTime() + time_limit_s, "mip_rel_gap": gap}
+        for name, value in options.items():
             self._program.setOptionValue(name, value)
         self._program.run()
+        status = self._program.getInfo().primal_solution_status
+        if status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return self._rest_waits(least)
         return np.rint(np.array(self._program.getSolution().col_value, dtype=np.float64))
+
+    def _rest_waits(self, chosen: Floats) -> Floats:
+        """These cards, and no others."""
+        kinds = len(self.placing.kinds)
+        seated = np.zeros(kinds)
+        for one, cards in zip(self.sets, chosen[kinds:], strict=True):
+            np.add.at(seated, list(one.kinds), cards)
+        return np.append(self.placing.counts - seated, chosen[kinds:])
 
     def _column(self, cost: float, rows: Mapping[int, float]) -> None:
         order = sorted(rows)

@@ -30,8 +30,8 @@ bounds what a set can gain; the least of these bounds is taken."""
 MOST_ASKED, MOST_LOOKED_AT = 300, 3000
 """Sets of one size that the predictor is asked of, and of which those are chosen."""
 
-GREEDY_PRICES = (0.0, 0.4)
-"""The same where sets are grown by what gains most: what is left of a GPU has a worth, too."""
+GREEDY_PRICES = (0.0, 1.0, 0.4, 2.5, 0.15)
+"""The same where sets are grown by what gains most."""
 
 SETS_OF_A_KIND = 2
 """Of one size, the best that have a kind of job, so that every job is offered some."""
@@ -39,7 +39,7 @@ SETS_OF_A_KIND = 2
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Sets that gain, the best first; `most` is what no set gains more than."""
+    """Sets that gain, and what no set gains more than, for each 1 of its cost."""
 
     sets: tuple[PlacedSet, ...]
     most: float
@@ -51,7 +51,7 @@ class _Sets:
 
     Attributes:
         rows: Places in the order of the search, seats from the left; shape (sets, seats).
-        most: What the set that each was grown from could gain at most.
+        most: What each could gain at most for each 1 of its cost.
         parent: Which one that is.
     """
 
@@ -91,25 +91,27 @@ class SetSearch:
         drawn = [least_w, many.limit_w] if self._per_w else [0.0, 0.0]
         self._bases = self._card - self._per_w * np.array(drawn)
 
-    def greedy(self, least: float) -> tuple[PlacedSet, ...]:
-        """Sets that gain, grown from every job by what gains most at each step."""
+    def greedy(self, least: float, turn: int) -> tuple[PlacedSet, ...]:
+        """Sets that gain, grown from every job by what gains most at each step.
+
+        Each turn has another price of what is left of a GPU, so that one finds what another misses.
+        """
         found: list[PlacedSet] = []
         sets = self._roots()
-        roots, prices = len(sets.rows), self._scale * np.array(GREEDY_PRICES)
-        sets = sets.only(np.tile(np.arange(roots), len(prices)))
-        price, root = np.repeat(prices, roots), np.arange(len(sets.rows))
+        price = self._scale * GREEDY_PRICES[turn % len(GREEDY_PRICES)]
+        root = np.arange(len(sets.rows))
         many = self._answers.many
         for size in range(2, MOST_JOBS + 1):
             children, rates = self._children(sets, size, any_order=True)
             gains = self._gains(children, rates)
-            price, root = price[children.parent], root[children.parent]
+            root = root[children.parent]
             if size > ADVISED_JOBS or not self._answers.pool.of_pairs:
                 found += self._best(children, gains, least)[0]
             busy = many.sm[self._seats(children.rows), children.level[:, None]].sum(axis=1)
             order = np.lexsort((price * busy - gains, root))
             _, first = np.unique(root[order], return_index=True)
             chosen = order[first]
-            sets, price, root = children.only(chosen), price[chosen], root[chosen]
+            sets, root = children.only(chosen), root[chosen]
         return tuple(found)
 
     def all(self, width: int, least: float, near: float) -> Found:
@@ -118,7 +120,7 @@ class SetSearch:
         Args:
             width: How many of each size are grown, those first that could gain most.
             least: What gains less is nothing.
-            near: Sets that can never gain more are not grown.
+            near: Sets that can never gain more for each 1 of their cost are not grown.
         """
         most, found = 0.0, list[PlacedSet]()
         sets = self._roots()
@@ -126,16 +128,24 @@ class SetSearch:
             if not len(sets.rows):
                 break
             children, rates = self._children(sets, size)
+            gains = self._gains(children, rates)
+            # No larger set costs less.
+            costs = self._own_of(children) + self._card_worth - gains
             if size > ADVISED_JOBS or not self._answers.pool.of_pairs:
-                good, left = self._best(children, self._gains(children, rates), least)
+                good, left = self._best(children, gains, least)
                 found += good
                 most = max(most, left)
             bound = self._bound(sets, children, rates, size)
-            order = np.argsort(-bound, kind="stable")
-            grown = min(width, int((bound > near).sum()))
-            most = max(most, float(bound[order[grown:]].max(initial=0.0)))
-            sets = self._asked(replace(children, most=bound), order[:grown])
-        return Found(tuple(found), max([most, *map(self._gain, found)]))
+            ratio = np.minimum(bound / costs, sets.most[children.parent])
+            order = np.argsort(-ratio, kind="stable")
+            grown = min(width, int((ratio > near).sum()))
+            most = max(most, float(ratio[order[grown:]].max(initial=0.0)))
+            sets = self._asked(replace(children, most=ratio), order[:grown])
+        return Found(tuple(found), max([most, *(self._gain(one) / one.cost for one in found)]))
+
+    def _own_of(self, sets: _Sets) -> Floats:
+        worth: Floats = _seat(self._own)[self._seats(sets.rows)].sum(axis=1)
+        return worth
 
     def _roots(self) -> _Sets:
         filling = self._answers.many.fills[self._order]
@@ -184,7 +194,8 @@ class SetSearch:
         more[:, :, parent, added] = np.maximum(values[..., size - 1], 0)
         more = np.maximum.accumulate(more[..., ::-1], axis=3)[..., ::-1]
         bound = together + (MOST_JOBS - size) * more[:, :, parent, added]
-        return np.minimum(bound.min(axis=1).max(axis=0), children.most)
+        most: Floats = bound.min(axis=1).max(axis=0)
+        return most
 
     def _values(self, seats: Ints, level: Ints, rates: SetRates) -> Floats:
         """What each job brings at most, here or in a larger set; (2, prices, sets, seats).

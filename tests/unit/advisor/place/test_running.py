@@ -19,6 +19,7 @@ from advisor.core.split import MOST_JOBS
 from advisor.decide.constraints import violations
 from advisor.decide.limits import UNSURE_BELOW, Limits, is_served
 from advisor.errors import InputError, NoSplitError
+from advisor.place import set_master
 from advisor.place.many_sets import LEVELS, many_alone
 from advisor.place.running import AIMS, Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
 from advisor.place.running_solver import place_running
@@ -218,6 +219,18 @@ def test_where_cards_are_short_servers_have_them() -> None:
     plan = solved((job("big", 97.0, 690.0), 9), (server("web", 30.0), 3), gpus=2)
     assert plan.waiting[0] > 0
     assert 1 not in plan.waiting
+
+
+def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three hundred jobs of twelve kinds none is lost, also where few columns are dealt."""
+    jobs = [(job(f"j{n}", 5.0 + 8 * n, 150.0 + 40 * n), 25) for n in range(12)]
+    plan = solved(*jobs, gpus=200)
+    assert plan.seated == 300
+    assert plan.bound <= plan.cost <= 1.02 * plan.bound
+    monkeypatch.setattr(set_master, "MOST_COLUMNS", 5)
+    few = solved(*jobs, gpus=200)
+    assert few.seated + sum(few.waiting.values()) == 300
+    assert few.cost >= plan.bound
 
 
 def test_limits_end_sets() -> None:
