@@ -67,6 +67,10 @@ def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPla
                 break
         if timed_out or bound >= (1 - 1.01 * NEAR) * cost:
             break
+    if not bound:
+        cost, duals = master.solve()
+        found = [search.all(WIDTHS[0], least, NEAR) for search in _searches(answers, duals)]
+        bound = _bound(placing, cost, found)
     left_s = max(1.0, time_limit_s - (time.monotonic() - started))
     return _plan(placing, master, master.whole(left_s, GAP), bound, timed_out=timed_out)
 
