@@ -109,10 +109,11 @@ def show_pairs(case: str, placing: Placing) -> None:
     master.wait(max(one.cost for one in sets))
     master.add(sets)
     used = master.whole(10.0, 1e-3)[len(placing.kinds) :]
-    cards, power_w = used.sum(), sum(n * one.power_w for n, one in zip(used, sets, strict=True))
+    cards = float(used.sum())
+    power_w = sum(float(n) * one.power_w for n, one in zip(used, sets, strict=True))
     alone_w = [profile.whole_gpu_power_w for profile in free.profiles if profile]
     same_w = sum(
-        n * sum(s * alone_w[kind] for kind, s in zip(one.kinds, one.speeds, strict=True))
+        float(n) * sum(s * alone_w[kind] for kind, s in zip(one.kinds, one.speeds, strict=True))
         for n, one in zip(used, sets, strict=True)
     )
     row(case, "pairs, least energy", cards, power_w, jobs, 1 - power_w / same_w)
@@ -122,16 +123,16 @@ def show_as_they_come(case: str, placing: Placing) -> None:
     """Seven on each card; how many of them keep their floors."""
     pool = placing.pools[0]
     queue = np.repeat(np.arange(len(placing.kinds)), placing.counts.astype(int))
-    queue = np.random.default_rng(1).permutation(queue)
+    order: list[int] = np.random.default_rng(1).permutation(queue).tolist()
     profiles = [profile for profile in pool.profiles if profile]
     cards = power_w = same_w = kept = 0.0
-    for start in range(0, len(queue), MOST_JOBS):
-        own = [profiles[kind] for kind in queue[start : start + MOST_JOBS]]
+    for start in range(0, len(order), MOST_JOBS):
+        own = [profiles[kind] for kind in order[start : start + MOST_JOBS]]
         watts, speeds = together(own)
         cards, power_w = cards + 1, power_w + watts
         same_w += sum(s * p.whole_gpu_power_w for s, p in zip(speeds, own, strict=True))
         kept += sum(s >= floor(p, pool.limits) for s, p in zip(speeds, own, strict=True))
-    row(case, f"sevens as they come ({kept:.0f} keep their floors)", cards, power_w, len(queue),
+    row(case, f"sevens as they come ({kept:.0f} keep their floors)", cards, power_w, len(order),
         1 - power_w / same_w)  # fmt: skip
 
 
