@@ -9,6 +9,7 @@ from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS, Sharing, Split, parse_split
 from advisor.core.wording import counted, less_or_more
+from advisor.decide.candidates import Running
 from advisor.decide.limits import decisive_speed, floor
 from advisor.decide.reasons import near_miss
 from advisor.decide.recommend import Decision, Request
@@ -20,7 +21,7 @@ from advisor.predict.predictions import Prediction, are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
-from advisor.wire.sets import SetAdvice
+from advisor.wire.sets import SetAdvice, Way
 from advisor_advice.answer import answer
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
@@ -46,6 +47,50 @@ def recommended(
         ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
+    profile_set, criteria = _criteria(jobs, launch, settings)
+    if len(jobs) != ADVISED_JOBS:
+        return _of_set(jobs, profile_set, criteria, launch, settings)
+    given = answer(profile_set, criteria, settings, launch.gpu_uuid)
+    choice = given.recommendation.choice.prediction
+    if choice.split.sharing == "exclusive":
+        raise _better_apart(given.recommendation)
+    pair = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
+    known = _with_profiles(pair, profile_set)
+    forecast = _forecast(choice, given.manifest, profile_set)
+    return replace(known, forecast=forecast), given.recommendation.warnings
+
+
+def joining(
+    jobs: Sequence[Job], running: Running, launch: ResolvedLaunch, settings: Settings
+) -> tuple[LaunchSet, tuple[str, ...]]:
+    """Jobs of which all but the last run already, with the share for that one that is worth most.
+
+    Raises:
+        As `recommended`.
+    """
+    profile_set, criteria = _criteria(jobs, launch, settings)
+    return _of_set(jobs, profile_set, criteria, launch, settings, running)
+
+
+def _of_set(
+    jobs: Sequence[Job],
+    profile_set: ProfileSet,
+    criteria: Request,
+    launch: ResolvedLaunch,
+    settings: Settings,
+    running: Running | None = None,
+) -> tuple[LaunchSet, tuple[str, ...]]:
+    given = advise_set(profile_set, criteria, settings, launch.gpu_uuid, running)
+    if given.choice is None:
+        raise _a_card_each(given, joins=running is not None)
+    split = parse_split(given.choice, len(jobs))
+    chosen = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
+    return _expected(chosen, profile_set, launch, settings)[0], given.warnings
+
+
+def _criteria(
+    jobs: Sequence[Job], launch: ResolvedLaunch, settings: Settings
+) -> tuple[ProfileSet, Request]:
     names, request = [job.name for job in jobs], launch.request
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
     asked_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
@@ -61,21 +106,7 @@ def recommended(
         prices=settings.prices,
         min_gain=request.min_gain,
     )
-    if len(jobs) != ADVISED_JOBS:
-        given_set = advise_set(profile_set, criteria, settings, launch.gpu_uuid)
-        if given_set.choice is None:
-            raise _a_card_each(given_set)
-        split = parse_split(given_set.choice, len(jobs))
-        chosen = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
-        return _expected(chosen, profile_set, launch, settings)[0], given_set.warnings
-    given = answer(profile_set, criteria, settings, launch.gpu_uuid)
-    choice = given.recommendation.choice.prediction
-    if choice.split.sharing == "exclusive":
-        raise _better_apart(given.recommendation)
-    pair = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
-    known = _with_profiles(pair, profile_set)
-    forecast = _forecast(choice, given.manifest, profile_set)
-    return replace(known, forecast=forecast), given.recommendation.warnings
+    return profile_set, criteria
 
 
 def with_forecast(
@@ -135,27 +166,36 @@ def _is_by_pairs(split: Split) -> bool:
     return len(split.shares) == ADVISED_JOBS and split.sharing != "time-sliced"
 
 
-def _a_card_each(given: SetAdvice) -> NoSplitError:
+def _a_card_each(given: SetAdvice, *, joins: bool) -> NoSplitError:
     """Why the jobs of a set are not to share, and how they could all the same."""
     jobs, model = counted(job.job for job in given.jobs), given.gpu_model
     ways = [way for way in given.ways if way.sharing != "exclusive"]
     kept = [way for way in ways if not way.violations]
     near = max(kept or ways, key=lambda way: way.energy_saved.value)
+    take = f"--share {_last(near)}" if joins else f"--split {near.name}"
     if not kept:
+        # Limits of those that run cannot be named beside a newcomer.
+        near_hint = (not joins and given.near) or f"take it: {take}"
         return NoSplitError(
             f"no split of {jobs} on the {model} keeps the limits",
             why=f"nearest is {near.name}: {'; '.join(near.violations)}",
-            fix=f"give each a GPU of its own, or {given.near or f'take it: --split {near.name}'}",
+            fix=f"give each a GPU of its own, or {near_hint}",
         )
     call = next((way for way in kept if way.name == given.call), None)
     near = call or near
+    take = f"--share {_last(near)}" if joins else f"--split {near.name}"
     return NoSplitError(
         f"{jobs} {'need' if call else 'should'} not share the {model}",
         why=f"with {near.name} the same work takes {less_or_more(near.energy_saved.value)} energy "
         f"and {less_or_more(near.gpu_time_saved.value)} GPU time than a card each "
         f"(objective {given.objective})",
-        fix=f"give each a GPU of its own, or share it anyway: --split {near.name}",
+        fix=f"give each a GPU of its own, or share it anyway: {take}",
     )
+
+
+def _last(way: Way) -> str:
+    """The share of the last job; 100 where nobody has a limit."""
+    return way.name.rpartition("/")[2] if way.sharing == "limited" else "100"
 
 
 def _default_p99_ms(launch: ResolvedLaunch, profile_set: ProfileSet) -> float | None:

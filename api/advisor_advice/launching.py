@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, parse_split
 from advisor.core.units import vendor_of
 from advisor.core.wording import count_of
-from advisor.errors import InputError
+from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
-from advisor.launch.records.folder import new_launch_id
+from advisor.launch.records.folder import LaunchFolder, new_launch_id
+from advisor.launch.records.joins import JoinRequest
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.records.status import LaunchStatus
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor.wire.requests import JobRequest
@@ -56,6 +59,84 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
                 for note in (*over_subscribed(pair, launch.units_total, vendor), *notes)
             )
         ),
+    )
+
+
+def make_join(
+    folder: LaunchFolder,
+    name: str,
+    share_percent: float | None,
+    wanted: ResolvedLaunch,
+    settings: Settings,
+) -> tuple[JoinRequest, tuple[str, ...]]:
+    """The request for a job to join, and what is to be said of it.
+
+    Where no share is given it is the one that is worth most beside those that run now.
+
+    Raises:
+        InputError: the launch does not run, or a job has no profile.
+        ModelError: there is no model to advise by.
+        NoSplitError: no share keeps every limit, or none is worth it.
+        UnsafeCountError: the given share has an unsafe count.
+    """
+    status = folder.read_status()
+    _check_running(status)
+    running = [job for job in status.jobs if job.outcome == "running"]
+    job = frozen(name, settings)
+    known = {part.job.name: part.job for pair in folder.read_spec().pairs for part in pair.parts}
+    jobs = [known.get(one.job) or find_job(one.job, settings.jobs_dir) for one in running]
+    shares = tuple(one.share_percent for one in running)
+    cap_percent = max(one.share_percent for one in status.jobs)
+    if share_percent is not None:
+        Share(share_percent)
+        made = _set((*jobs, job), (*shares, share_percent), status)
+        return _at_share(made, wanted, settings)
+    try:
+        from advisor.decide.candidates import Running
+        from advisor_advice import forecasting
+    except ImportError as error:
+        raise _needs_numpy(error, "--share") from error
+    there = Running(shares=shares, sharing=status.sharing, cap_percent=cap_percent)
+    made, notes = forecasting.joining((*jobs, job), there, wanted, settings)
+    return _request(made, wanted), notes
+
+
+def _check_running(status: LaunchStatus) -> None:
+    if status.state != "running":
+        raise InputError(
+            f"{status.launch_id} cannot be joined: it is {status.state}",
+            fix="launch the job with others: advisor launch A B",
+        )
+    if sum(job.outcome == "running" for job in status.jobs) >= MOST_JOBS:
+        raise NoSplitError(
+            f"{MOST_JOBS} jobs run together in {status.launch_id} already",
+            why=f"at most {MOST_JOBS} share a GPU",
+            fix="ask again when one has ended",
+        )
+
+
+def _set(jobs: tuple[Job, ...], shares: tuple[float, ...], status: LaunchStatus) -> LaunchSet:
+    if len(jobs) < 2:
+        raise InputError(f"nobody runs in {status.launch_id} any more")
+    parts = tuple(LaunchPart(job=job) for job in jobs)
+    return LaunchSet(split=Split(shares, status.sharing), parts=parts)
+
+
+def _at_share(
+    made: LaunchSet, wanted: ResolvedLaunch, settings: Settings
+) -> tuple[JoinRequest, tuple[str, ...]]:
+    """At a share that is given; without numpy as well."""
+    try:
+        from advisor_advice import forecasting
+    except ImportError:
+        return _request(made, wanted), ("no forecast: numpy is not installed",)
+    known, notes = forecasting.with_forecast(made, wanted, settings)
+    return _request(known, wanted), notes
+
+
+def _request(made: LaunchSet, wanted: ResolvedLaunch) -> JoinRequest:
+    return JoinRequest(
+        part=made.parts[-1], share_percent=made.split.shares[-1], asked_by=wanted.asked_by
     )
 
 
@@ -111,17 +192,13 @@ def _make_pair(
 ) -> tuple[LaunchSet, tuple[str, ...]]:
     """Jobs that run together, and what is to be said of them."""
     check_together(len(asked_jobs))
-    jobs = [_frozen(job.job, settings) for job in asked_jobs]
+    jobs = [frozen(job.job, settings) for job in asked_jobs]
     split = launch.request.split
     try:
         from advisor_advice import forecasting
     except ImportError as error:
         if split is None:
-            raise InputError(
-                "recommendations need numpy",
-                why=str(error),
-                fix="pip install 'sm-advisor[advise]', or give --split",
-            ) from error
+            raise _needs_numpy(error, "--split") from error
         given = _given(jobs, split)
         host = host_safety(settings.home, launch.gpu_model, launch.units_total)
         notes = count_notes(given, [host] * len(jobs), allow_unsafe=launch.request.allow_unsafe)
@@ -131,12 +208,25 @@ def _make_pair(
     return forecasting.with_forecast(_given(jobs, split), launch, settings)
 
 
+def _needs_numpy(error: ImportError, option: str) -> InputError:
+    return InputError(
+        "recommendations need numpy",
+        why=str(error),
+        fix=f"pip install 'sm-advisor[advise]', or give {option}",
+    )
+
+
 def _given(jobs: Sequence[Job], split: str) -> LaunchSet:
     parts = tuple(LaunchPart(job=job) for job in jobs)
     return LaunchSet(split=parse_launch_split(split, len(jobs)), parts=parts)
 
 
-def _frozen(name: str, settings: Settings) -> Job:
+def frozen(name: str, settings: Settings) -> Job:
+    """A job of the folder of jobs, as its file is now.
+
+    Raises:
+        InputError: it cannot be launched.
+    """
     if "/" in name or name.endswith((".yaml", ".yml")):
         raise InputError(
             f"{name!r} is not a valid job name",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.split import ISOLATING, MOST_JOBS, without_limits
 from advisor.core.wording import less_or_more, limits_text
+from advisor.decide.candidates import Running
 from advisor.decide.constraints import RULES
 from advisor.decide.limits import (
     cores_wanted,
@@ -43,8 +44,11 @@ def advise_set(
     request: Request,
     settings: Settings,
     gpu_uuid: str | None = None,
+    running: Running | None = None,
 ) -> SetAdvice:
     """The best way to run these jobs, by physics and by what was measured of them together.
+
+    Those that are `running`, all but the last, keep their shares.
 
     Raises:
         InputError: the request does not fit the jobs.
@@ -55,7 +59,7 @@ def advise_set(
     model = Registry(settings.home / "models").open_champion()
     conditions = read_conditions(settings, model, profile_set.profiles, gpu_uuid)
     checked = checked_on(profile_set, settings)
-    return advise_set_by(model.manifest.fill, profile_set, request, checked, conditions)
+    return advise_set_by(model.manifest.fill, profile_set, request, checked, conditions, running)
 
 
 def advise_set_by(
@@ -64,6 +68,7 @@ def advise_set_by(
     request: Request,
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
+    running: Running | None = None,
 ) -> SetAdvice:
     """The same with what a check of the GPU model found.
 
@@ -76,7 +81,8 @@ def advise_set_by(
     asked = profile_set.profiles
     profile_set, assumed = with_set_idle_power(profile_set, fill)
     there, profiles = conditions.applied(SetPredictor(), profile_set.profiles)
-    found = recommend_set(profiles, there, request, checked, conditions.splits_of(profiles))
+    splits = conditions.splits_of(profiles)
+    found = recommend_set(profiles, there, request, checked, splits, running=running)
     way = found.choice or found.call
     measured = conditions.measured_of(profiles, way and way.prediction.split)
     of_counts = of_check(profile_set, checked) if way and way.sharing == "limited" else ()
@@ -87,7 +93,7 @@ def advise_set_by(
         card=card and card.told,
         drifts=conditions.drifts_of(asked),
         measured=measured,
-        fewer=None if way else _fewer(found, there, request, checked),
+        fewer=None if way or running else _fewer(found, there, request, checked),
     )
 
 

@@ -26,7 +26,7 @@ STATUS_KEYS = {
 }  # fmt: skip
 JOB_KEYS = {
     "job", "rate_unit", "share_percent", "units_granted", "proven", "outcome", "exit_code", "error",
-    "steps", "rate", "relative_speed", "results",
+    "steps", "rate", "relative_speed", "results", "joined_at",
 }  # fmt: skip
 
 

@@ -16,9 +16,9 @@ class Account:
     """What jobs did since their gates opened, at `now_s`.
 
     Attributes:
-        stretches: The first is that of all together; each next one of those who were left, two at
-            least, after somebody had ended.
-        rest_s: How long others have gone on after the first had ended.
+        stretches: The first is that of all that began together; each next one of those, two at
+            least, who ran together after somebody had ended or joined.
+        rest_s: How long jobs have run after the first stretch.
         rest_energy_j: Of that time; None before there is one.
         stranded_unit_s: Units held for a job that had ended, times seconds.
     """
@@ -31,6 +31,7 @@ class Account:
         self._recent_j = RateMeter(RECENT_S)
         self._first_j = self._last_j = self._energy.read(now_s)
         self.stretches = [Stretch(jobs, range(len(jobs)), now_s, self._first_j)]
+        self._first = len(jobs)
         self._first_steps = self._shared_steps = _steps(jobs)
         self.rest_s = self.stranded_unit_s = 0.0
         self.rest_energy_j: float | None = None
@@ -45,12 +46,20 @@ class Account:
         passed_s = now_s - self._last_s
         self._add_to_stretch(now_s, passed_s, total_j, running)
         self._last_s, self._last_j = now_s, self._last_j if total_j is None else total_j
-        if len(running) < len(self._jobs):
+        if len(running) < len(self._jobs) or len(self._jobs) > self._first:
             self._count_rest(passed_s, grown_j, running)
             for one in running:
                 one.rest.add(now_s, one.steps)
         else:
             self._shared_steps = _steps(self._jobs)
+
+    def join(self, pair: LaunchSet, jobs: Sequence[JobMonitor]) -> None:
+        """Count jobs that run from now on, too: these are all that there have been."""
+        more = _steps(jobs[len(self._jobs) :])
+        self._pair, self._jobs = pair, jobs
+        self._first_steps, self._shared_steps = (
+            (*before, *more) for before in (self._first_steps, self._shared_steps)
+        )
 
     @property
     def overlap_s(self) -> float:
@@ -77,7 +86,8 @@ class Account:
 
     def settled_energy_saved(self) -> float | None:
         """While all ran, without the first seconds."""
-        return energy_saved(self.settled_power_w(), self.stretches[0].rates(), self._pair.parts)
+        rates = self.stretches[0].rates()
+        return energy_saved(self.settled_power_w(), rates, self._pair.parts[: self._first])
 
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
@@ -108,8 +118,10 @@ class Account:
             self.rest_energy_j = grown_j - self.energy_j
         # Without limits the jobs that go on have the whole GPU.
         if self._pair.split.is_limited:
-            ended = (one for one in self._jobs if one not in running)
-            self.stranded_unit_s += passed_s * sum(one.job.granted.units or 0 for one in ended)
+            ended = sum(_units(one) for one in self._jobs if one not in running)
+            # Who has joined uses what others held.
+            joined = sum(_units(one) for one in self._jobs[self._first :] if one in running)
+            self.stranded_unit_s += passed_s * max(0, ended - joined)
 
     def _since(self, before: Sequence[float]) -> list[float]:
         # A count that began again is no work undone.
@@ -136,6 +148,10 @@ def energy_saved(
             return None
         alone += done / part.solo_rate * part.solo_power_w
     return None if energy is None or not alone else 1 - energy / alone
+
+
+def _units(one: JobMonitor) -> int:
+    return one.job.granted.units or 0
 
 
 def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:

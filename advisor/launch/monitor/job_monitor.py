@@ -25,8 +25,14 @@ class JobMonitor:
     """
 
     def __init__(
-        self, job: RunningJob, now_s: float, solo_rate: float | None, reference: Reported | None
+        self,
+        job: RunningJob,
+        now_s: float,
+        solo_rate: float | None,
+        reference: Reported | None,
+        joined_at: str | None = None,
     ) -> None:
+        self._joined_at = joined_at
         self.job, self._reference = job, reference
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
         self.results: Verdict | None = None
@@ -108,6 +114,7 @@ class JobMonitor:
             rate=self.rate(),
             relative_speed=self.relative_speed(),
             results=self.results,
+            joined_at=self._joined_at,
         )
 
     def _alarm(self, reported: Reported) -> str:

@@ -3,17 +3,20 @@
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Never
 
 from advisor.core.observations import SETTLE_S
 from advisor.core.results import read_first
+from advisor.core.split import Split
 from advisor.core.telemetry import TelemetrySource
 from advisor.core.wording import listed
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
+from advisor.formats.moments import now
 from advisor.launch.monitor.account import Account
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
-from advisor.launch.records.spec import LaunchSet, LaunchSpec
+from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start.starting import end_jobs
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.processes import wait_until
@@ -42,6 +45,7 @@ class SetMonitor:
         mode: How the GPU is shared, as points have it.
         first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
         limit_broken: Something computed that was not under its limit; what was seen is of no use.
+        newcomer_error: The same of the one that is to join, which has disturbed nobody for long.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class SetMonitor:
         self.pair, self._backend, self._spec = pair, backend, spec
         sharing = pair.split.sharing
         self.mode = backend.mode if sharing == "limited" else sharing
-        self.begun_s = self._asked_s = self._checked_s = time.monotonic()
+        self.begun_s = self._note_from_s = self._asked_s = self._checked_s = time.monotonic()
         self.jobs = tuple(
             JobMonitor(job, self.begun_s, part.solo_rate, read_first(part.reported))
             for job, part in zip(jobs, pair.parts, strict=True)
@@ -65,6 +69,8 @@ class SetMonitor:
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent = self._noted = False
+        self._coming: RunningJob | None = None
+        self.newcomer_error: LimitBrokenError | None = None
         self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s)
         for job in jobs:
             job.go()
@@ -73,6 +79,26 @@ class SetMonitor:
     def over(self) -> bool:
         """Whether none runs any more."""
         return all(one.over for one in self.jobs)
+
+    def expect(self, job: RunningJob | None) -> None:
+        """It starts beside those that run, so it is no stranger there; None: none does."""
+        self._coming, self.newcomer_error = job, None
+
+    def join(self, job: RunningJob, part: LaunchPart) -> None:
+        """Open the gate of the one that was expected; it is one of them from now on."""
+        self.expect(None)
+        pair, now_s = self.pair, time.monotonic()
+        split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
+        self.pair = replace(pair, split=split, parts=(*pair.parts, part))
+        one = JobMonitor(job, now_s, part.solo_rate, read_first(part.reported), joined_at=now())
+        self.jobs = (*self.jobs, one)
+        self.account.join(self.pair, self.jobs)
+        self._noted, self._note_from_s = False, now_s
+        job.go()
+
+    def running_numbers(self) -> tuple[int, ...]:
+        """Which of them run, counted from 0."""
+        return tuple(n for n, one in enumerate(self.jobs) if not one.over)
 
     def look(self) -> None:
         """One look at everything; a job that ended, hangs or broke its limit is stopped.
@@ -111,7 +137,8 @@ class SetMonitor:
         """As the rates."""
         speeds = [
             relative(rate, part.solo_rate)
-            for rate, part in zip(self.settled_rates(), self.pair.parts, strict=True)
+            # Who joined later is no part of it.
+            for rate, part in zip(self.settled_rates(), self.pair.parts, strict=False)
         ]
         return work_per_joule(speeds, self.account.settled_power_w())
 
@@ -132,12 +159,12 @@ class SetMonitor:
         end_jobs(one.job for one in running)
 
     def _note_libraries(self, now_s: float) -> None:
-        """Once: what has counted for some seconds has loaded what it computes with."""
-        if self._noted or now_s - self.begun_s < SETTLE_S:
+        """Once for each: what has counted for some seconds has loaded what it computes with."""
+        if self._noted or now_s - self._note_from_s < SETTLE_S:
             return
         self._noted = True
         for one in self._running():
-            one.libraries = loaded_libraries(one.job.pids())
+            one.libraries = one.libraries or loaded_libraries(one.job.pids())
 
     def _running(self) -> list[JobMonitor]:
         return [one for one in self.jobs if not one.over]
@@ -216,9 +243,17 @@ class SetMonitor:
                 self._check_limit(one)
 
     def _check_limits(self, now_s: float) -> None:
+        running = [one.job for one in self._running()]
+        coming = [self._coming] if self._coming is not None else []
         try:
-            self._alarms += self._limits.check([one.job for one in self._running()], now_s)
+            self._alarms += self._limits.check([*running, *coming], now_s)
         except LimitBrokenError as error:
+            # Names: a copy of one that runs may be either of the two, so all are stopped then.
+            if error.jobs and error.jobs <= {job.job.name for job in coming} - {
+                job.job.name for job in running
+            }:
+                self.newcomer_error = error
+                return
             self._break(error)
 
     def _check_limit(self, one: JobMonitor) -> None:

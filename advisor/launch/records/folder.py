@@ -5,9 +5,11 @@
     alive               locked while that supervisor lives
     status.json         where it stands; replaced as a whole, about once a second
     stop                made by anyone who wants it stopped
+    joins/              who asked to join, and what was answered (advisor.launch.records.joins)
     reserve             room for the last words, should the disk be full by then
     observations.jsonl  one line for those that ran together
     N-a/, N-b/ ..       counter, gate and output of the jobs that were the N-th together
+    N-joined-0/ ..      the same of those that joined them
 
 Files, since they outlive every process: a server can be killed and find its launches again.
 """

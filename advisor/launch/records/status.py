@@ -35,6 +35,7 @@ class JobStatus:
         relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
         results: What its own results were found to be; None where it reports none, or none that
             can be compared with those on the whole GPU.
+        joined_at: When it joined those that ran; None: it began with the first.
     """
 
     job: str
@@ -49,6 +50,7 @@ class JobStatus:
     rate: float | None = None
     relative_speed: float | None = None
     results: Verdict | None = None
+    joined_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class LaunchStatus:
         energy_saved: Part of the energy saved for the same work, against one after the other,
             over the last seconds; None without profiles.
         overlap_s: How long all of them have run together so far.
-        rest_s: How long others have gone on after the first had ended.
+        rest_s: How long jobs have gone on after the first had ended, or another had joined.
         rest_energy_j: Of that time.
         stranded_unit_s: Compute units that were held for jobs that had ended, times seconds.
         supervisor_pid: The process that watches the jobs.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from advisor.core.gpu import Gpu, MemoryFit
+from advisor.core.job import Job
 from advisor.core.split import check_masks, split_shares
 from advisor.core.wording import listed
 from advisor.errors import InputError, NoSplitError, SurvivorsError
@@ -41,6 +42,16 @@ def check_memory(pair: LaunchSet, gpu: Gpu) -> None:
     )
 
 
+def check_workdir(job: Job) -> None:
+    """Refuse a job whose folder is gone.
+
+    Raises:
+        InputError: it is.
+    """
+    if job.workdir is not None and not job.workdir.is_dir():
+        raise InputError(f"{job.name} cannot run in {job.workdir}: there is no such folder")
+
+
 def prove_set(
     pair: LaunchSet, backend: Backend, base: Mapping[str, str], folders: Iterable[Path]
 ) -> tuple[Proven, ...]:
@@ -56,8 +67,7 @@ def prove_set(
     proven: list[Proven] = []
     shares = split_shares(pair.split)
     for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
-        if job.workdir is not None and not job.workdir.is_dir():
-            raise InputError(f"{job.name} cannot run in {job.workdir}: there is no such folder")
+        check_workdir(job)
         folder.mkdir(mode=0o700)
         proven.append(prove(job, share, backend, base, folder))
     return tuple(proven)

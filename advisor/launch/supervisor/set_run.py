@@ -4,7 +4,7 @@ import enum
 import string
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -22,6 +22,7 @@ from advisor.launch.records.status import JobOutcome, JobStatus, State
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import StopAskedError, end_jobs, prove_set, start_set
 from advisor.launch.supervisor.guard import LAUNCH_MARK, ProcessGuard
+from advisor.launch.supervisor.newcomers import Newcomers
 from advisor.launch.supervisor.observe import append_observation, observe
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.ending import adopting_orphans
@@ -103,15 +104,17 @@ class SetRun:
             return self._monitor(jobs, backend, guard)
 
     def _start(self, backend: Backend, guard: ProcessGuard) -> tuple[RunningJob, ...]:
-        base = {**self._context.environment, LAUNCH_MARK: str(self._folder.path)}
         letters = string.ascii_lowercase[: len(self._pair.parts)]
         places = [self._folder.path / f"{self._number}-{letter}" for letter in letters]
         if self._stop_asked():
             raise StopAskedError
-        proven = prove_set(self._pair, backend, base, places)
+        proven = prove_set(self._pair, backend, self._base(), places)
         self._tell_proven(proven)
         self._beat(guard)
         return start_set(proven, lambda: self._beat(guard), self._stop_asked)
+
+    def _base(self) -> dict[str, str]:
+        return {**self._context.environment, LAUNCH_MARK: str(self._folder.path)}
 
     def _beat(self, guard: ProcessGuard) -> None:
         if guard.beat():
@@ -125,6 +128,9 @@ class SetRun:
         started_at = to_exact_text(datetime.now(UTC))
         monitor = SetMonitor(self._pair, jobs, backend, self._context.source, self._spec)
         check = ForecastCheck(self._pair)
+        newcomers = Newcomers(
+            self._folder, self._number, monitor, backend, self._base(), self._writer.warn
+        )
         self._show(monitor, "running")
         ending = Ending.FAILED
         try:
@@ -132,6 +138,8 @@ class SetRun:
                 self._beat(guard)
                 time.sleep(LOOK_S)
                 monitor.look()
+                if not monitor.over:
+                    newcomers.look()
                 self._writer.warn(*monitor.alarms(), *check.warnings(monitor))
                 self._show(monitor)
             ending = found
@@ -139,7 +147,10 @@ class SetRun:
                 self._show(monitor, "stopping")
         finally:
             try:
-                monitor.stop()
+                with closing(newcomers):
+                    monitor.stop()
+                # Who joined, looked at again: a set of which somebody is left has not ended.
+                end_jobs(one.job for one in monitor.jobs)
             finally:
                 self._show(monitor, self._writer.status.state)
                 self._blame(monitor)

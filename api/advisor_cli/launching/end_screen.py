@@ -56,13 +56,18 @@ def end_screens(
 
 def _is_of(seen: Observation, status: LaunchStatus) -> bool:
     """Whether an observation is of the jobs that the status is of."""
-    own = sorted((job.job, job.share_percent) for job in status.jobs)
+    own = sorted((job.job, job.share_percent) for job in _first(status))
     return own == sorted((part.job, part.share_percent) for part in seen.parts)
+
+
+def _first(status: LaunchStatus) -> tuple[JobStatus, ...]:
+    """Those that began together, which an observation of all is of."""
+    return tuple(job for job in status.jobs if job.joined_at is None)
 
 
 def _in_order(seen: Observation, status: LaunchStatus) -> list[_Job]:
     """The jobs as they were asked for; an observation has them by name."""
-    places = sorted(range(len(status.jobs)), key=lambda n: status.jobs[n].job)
+    places = sorted(range(len(_first(status))), key=lambda n: status.jobs[n].job)
     forecasts = status.forecast.jobs if status.forecast else (None,) * len(places)
     by_place = {
         n: _Job(part, status.jobs[n], forecasts[n])

@@ -29,6 +29,7 @@ from advisor_advice.launching import check_together, make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99_ms
 from advisor_cli.launching.end_screen import end_screens
+from advisor_cli.launching.join import join as join_launch
 from advisor_cli.launching.live import (
     exit_code,
     final_json,
@@ -76,6 +77,14 @@ def launch(
     then: Annotated[
         list[str] | None, typer.Option(help="Jobs for afterwards, C+D*2; may be given again")
     ] = None,
+    join: Annotated[
+        str | None,
+        typer.Option(help="Let one job join this launch, which runs", metavar="ID"),
+    ] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(help="Of the job that joins, percent; if not given, the best beside the rest"),
+    ] = None,
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
     objective: ObjectiveOption = DEFAULT_OBJECTIVE,
     min_speed: MinSpeed = None,
@@ -116,7 +125,8 @@ def launch(
     """
     settings = read_settings()
     pairs = [every_job(jobs), *map(_together, then or ())]
-    for names in pairs:
+    _check_join(join, share, split, then)
+    for names in pairs if join is None else ():
         check_together(len(names))
     asked = replace(
         _of_jobs(pairs, min_speed or (), max_p99 or ()),
@@ -131,15 +141,32 @@ def launch(
         duration_s=duration,
         hang_s=hang_after,
     )
-    check_launch(asked)
+    if join is None:
+        check_launch(asked)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = ResolvedLaunch(request=asked, gpu=gpu, card=seen, profiles=profiles, asked_by=_user())
+    if join is not None:
+        code = join_launch(join, pairs[0], share, wanted, settings, as_json=as_json)
+        raise typer.Exit(code)
     if dry_run:
         plan = whole_plan(make_spec(wanted, settings), wanted.card, settings)
         for text in [write(plan)] if as_json else plan_lines(plan):
             typer.echo(text)
         return
     raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
+
+
+def _check_join(
+    join: str | None, share: float | None, split: str | None, then: list[str] | None
+) -> None:
+    if join is None and share is not None:
+        raise InputError("--share is of a job that joins", fix="give --split, or --join ID")
+    if join is not None and (split is not None or then):
+        raise InputError(
+            "--split and --then do not go with --join",
+            why="those that run keep their shares",
+            fix="give the share of the job that joins: --share 50",
+        )
 
 
 def _of_jobs(

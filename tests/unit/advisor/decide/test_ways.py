@@ -14,12 +14,11 @@ from made_up_profiles import profile
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, Split
+from advisor.decide.candidates import MOST_WAYS, Running, candidate_ways
 from advisor.decide.constraints import violations
 from advisor.decide.recommendation import Request
 from advisor.decide.ways import (
-    MOST_WAYS,
     SetDecision,
-    candidate_ways,
     recommend_set,
     without_one,
     worth,
@@ -244,3 +243,31 @@ class Expecting:
     def _so(self, p: Prediction) -> Prediction:
         parts = tuple(dataclasses.replace(part, speed=self.speed) for part in p.parts)
         return dataclasses.replace(p, parts=parts)
+
+
+def test_who_joins_gets_a_share_beside_those_that_stay() -> None:
+    """They keep theirs, and nobody gets more than the server gives."""
+    running = Running(shares=(30.0, 50.0), sharing="limited", cap_percent=50.0)
+    found = recommend_set([SMALL, SMALL, BIG], SetPredictor(), running=running)
+    ways = [way.prediction.split for way in found.ways]
+    joined = [split for split in ways if split.sharing != "exclusive"]
+    assert joined
+    assert all(split.shares[:2] == (30.0, 50.0) for split in joined)
+    assert all(split.shares[2] <= 50 for split in joined)
+
+
+def test_who_joins_jobs_without_limits_has_none() -> None:
+    """One way is looked at, beside a card each."""
+    running = Running(shares=(100.0, 100.0), sharing="uncapped", cap_percent=100.0)
+    found = recommend_set([SMALL, SMALL, SMALL], SetPredictor(), running=running)
+    assert (found.searched, found.choice and found.choice.sharing) == (2, "uncapped")
+
+
+def test_who_joins_at_a_promise_that_cannot_be_kept_gets_no_share() -> None:
+    """A card each is left, and what stands against the rest is told."""
+    running = Running(shares=(30.0, 50.0), sharing="limited", cap_percent=50.0)
+    request = Request(min_speed={"big": 0.9})
+    found = recommend_set([SMALL, SMALL, BIG], SetPredictor(), request, running=running)
+    assert found.choice is None
+    (way,) = [way for way in found.ways if way.sharing == "limited"]
+    assert any("big" in one.text for one in way.violations)

@@ -1,0 +1,103 @@
+"""Requests to join a running launch, and their answers: two files each in the launch's folder."""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.files.safe_files import private_folder
+from advisor.files.whole_files import replace_file
+from advisor.launch.records.folder import LaunchFolder, dumps, loads
+from advisor.launch.records.spec import LaunchPart
+
+_ASKED, _ANSWERED = ".asked.json", ".answered.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """A job that is to run beside those of a launch, from now on.
+
+    Attributes:
+        share_percent: 100 is no limit.
+        asked_by: As of a launch.
+    """
+
+    part: LaunchPart
+    share_percent: float
+    asked_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinAnswer:
+    """What the supervisor says to it.
+
+    Attributes:
+        code: Stable name of what stood against it (advisor.errors); None: it runs with the others.
+        cause: The same in words.
+        units_granted: SMs or CUs that were read back under its limit.
+        joined_at: When its gate opened, ISO 8601, UTC.
+    """
+
+    job: str
+    code: str | None = None
+    cause: str | None = None
+    units_granted: int | None = None
+    joined_at: str | None = None
+
+
+def ask_join(folder: LaunchFolder, request: JoinRequest) -> str:
+    """Ask the supervisor, which takes it up though this process may end; the name of the request.
+
+    Raises:
+        OSError: it cannot be written; nothing was asked then.
+    """
+    name = secrets.token_hex(8)
+    private_folder(_place(folder))
+    replace_file(_place(folder) / (name + _ASKED), dumps(request))
+    return name
+
+
+def withdraw(folder: LaunchFolder, name: str) -> None:
+    """Ask no more; a job that has joined by then stays."""
+    (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
+
+
+def asked(folder: LaunchFolder) -> Iterator[tuple[str, JoinRequest | None]]:
+    """Those without an answer, the oldest first; None: it cannot be read."""
+    found = [(path.stat().st_mtime_ns, path) for path in _place(folder).glob(f"*{_ASKED}")]
+    for _, path in sorted(found):
+        name = path.name.removesuffix(_ASKED)
+        if read_answer(folder, name) is not None:
+            continue
+        try:
+            yield name, loads(JoinRequest, path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            yield name, None
+
+
+def still_asked(folder: LaunchFolder, name: str) -> bool:
+    """Whether it was not withdrawn."""
+    return (_place(folder) / (name + _ASKED)).exists()
+
+
+def answer(folder: LaunchFolder, name: str, said: JoinAnswer) -> None:
+    """Answer a request, once.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    replace_file(_place(folder) / (name + _ANSWERED), dumps(said))
+
+
+def read_answer(folder: LaunchFolder, name: str) -> JoinAnswer | None:
+    """What was answered; None: nothing yet."""
+    try:
+        return loads(JoinAnswer, (_place(folder) / (name + _ANSWERED)).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _place(folder: LaunchFolder) -> Path:
+    return folder.path / "joins"

@@ -1,0 +1,184 @@
+"""Lets jobs join a set that runs: one at a time, each with its limit proven before it starts.
+
+Whatever goes wrong with a newcomer ends it alone. Those that run keep what they have: a percentage
+cannot change while a client runs, nor may the server's, which holds them to it, be raised.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from advisor.core.gpu import Share
+from advisor.core.split import MOST_JOBS, Split, check_masks, split_shares
+from advisor.errors import AdvisorError, InputError, NoSplitError, SurvivorsError
+from advisor.formats.moments import now
+from advisor.launch.monitor.set_monitor import SetMonitor
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.joins import JoinAnswer, JoinRequest, answer, asked, still_asked
+from advisor.launch.records.spec import LaunchPart, LaunchSet
+from advisor.launch.start.starting import check_memory, check_workdir, end_jobs
+from advisor.runtime.backends.backend import Backend
+from advisor.runtime.jobs.launcher import prove
+from advisor.runtime.jobs.running_job import RunningJob
+
+
+@dataclass(frozen=True, slots=True)
+class _Newcomer:
+    """One that was started, and is not ready yet."""
+
+    name: str
+    part: LaunchPart
+    job: RunningJob
+
+
+class Newcomers:
+    """Those that ask to join one set of a launch.
+
+    Args:
+        number: Of the set, from 0.
+        base: Environment of its jobs, without limits.
+        warn: Takes what cannot be said to who asked.
+    """
+
+    def __init__(
+        self,
+        folder: LaunchFolder,
+        number: int,
+        monitor: SetMonitor,
+        backend: Backend,
+        base: Mapping[str, str],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._folder, self._number, self._monitor = folder, number, monitor
+        self._backend, self._base, self._warn = backend, base, warn
+        self._coming: _Newcomer | None = None
+        self._started = 0
+
+    def look(self) -> None:
+        """Take up the oldest request, or see how far the newcomer is.
+
+        Raises:
+            SurvivorsError: a process of one that is refused does not end.
+        """
+        if self._coming is not None:
+            self._attempt(self._coming.name, self._coming.part.job.name, self._go_on)
+            return
+        for name, request in asked(self._folder):
+            if request is None:
+                self._refuse(name, "", InputError("the request to join cannot be read"))
+                continue
+            self._attempt(name, request.part.job.name, lambda n=name, r=request: self._start(n, r))
+            return
+
+    def close(self) -> None:
+        """Nobody joins any more: who has asked is told so.
+
+        Raises:
+            SurvivorsError: a process of one that was starting does not end.
+        """
+        over = InputError("the jobs of this launch are being stopped, or have ended")
+        try:
+            if self._coming is not None:
+                self._give_up(over)
+        finally:
+            for name, request in asked(self._folder):
+                self._refuse(name, request.part.job.name if request else "", over)
+
+    def _attempt(self, name: str, job: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except SurvivorsError:
+            raise
+        except AdvisorError as error:
+            self._give_up(error) if self._coming else self._refuse(name, job, error)
+        except OSError as error:
+            # Disk full, no permission: the system's own words.
+            said = InputError(f"{job} cannot be started: {error.strerror}")
+            self._give_up(said) if self._coming else self._refuse(name, job, said)
+
+    def _start(self, name: str, request: JoinRequest) -> None:
+        share = self._share(request)
+        check_workdir(request.part.job)
+        place = self._folder.path / f"{self._number}-joined-{self._started}"
+        self._started += 1
+        place.mkdir(mode=0o700)
+        proven = prove(request.part.job, share, self._backend, self._base, place)
+        self._coming = _Newcomer(name, request.part, proven.start())
+        self._monitor.expect(self._coming.job)
+
+    def _share(self, request: JoinRequest) -> Share:
+        """The share of the newcomer, as its set can grant it.
+
+        Raises:
+            InputError, NoSplitError: what stands against it.
+        """
+        monitor = self._monitor
+        pair, running = monitor.pair, monitor.running_numbers()
+        if len(running) >= MOST_JOBS:
+            raise NoSplitError(
+                f"{len(running)} jobs run together already",
+                why=f"at most {MOST_JOBS} share a GPU",
+                fix="ask again when one has ended",
+            )
+        if self._backend.mode == "mps" and self._backend.max_clients <= 1:
+            raise NoSplitError(
+                "the MPS server has no place for another client", fix="ask again when one has ended"
+            )
+        if pair.split.is_limited and request.share_percent > pair.cap_percent:
+            raise InputError(
+                f"a share of {request.share_percent:g} % cannot join",
+                why=f"the MPS server gives what starts at most {pair.cap_percent} %, which holds "
+                "those that run to their shares",
+                fix=f"ask for {pair.cap_percent} % or less",
+            )
+        if not pair.split.is_limited and request.share_percent < 100:
+            raise InputError(
+                f"a limit of {request.share_percent:g} % cannot join jobs that run {pair.split}",
+                fix="ask for no limit: 100",
+            )
+        split = Split((*pair.split.shares, request.share_percent), pair.split.sharing)
+        check_masks(split, self._backend.gpu.vendor)
+        together = (*(pair.parts[n] for n in running), request.part)
+        if len(together) > 1:
+            shares = tuple(split.shares[n] for n in (*running, len(split.shares) - 1))
+            of_running = LaunchSet(split=Split(shares, split.sharing), parts=together)
+            check_memory(of_running, self._backend.gpu)
+        return split_shares(split)[-1]
+
+    def _go_on(self) -> None:
+        coming = self._coming
+        assert coming is not None
+        if not still_asked(self._folder, coming.name):
+            raise InputError("who asked to join has withdrawn it")
+        if self._monitor.newcomer_error is not None:
+            raise self._monitor.newcomer_error
+        if not coming.job.ready():
+            return
+        coming.job.check_limit()
+        self._monitor.join(coming.job, coming.part)
+        self._coming = None
+        self._answer(
+            coming.name,
+            JoinAnswer(
+                job=coming.part.job.name,
+                units_granted=coming.job.granted.units,
+                joined_at=now(),
+            ),
+        )
+
+    def _give_up(self, error: AdvisorError) -> None:
+        coming, self._coming = self._coming, None
+        assert coming is not None
+        try:
+            end_jobs([coming.job], error)
+        finally:
+            self._monitor.expect(None)
+            self._refuse(coming.name, coming.part.job.name, error)
+
+    def _refuse(self, name: str, job: str, error: AdvisorError) -> None:
+        self._answer(name, JoinAnswer(job=job, code=error.code, cause=str(error)))
+
+    def _answer(self, name: str, said: JoinAnswer) -> None:
+        try:
+            answer(self._folder, name, said)
+        except OSError as error:
+            self._warn(f"the answer to {said.job}, which asked to join: {error.strerror}")

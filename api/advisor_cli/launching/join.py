@@ -1,0 +1,74 @@
+"""`advisor launch --join`: one more job beside those of a launch that runs."""
+
+import time
+from collections.abc import Sequence
+
+import typer
+
+from advisor.errors import AdvisorError, InputError
+from advisor.formats.wire import write
+from advisor.launch.records.folder import LaunchFolder, find_folder
+from advisor.launch.records.joins import JoinAnswer, JoinRequest, ask_join, read_answer, withdraw
+from advisor.settings import Settings
+from advisor_advice.launching import make_join
+from advisor_advice.resolved_launch import ResolvedLaunch
+
+_LOOK_S = 0.2
+
+
+def join(
+    launch_id: str,
+    jobs: Sequence[str],
+    share_percent: float | None,
+    wanted: ResolvedLaunch,
+    settings: Settings,
+    *,
+    as_json: bool,
+) -> int:
+    """Ask the supervisor of a launch, and wait for its answer; the exit code of the command.
+
+    Raises:
+        InputError: more than one job, or a launch that is not running.
+        NoSplitError: no share for the job is worth it, or keeps the limits.
+    """
+    if len(jobs) != 1:
+        raise InputError(
+            f"{len(jobs)} jobs cannot join {launch_id} at once", fix="name one job; then the next"
+        )
+    folder = find_folder(settings.home / "launches", launch_id)
+    request, notes = make_join(folder, jobs[0], share_percent, wanted, settings)
+    for note in () if as_json else notes:
+        typer.echo(f"! {note}", err=True)
+    said = _answer(folder, request)
+    typer.echo(write(said) if as_json else _text(launch_id, said, request.share_percent))
+    codes = {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
+    return 0 if said.code is None else codes.get(said.code, AdvisorError.exit_code)
+
+
+def _answer(folder: LaunchFolder, request: JoinRequest) -> JoinAnswer:
+    """What the supervisor says; Ctrl-C withdraws the request."""
+    name = ask_join(folder, request)
+    try:
+        while True:
+            # Looked at first: the last request is answered before the last word.
+            over = folder.read_status().over
+            if (said := read_answer(folder, name)) is not None:
+                return said
+            if over:
+                withdraw(folder, name)
+                return JoinAnswer(
+                    job=request.part.job.name,
+                    code=InputError.code,
+                    cause="the launch has ended meanwhile",
+                )
+            time.sleep(_LOOK_S)
+    except KeyboardInterrupt:
+        withdraw(folder, name)
+        raise
+
+
+def _text(launch_id: str, said: JoinAnswer, share_percent: float) -> str:
+    if said.code is not None:
+        return f"{said.job} did not join {launch_id}, which goes on as it was: {said.cause}"
+    units = "" if said.units_granted is None else f" ({said.units_granted} units)"
+    return f"{said.job} joined {launch_id} with {share_percent:g} %{units} at {said.joined_at}"

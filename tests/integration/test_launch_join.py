@@ -1,0 +1,168 @@
+"""Jobs that join a launch that runs: real processes and a fake driver."""
+
+import json
+import signal
+from typing import Any
+
+import pytest
+from host import FakeHost
+from launched import await_end, await_nobody, await_status, detached, folder, show, stop
+
+
+@pytest.fixture
+def jobs(jobs: FakeHost) -> FakeHost:
+    """Beside the two that run until they are stopped one that ends soon."""
+    jobs.write_job("short", "--steps", "150")
+    jobs.write_job("third")
+    return jobs
+
+
+@pytest.fixture
+def h200(jobs: FakeHost) -> FakeHost:
+    """A host whose GPU is one that bundled profiles are of, with jobs of the same names."""
+    (jobs.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
+    for name in ("triad", "gemm"):
+        jobs.write_job(name)
+    return jobs
+
+
+def joined(host: FakeHost, launch_id: str, *options: str, code: int = 0) -> dict[str, Any]:
+    """Ask to join; the answer."""
+    done = host.advisor("launch", "--join", launch_id, *options, "--json")
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def told(status: dict[str, Any]) -> list[tuple[str, float, str]]:
+    return [(job["job"], job["share_percent"], job["outcome"]) for job in status["jobs"]]
+
+
+def after(host: FakeHost, launch_id: str, seconds: float) -> dict[str, Any]:
+    """Its status when so much time has been counted after the first stretch."""
+    return await_status(host, launch_id, lambda status: status["rest_s"] > seconds)
+
+
+def test_a_third_joins_two(jobs: FakeHost) -> None:
+    """Under its own proven limit; those that run go on, and a new stretch begins."""
+    launch_id = detached(jobs, "one", "two", "--split", "50/50")
+    said = joined(jobs, launch_id, "third", "--share", "30")
+    assert (said["job"], said["code"], said["units_granted"]) == ("third", None, 38)
+    assert said["joined_at"]
+    status = after(jobs, launch_id, 4)
+    assert told(status) == [
+        ("one", 50, "running"),
+        ("two", 50, "running"),
+        ("third", 30, "running"),
+    ]
+    assert [bool(job["joined_at"]) for job in status["jobs"]] == [False, False, True]
+    assert all(job["steps"] > 0 and job["proven"] for job in status["jobs"])
+    last = stop(jobs, launch_id)
+    assert (last["state"], last["code"]) == ("stopped", None)
+    done = jobs.advisor("launches", "show", launch_id, "--json")
+    first, second = json.loads(done.stdout)["observations"]
+    assert ([part["job"] for part in first["jobs"]], first["stretch"]) == (["one", "two"], 0)
+    assert [part["job"] for part in second["jobs"]] == ["one", "third", "two"]
+    assert [part["share_percent"] for part in second["jobs"]] == [50, 30, 50]
+    assert second["stretch"] == 1
+    assert second["overlap_s"] > 3
+    await_nobody(jobs)
+
+
+def test_one_joins_who_is_left(jobs: FakeHost) -> None:
+    """It has the place of the one that ended; units are held for nobody then."""
+    launch_id = detached(jobs, "short", "one", "--split", "50/50")
+    await_status(jobs, launch_id, lambda status: status["jobs"][0]["outcome"] == "finished")
+    joined(jobs, launch_id, "third", "--share", "50")
+    held = show(jobs, launch_id)["stranded_unit_s"]
+    after(jobs, launch_id, 3)
+    last = stop(jobs, launch_id)
+    assert told(last) == [
+        ("short", 50, "finished"),
+        ("one", 50, "stopped"),
+        ("third", 50, "stopped"),
+    ]
+    assert last["stranded_unit_s"] < held + 100
+    await_nobody(jobs)
+
+
+def test_in_turns_it_joins_without_mps(jobs: FakeHost) -> None:
+    """Nobody has a limit there, so the newcomer has none."""
+    launch_id = detached(jobs, "one", "two", "--split", "time-sliced")
+    assert joined(jobs, launch_id, "third", "--share", "30", code=2)["code"] == "bad-input"
+    joined(jobs, launch_id, "third", "--share", "100")
+    assert [job["outcome"] for job in show(jobs, launch_id)["jobs"]][:2] == ["running"] * 2
+    assert not (jobs.pipe_dir / "control").exists() or not jobs.control("get_server_list")
+    stop(jobs, launch_id)
+    await_nobody(jobs)
+
+
+@pytest.mark.parametrize(
+    ("job", "share", "code", "words"),
+    [
+        ("third", "70", 2, "at most 50 %"),
+        ("large", "30", 10, "MiB of memory"),
+        ("loose", "30", 3, "a process saw 26"),
+        ("gone", "30", 5, "gone"),
+    ],
+)
+def test_who_is_refused_leaves_all_as_it_was(
+    jobs: FakeHost, job: str, share: str, code: int, words: str
+) -> None:
+    """The share, the memory, the proof, the start: said by the supervisor, and it ends alone."""
+    jobs.write_job("large", memory_mib=200_000)
+    jobs.write_job("loose", env={"FAKE_CUDA_UNITS": "90"})
+    jobs.write_job("gone", command=["false"])
+    launch_id = detached(jobs, "one", "two", "--split", "50/50")
+    said = joined(jobs, launch_id, job, "--share", share, code=code)
+    assert words in said["cause"]
+    status = show(jobs, launch_id)
+    assert told(status) == [("one", 50, "running"), ("two", 50, "running")]
+    assert (status["code"], status["rest_s"]) == (None, 0)
+    last = stop(jobs, launch_id)
+    assert last["state"] == "stopped"
+    await_nobody(jobs)
+
+
+def test_a_command_that_is_killed_has_asked_all_the_same(jobs: FakeHost) -> None:
+    """The request is in the folder; the supervisor takes it up, or it was never there."""
+    launch_id = detached(jobs, "one", "two", "--split", "50/50")
+    asking = jobs.start_advisor("launch", "--join", launch_id, "third", "--share", "30")
+    place = folder(jobs, launch_id) / "joins"
+    await_status(jobs, launch_id, lambda _: any(place.glob("*.asked.json")))
+    asking.send_signal(signal.SIGKILL)
+    asking.communicate(timeout=10)
+    await_status(jobs, launch_id, lambda status: len(status["jobs"]) == 3)
+    assert stop(jobs, launch_id)["state"] == "stopped"
+    await_nobody(jobs)
+
+
+def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
+    """It is advised where none is given; where nothing is worth it, nobody is asked."""
+    launch_id = detached(h200, "triad", "gemm", "--split", "50/50")
+    limits = ("--min-speed", "0.01")
+    done = h200.advisor(
+        "launch", "--join", launch_id, "triad", *limits, "--json", ADVISOR_MIN_SPEED="0.01"
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["units_granted"] <= 66
+    refused = h200.advisor("launch", "--join", launch_id, "triad", "--min-speed", "1")
+    assert refused.returncode == 10, refused.stderr
+    assert "take it: --share" in refused.stderr
+    stop(h200, launch_id)
+    await_nobody(h200)
+
+
+def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
+    """Nor more than one at once, nor with shares for those that stay."""
+    launch_id = detached(jobs, "one", "two", "--split", "50/50")
+    for options, words in (
+        (("one", "two"), "2 jobs cannot join"),
+        (("third", "--split", "30/70"), "those that run keep their shares"),
+    ):
+        done = jobs.advisor("launch", "--join", launch_id, *options)
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    stop(jobs, launch_id)
+    done = jobs.advisor("launch", "--join", launch_id, "third", "--share", "30")
+    assert (done.returncode, "it is stopped" in done.stderr) == (2, True), done.stderr
+    assert await_end(jobs, launch_id)["state"] == "stopped"
+    await_nobody(jobs)
