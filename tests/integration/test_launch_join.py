@@ -158,6 +158,7 @@ def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
     for options, words in (
         (("one", "two"), "2 jobs cannot join"),
         (("third", "--split", "30/70"), "those that run keep their shares"),
+        (("third", "--share", "30", "--dry-run"), "--dry-run does not go"),
     ):
         done = jobs.advisor("launch", "--join", launch_id, *options)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr

@@ -145,6 +145,8 @@ def launch(
         check_launch(asked)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = ResolvedLaunch(request=asked, gpu=gpu, card=seen, profiles=profiles, asked_by=_user())
+    if join is not None and dry_run:
+        raise InputError("--dry-run does not go with --join", fix="leave it out")
     if join is not None:
         code = join_launch(join, pairs[0], share, wanted, settings, as_json=as_json)
         raise typer.Exit(code)
