@@ -17,7 +17,7 @@ from advisor_cli.shared.lazy import LazyGroup, imported
 _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
     "replicas": "How many copies of a job run on one GPU, and what ends their number?",
-    "place": "Plan a queue: which jobs share a GPU, at which split, and when.",
+    "place": "Plan a queue: who shares a GPU, at which split, and when; or who runs together.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.",

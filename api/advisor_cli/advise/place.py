@@ -89,7 +89,7 @@ def place(
     notes: Annotated[bool, typer.Option("--notes", help="What may be wrong with it")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Plan a queue: which jobs share a GPU, at which split, and when; or which run together.
+    """Plan a queue: who shares a GPU, at which split, and when; or who runs together.
 
     Every job is done; a pair that gains less than --min-gain does not share. Exit code 10: not
     every job can be placed within the limits.

@@ -1,5 +1,6 @@
 """How a command that measures ends before it is done."""
 
+import os
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -7,6 +8,8 @@ from types import FrameType
 
 import typer
 from rich.console import Console
+
+_STOPPING = b"stopping: the jobs are ended first, which may take a minute ...\n"
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,7 +24,8 @@ def stoppable(console: Console) -> Generator[None]:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         else:
             with suppress(OSError):
-                console.print("stopping: the jobs are ended first, which may take a minute ...")
+                # Not by the console, which the signal may have met in the midst of a line.
+                os.write(console.file.fileno(), _STOPPING)
         raise KeyboardInterrupt
 
     # nohup asks that a hangup is ignored.

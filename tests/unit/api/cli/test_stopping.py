@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import typer
@@ -24,16 +25,21 @@ def disposition(number: signal.Signals, handler: signal.Handlers) -> Generator[N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_and_says_what_goes_on(number: signal.Signals) -> None:
+def test_a_signal_ends_it_and_says_what_goes_on(number: signal.Signals, tmp_path: Path) -> None:
     """As Ctrl-C does; what was there before is there again."""
-    said = io.StringIO()
+    text = tmp_path / "said"
     with disposition(number, signal.SIG_DFL):
-        with pytest.raises(typer.Exit) as ended, stoppable(Console(file=said)):
+        with (
+            text.open("a") as file,
+            pytest.raises(typer.Exit) as ended,
+            stoppable(Console(file=file)),
+        ):
             os.kill(os.getpid(), number)
         assert signal.getsignal(number) is signal.SIG_DFL
     assert ended.value.exit_code == 130
-    assert "the same command goes on from here" in said.getvalue()
-    assert ("stopping: the jobs are ended first" in said.getvalue()) == (number != signal.SIGHUP)
+    said = text.read_text()
+    assert "the same command goes on from here" in said
+    assert ("stopping: the jobs are ended first" in said) == (number != signal.SIGHUP)
 
 
 def test_nohup_is_heeded() -> None:
