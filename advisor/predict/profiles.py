@@ -45,7 +45,8 @@ IDLE = "idle_power_w"
 """What a profile has of the GPU, and may lack like a column."""
 
 ACTIVE_IDLE_ABOVE = "active_idle_above_w"
-"""By how much active idle power is above idle power, for profiles that lack it."""
+"""By how much active idle power is above idle power, for profiles that lack it; of a GPU model of
+which that is known, its name is behind it: `active_idle_above_of`."""
 
 NEEDED = COLUMNS[:2]
 
@@ -108,8 +109,9 @@ class Profile:
 
     @property
     def whole_gpu_rate(self) -> float:
-        """Rate at 100 %."""
-        return float(self.values["rate"][-1])
+        """Rate at 100 %; of a server that serves all of its demand, the demand."""
+        measured = float(self.values["rate"][-1])
+        return measured if self.serving is None else self.serving.rate_alone(measured)
 
     @property
     def whole_gpu_power_w(self) -> float:
@@ -206,11 +208,24 @@ def _smoothed(points: Iterable[SoloPoint]) -> Profile:
     return replace(profile, values={**profile.values, "rate": np.array(rates)})
 
 
-@functools.lru_cache(maxsize=1024)  # the same profile stays the same, so that its features do
-def with_active_idle(profile: Profile, above_w: float) -> Profile:
-    """The profile with an active idle power: so much above the idle power, where it has none."""
-    if not math.isnan(profile.active_idle_power_w):
+def active_idle_above_of(gpu_model: str) -> str:
+    """The name under which `fill` has it for a GPU model."""
+    return f"{ACTIVE_IDLE_ABOVE} on {gpu_model}"
+
+
+def with_active_idle(profile: Profile, fill: Mapping[str, float]) -> Profile:
+    """The profile with an active idle power: what its GPU model draws above idle, else what all do.
+
+    The same one where it has its own, or where nobody knows.
+    """
+    above_w = fill.get(active_idle_above_of(profile.gpu_model), fill.get(ACTIVE_IDLE_ABOVE))
+    if above_w is None or not math.isnan(profile.active_idle_power_w):
         return profile
+    return _above_idle(profile, above_w)
+
+
+@functools.lru_cache(maxsize=1024)  # the same profile stays the same, so that its features do
+def _above_idle(profile: Profile, above_w: float) -> Profile:
     return replace(profile, active_idle_power_w=profile.idle_power_w + above_w)
 
 
@@ -224,8 +239,7 @@ def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
     """
     if math.isnan(profile.idle_power_w) and IDLE in fill:
         profile = replace(profile, idle_power_w=fill[IDLE])
-    if ACTIVE_IDLE_ABOVE in fill:
-        profile = with_active_idle(profile, fill[ACTIVE_IDLE_ABOVE])
+    profile = with_active_idle(profile, fill)
     # All columns at once: most profiles are whole, and a prediction asks twice.
     if not np.isnan(np.array(list(profile.values.values()))).any():
         return profile

@@ -72,6 +72,17 @@ class Serving:
         low, high = min(speed.low, 1 - chance), min(speed.high, 1 + chance)
         return Interval(value, low, max(high, value))
 
+    def rate_alone(self, measured: float) -> float:
+        """What its rates beside others are divided by: what arrives, where all of that was served.
+
+        What arrived in one window differs from that by chance, and the other rates would have that
+        difference in them.
+        """
+        offered = self.offered_rate
+        if offered is None or abs(measured / offered - 1) > self.tolerance:
+            return measured
+        return offered
+
     def is_behind(self, whole_gpu_rate: float) -> bool:
         """Whether even the whole GPU serves less than what arrives."""
         offered = self.offered_rate

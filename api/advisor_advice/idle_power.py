@@ -8,7 +8,7 @@ import math
 import statistics
 from collections.abc import Mapping
 
-from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, IDLE, with_active_idle
+from advisor.predict.profiles import IDLE, with_active_idle
 from advisor_advice.site.known_profiles import ProfileSet
 
 
@@ -32,8 +32,7 @@ def with_idle_power(
             dataclasses.replace(p, idle_power_w=assumed_w) if p.job in lacking else p
             for p in profiles
         )
-    if (above_w := fill.get(ACTIVE_IDLE_ABOVE)) is not None:
-        profiles = tuple(with_active_idle(profile, above_w) for profile in profiles)
+    profiles = tuple(with_active_idle(profile, fill) for profile in profiles)
     given = dataclasses.replace(profile_set, profiles=profiles)
     if not lacking or assumed_w is None:
         return given, ()

@@ -15,7 +15,7 @@ from advisor.core.wording import listed
 from advisor.decide.recommend import TIE
 from advisor.errors import InputError
 from advisor.formats.rows import to_row
-from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, COLUMNS, IDLE, Profile, filled
+from advisor.predict.profiles import COLUMNS, IDLE, Profile, filled
 from advisor_models.heads import KNOWN_HEADS
 from advisor_models.made_from import DatasetFacts, OtherGpu
 from advisor_models.manifest import figure_word
@@ -103,7 +103,7 @@ def make_training_set(
     data = make_data(points, profiled, references, left_out)
     used = {(job, pair.gpu_model) for pair in data.pairs for job in pair.jobs}
     usual = _usual([data.profiles[key] for key in sorted(used)])
-    fill = {**usual, ACTIVE_IDLE_ABOVE: round(data.active_idle_above_w, 3)}
+    fill = {**usual, **{name: round(w, 3) for name, w in data.active_idle_fill.items()}}
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]
     rows = make_rows(data.pairs, profiles, KNOWN_HEADS)

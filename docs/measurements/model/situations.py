@@ -26,7 +26,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide.limits import Limits, floor
 from advisor.decide.recommend import TIE
-from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, make_profiles
 from advisor.predict.situation import is_launch_bound, kind_of
 from advisor.validity.slow_alone import FASTEST
 from advisor_cli.learn.measured import CheckedPoints, read_measured
@@ -321,16 +321,22 @@ def show_active_idle(measured: CheckedPoints, data: Data) -> None:
     ]
     models = ", ".join(f"{above_w:.1f} W on {model}" for model, above_w in of_models.items())
     print(
-        f"\nactive idle power is {data.active_idle_above_w:.1f} W above idle power: {models}; "
+        f"\nactive idle power is {_above_w(data):.1f} W above idle power: {models}; "
         f"without one job {min(without):.1f} to {max(without):.1f} W"
     )
+
+
+def _above_w(data: Data) -> float:
+    return data.active_idle_fill[ACTIVE_IDLE_ABOVE]
 
 
 def chosen_by_physics(measured: CheckedPoints, data: Data) -> Choices:
     """The same without learning, with idle power and with active idle power."""
     found: Choices = {}
     pairs, _ = make_pairs(measured.pairs, [*measured.references, *measured.profiled], full=False)
-    with mock.patch("advisor_training.dataset.data.active_idle_above_w", return_value=0.0):
+    with mock.patch(
+        "advisor_training.dataset.data.active_idle_fill", return_value={ACTIVE_IDLE_ABOVE: 0.0}
+    ):
         profiles = make_profiles(measured.profiled)
         idle = data_of(pairs, profiles, [*measured.references, *measured.profiled], ())
     for name, its in (("idle power", idle), ("active idle power", data)):
@@ -338,7 +344,7 @@ def chosen_by_physics(measured: CheckedPoints, data: Data) -> Choices:
         errors = np.abs(held_out.power_w / its.rows.power_w[held_out.row] - 1)
         nine = its.rows.kind[held_out.row] == "nine"
         print(
-            f"\nphysics with {name} ({its.active_idle_above_w:.1f} W above idle): power is off by "
+            f"\nphysics with {name} ({_above_w(its):.1f} W above idle in all): power is off by "
             f"{100 * errors[nine].mean():.2f} %, median {100 * np.median(errors[nine]):.2f} %"
         )
         judged = _question("as advised")

@@ -4,14 +4,33 @@ Two jobs together draw both powers less what one GPU draws with jobs open and no
 more than it draws empty, since its clocks are up.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.features import demanded_power_w, power_limit_w, side
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, active_idle_above_of
 from advisor_training.dataset.pairs import MeasuredPair, Measurement
+
+
+def active_idle_fill(
+    pairs: Sequence[MeasuredPair], profiles: Mapping[tuple[str, str], Profile]
+) -> dict[str, float]:
+    """What to add to idle power, as `with_active_idle` takes it: of all, and of each GPU model.
+
+    Cards of one model are alike in it, those of two are not: 58 W on H100, 30 W on H200
+    (docs/measurements/model.md). A GPU model of which no pair tells has that of all.
+    """
+    models = sorted({pair.gpu_model for pair in pairs})
+    of_models = {
+        active_idle_above_of(model): active_idle_above_w(
+            [pair for pair in pairs if pair.gpu_model == model], profiles
+        )
+        for model in models
+    }
+    known = {name: above_w for name, above_w in of_models.items() if above_w > 0}
+    return {ACTIVE_IDLE_ABOVE: active_idle_above_w(pairs, profiles)} | known
 
 
 def active_idle_above_w(

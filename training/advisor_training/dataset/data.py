@@ -12,7 +12,7 @@ from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.predict.profiles import Profile, make_profiles, with_active_idle
 from advisor.predict.situation import is_launch_bound, kind_of
-from advisor_training.dataset.active_idle import active_idle_above_w
+from advisor_training.dataset.active_idle import active_idle_fill
 from advisor_training.dataset.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.dataset.rows import profiled as with_profiles
@@ -30,7 +30,7 @@ class Data:
         measurements: In the order of their numbers in the rows; also those with too few splits for
             an oracle (`Measurement.is_full`), which are learned from only.
         profiles: By (job, GPU model).
-        active_idle_above_w: Of profiles that lack active idle power, as the pairs tell it; they
+        active_idle_fill: Of profiles that lack active idle power, as the pairs tell it; they
             have it now.
         classes: What each job uses of the GPU alone, by (GPU model, job).
     """
@@ -39,7 +39,7 @@ class Data:
     rows: Rows
     measurements: tuple[Measurement, ...]
     profiles: Mapping[tuple[str, str], Profile]
-    active_idle_above_w: float
+    active_idle_fill: Mapping[str, float]
     classes: Classes
     left_out: tuple[LeftOut, ...]
 
@@ -99,7 +99,7 @@ def data_of(
         InputError: none of them has profiles of both its jobs.
     """
     pairs = tuple(with_profiles(found, profiles))
-    above_w = active_idle_above_w(pairs, profiles)
+    above_w = active_idle_fill(pairs, profiles)
     profiles = {key: with_active_idle(profile, above_w) for key, profile in profiles.items()}
     rows = make_rows(pairs, profiles)
     missing = _points(found) - _points(pairs)
@@ -109,7 +109,7 @@ def data_of(
         rows=rows,
         measurements=tuple(m for pair in pairs for m in pair.measurements),
         profiles=profiles,
-        active_idle_above_w=above_w,
+        active_idle_fill=above_w,
         classes=job_classes(whole_gpu(solos)),
         left_out=(*left_out, *without),
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from advisor.core.records import SoloPoint
+from advisor.predict.serving import serving_of
 
 HIGH_PERCENT = 50.0
 """From here on an axis is high ("Energy-efficient GPU SM allocation", section 5.2)."""
@@ -61,7 +62,9 @@ def solo_reference(
         return None
     rate = statistics.median(point.rate for point in nearest)
     power_w = statistics.median(p.power_w for p in nearest if p.power_w is not None)
-    return SoloReference(rate, power_w, 1 - rate / _fastest_run(fitting))
+    serving = serving_of(nearest)
+    alone = serving.rate_alone(rate) if serving else rate
+    return SoloReference(alone, power_w, 1 - rate / _fastest_run(fitting))
 
 
 def job_classes(solos: Sequence[SoloPoint]) -> Classes:

@@ -10,7 +10,7 @@ from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.split import Split
 from advisor.predict.features import demanded_power_w, physical_power_w, power_limit_w, side
 from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, filled, with_active_idle
-from advisor_training.dataset.active_idle import active_idle_above_w
+from advisor_training.dataset.active_idle import active_idle_above_w, active_idle_fill
 from advisor_training.dataset.pairs import MeasuredPair, Measurement
 
 SPLITS = [Split((10.0 * n, 100.0 - 10 * n)) for n in range(1, 10)]
@@ -43,9 +43,23 @@ def test_what_two_jobs_share_is_found_again() -> None:
     known = {(p.job, p.gpu_model): p for p in (a, b)}
     above_w = active_idle_above_w([pair_of(a, b, power_w)], known)
     assert above_w == pytest.approx(45)
-    sides = [side(with_active_idle(p, above_w), [30.0]) for p in (a, b)]
+    sides = [side(with_active_idle(p, {ACTIVE_IDLE_ABOVE: above_w}), [30.0]) for p in (a, b)]
     there = demanded_power_w(sides)[0]
     assert there == pytest.approx(2 * (100 + 90) - 125)
+
+
+def test_each_gpu_model_has_its_own_where_pairs_tell() -> None:
+    """One of which no pair tells has what all have; the same profile stays the same."""
+    a, b = both(2000.0)
+    others = [dataclasses.replace(p, gpu_model="Other") for p in (a, b)]
+    known = {(p.job, p.gpu_model): p for p in (a, b, *others)}
+    pairs = [pair_of(a, b, [500.0 - 125] * 9), pair_of(*others, [500.0 - 85] * 9)]
+    fill = active_idle_fill(pairs, known)
+    drawn = [with_active_idle(p, fill).active_idle_power_w - 80 for p in (a, others[0])]
+    assert drawn == pytest.approx([45, 5])
+    third = dataclasses.replace(a, gpu_model="Third")
+    assert with_active_idle(third, fill).active_idle_power_w == 80 + fill[ACTIVE_IDLE_ABOVE]
+    assert with_active_idle(third, fill) is with_active_idle(third, fill)
 
 
 def test_what_the_limit_hides_tells_nothing() -> None:
@@ -62,7 +76,7 @@ def test_what_the_limit_hides_tells_nothing() -> None:
 def test_a_measured_active_idle_power_stays() -> None:
     """What is learned stands for profiles without; nobody's idle power is as before."""
     own = profile("a", active_idle_power_w=130.0)
-    assert with_active_idle(own, 45.0).active_idle_power_w == 130
+    assert with_active_idle(own, {ACTIVE_IDLE_ABOVE: 45.0}).active_idle_power_w == 130
     assert filled(profile("a"), {ACTIVE_IDLE_ABOVE: 45.0}).active_idle_power_w == 125
     bare = profile("a")
     assert math.isnan(filled(bare, {}).active_idle_power_w)

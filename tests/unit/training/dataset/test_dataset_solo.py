@@ -88,3 +88,14 @@ def test_bandwidth_counts_where_it_was_read_else_busy_time(
     counters: dict[str, Any] = {"memory_busy_percent": busy, "dram_active_percent": active}
     points = [solo(sm_active_percent=percent, **counters) for percent in (20.0, 80.0, 90.0)]
     assert job_classes([*points, solo("b")]).get(("Card", "a")) == code
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"), [(101.0, 100.0), (99.0, 100.0), (90.0, 90.0), (110.0, 110.0)]
+)
+def test_a_server_is_divided_by_what_arrives(rate: float, expected: float) -> None:
+    """Where it served all of it but for chance; else by what was measured."""
+    served = solo(rate=rate, offered_rate=100.0, rate_stderr=1.0)
+    found = solo_reference([served], None, "Card", "GPU-1", "r1")
+    assert found is not None
+    assert found.rate == expected
