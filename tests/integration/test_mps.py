@@ -99,10 +99,15 @@ def test_a_client_without_work_is_not_waited_for_long(
     """A real server keeps it on its list until it ends, and it may sleep for hours."""
     (host.pipe_dir / "clients" / "4242").touch()
     waited_s: list[float] = []
-    monkeypatch.setattr(Control, "clients", lambda *_: [4242])
-    monkeypatch.setattr(
-        "advisor.runtime.backends.mps.wait_until", lambda _, most_s: waited_s.append(most_s)
-    )
+
+    def listed(_control: Control, _server: int) -> list[int]:
+        return [4242]
+
+    def waited(_until: object, most_s: float) -> None:
+        waited_s.append(most_s)
+
+    monkeypatch.setattr(Control, "clients", listed)
+    monkeypatch.setattr("advisor.runtime.backends.mps.wait_until", waited)
     backend.release({4242})
     assert (host.pipe_dir / "clients" / "4242.terminated").exists()
     assert waited_s == [1]

@@ -130,7 +130,7 @@ def test_a_tail_grows_with_what_the_others_want() -> None:
     """With each small job, most with one that fills the GPU; alone it is what it is alone."""
     wanted = [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]
     longer = [
-        TAILS.longer(np.array(sm)[:, None], (np.array(sm)[:, None] > 0.5) * 1.0)[0, 0]
+        TAILS.longer(np.array(sm)[:, None], np.array([[float(x > 0.5)] for x in sm]))[0, 0]
         for sm in wanted
     ]
     assert longer[0] == pytest.approx(1.0)

@@ -51,11 +51,11 @@ def test_what_two_jobs_share_is_found_again() -> None:
 def test_each_gpu_model_has_its_own_where_pairs_tell() -> None:
     """One of which no pair tells has what all have; the same profile stays the same."""
     a, b = both(2000.0)
-    others = [dataclasses.replace(p, gpu_model="Other") for p in (a, b)]
-    known = {(p.job, p.gpu_model): p for p in (a, b, *others)}
-    pairs = [pair_of(a, b, [500.0 - 125] * 9), pair_of(*others, [500.0 - 85] * 9)]
+    c, d = (dataclasses.replace(p, gpu_model="Other") for p in (a, b))
+    known = {(p.job, p.gpu_model): p for p in (a, b, c, d)}
+    pairs = [pair_of(a, b, [500.0 - 125] * 9), pair_of(c, d, [500.0 - 85] * 9)]
     fill = active_idle_fill(pairs, known)
-    drawn = [with_active_idle(p, fill).active_idle_power_w - 80 for p in (a, others[0])]
+    drawn = [with_active_idle(p, fill).active_idle_power_w - 80 for p in (a, c)]
     assert drawn == pytest.approx([45, 5])
     third = dataclasses.replace(a, gpu_model="Third")
     assert with_active_idle(third, fill).active_idle_power_w == 80 + fill[ACTIVE_IDLE_ABOVE]
