@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 import numpy as np
-from truth import Site
+from truth import Shares, Site
 
 from advisor.core.interval import Interval
 from advisor.core.split import UNCAPPED, Split
@@ -49,7 +49,7 @@ def known(data: Data, sites: Mapping[str, Site]) -> Expected:
         for pair, number in site.measured_as.items():
             profiles = data.profiles_of(data.measurements[number])
             found[number] = tuple(
-                _prediction(profiles, shares, [_exact(s) for s in way.speeds], way.power_w)
+                _prediction(profiles, _split(shares), [*map(_exact, way.speeds)], way.power_w)
                 for shares, way in site.ways[pair].items()
             )
     return found
@@ -113,9 +113,13 @@ def _of(
         bounds = find_bounds(name, (profiles[0].job, profiles[1].job))
         shares = float(data.rows.share_a[row]), float(data.rows.share_b[row])
         capacities = held_out.heads["speed"][test].tolist()
-        split = UNCAPPED if shares == UNCAPPED.shares else Split(shares)
+        split = _split(shares)
         speeds = [bounds.around(c, split, n, profiles) for n, c in enumerate(capacities)]
         yield _prediction(profiles, split, speeds, float(held_out.power_w[test]))
+
+
+def _split(shares: Shares) -> Split:
+    return UNCAPPED if shares == UNCAPPED.shares else Split(shares)
 
 
 def _prediction(
