@@ -6,7 +6,7 @@ export const FLAGS = {
   "not-settled": "power or rate still moved when the window began",
   "throttled": "the clock was lowered: power cap, heat or a hardware slowdown",
   "heat": "not the power limit, or not alone, lowered the clock: heat, or a brake of the hardware",
-  "counter-mismatch": "energy counter and instant power differ by more than 3%",
+  "counter-mismatch": "energy counter and instant power differ by more than 3% and more than three standard errors of the power",
   "counters-missing": "a counter that the models use could not be read",
   "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
   "cpu-steal": "other guests of the host took over 1 % of the CPU time",

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import advisor
-from advisor.core.flags import COUNTER_BOUND, HEAT, RESULTS_ONLY
+from advisor.core.flags import HEAT, RESULTS_ONLY
 from advisor.core.gpu import Gpu
 from advisor.core.records import Counters, PairPoint, Point, PointPart, SoloPoint
 from advisor.core.results import NOTHING, Reported, Verdict, verdict_flags, write_first
@@ -119,7 +119,7 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
         "not-settled": not window.settled,
         "throttled": bool(window.throttle_reasons),
         HEAT: bool(set(window.throttle_reasons or ()) - POWER_CAPS),
-        "counter-mismatch": abs(window.counter_gap or 0) > COUNTER_BOUND,
+        "counter-mismatch": window.counter_disagrees,
         "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
         "cpu-bound": _cpu_bound(counters, result.parts, conditions.gpu),
         "cpu-steal": (result.cpu_steal_percent or 0) > 1,

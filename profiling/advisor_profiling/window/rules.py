@@ -12,7 +12,8 @@ class WindowRules:
 
     Attributes:
         least_s: Shortest window.
-        most_s: Longest window; it ends then, whatever the error.
+        most_s: Longest window; it ends then, whatever the error. Only for a job that has made fewer
+            than three steps by then it goes on, up to four times as long.
         target: Relative standard error of rate and of power at which a window may end.
         settle_least_s: Shortest time between opening the gate and the window.
         sensor_lag_s: What is shown of power in so long after a change of load is of the time

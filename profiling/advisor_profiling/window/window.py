@@ -8,6 +8,7 @@ by up to one tick at each end: 3 % at 2 s.)
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from advisor.core.flags import COUNTER_BOUND
 from advisor.core.records import Counters
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
@@ -31,6 +32,12 @@ from advisor_profiling.window.rules import WindowRules
 _STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY)
 _STATE_INTERVAL_S = 0.25
 _TICK_TIMEOUT_S = 0.5
+
+_LEAST_STEPS = 3
+"""Fewer moments of progress make no rate with an error."""
+
+_LONGER = 4
+"""A window may be so many times as long for the sake of a job that the others starve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +98,16 @@ class Window:
         if self.power is None or not self.power.mean or self.counter_power_w is None:
             return None
         return self.counter_power_w / self.power.mean - 1
+
+    @property
+    def counter_disagrees(self) -> bool:
+        """Whether they differ by more than is allowed, and by more than chance makes of readings.
+
+        A job that waits for its input draws power in pulses, which either of the two may meet more
+        often in a short window.
+        """
+        chance = 3 * ((self.power and self.power.relative) or 0.0)
+        return abs(self.counter_gap or 0.0) > max(COUNTER_BOUND, chance)
 
 
 @dataclass(slots=True)
@@ -243,7 +260,8 @@ def _between(
 def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
     age_s = now_s - log.begun_s
     if age_s >= rules.most_s:
-        return True
+        starving = any(len(steps.events) < _LEAST_STEPS for steps in log.steps)
+        return not starving or age_s >= _LONGER * rules.most_s
     if age_s < max(rules.least_s, log.next_check_s):
         return False
     log.next_check_s = age_s + _STATE_INTERVAL_S

@@ -114,6 +114,14 @@ def test_each_fault_has_its_flag(result: WindowResult, flag: str) -> None:
     assert flag in FLAGS
 
 
+@pytest.mark.parametrize(("counted_w", "flags"), [(340.0, ()), (350.0, ("counter-mismatch",))])
+def test_counter_may_meet_other_pulses_than_the_readings(
+    counted_w: float, flags: tuple[str, ...]
+) -> None:
+    pulsing = changed(power=MeanEstimate(300, 15.0), counter_power_w=counted_w)
+    assert flags_of(pulsing, CONDITIONS) == ("noisy-power", *flags)
+
+
 @pytest.mark.parametrize(("stderr", "flags"), [(6.0, ()), (8.0, ("noisy-rate",))])
 def test_chance_of_arrivals_is_no_noise(stderr: float, flags: tuple[str, ...]) -> None:
     """Of 100 requests a second in 5 s: 4.5 % either way, half as much more allowed."""

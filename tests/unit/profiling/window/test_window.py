@@ -128,7 +128,21 @@ def test_window_waits_for_the_slower_of_two_to_become_flat() -> None:
     assert window.settle_s > 3
 
 
-def test_starved_partner_has_no_rate_and_costs_only_the_longest_window() -> None:
+@pytest.mark.parametrize(("step_s", "window_s"), [(0.7, 3), (2.6, 5.8), (50.0, 12)])
+def test_window_goes_on_for_a_starved_partner(step_s: float, window_s: float) -> None:
+    """Sets that starve a job are what nobody wants, and not to be left out of the data."""
+    clock = VirtualClock()
+    source = ScriptedSource(clock, lambda _: 300.0)
+    counts = [lambda: math.floor(100 * clock.now_s()), lambda: math.floor(clock.now_s() / step_s)]
+    rules = WindowRules(settle_most_s=2, most_s=3)
+    window = measure(WindowInputs(counts=counts, source=source, clock=clock), rules)
+    assert window.window_s == pytest.approx(window_s, abs=1.3)
+    starved = window.rates[1]
+    assert (starved is None) == (step_s == 50)
+    assert starved is None or starved.mean == pytest.approx(1 / step_s, rel=0.05)
+
+
+def test_partner_that_stands_still_costs_only_four_of_the_longest_windows() -> None:
     """One that stands still next to a job that runs does not keep the window open for ever."""
     clock = VirtualClock()
     source = ScriptedSource(clock, lambda _: 300.0)
@@ -137,7 +151,7 @@ def test_starved_partner_has_no_rate_and_costs_only_the_longest_window() -> None
     window = measure(WindowInputs(counts=counts, source=source, clock=clock), rules)
     assert window.rates[0] is not None
     assert window.rates[1] is None
-    assert window.window_s == pytest.approx(3, abs=0.3)
+    assert window.window_s == pytest.approx(12, abs=0.3)
 
 
 def test_latencies_are_those_of_the_window_alone() -> None:
