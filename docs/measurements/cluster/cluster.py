@@ -1,6 +1,6 @@
 """A cluster of GPUs, event by event, until all jobs have ended.
 
-Speeds and power are those of `truth.Site`; where a job starts is decided by a policy, which knows
+Speeds and power are those of `truth.Truth`; where a job starts is decided by a policy, which knows
 nothing of them.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import simpy
 from partition import Finished, Metered, Partition
 from policies import Policy
-from truth import Site
+from truth import Truth
 from workload import Job
 
 
@@ -31,7 +31,7 @@ class Ran:
 
 
 def simulate(
-    sites: Mapping[str, Site], gpus: Mapping[str, int], jobs: Sequence[Job], policy: Policy
+    sites: Mapping[str, Truth], gpus: Mapping[str, int], jobs: Sequence[Job], policy: Policy
 ) -> Ran:
     """Run all jobs to their ends."""
     env = simpy.Environment()

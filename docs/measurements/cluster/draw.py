@@ -106,12 +106,27 @@ DRIFT: Mapping[str, Cell] = {
     "worst kind, running": value("worst_kind_stretch"),
 }
 
+SETS: Mapping[str, Cell] = {
+    "cards, most at once": value("most_gpus", ".0f"),
+    "GPU-h": value("busy_gpu_h", ".0f"),
+    "against exclusive": against("busy_gpu_h", form=".1f"),
+    "energy, free cards off": against("busy_mwh", form=".1f"),
+    "energy, free cards idle": against("energy_mwh", form=".1f"),
+    "completion, h": value("completion_h"),
+    "wait, h": value("wait_h"),
+    "jobs below 0.4, %": value("slow_percent", ".1f"),
+    "their time below, %": value("jobs_missed_percent", ".1f"),
+    "servers' time below, %": value("servers_missed_percent", ".1f"),
+}
+
 TABLES: Mapping[str, Sequence[Mapping[str, Cell]]] = {
     "policies": (ENERGY, TIMES),
     "Helios": (ENERGY, TIMES),
     "an hour each": (ENERGY, TIMES),
     "faults": (FAULTS,),
     "drift": (DRIFT,),
+    "Acme": (SETS,),
+    "Alibaba": (SETS,),
 }
 
 COLOURS = (GREY, ORANGE, RED, BLUE, GREEN, "#7b3294")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import simpy
-from truth import WHOLE, Site
+from truth import WHOLE, Members, Truth
 from workload import Job
 
 DONE_S = 1e-6
@@ -17,6 +17,9 @@ class Running:
     Attributes:
         label: By which the policy knows it.
         left_s: Work that is left, in seconds alone on the whole GPU.
+        tail: p99 now for each 1 ms alone; 0: it does not serve.
+        tail_s: Sum of that over time.
+        missed_s: How long it was below its limit.
     """
 
     job: Job
@@ -25,6 +28,10 @@ class Running:
     start_s: float
     left_s: float
     speed: float = 0.0
+    tail: float = 0.0
+    misses: bool = False
+    tail_s: float = 0.0
+    missed_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -35,14 +42,14 @@ class Gpu:
         since_s: When the meter was last read.
         energy_j: While it had jobs.
         busy_s: How long it had one at least.
-        shared_s: How long it had two.
+        shared_s: How long it had more than one.
         stranded_s: How long a job was alone there under a limit.
-        lone_as: Label and share of a job that runs alone.
+        open_as: Labels and shares of its jobs, where another one may join.
         process: Of the simulation, while it has jobs.
     """
 
     number: int
-    site: Site
+    site: Truth
     running: list[Running] = field(default_factory=list[Running])
     power_w: float = 0.0
     since_s: float = 0.0
@@ -50,7 +57,7 @@ class Gpu:
     busy_s: float = 0.0
     shared_s: float = 0.0
     stranded_s: float = 0.0
-    lone_as: tuple[str, float] | None = None
+    open_as: Members | None = None
     process: simpy.Process | None = None
 
     def read(self, now_s: float) -> None:
@@ -60,6 +67,8 @@ class Gpu:
         if self.running:
             for one in self.running:
                 one.left_s -= span_s * one.speed
+                one.tail_s += span_s * one.tail
+                one.missed_s += span_s * one.misses
             self.energy_j += span_s * self.power_w
             self.busy_s += span_s
             self.shared_s += span_s * (len(self.running) > 1)
@@ -69,6 +78,7 @@ class Gpu:
     def put(self, job: Job, label: str, share: float) -> None:
         """Start a job; the meter is up to date."""
         self.running.append(Running(job, label, share, self.since_s, job.work_s))
+        self.running.sort(key=lambda one: (one.job.kind, one.share))
         self._set_rates()
 
     def take_done(self) -> list[Running]:
@@ -85,11 +95,11 @@ class Gpu:
 
     def _set_rates(self) -> None:
         """Speeds and power of the jobs that are there."""
-        if len(self.running) == 1:
-            (one,) = self.running
-            alone = self.site.alone[one.job.kind, one.share]
-            one.speed, self.power_w = alone.speed, alone.power_w
-        elif self.running:
-            a, b = self.running
-            way = self.site.ways[a.job.kind, b.job.kind][a.share, b.share]
-            (a.speed, b.speed), self.power_w = way.speeds, way.power_w
+        if not self.running:
+            return
+        way = self.site.together(tuple((one.job.kind, one.share) for one in self.running))
+        self.power_w = way.power_w
+        for n, one in enumerate(self.running):
+            one.speed = way.speeds[n]
+            one.tail = way.tails[n] if way.tails else 0.0
+            one.misses = bool(way.misses) and way.misses[n]

@@ -41,11 +41,13 @@ def figures(ran: Ran, horizon_s: float) -> dict[str, float]:
         "mwh_per_day": (busy_j + idle_j) / J_PER_MWH / (horizon_s / DAY_S),
         "work_gpu_h_per_mwh": work_s / HOUR_S / ((busy_j + idle_j) / J_PER_MWH),
         "busy_gpu_h": busy_s / HOUR_S,
+        "most_gpus": sum(meter.most for meter in ran.metered.values()),
         "shared_percent": 100 * shared_s / busy_s,
         "stranded_percent": 100 * stranded_s / busy_s,
         "end_h": ran.end_s / HOUR_S,
         **_times(ran.finished),
         **_fairness(ran.finished),
+        **_limits(ran.finished),
     }
 
 
@@ -78,6 +80,18 @@ def _fairness(finished: Sequence[Finished]) -> dict[str, float]:
         "worst_stretch": max(stretch),
         "slow_percent": 100 * slow / len(stretch),
     }
+
+
+def _limits(finished: Sequence[Finished]) -> dict[str, float]:
+    """Part of the time below the limit, of jobs that end and of servers, and tails of these."""
+    found: dict[str, float] = {}
+    servers = [done for done in finished if done.tail]
+    for name, own in (("jobs", [d for d in finished if not d.tail]), ("servers", servers)):
+        ran_s = sum(done.end_s - done.start_s for done in own)
+        missed_s = sum(done.missed_s for done in own)
+        found[f"{name}_missed_percent"] = 100 * missed_s / ran_s if own else 0.0
+    found["tail_p95"] = float(np.quantile([d.tail for d in servers], 0.95)) if servers else 0.0
+    return found
 
 
 def _slowdown(done: Finished) -> float:

@@ -2,15 +2,15 @@
 
 A job keeps the share at which it started: MPS cannot lift the limit of a running job. So a policy
 says three things: at which share a job starts on an empty GPU, which two jobs that wait start
-together, and which job may join one that runs alone at some share.
+together, and which job may join those that run on a GPU at some shares.
 """
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from truth import WHOLE, Kinds, Shares, Site
+from truth import WHOLE, Kinds, Members, Shares, Site
 from workload import Job
 
 from advisor.core.finish import Rest, Work, finish
@@ -45,15 +45,17 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A partner; shares of the job that asks and of the partner.
+    """A place beside others.
 
     Attributes:
+        share: Of the job that asks.
+        members: Whom it joins.
         worth: More is better; above 0.
         forecast: For policies that know how long jobs run; they go by what it saves.
     """
 
-    partner: str
-    shares: Shares
+    share: float
+    members: Members
     worth: float
     forecast: Forecast | None = None
 
@@ -64,6 +66,13 @@ class Offer:
 
 Forecasts = Mapping[Kinds, Mapping[Shares, Forecast]]
 
+Joins = Callable[[str, Collection[Members]], Iterable[Offer]]
+"""For a job that waits, and whoever runs somewhere: whom it may join."""
+
+
+def _nobody(label: str, running: Collection[Members]) -> Iterable[Offer]:
+    return ()
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -71,13 +80,16 @@ class Rules:
 
     Attributes:
         alone_share: At which a job starts on an empty GPU.
-        joins: For a job that waits, jobs that run alone and that it may join; the best first.
         together: For a job that waits, others to start with on an empty GPU; the best first.
+        most: So many jobs on one GPU.
+        packs: Whether jobs join others while GPUs are free.
     """
 
     alone_share: float = WHOLE
-    joins: Mapping[str, tuple[Offer, ...]] = field(default_factory=dict[str, tuple[Offer, ...]])
+    joins: Joins = _nobody
     together: Mapping[str, tuple[Offer, ...]] = field(default_factory=dict[str, tuple[Offer, ...]])
+    most: int = 2
+    packs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +110,7 @@ class Policy:
         return zlib.crc32(str(job.number).encode()) >= self.unadvised_part * 2**32
 
 
-def exclusive(sites: Mapping[str, Site]) -> Policy:
+def exclusive(sites: Collection[str]) -> Policy:
     """Each job alone on a whole GPU."""
     return Policy(rules={model: Rules() for model in sites})
 
@@ -144,17 +156,19 @@ def _rules(
     *,
     alone_share: float = WHOLE,
 ) -> Rules:
-    return Rules(alone_share, _offers(joins, forecasts), _offers(together, forecasts))
+    known = _offers(joins, forecasts)
+    return Rules(alone_share, lambda label, _: known.get(label, ()), _offers(together, forecasts))
 
 
 def _offers(values: Values, forecasts: Forecasts) -> dict[str, tuple[Offer, ...]]:
     """For each kind its partners, what is worth most first; names decide between equals."""
     found: dict[str, list[Offer]] = {}
-    for pair, known in values.items():
-        for shares, worth in known.items():
-            forecast = forecasts.get(pair, {}).get(shares)
-            found.setdefault(pair[0], []).append(Offer(pair[1], shares, worth, forecast))
+    for (own, other), known in values.items():
+        for (share, its), worth in known.items():
+            forecast = forecasts.get((own, other), {}).get((share, its))
+            offer = Offer(share, ((other, its),), worth, forecast)
+            found.setdefault(own, []).append(offer)
     return {
-        own: tuple(sorted(offers, key=lambda o: (-o.worth, o.partner, o.shares)))
+        own: tuple(sorted(offers, key=lambda o: (-o.worth, o.members[0][0], o.share)))
         for own, offers in found.items()
     }

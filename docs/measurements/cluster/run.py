@@ -3,8 +3,9 @@
     .venv/bin/python docs/measurements/cluster/run.py --out build/cluster.json
     .venv/bin/python docs/measurements/cluster/draw.py build/cluster.json --png cluster.png
 
-The policies at several loads; run times as in another trace; and what wrong predictions, late
-answers and drift cost. Paired seeds: every policy gets the same jobs.
+The policies at several loads; run times as in another trace; what wrong predictions, late answers
+and drift cost; and sets of up to seven jobs in clusters like Acme's and Alibaba's. Paired seeds:
+every policy gets the same jobs.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,20 @@ from expected import (
     with_errors,
     without_uncapped,
 )
+from many import Answer, Sets, as_many_as_fit, at_the_advice, packed
+from many import Expected as OfSets
 from measured import make_sites, read_data
+from mixes import MIXES
 from outcome import figures
 from policies import Policy, equal, exclusive, uncapped
-from truth import Site, drifted
-from workload import AN_HOUR, HELIOS, PHILLY, RunTimes, draw_jobs
+from truth import Site, Truth, drifted
+from workload import AN_HOUR, HELIOS, PHILLY, Job, RunTimes, draw_jobs
 
+from advisor.core.split import ADVISED_JOBS
+from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.set_law import MEASURED_ON
 from advisor.settings import MIN_SPEED
+from advisor_data.files.bundled import bundled_solo_points
 from advisor_training.dataset.data import Data
 
 GPUS = {"NVIDIA H200": 192, "NVIDIA H100 80GB HBM3": 64}
@@ -44,7 +52,10 @@ HIGH = LOADS[-1]
 DRIFT, DRIFTING_PART = 0.8, 0.2
 """A fifth of the kinds of jobs does a fifth less beside others."""
 
-Case = tuple[Mapping[str, Site], Policy]
+(SETS_ON,) = MEASURED_ON
+
+Case = tuple[Mapping[str, Truth], Policy]
+Drawn = tuple[Mapping[str, int], list[Job]]
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,18 @@ class World:
     def physics(self) -> Expected:
         """Without learning."""
         return without_uncapped(pair_unseen(self.data, "physical"))
+
+    @cached_property
+    def profiles(self) -> dict[str, Profile]:
+        """Of all kinds on the GPU model on which sets were measured."""
+        known = make_profiles(bundled_solo_points())
+        return {job: profile for (job, model), profile in known.items() if model == SETS_ON}
+
+    @cached_property
+    def of_sets(self) -> dict[str, tuple[OfSets, Answer, Answer]]:
+        """By mix: what is expected of sets, as many as fit, and the advice."""
+        said = {name: OfSets(mix.with_memory(self.profiles)) for name, mix in MIXES.items()}
+        return {name: (of, as_many_as_fit(of), at_the_advice(of)) for name, of in said.items()}
 
     def advisor(
         self, expected: Expected, min_speed: float = MIN_SPEED, *, knows_work: bool = False
@@ -129,15 +152,50 @@ def drift(world: World, seed: int) -> dict[str, Case]:
     return {name: (sites, policy) for name, policy in found.items()}
 
 
-Experiment = tuple[Callable[[World, int], dict[str, Case]], Sequence[float], RunTimes]
-"""The cases of a seed, loads, and how long jobs run."""
+def sets(world: World, seed: int, mix: str) -> dict[str, Case]:
+    """Jobs that join others before they take a GPU of their own; a policy knows no errors."""
+    expected, fits, advice = world.of_sets[mix]
+    sites = {SETS_ON: Sets(expected, world.sites[SETS_ON], seed)}
+    found = {
+        "exclusive": exclusive(sites),
+        "as many as fit": packed(SETS_ON, fits),
+        "pairs at the advice": packed(SETS_ON, advice, ADVISED_JOBS),
+        "sets at the advice": packed(SETS_ON, advice),
+    }
+    return {name: (sites, policy) for name, policy in found.items()}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The cases of a seed, loads, and how long jobs run; a mix is of sets."""
+
+    cases: Callable[[World, int], dict[str, Case]]
+    loads: Sequence[float] = (HIGH,)
+    run_times: RunTimes = PHILLY
+    mix: str = ""
+
+    def draw(self, world: World, gpus: int, load: float, days: float, seed: int) -> Drawn:
+        """The GPUs by their model, and the jobs."""
+        if self.mix:
+            counts = {SETS_ON: gpus}
+            weights = MIXES[self.mix].weights(world.of_sets[self.mix][0].profiles)
+            kinds = {SETS_ON: list(weights)}
+        else:
+            counts = {m: round(gpus * own / sum(GPUS.values())) for m, own in GPUS.items()}
+            kinds, weights = {model: site.kinds for model, site in world.sites.items()}, None
+        return counts, draw_jobs(kinds, counts, load, days, seed, self.run_times, weights)
+
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    "policies": (policies, LOADS, PHILLY),
-    "Helios": (policies, (HIGH,), HELIOS),
-    "an hour each": (policies, (HIGH,), AN_HOUR),
-    "faults": (faults, (HIGH,), PHILLY),
-    "drift": (drift, (HIGH,), PHILLY),
+    "policies": Experiment(policies, LOADS),
+    "Helios": Experiment(policies, run_times=HELIOS),
+    "an hour each": Experiment(policies, run_times=AN_HOUR),
+    "faults": Experiment(faults),
+    "drift": Experiment(drift),
+    **{
+        name: Experiment(partial(sets, mix=name), LOADS[1:], mix.run_times, name)
+        for name, mix in MIXES.items()
+    },
 }
 
 
@@ -146,6 +204,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--days", type=float, default=DAYS)
+    parser.add_argument("--gpus", type=int, default=sum(GPUS.values()))
     parser.add_argument("--only", choices=EXPERIMENTS, action="append")
     parser.add_argument("--out", type=Path, default=Path("build/cluster.json"))
     options = parser.parse_args()
@@ -153,25 +212,22 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name in options.only or EXPERIMENTS:
         for seed in range(1, options.seeds + 1):
-            rows += experiment(world, name, seed, options.days)
+            rows += experiment(world, name, seed, options.days, options.gpus)
             print(f"{name}, seed {seed}", flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(rows, indent=1))
 
 
-def experiment(
-    world: World, name: str, seed: int, days: float, gpus: Mapping[str, int] = GPUS
-) -> list[dict[str, Any]]:
+def experiment(world: World, name: str, seed: int, days: float, gpus: int) -> list[dict[str, Any]]:
     """A row for each load and case of one seed."""
-    cases, loads, run_times = EXPERIMENTS[name]
-    kinds = {model: site.kinds for model, site in world.sites.items()}
+    of = EXPERIMENTS[name]
     rows: list[dict[str, Any]] = []
-    for load in loads:
-        jobs = draw_jobs(kinds, gpus, load, days, seed, run_times)
+    for load in of.loads:
+        counts, jobs = of.draw(world, gpus, load, days, seed)
         ran: dict[str, tuple[Ran, float]] = {}
-        for case, (sites, policy) in cases(world, seed).items():
+        for case, (sites, policy) in of.cases(world, seed).items():
             began = time.process_time()
-            ran[case] = simulate(sites, gpus, jobs, policy), time.process_time() - began
+            ran[case] = simulate(sites, counts, jobs, policy), time.process_time() - began
         horizon_s = max(found.end_s for found, _ in ran.values())
         for case, (found, cpu_s) in ran.items():
             row = {"experiment": name, "load": load, "seed": seed, "case": case}

@@ -1,4 +1,4 @@
-"""What really happens on a GPU: measured pairs, jobs alone, and idle power. No model is asked.
+"""What really happens on a GPU. `Site`: measured pairs, jobs alone, and no model is asked.
 
 Two kinds of jobs share a GPU only where that pair was measured on that GPU model, at shares at
 which it was measured. Nothing is known of other pairs, so no policy may use them.
@@ -6,6 +6,7 @@ which it was measured. Nothing is known of other pairs, so no policy may use the
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from advisor.core.finish import Rest
 
@@ -16,12 +17,37 @@ Shares = tuple[float, float]
 Kinds = tuple[str, str]
 
 
+Members = tuple[tuple[str, float], ...]
+"""Jobs on one GPU by kind and share, sorted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Two jobs on one GPU: relative speed of each, and the power of the GPU."""
+    """Jobs on one GPU, in the order of `Members`.
 
-    speeds: tuple[float, float]
+    Attributes:
+        speeds: Relative speed of each; 1 of one that serves, which ends no sooner or later.
+        tails: p99 of each that serves for each 1 ms alone; 0 of others. Empty: nobody serves.
+        misses: Whether each runs or serves below its limit. Empty: not looked at.
+    """
+
+    speeds: tuple[float, ...]
     power_w: float
+    tails: tuple[float, ...] = ()
+    misses: tuple[bool, ...] = ()
+
+
+class Truth(Protocol):
+    """What jobs do on one GPU model."""
+
+    @property
+    def idle_power_w(self) -> float:
+        """Of a GPU without jobs."""
+        ...
+
+    def together(self, members: Members) -> Way:
+        """What one job or more do on one GPU."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +70,14 @@ class Site:
     def kinds(self) -> list[str]:
         """Kinds of jobs, sorted: those of the measured pairs."""
         return sorted({kind for pair in self.ways for kind in pair})
+
+    def together(self, members: Members) -> Way:
+        """One job or two that were measured together."""
+        if len(members) == 1:
+            alone = self.alone[members[0]]
+            return Way((alone.speed,), alone.power_w)
+        (a, s), (b, t) = members
+        return self.ways[a, b][s, t]
 
 
 def drifted(site: Site, kinds: Collection[str], factor: float) -> Site:

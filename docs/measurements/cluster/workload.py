@@ -52,7 +52,12 @@ class RunTimes:
         return float(self.draw(np.random.default_rng(0), 200_000).mean())
 
 
-PHILLY = RunTimes(19.77 * 60, math.log(214.32 / 19.77) / _P90)
+def log_normal(median_s: float, p90_s: float) -> RunTimes:
+    """Through the median and the 90th percentile."""
+    return RunTimes(median_s, math.log(p90_s / median_s) / _P90)
+
+
+PHILLY = log_normal(19.77 * 60, 214.32 * 60)
 AN_HOUR = RunTimes(HOUR_S, 0.0)
 HELIOS = RunTimes(206.0, math.sqrt(2 * math.log(6651.681 / 206.0)))
 
@@ -82,6 +87,7 @@ def draw_jobs(
     days: float,
     seed: int,
     run_times: RunTimes = PHILLY,
+    likely: Mapping[str, float] | None = None,
 ) -> list[Job]:
     """All jobs of all GPU models, by their arrival.
 
@@ -92,12 +98,13 @@ def draw_jobs(
         days: How long jobs arrive.
         seed: The same one gives the same jobs.
         run_times: How long they take alone.
+        likely: How likely each kind is; None: all as likely.
     """
     rows: list[tuple[float, str, str, str, float]] = []
     for n, (model, count) in enumerate(sorted(gpus.items())):
         rng = np.random.default_rng([seed, n])
         arrivals_s = _arrivals(rng, load * count / run_times.mean_s, days * DAY_S)
-        users = _users(rng, kinds[model], max(2, count // GPUS_OF_A_USER))
+        users = _users(rng, kinds[model], max(2, count // GPUS_OF_A_USER), likely)
         weights = np.arange(1, len(users) + 1) ** -ZIPF
         theirs: list[int] = rng.choice(
             len(users), len(arrivals_s), p=weights / weights.sum()
@@ -119,6 +126,15 @@ def _arrivals(rng: np.random.Generator, per_s: float, until_s: float) -> list[fl
     return drawn[keeps].tolist()
 
 
-def _users(rng: np.random.Generator, kinds: Sequence[str], count: int) -> list[list[str]]:
+def _users(
+    rng: np.random.Generator,
+    kinds: Sequence[str],
+    count: int,
+    likely: Mapping[str, float] | None,
+) -> list[list[str]]:
     """The kinds of jobs of each user."""
-    return [[str(k) for k in rng.choice(kinds, KINDS_OF_A_USER)] for _ in range(count)]
+    p = None
+    if likely:  # without them other random numbers are drawn than with equal ones
+        own = np.array([likely[kind] for kind in kinds])
+        p = own / own.sum()
+    return [[str(k) for k in rng.choice(kinds, KINDS_OF_A_USER, p=p)] for _ in range(count)]

@@ -14,6 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.core.finish import Rest
+from advisor.predict.profiles import make_profiles
+from advisor.predict.set_law import MEASURED_ON
+from advisor_data.files.bundled import bundled_solo_points
 
 FOLDER = Path(__file__).parents[3] / "docs/measurements/cluster"
 MODEL, A, B = "GPU", "a", "b"
@@ -31,7 +34,8 @@ def scripts() -> Generator[Mapping[str, Any]]:
     names = [path.stem for path in FOLDER.glob("*.py")]
     sys.path.insert(0, str(FOLDER))
     saved: dict[str, ModuleType] = {n: sys.modules.pop(n) for n in names if n in sys.modules}
-    wanted = ("cluster", "expected", "measured", "outcome", "policies", "truth", "workload")
+    wanted = ("cluster", "expected", "many", "measured", "mixes", "outcome", "policies", "truth")
+    wanted = (*wanted, "workload")
     yield {name: importlib.import_module(name) for name in wanted}
     sys.path.remove(str(FOLDER))
     for name in names:
@@ -194,6 +198,105 @@ def test_truth_is_measured(scripts: Mapping[str, Any]) -> None:
                 assert 0 < min(way.speeds) <= max(way.speeds) <= 1
                 assert way.power_w > site.idle_power_w
                 assert (a, s) in site.alone
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The truth of sets by seed, and policies of these."""
+
+    scripts: Mapping[str, Any]
+    expected: Any
+    measured: Any
+    model: str
+
+    def of(self, seed: int) -> Any:
+        return self.scripts["many"].Sets(self.expected, self.measured, seed)
+
+
+@pytest.fixture(scope="module")
+def sets(scripts: Mapping[str, Any]) -> Sets:
+    """Bundled jobs of the GPU model on which sets were measured."""
+    (model,) = MEASURED_ON
+    known = make_profiles(bundled_solo_points())
+    profiles = {job: profile for (job, of), profile in known.items() if of == model}
+    measured = scripts["measured"]
+    site = measured.make_sites(measured.read_data())[model]
+    return Sets(scripts, scripts["many"].Expected(profiles), site, model)
+
+
+@pytest.mark.parametrize("name", ["as_many_as_fit", "at_the_advice"])
+@pytest.mark.parametrize("most", [2, 7])
+def test_sets_do_all_work_on_fewer_cards(sets: Sets, name: str, most: int) -> None:
+    """Jobs end with their work, servers when their time is over, and no card holds too many."""
+    draw, many = sets.scripts["workload"].draw_jobs, sets.scripts["many"]
+    likely = sets.scripts["mixes"].MIXES["Alibaba"].weights(sets.expected.profiles)
+    jobs = draw({sets.model: list(likely)}, {sets.model: 48}, 0.9, 0.5, 3, likely=likely)
+    policy = many.packed(sets.model, getattr(many, name)(sets.expected), most)
+    sites = {sets.model: Crowds(sets.of(1), [])}
+    ran = sets.scripts["cluster"].simulate(sites, {sets.model: 48}, jobs, policy)
+    assert sorted(done.job.number for done in ran.finished) == list(range(len(jobs)))
+    for done in ran.finished:
+        assert done.done_s == pytest.approx(done.job.work_s, abs=ROUNDING_S)
+        if sets.expected.profiles[done.job.kind].serving:
+            assert done.end_s - done.start_s == pytest.approx(done.job.work_s)
+    assert 2 <= max(sites[sets.model].sizes) <= most
+    if name == "at_the_advice":
+        assert ran.metered[sets.model].busy_s < sum(job.work_s for job in jobs)
+
+
+@dataclass
+class Crowds:
+    """A truth that keeps how many ran on a GPU."""
+
+    truth: Any
+    sizes: list[int]
+
+    @property
+    def idle_power_w(self) -> float:
+        return self.truth.idle_power_w
+
+    def together(self, members: Any) -> Any:
+        self.sizes.append(len(members))
+        return self.truth.together(members)
+
+
+def test_errors_of_sets_are_those_of_the_law(sets: Sets) -> None:
+    """Over seeds, 5 % of the watts are below the range of an answer and 5 % above it."""
+    members = (
+        ("bert-train-b2", 100.0),
+        ("mobilenet-train-b2", 100.0),
+        ("resnet50-train-b2", 100.0),
+    )
+    said = sets.expected.of(members).power_w
+    drawn = np.array([sets.of(seed).together(members).power_w for seed in range(2000)])
+    assert np.mean(drawn < said.low) == pytest.approx(0.05, abs=0.015)
+    assert np.mean(drawn > said.high) == pytest.approx(0.05, abs=0.015)
+    assert np.median(drawn) == pytest.approx(said.value, rel=0.02)
+    assert sets.of(1).together(members) == sets.of(1).together(members)
+
+
+def test_pairs_among_sets_do_as_measured(sets: Sets) -> None:
+    """Two that were measured together and serve nobody are not predicted."""
+    (a, b), ways = next(iter(sets.measured.ways.items()))
+    (s, t), way = next(iter(ways.items()))
+    found = sets.of(1).together(((a, s), (b, t)))
+    assert (found.speeds, found.power_w) == (way.speeds, way.power_w)
+
+
+def test_memory_bounds_as_many_as_fit(sets: Sets) -> None:
+    """Of the least active jobs of Acme four fit on a card, of the most active one."""
+    acme = sets.scripts["mixes"].MIXES["Acme"].with_memory(sets.expected.profiles)
+    answer = sets.scripts["many"].as_many_as_fit(sets.scripts["many"].Expected(acme))
+    small = ("bert-train-b2", 100.0)
+    assert [bool(answer((small,) * n, small[0])) for n in (3, 4)] == [True, False]
+    assert answer((("gemm", 100.0),), "gemm") is None
+
+
+def test_mixes_hold_every_part(sets: Sets) -> None:
+    """Kinds are there for each published part, so that none is lost."""
+    for mix in sets.scripts["mixes"].MIXES.values():
+        weights = mix.weights(mix.with_memory(sets.expected.profiles))
+        assert sum(weights.values()) == pytest.approx(1, abs=0.002)
 
 
 def test_an_interval_is_that_of_student(scripts: Mapping[str, Any]) -> None:
