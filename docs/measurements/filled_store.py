@@ -1,6 +1,6 @@
 """A large store for figures: made-up profiles, points and observations, inserted in bulk.
 
-`big_store.py` and `cluster/scale.py` fill one; the server of PostgreSQL is a Debian package.
+`big_store.py` fills one; the server of PostgreSQL is a Debian package.
 """
 
 import contextlib

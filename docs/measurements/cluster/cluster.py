@@ -40,7 +40,7 @@ def simulate(
         model: Partition(env, sites[model], gpus[model], policy.rules[model], finished)
         for model in gpus
     }
-    env.process(_arrive(env, parts, jobs, policy))
+    env.process(_arrive(env, parts, jobs))
     events = 0
     while env.peek() < math.inf:
         env.step()
@@ -49,11 +49,10 @@ def simulate(
 
 
 def _arrive(
-    env: simpy.Environment, parts: Mapping[str, Partition], jobs: Sequence[Job], policy: Policy
+    env: simpy.Environment, parts: Mapping[str, Partition], jobs: Sequence[Job]
 ) -> Generator[simpy.Event, Any, None]:
-    """Each job joins the queue when the advisor has answered."""
+    """Each job joins the queue of its GPU model."""
     for job in jobs:
-        at_s = job.arrival_s + policy.answers_after_s
-        if at_s > env.now:
-            yield env.timeout(at_s - env.now)
-        parts[job.gpu_model].submit(job, job.kind if policy.is_advised(job) else "")
+        if job.arrival_s > env.now:
+            yield env.timeout(job.arrival_s - env.now)
+        parts[job.gpu_model].submit(job)

@@ -85,27 +85,6 @@ TIMES: Mapping[str, Cell] = {
     "last job ends, h": value("end_h", ".0f"),
 }
 
-FAULTS: Mapping[str, Cell] = {
-    "energy against exclusive": against("energy_mwh"),
-    "against advisor": against("energy_mwh", "advisor"),
-    "completion, h": value("completion_h"),
-    "against exclusive": against("completion_h", form=".1f"),
-    "against the advisor": against("completion_h", "advisor", ".1f"),
-    "shared, %": value("shared_percent", ".0f"),
-    "jobs below 0.4, %": value("slow_percent", ".1f"),
-    "worst kind, running": value("worst_kind_stretch"),
-}
-
-DRIFT: Mapping[str, Cell] = {
-    "energy against exclusive": against("energy_mwh"),
-    "against drift known": against("energy_mwh", "advisor, drift known"),
-    "completion, h": value("completion_h"),
-    "against exclusive": against("completion_h", form=".1f"),
-    "shared, %": value("shared_percent", ".0f"),
-    "jobs below 0.4, %": value("slow_percent", ".1f"),
-    "worst kind, running": value("worst_kind_stretch"),
-}
-
 SETS: Mapping[str, Cell] = {
     "cards, most at once": value("most_gpus", ".0f"),
     "GPU-h": value("busy_gpu_h", ".0f"),
@@ -123,8 +102,6 @@ TABLES: Mapping[str, Sequence[Mapping[str, Cell]]] = {
     "policies": (ENERGY, TIMES),
     "Helios": (ENERGY, TIMES),
     "an hour each": (ENERGY, TIMES),
-    "faults": (FAULTS,),
-    "drift": (DRIFT,),
     "Acme": (SETS,),
     "Alibaba": (SETS,),
 }

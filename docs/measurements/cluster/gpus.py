@@ -15,7 +15,6 @@ class Running:
     """A job on a GPU.
 
     Attributes:
-        label: By which the policy knows it.
         left_s: Work that is left, in seconds alone on the whole GPU.
         tail: p99 now for each 1 ms alone; 0: it does not serve.
         tail_s: Sum of that over time.
@@ -23,7 +22,6 @@ class Running:
     """
 
     job: Job
-    label: str
     share: float
     start_s: float
     left_s: float
@@ -44,7 +42,7 @@ class Gpu:
         busy_s: How long it had one at least.
         shared_s: How long it had more than one.
         stranded_s: How long a job was alone there under a limit.
-        open_as: Labels and shares of its jobs, where another one may join.
+        open_as: Kinds and shares of its jobs, where another one may join.
         process: Of the simulation, while it has jobs.
     """
 
@@ -75,9 +73,9 @@ class Gpu:
             is_alone = len(self.running) == 1
             self.stranded_s += span_s * (is_alone and self.running[0].share < WHOLE)
 
-    def put(self, job: Job, label: str, share: float) -> None:
+    def put(self, job: Job, share: float) -> None:
         """Start a job; the meter is up to date."""
-        self.running.append(Running(job, label, share, self.since_s, job.work_s))
+        self.running.append(Running(job, share, self.since_s, job.work_s))
         self.running.sort(key=lambda one: (one.job.kind, one.share))
         self._set_rates()
 

@@ -198,9 +198,9 @@ class Packing:
         default_factory=dict[str, dict[Members, Offer | None]]
     )
 
-    def __call__(self, label: str, running: Collection[Members]) -> Iterator[Offer]:
+    def __call__(self, kind: str, running: Collection[Members]) -> Iterator[Offer]:
         """The best of the offers, if any."""
-        known = self._known.setdefault(label, {})
+        known = self._known.setdefault(kind, {})
         asked = 0
         best: Offer | None = None
         for members in running:
@@ -208,7 +208,7 @@ class Packing:
                 if asked == ASKED:
                     continue
                 asked += 1
-                known[members] = self.answer(members, label)
+                known[members] = self.answer(members, kind)
             offer = known[members]
             if offer and (best is None or offer.worth > best.worth):
                 best = offer

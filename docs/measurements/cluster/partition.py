@@ -73,9 +73,9 @@ class Partition:
         self._open: dict[Members, dict[int, None]] = {}
         self._queued = self._most = 0
 
-    def submit(self, job: Job, label: str) -> None:
-        """Queue a job under the name by which the policy knows it, and start what can start."""
-        self._waiting.setdefault(label, deque()).append(job)
+    def submit(self, job: Job) -> None:
+        """Queue a job, and start what can start."""
+        self._waiting.setdefault(job.kind, deque()).append(job)
         self._queued += 1
         self._dispatch()
 
@@ -103,22 +103,22 @@ class Partition:
 
     def _start_oldest(self) -> None:
         """On a free GPU, with a partner where there are more jobs than free GPUs."""
-        label = self._by_age()[0]
+        kind = self._by_age()[0]
         gpu = self._gpus[heapq.heappop(self._free)]
         self._most = max(self._most, len(self._gpus) - len(self._free))
-        offer = self._partner(label) if self._queued > len(self._free) + 1 else None
-        self._put(gpu, label, offer.share if offer else self._rules.alone_share)
+        offer = self._partner(kind) if self._queued > len(self._free) + 1 else None
+        self._put(gpu, kind, offer.share if offer else self._rules.alone_share)
         if offer:
             self._put(gpu, *offer.members[0])
         self._wake(gpu)
 
-    def _partner(self, label: str) -> Offer | None:
-        """The best partner for the oldest job of a label among the oldest of all others."""
-        own_s = self._waiting[label][0].work_s
+    def _partner(self, kind: str) -> Offer | None:
+        """The best partner for the oldest job of a kind among the oldest of all others."""
+        own_s = self._waiting[kind][0].work_s
         found: list[tuple[float, Offer]] = []
-        for offer in self._rules.together.get(label, ()):
+        for offer in self._rules.together.get(kind, ()):
             partner = offer.members[0][0]
-            place = int(partner == label)
+            place = int(partner == kind)
             for mate in islice(self._waiting.get(partner, ()), place, place + 1):
                 whole = self._site.together(((mate.kind, WHOLE),))
                 rest = Rest(whole.speeds[0], whole.power_w)
@@ -127,12 +127,12 @@ class Partition:
 
     def _join_oldest(self) -> bool:
         """The oldest job that may run beside those of a GPU; False where there is none."""
-        for label in self._by_age():
-            offers = self._rules.joins(label, self._open)
-            own_s = self._waiting[label][0].work_s
+        for kind in self._by_age():
+            offers = self._rules.joins(kind, self._open)
+            own_s = self._waiting[kind][0].work_s
             if best := _best([found for offer in offers for found in self._rooms(offer, own_s)]):
                 gpu, share = best
-                self._put(gpu, label, share)
+                self._put(gpu, kind, share)
                 self._wake(gpu)
                 return True
         return False
@@ -147,14 +147,14 @@ class Partition:
             yield offer.worth_of(own_s, max(other.left_s, 0.0), rest), (gpu, offer.share)
 
     def _by_age(self) -> list[str]:
-        """Labels of jobs that wait, that of the oldest job first."""
-        labels = (label for label, jobs in self._waiting.items() if jobs)
-        return sorted(labels, key=lambda label: self._waiting[label][0].number)
+        """Kinds of jobs that wait, that of the oldest job first."""
+        kinds = (kind for kind, jobs in self._waiting.items() if jobs)
+        return sorted(kinds, key=lambda kind: self._waiting[kind][0].number)
 
-    def _put(self, gpu: Gpu, label: str, share: float) -> None:
-        """Take the oldest job of a label from the queue to a GPU."""
+    def _put(self, gpu: Gpu, kind: str, share: float) -> None:
+        """Take the oldest job of a kind from the queue to a GPU."""
         gpu.read(self._env.now)
-        gpu.put(self._waiting[label].popleft(), label, share)
+        gpu.put(self._waiting[kind].popleft(), share)
         self._queued -= 1
 
     def _wake(self, gpu: Gpu) -> None:
@@ -192,7 +192,7 @@ class Partition:
                 del self._open[gpu.open_as]
         gpu.open_as = None
         if 0 < len(gpu.running) < self._rules.most:
-            gpu.open_as = tuple(sorted((one.label, one.share) for one in gpu.running))
+            gpu.open_as = tuple((one.job.kind, one.share) for one in gpu.running)
             self._open.setdefault(gpu.open_as, {})[gpu.number] = None
 
 

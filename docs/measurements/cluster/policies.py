@@ -5,13 +5,11 @@ says three things: at which share a job starts on an empty GPU, which two jobs t
 together, and which job may join those that run on a GPU at some shares.
 """
 
-import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from truth import WHOLE, Kinds, Members, Shares, Site
-from workload import Job
 
 from advisor.core.finish import Rest, Work, finish
 from advisor.core.objectives import SplitResult
@@ -70,7 +68,7 @@ Joins = Callable[[str, Collection[Members]], Iterable[Offer]]
 """For a job that waits, and whoever runs somewhere: whom it may join."""
 
 
-def _nobody(label: str, running: Collection[Members]) -> Iterable[Offer]:
+def _nobody(kind: str, running: Collection[Members]) -> Iterable[Offer]:
     return ()
 
 
@@ -94,20 +92,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Rules for each GPU model.
-
-    Attributes:
-        answers_after_s: So long after its arrival a job may start.
-        unadvised_part: Part of the jobs for which no answer comes: they run alone.
-    """
+    """Rules for each GPU model."""
 
     rules: Mapping[str, Rules]
-    answers_after_s: float = 0.0
-    unadvised_part: float = 0.0
-
-    def is_advised(self, job: Job) -> bool:
-        """Whether there is an answer; the same jobs have none in every simulation."""
-        return zlib.crc32(str(job.number).encode()) >= self.unadvised_part * 2**32
 
 
 def exclusive(sites: Collection[str]) -> Policy:
@@ -157,7 +144,7 @@ def _rules(
     alone_share: float = WHOLE,
 ) -> Rules:
     known = _offers(joins, forecasts)
-    return Rules(alone_share, lambda label, _: known.get(label, ()), _offers(together, forecasts))
+    return Rules(alone_share, lambda kind, _: known.get(kind, ()), _offers(together, forecasts))
 
 
 def _offers(values: Values, forecasts: Forecasts) -> dict[str, tuple[Offer, ...]]:

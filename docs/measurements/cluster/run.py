@@ -3,31 +3,24 @@
     .venv/bin/python docs/measurements/cluster/run.py --out build/cluster.json
     .venv/bin/python docs/measurements/cluster/draw.py build/cluster.json --png cluster.png
 
-The policies at several loads; run times as in another trace; what wrong predictions, late answers
-and drift cost; and sets of up to seven jobs in clusters like Acme's and Alibaba's. Paired seeds:
-every policy gets the same jobs.
+The policies at several loads; run times as in another trace; and sets of up to seven jobs in
+clusters like Acme's and Alibaba's. Paired seeds: every policy gets the same jobs.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from advice import advise
 from cluster import Ran, simulate
 from expected import (
     Expected,
-    after_drift,
-    jobs_unseen,
-    known,
     pair_unseen,
-    with_errors,
-    without_uncapped,
 )
 from many import Answer, Sets, as_many_as_fit, at_the_advice, packed
 from many import Expected as OfSets
@@ -35,7 +28,7 @@ from measured import make_sites, read_data
 from mixes import MIXES
 from outcome import figures
 from policies import Policy, equal, exclusive, uncapped
-from truth import Site, Truth, drifted
+from truth import Site, Truth
 from workload import AN_HOUR, HELIOS, PHILLY, Job, RunTimes, draw_jobs
 
 from advisor.core.split import ADVISED_JOBS
@@ -49,9 +42,6 @@ GPUS = {"NVIDIA H200": 192, "NVIDIA H100 80GB HBM3": 64}
 DAYS = 2.0
 LOADS = (0.6, 0.9, 1.1)
 HIGH = LOADS[-1]
-DRIFT, DRIFTING_PART = 0.8, 0.2
-"""A fifth of the kinds of jobs does a fifth less beside others."""
-
 (SETS_ON,) = MEASURED_ON
 
 Case = tuple[Mapping[str, Truth], Policy]
@@ -76,16 +66,6 @@ class World:
     def expected(self) -> Expected:
         """By models that never saw the pair."""
         return pair_unseen(self.data)
-
-    @cached_property
-    def unseen(self) -> Expected:
-        """By models that never saw either job beside another one."""
-        return jobs_unseen(self.data)
-
-    @cached_property
-    def physics(self) -> Expected:
-        """Without learning."""
-        return without_uncapped(pair_unseen(self.data, "physical"))
 
     @cached_property
     def profiles(self) -> dict[str, Profile]:
@@ -116,38 +96,6 @@ def policies(world: World, seed: int) -> dict[str, Case]:
         "advisor": world.advisor(of),
         "advisor, no minimum speed": world.advisor(of, 0.0),
         "advisor, run times known": world.advisor(of, knows_work=True),
-    }
-    return {name: (sites, policy) for name, policy in found.items()}
-
-
-def faults(world: World, seed: int) -> dict[str, Case]:
-    """An advisor that is wrong, or late."""
-    sites, right = world.sites, world.advisor(world.expected)
-    found = {"exclusive": exclusive(sites), "advisor": right}
-    found["never wrong"] = world.advisor(known(world.data, sites))
-    found["jobs never seen in a pair"] = world.advisor(world.unseen)
-    found["physics, no learning"] = world.advisor(world.physics)
-    for sigma in (0.1, 0.2, 0.4):
-        wrong = with_errors(world.expected, sigma, seed)
-        found[f"off by another {100 * sigma:.0f} %"] = world.advisor(wrong)
-    for after_s in (1.0, 60.0, 600.0):
-        found[f"answers after {after_s:g} s"] = replace(right, answers_after_s=after_s)
-    found["no answer for 20 %"] = replace(right, unadvised_part=0.2)
-    return {name: (sites, policy) for name, policy in found.items()}
-
-
-def drift(world: World, seed: int) -> dict[str, Case]:
-    """Some kinds of jobs have changed since they were profiled; with and without knowing it."""
-    rng = np.random.default_rng(seed)
-    kinds = sorted({kind for site in world.sites.values() for kind in site.kinds})
-    which = {str(k) for k in rng.choice(kinds, round(DRIFTING_PART * len(kinds)), replace=False)}
-    sites = {model: drifted(site, which, DRIFT) for model, site in world.sites.items()}
-    now = after_drift(world.data, world.expected, which, DRIFT)
-    found = {
-        "exclusive": exclusive(sites),
-        "uncapped": uncapped(sites),
-        "advisor, stale": world.advisor(world.expected),
-        "advisor, drift known": world.advisor(now),
     }
     return {name: (sites, policy) for name, policy in found.items()}
 
@@ -190,8 +138,6 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "policies": Experiment(policies, LOADS),
     "Helios": Experiment(policies, run_times=HELIOS),
     "an hour each": Experiment(policies, run_times=AN_HOUR),
-    "faults": Experiment(faults),
-    "drift": Experiment(drift),
     **{
         name: Experiment(partial(sets, mix=name), LOADS[1:], mix.run_times, name)
         for name, mix in MIXES.items()

@@ -4,8 +4,8 @@ Two kinds of jobs share a GPU only where that pair was measured on that GPU mode
 which it was measured. Nothing is known of other pairs, so no policy may use them.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from advisor.core.finish import Rest
@@ -78,17 +78,3 @@ class Site:
             return Way((alone.speed,), alone.power_w)
         (a, s), (b, t) = members
         return self.ways[a, b][s, t]
-
-
-def drifted(site: Site, kinds: Collection[str], factor: float) -> Site:
-    """The same site, where some kinds of jobs are slower beside others; the power stays."""
-
-    def changed(pair: Kinds, way: Way) -> Way:
-        a, b = (s * (factor if k in kinds else 1) for s, k in zip(way.speeds, pair, strict=True))
-        return replace(way, speeds=(a, b))
-
-    ways = {
-        pair: {shares: changed(pair, way) for shares, way in known.items()}
-        for pair, known in site.ways.items()
-    }
-    return replace(site, ways=ways)
