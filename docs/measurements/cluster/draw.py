@@ -1,18 +1,24 @@
-"""Prints the tables of what `run.py` wrote, and draws a plot.
+"""Prints the tables of what `run.py` wrote, and draws them.
 
 .venv/bin/python docs/measurements/cluster/draw.py build/cluster.json --png PNG
+
+The picture is of energy and completion by load; of sets, of the cards that are held over the days.
 """
 
 import argparse
 import io
 import json
+import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from cluster import EVERY_S
 from outcome import change, mean
+from workload import HOUR_S
 
 from advisor_training.reports.document import (
     BLUE,
@@ -26,6 +32,9 @@ from advisor_training.reports.document import (
     draw,
     matplotlib,
 )
+
+MOST_TAIL = 100.0
+"""p99 for each 1 ms alone, above which a queue grows for as long as anybody looks."""
 
 Rows = Sequence[Mapping[str, Any]]
 Find = Callable[[str], Rows]
@@ -54,6 +63,32 @@ def against(word: str, other: str = "exclusive", form: str = ".2f") -> Cell:
         values = ([row[word] for row in find(name)] for name in (case, other))
         middle, half = change(*values)
         return f"{middle:+{form}} ± {half:{form}} %"
+
+    return cell
+
+
+def freed_idle(case: str, find: Find) -> str:
+    """The change of energy with the cards that become free idle, of what a card each takes.
+
+    So it does not hang on how long all cards are looked at.
+    """
+    if case == "exclusive":
+        return "-"
+    rows = zip(find(case), find("exclusive"), strict=True)
+    parts = [100 * (own["energy_mwh"] - e["energy_mwh"]) / e["busy_mwh"] for own, e in rows]
+    middle, half = mean(parts)
+    return f"{middle:+.1f} ± {half:.1f} %"
+
+
+def of_servers(word: str, most: float = math.inf) -> Cell:
+    """A figure of servers, where there are any; nothing is known of it above `most`."""
+
+    def cell(case: str, find: Find) -> str:
+        rows = find(case)
+        if not rows[0]["tail_p95"]:
+            return "-"
+        is_more = mean([row[word] for row in rows])[0] > most
+        return f"over {most:g}" if is_more else value(word, ".1f")(case, find)
 
     return cell
 
@@ -89,13 +124,14 @@ SETS: Mapping[str, Cell] = {
     "cards, most at once": value("most_gpus", ".0f"),
     "GPU-h": value("busy_gpu_h", ".0f"),
     "against exclusive": against("busy_gpu_h", form=".1f"),
-    "energy, free cards off": against("busy_mwh", form=".1f"),
-    "energy, free cards idle": against("energy_mwh", form=".1f"),
+    "energy, freed cards off": against("busy_mwh", form=".1f"),
+    "freed cards idle": freed_idle,
     "completion, h": value("completion_h"),
     "wait, h": value("wait_h"),
+    "wait p95": value("wait_p95_h"),
     "jobs below 0.4, %": value("slow_percent", ".1f"),
-    "their time below, %": value("jobs_missed_percent", ".1f"),
-    "servers' time below, %": value("servers_missed_percent", ".1f"),
+    "servers' time below, %": of_servers("servers_missed_percent"),
+    "servers' p99, times alone": of_servers("tail_p95", MOST_TAIL),
 }
 
 TABLES: Mapping[str, Sequence[Mapping[str, Cell]]] = {
@@ -123,18 +159,21 @@ def main() -> None:
                 table(f"{name}, load {load}", these, columns)
     speed(rows)
     if options.png:
-        options.png.write_bytes(to_png("A simulated cluster of 256 GPUs", figures(rows)))
+        options.png.write_bytes(to_png(*figures(rows)))
 
 
 def table(title: str, rows: Rows, columns: Mapping[str, Cell]) -> None:
     """A row for each case."""
-    seeds = len({row["seed"] for row in rows})
     jobs = mean([row["jobs"] for row in rows])[0]
-    print(f"\n{title}: {jobs:.0f} jobs, {seeds} seeds\n\n| | {' | '.join(columns)} |")
+    print(f"\n{title}: {jobs:.0f} jobs, {_seeds(rows)} seeds\n\n| | {' | '.join(columns)} |")
     print("| --- |" + " --- |" * len(columns))
     find = partial(of_case, rows)
     for case in dict.fromkeys(row["case"] for row in rows):
         print(f"| {case} | {' | '.join(cell(case, find) for cell in columns.values())} |")
+
+
+def _seeds(rows: Rows) -> int:
+    return len({row["seed"] for row in rows})
 
 
 def of_case(rows: Rows, case: str) -> Rows:
@@ -152,14 +191,37 @@ def speed(rows: Rows) -> None:
     print(f"{events / cpu_s:.0f} events and {jobs / cpu_s:.0f} jobs a second")
 
 
-def figures(rows: Rows) -> list[Figure]:
-    """Energy and completion of the policies by load."""
+def figures(rows: Rows) -> tuple[str, list[Figure]]:
+    """A title, and what is beside each other."""
     these = [row for row in rows if row["experiment"] == "policies"]
+    if not these:
+        return f"Cards that hold jobs, {_seeds(rows)} seeds of days", list(days(rows))
     energy = panel(these, "energy_mwh", relative, without="equal split")
-    return [
+    return "A simulated cluster of 256 GPUs", [
         Figure("energy", "Energy against exclusive, %; equal split: +8 to +10", energy, 0.6),
         Figure("completion", "Mean completion, h", panel(these, "completion_h", absolute), 0.6),
     ]
+
+
+def days(rows: Rows) -> Iterator[Figure]:
+    """Cards held of each mix and load."""
+    for name, load in dict.fromkeys((row["experiment"], row["load"]) for row in rows):
+        these = [row for row in rows if (row["experiment"], row["load"]) == (name, load)]
+        yield Figure("held", f"{name}'s mix, load {load}", partial(held, these), 0.6)
+
+
+def held(rows: Rows, axes: Any, ink: Ink) -> None:
+    """A line for each policy over the hours: the mean over seeds, and lowest and highest."""
+    length = min(len(row["held"]) for row in rows)
+    hours = np.arange(length) * EVERY_S / HOUR_S
+    for case, colour in zip(dict.fromkeys(row["case"] for row in rows), COLOURS, strict=False):
+        counts = np.array([row["held"][:length] for row in of_case(rows, case)])
+        axes.plot(hours, counts.mean(axis=0), color=colour, label=case)
+        axes.fill_between(hours, counts.min(axis=0), counts.max(axis=0), color=colour, alpha=0.2)
+    axes.set_xlabel("hour")
+    axes.set_xticks(range(0, round(length * EVERY_S / HOUR_S) + 1, 6))
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
 
 
 def relative(own: Rows, exclusive: Rows, word: str) -> tuple[float, float]:

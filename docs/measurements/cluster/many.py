@@ -1,17 +1,17 @@
 """Sets of jobs on one GPU: what is expected of them, what happens, and who may join whom.
 
-Expected is what `advisor.predict.sets` says. What happens is predicted, too: that, off by errors
-drawn from its own ranges, which are the errors of its law on measured sets (docs/measurements/
-sets.md). Two jobs that were measured together, and serve nobody, do as measured.
+Expected is what `advisor.predict.sets` says. What happens is predicted, too: that, off as one of
+the measured sets was (errors.py); tails are off by errors drawn from their range. Two jobs that
+were measured together, and serve nobody, do as measured.
 """
 
 import functools
-import math
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from errors import measured_errors
 from policies import Offer, Policy, Rules
 from truth import WHOLE, Members, Site, Way
 
@@ -39,7 +39,7 @@ FILLING_LIMITS = (WHOLE, 80.0, 50.0)
 """That a job which fills the GPU may get where it joins others; others get none."""
 
 LEAST_SPEED = 0.02
-"""No error makes a job slower: the low ends are 5th percentiles, and 0 never ends."""
+"""No error makes a job slower: at 0 it never ends."""
 
 _VALUE = OBJECTIVES[DEFAULT_OBJECTIVE].value
 
@@ -48,7 +48,7 @@ _AT_5_PERCENT = 1.6449
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedSets:
     """What the law of sets says of kinds of jobs on one GPU model; keeps what was asked."""
 
     profiles: Mapping[str, Profile]
@@ -119,7 +119,7 @@ class Sets:
         measured: Pairs that were, of jobs that end.
     """
 
-    expected: Expected
+    expected: ExpectedSets
     measured: Site
     seed: int
     _known: dict[Members, Way] = field(default_factory=dict[Members, Way])
@@ -146,15 +146,14 @@ class Sets:
             return replace(way, misses=tuple(speed < MIN_SPEED for speed in way.speeds))
         found = self.expected.of(members)
         rng = np.random.default_rng([self.seed, zlib.crc32(repr(members).encode())])
-        speeds = [max(LEAST_SPEED, min(1.0, _off(p.speed, rng))) for p in found.parts]
+        speeds, power_w = measured_errors().draw(found, profiles, rng)
         tails = [
             _off(part.latency_p99_ms, rng) / alone_ms
             if part.latency_p99_ms and (alone_ms := p99_alone(profile))
             else 0.0
             for part, profile in zip(found.parts, profiles, strict=True)
         ]
-        limit_w = min(p.power_limit_w or math.inf for p in profiles)
-        return _way(profiles, speeds, tails, min(limit_w, _off(found.power_w, rng)))
+        return _way(profiles, speeds, tails, power_w)
 
 
 def _off(said: Interval, rng: np.random.Generator) -> float:
@@ -178,7 +177,10 @@ def _way(profiles: list[Profile], speeds: list[float], tails: list[float], power
         speed < 1 - MOST_TOLERANCE or tail > LONGEST_TAIL if p.serving else speed < MIN_SPEED
         for p, speed, tail in zip(profiles, speeds, tails, strict=True)
     ]
-    done = [1.0 if p.serving else speed for p, speed in zip(profiles, speeds, strict=True)]
+    done = [
+        1.0 if p.serving else max(LEAST_SPEED, speed)
+        for p, speed in zip(profiles, speeds, strict=True)
+    ]
     return Way(tuple(done), power_w, tuple(tails), tuple(misses))
 
 
@@ -216,7 +218,7 @@ class Packing:
             yield best
 
 
-def as_many_as_fit(expected: Expected) -> Answer:
+def as_many_as_fit(expected: ExpectedSets) -> Answer:
     """Without limits while there is memory, on the fullest GPU."""
 
     @functools.cache
@@ -228,7 +230,7 @@ def as_many_as_fit(expected: Expected) -> Answer:
     return answer
 
 
-def at_the_advice(expected: Expected) -> Answer:
+def at_the_advice(expected: ExpectedSets) -> Answer:
     """Where all are to keep their limits and the set saves more energy with the job."""
 
     @functools.cache

@@ -79,6 +79,11 @@ class Partition:
         self._queued += 1
         self._dispatch()
 
+    @property
+    def held(self) -> int:
+        """How many GPUs have jobs."""
+        return len(self._gpus) - len(self._free)
+
     def metered(self) -> Metered:
         """The meters of all GPUs."""
         return Metered(
@@ -105,7 +110,7 @@ class Partition:
         """On a free GPU, with a partner where there are more jobs than free GPUs."""
         kind = self._by_age()[0]
         gpu = self._gpus[heapq.heappop(self._free)]
-        self._most = max(self._most, len(self._gpus) - len(self._free))
+        self._most = max(self._most, self.held)
         offer = self._partner(kind) if self._queued > len(self._free) + 1 else None
         self._put(gpu, kind, offer.share if offer else self._rules.alone_share)
         if offer:

@@ -18,12 +18,8 @@ from typing import Any
 
 from advice import advise
 from cluster import Ran, simulate
-from expected import (
-    Expected,
-    pair_unseen,
-)
-from many import Answer, Sets, as_many_as_fit, at_the_advice, packed
-from many import Expected as OfSets
+from expected import Expected, pair_unseen
+from many import Answer, ExpectedSets, Sets, as_many_as_fit, at_the_advice, packed
 from measured import make_sites, read_data
 from mixes import MIXES
 from outcome import figures
@@ -74,9 +70,9 @@ class World:
         return {job: profile for (job, model), profile in known.items() if model == SETS_ON}
 
     @cached_property
-    def of_sets(self) -> dict[str, tuple[OfSets, Answer, Answer]]:
+    def of_sets(self) -> dict[str, tuple[ExpectedSets, Answer, Answer]]:
         """By mix: what is expected of sets, as many as fit, and the advice."""
-        said = {name: OfSets(mix.with_memory(self.profiles)) for name, mix in MIXES.items()}
+        said = {name: ExpectedSets(mix.with_memory(self.profiles)) for name, mix in MIXES.items()}
         return {name: (of, as_many_as_fit(of), at_the_advice(of)) for name, of in said.items()}
 
     def advisor(
@@ -152,34 +148,36 @@ def main() -> None:
     parser.add_argument("--days", type=float, default=DAYS)
     parser.add_argument("--gpus", type=int, default=sum(GPUS.values()))
     parser.add_argument("--only", choices=EXPERIMENTS, action="append")
+    parser.add_argument("--load", type=float, action="append")
     parser.add_argument("--out", type=Path, default=Path("build/cluster.json"))
     options = parser.parse_args()
     world = World()
     rows: list[dict[str, Any]] = []
     for name in options.only or EXPERIMENTS:
         for seed in range(1, options.seeds + 1):
-            rows += experiment(world, name, seed, options.days, options.gpus)
+            rows += experiment(world, name, seed, options)
             print(f"{name}, seed {seed}", flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(rows, indent=1))
 
 
-def experiment(world: World, name: str, seed: int, days: float, gpus: int) -> list[dict[str, Any]]:
+def experiment(
+    world: World, name: str, seed: int, options: argparse.Namespace
+) -> list[dict[str, Any]]:
     """A row for each load and case of one seed."""
     of = EXPERIMENTS[name]
     rows: list[dict[str, Any]] = []
-    for load in of.loads:
-        counts, jobs = of.draw(world, gpus, load, days, seed)
+    for load in options.load or of.loads:
+        counts, jobs = of.draw(world, options.gpus, load, options.days, seed)
         ran: dict[str, tuple[Ran, float]] = {}
         for case, (sites, policy) in of.cases(world, seed).items():
             began = time.process_time()
             ran[case] = simulate(sites, counts, jobs, policy), time.process_time() - began
         horizon_s = max(found.end_s for found, _ in ran.values())
         for case, (found, cpu_s) in ran.items():
-            row = {"experiment": name, "load": load, "seed": seed, "case": case}
-            rows.append(
-                {**row, "events": found.events, "cpu_s": cpu_s, **figures(found, horizon_s)}
-            )
+            row: dict[str, Any] = {"experiment": name, "load": load, "seed": seed, "case": case}
+            row |= {"events": found.events, "cpu_s": cpu_s, "held": found.held}
+            rows.append({**row, **figures(found, horizon_s)})
     return rows
 
 
