@@ -94,6 +94,6 @@ def check_launch(asked: LaunchRequest) -> None:
     advised = asked.objective != DEFAULT_OBJECTIVE or any(limit is not None for limit in limits)
     if asked.split is not None and advised:
         raise InputError(
-            "a split is given or recommended, not both",
-            fix="leave out split, or the objective and the limits that a recommended one keeps",
+            "a split or a share is given or recommended, not both",
+            fix="leave it out, or the objective and the limits that a recommended one keeps",
         )

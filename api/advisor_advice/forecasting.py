@@ -1,7 +1,7 @@
 """What the model in use says of jobs that are to be launched: their split, or what to expect."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from advisor.core.interval import Interval
@@ -20,6 +20,7 @@ from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, Launc
 from advisor.predict.predictions import Prediction, are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
+from advisor.runtime.host.cores import available_cores
 from advisor.settings import Settings
 from advisor.wire.sets import SetAdvice, Way
 from advisor_advice.answer import answer
@@ -57,19 +58,47 @@ def recommended(
     pair = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     known = _with_profiles(pair, profile_set)
     forecast = _forecast(choice, given.manifest, profile_set)
-    return replace(known, forecast=forecast), given.recommendation.warnings
+    asked = _with_limits(replace(known, forecast=forecast), profile_set, criteria)
+    return asked, given.recommendation.warnings
 
 
 def joining(
-    jobs: Sequence[Job], running: Running, launch: ResolvedLaunch, settings: Settings
+    parts: Sequence[LaunchPart],
+    job: Job,
+    running: Running,
+    launch: ResolvedLaunch,
+    settings: Settings,
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    """Jobs of which all but the last run already, with the share for that one that is worth most.
+    """Jobs that run already and one that joins, with the share for that one that is worth most.
+
+    What was asked for when those that run were launched is kept as well, and host cores are.
 
     Raises:
         As `recommended`.
     """
+    jobs = [*(part.job for part in parts), job]
     profile_set, criteria = _criteria(jobs, launch, settings)
+    criteria = replace(with_kept(criteria, parts), host_cores=float(len(available_cores())))
     return _of_set(jobs, profile_set, criteria, launch, settings, running)
+
+
+def with_kept(criteria: Request, parts: Iterable[LaunchPart]) -> Request:
+    """The limits with those of jobs that run: the stricter one of each."""
+    speeds, tails_ms = dict(criteria.min_speed), dict(criteria.max_p99_ms)
+    powers_w = [criteria.max_power_w]
+    for part in parts:
+        name = part.job.name
+        powers_w.append(part.max_power_w)
+        if part.min_speed is not None:
+            speeds[name] = max(part.min_speed, speeds.get(name, 0.0))
+        if part.max_p99_ms is not None:
+            tails_ms[name] = min(part.max_p99_ms, tails_ms.get(name, math.inf))
+    return replace(
+        criteria,
+        min_speed=speeds,
+        max_p99_ms=tails_ms,
+        max_power_w=min((most for most in powers_w if most is not None), default=None),
+    )
 
 
 def _of_set(
@@ -85,7 +114,8 @@ def _of_set(
         raise _a_card_each(given, joins=running is not None)
     split = parse_split(given.choice, len(jobs))
     chosen = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
-    return _expected(chosen, profile_set, launch, settings)[0], given.warnings
+    known, _ = _expected(chosen, profile_set, launch, settings)
+    return _with_limits(known, profile_set, criteria), given.warnings
 
 
 def _criteria(
@@ -244,8 +274,23 @@ def _with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
     return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
 
 
+def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:
+    """The jobs with what was asked for them: who joins them later is held to it."""
+    parts = (
+        replace(
+            part,
+            min_speed=criteria.min_speed.get(part.job.name),
+            max_p99_ms=criteria.longest_p99_ms(profile),
+            max_power_w=criteria.max_power_w,
+        )
+        for part, profile in zip(pair.parts, found.profiles, strict=True)
+    )
+    return replace(pair, parts=tuple(parts))
+
+
 def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
-    return LaunchPart(
+    return replace(
+        part,
         job=_with_memory(part.job, profile.memory_used_mib),
         solo_rate=profile.whole_gpu_rate,
         share_rate=_share_rate(profile, share_percent),

@@ -16,7 +16,7 @@ from advisor.core.wording import count_of
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
 from advisor.launch.records.folder import LaunchFolder, new_launch_id
-from advisor.launch.records.joins import JoinRequest
+from advisor.launch.records.joins import JoinRequest, parts_of
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.settings import Settings
@@ -81,15 +81,15 @@ def make_join(
     """
     status = folder.read_status()
     _check_running(status)
-    running = [job for job in status.jobs if job.outcome == "running"]
     job = frozen(name, settings)
-    known = {part.job.name: part.job for pair in folder.read_spec().pairs for part in pair.parts}
-    jobs = [known.get(one.job) or find_job(one.job, settings.jobs_dir) for one in running]
-    shares = tuple(one.share_percent for one in running)
+    # A job may have joined since the status was written: the supervisor looks again.
+    seats = zip(status.jobs, parts_of(folder, status.pair_number), strict=False)
+    running = [(one.share_percent, part) for one, part in seats if one.outcome == "running"]
+    shares, parts = tuple(share for share, _ in running), tuple(part for _, part in running)
     cap_percent = max(one.share_percent for one in status.jobs)
     if share_percent is not None:
         Share(share_percent)
-        made = _set((*jobs, job), (*shares, share_percent), status)
+        made = _set((*parts, LaunchPart(job=job)), (*shares, share_percent), status)
         return _at_share(made, wanted, settings)
     try:
         from advisor.decide.candidates import Running
@@ -97,7 +97,7 @@ def make_join(
     except ImportError as error:
         raise _needs_numpy(error, "--share") from error
     there = Running(shares=shares, sharing=status.sharing, cap_percent=cap_percent)
-    made, notes = forecasting.joining((*jobs, job), there, wanted, settings)
+    made, notes = forecasting.joining(parts, job, there, wanted, settings)
     return _request(made, wanted), notes
 
 
@@ -115,10 +115,11 @@ def _check_running(status: LaunchStatus) -> None:
         )
 
 
-def _set(jobs: tuple[Job, ...], shares: tuple[float, ...], status: LaunchStatus) -> LaunchSet:
-    if len(jobs) < 2:
+def _set(
+    parts: tuple[LaunchPart, ...], shares: tuple[float, ...], status: LaunchStatus
+) -> LaunchSet:
+    if len(parts) < 2:
         raise InputError(f"nobody runs in {status.launch_id} any more")
-    parts = tuple(LaunchPart(job=job) for job in jobs)
     return LaunchSet(split=Split(shares, status.sharing), parts=parts)
 
 
@@ -136,7 +137,11 @@ def _at_share(
 
 def _request(made: LaunchSet, wanted: ResolvedLaunch) -> JoinRequest:
     return JoinRequest(
-        part=made.parts[-1], share_percent=made.split.shares[-1], asked_by=wanted.asked_by
+        part=made.parts[-1],
+        share_percent=made.split.shares[-1],
+        beside=tuple(job.name for job in made.jobs[:-1]),
+        forecast=made.forecast,
+        asked_by=wanted.asked_by,
     )
 
 

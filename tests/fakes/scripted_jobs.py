@@ -142,6 +142,7 @@ class ScriptedBackend:
         errors: What is raised where it is asked next, one after the other.
         seen: Who computes; None: nobody can tell.
         asked: How often it was asked.
+        max_clients: Places that are left.
     """
 
     clock: Clock
@@ -151,6 +152,8 @@ class ScriptedBackend:
     errors: list[AdvisorError | None] = field(default_factory=list[AdvisorError | None])
     seen: Sight | None = None
     asked: int = 0
+    max_clients: int = 40
+    gpu: Gpu = GPU
 
     def spoiled(self) -> bool:
         self.asked += 1
@@ -222,6 +225,15 @@ class Watch:
             cast("TelemetrySource", self.meter),
             self.spec,
         )
+
+    def join(self, script: Script, forecast: Forecast | None = None) -> ScriptedJob:
+        """Let one more run from now on, named by its place."""
+        job = Job(name="abcdefgh"[len(self.jobs)], command=("true",))
+        one = ScriptedJob(job, script, self.clock, self.backend)
+        self.jobs = (*self.jobs, one)
+        part = LaunchPart(job=job, solo_rate=100.0, solo_power_w=300.0)
+        self.monitor.join(cast("RunningJob", one), part, forecast)
+        return one
 
     def go_on(self, seconds: float, step_s: float = 0.5) -> None:
         """Look at it twice a second for so long, until it is over."""

@@ -21,12 +21,12 @@ from advisor_data import open_store
 STATUS_KEYS = {
     "launch_id", "state", "updated_at", "code", "cause", "gpu_uuid", "gpu_model", "pair_number",
     "pairs", "sharing", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "energy_saved",
-    "overlap_s", "rest_s", "rest_energy_j", "stranded_unit_s", "started_at",
+    "predicted_power_w", "overlap_s", "rest_s", "rest_energy_j", "stranded_unit_s", "started_at",
     "ended_at", "supervisor_pid", "warnings",
 }  # fmt: skip
 JOB_KEYS = {
     "job", "rate_unit", "share_percent", "units_granted", "proven", "outcome", "exit_code", "error",
-    "steps", "rate", "relative_speed", "results", "joined_at",
+    "steps", "rate", "relative_speed", "results", "predicted_rate", "joined_at", "ended_at",
 }  # fmt: skip
 
 

@@ -58,6 +58,9 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
     assert all(job["steps"] > 0 and job["proven"] for job in status["jobs"])
     last = stop(jobs, launch_id)
     assert (last["state"], last["code"]) == ("stopped", None)
+    assert all(job["ended_at"] for job in last["jobs"])
+    listed = jobs.advisor("launches").stdout
+    assert f"third 30 % joined {said['joined_at'][11:17]}" in " ".join(listed.split())
     done = jobs.advisor("launches", "show", launch_id, "--json")
     first, second = json.loads(done.stdout)["observations"]
     assert ([part["job"] for part in first["jobs"]], first["stretch"]) == (["one", "two"], 0)
@@ -144,7 +147,14 @@ def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
         "launch", "--join", launch_id, "triad", *limits, "--json", ADVISOR_MIN_SPEED="0.01"
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["units_granted"] <= 66
+    said = json.loads(done.stdout)
+    assert said["units_granted"] <= 66
+    assert len(said["forecast"]["jobs"]) == 3
+    status = await_status(h200, launch_id, lambda status: len(status["jobs"]) == 3)
+    assert [job["predicted_rate"] for job in status["jobs"]] == [
+        job["rate"] for job in said["forecast"]["jobs"]
+    ]
+    assert status["predicted_power_w"] == said["forecast"]["power_w"]
     refused = h200.advisor("launch", "--join", launch_id, "triad", "--min-speed", "1")
     assert refused.returncode == 10, refused.stderr
     assert "take it: --share" in refused.stderr
@@ -155,10 +165,18 @@ def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
 def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
     """Nor more than one at once, nor with shares for those that stay."""
     launch_id = detached(jobs, "one", "two", "--split", "50/50")
+    settled = "settled when a launch begins"
     for options, words in (
         (("one", "two"), "2 jobs cannot join"),
         (("third", "--split", "30/70"), "those that run keep their shares"),
         (("third", "--share", "30", "--dry-run"), "--dry-run does not go"),
+        (("third", "--share", "30", "--detach"), "--detach does not go"),
+        (("third", "--share", "30", "--gpu", "0"), "on the GPU of the launch"),
+        (("third", "--share", "30", "--duration", "9"), settled),
+        (("third", "--share", "30", "--hang-after", "120"), settled),
+        (("third", "--share", "30", "--when-one-ends", "keep"), settled),
+        (("third", "--share", "30", "--go-on-with-wrong-results"), settled),
+        (("third", "--share", "30", "--min-speed", "0.5"), "given or recommended, not both"),
     ):
         done = jobs.advisor("launch", "--join", launch_id, *options)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr

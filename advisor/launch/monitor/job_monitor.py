@@ -1,8 +1,10 @@
 """One job of a launched pair, from the opening of its gate to its end."""
 
+from advisor.core.interval import Interval
 from advisor.core.job import ResultsSettings
 from advisor.core.results import VERDICT_FLAGS, Reported, Verdict, judge, largest_gap
 from advisor.errors import JobError
+from advisor.formats.moments import now
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import JobOutcome, JobStatus
 from advisor.runtime.jobs.running_job import RunningJob
@@ -22,6 +24,7 @@ class JobMonitor:
         rest: Its pace after another job had ended.
         results: What its own results were found to be so far.
         libraries: Versions of the GPU libraries that it has loaded; None: not known.
+        expected: Rate that was predicted beside those that ran when one joined last, or at first.
     """
 
     def __init__(
@@ -33,6 +36,8 @@ class JobMonitor:
         joined_at: str | None = None,
     ) -> None:
         self._joined_at = joined_at
+        self._ended_at: str | None = None
+        self.expected: Interval | None = None
         self.job, self._reference = job, reference
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
         self.results: Verdict | None = None
@@ -79,6 +84,7 @@ class JobMonitor:
     def end(self, outcome: JobOutcome, code: str | None = None, error: str | None = None) -> None:
         """It is over, for this reason."""
         self.outcome, self.code, self.error = outcome, code, error
+        self._ended_at = self._ended_at or now()
 
     def note_end(self) -> None:
         """It has ended by itself: well, or with an error."""
@@ -114,7 +120,9 @@ class JobMonitor:
             rate=self.rate(),
             relative_speed=self.relative_speed(),
             results=self.results,
+            predicted_rate=self.expected,
             joined_at=self._joined_at,
+            ended_at=self._ended_at,
         )
 
     def _alarm(self, reported: Reported) -> str:

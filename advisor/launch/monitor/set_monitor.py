@@ -1,41 +1,30 @@
 """Watches jobs while they run together: rates, energy, the limits, and who ended how."""
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Never
 
+from advisor.core.interval import Interval
 from advisor.core.observations import SETTLE_S
 from advisor.core.results import read_first
 from advisor.core.split import Split
 from advisor.core.telemetry import TelemetrySource
-from advisor.core.wording import listed
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.formats.moments import now
 from advisor.launch.monitor.account import Account
+from advisor.launch.monitor.faults import is_fault, take_down
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start.starting import end_jobs
 from advisor.runtime.backends.backend import Backend
-from advisor.runtime.host.processes import wait_until
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor.runtime.jobs.running_job import RunningJob
 
 _ASK_S, _LIMIT_S = 1.0, 15.0
 """How often the driver is asked who computes, and how often each job must be a client itself: one
 that repeats a short command is none in between."""
-
-_FAULT_S = 3.0
-"""A fault on an MPS server reaches all its clients within this time."""
-
-_FAULT_WORDS = re.compile(r"cuda|illegal memory access|unspecified launch failure|mps", re.I)
-_SHARED_FAULT = (
-    "a fault on the MPS server took {} down; which one caused it the driver does not tell. "
-    "Jobs that fault must not share a GPU: run each alone to find it"
-)
-_OWN_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
 
 
 class SetMonitor:
@@ -46,6 +35,8 @@ class SetMonitor:
         first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
         limit_broken: Something computed that was not under its limit; what was seen is of no use.
         newcomer_error: The same of the one that is to join, which has disturbed nobody for long.
+        forecasts: What was predicted of those who run together, by their numbers.
+        expected_power_w: What was predicted when somebody joined last, or at first.
     """
 
     def __init__(
@@ -66,6 +57,9 @@ class SetMonitor:
         )
         self._alarms: list[str] = []
         self.account = Account(pair, self.jobs, source, self.begun_s)
+        self.forecasts: dict[tuple[int, ...], Forecast] = {}
+        self.expected_power_w: Interval | None = None
+        self._expect(pair.forecast)
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent = self._noted = False
@@ -84,8 +78,11 @@ class SetMonitor:
         """It starts beside those that run, so it is no stranger there; None: none does."""
         self._coming, self.newcomer_error = job, None
 
-    def join(self, job: RunningJob, part: LaunchPart) -> None:
-        """Open the gate of the one that was expected; it is one of them from now on."""
+    def join(self, job: RunningJob, part: LaunchPart, forecast: Forecast | None = None) -> None:
+        """Open the gate of the one that was expected; it is one of them from now on.
+
+        `forecast` is of those that run, and of the newcomer as the last.
+        """
         self.expect(None)
         pair, now_s = self.pair, time.monotonic()
         split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
@@ -93,12 +90,17 @@ class SetMonitor:
         one = JobMonitor(job, now_s, part.solo_rate, read_first(part.reported), joined_at=now())
         self.jobs = (*self.jobs, one)
         self.account.join(self.pair, self.jobs)
+        self._expect(forecast)
         self._noted, self._note_from_s = False, now_s
         job.go()
 
     def running_numbers(self) -> tuple[int, ...]:
         """Which of them run, counted from 0."""
         return tuple(n for n, one in enumerate(self.jobs) if not one.over)
+
+    def running_names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(one.job.job.name for one in self._running())
 
     def look(self) -> None:
         """One look at everything; a job that ended, hangs or broke its limit is stopped.
@@ -158,6 +160,16 @@ class SetMonitor:
             one.end("stopped")
         end_jobs(one.job for one in running)
 
+    def _expect(self, forecast: Forecast | None) -> None:
+        numbers = self.running_numbers()
+        if forecast:
+            self.forecasts[numbers] = forecast
+        self.expected_power_w = forecast and forecast.power_w
+        for n, known in zip(
+            numbers, forecast.jobs if forecast else (None,) * len(numbers), strict=True
+        ):
+            self.jobs[n].expected = known and known.rate
+
     def _note_libraries(self, now_s: float) -> None:
         """Once for each: what has counted for some seconds has loaded what it computes with."""
         if self._noted or now_s - self._note_from_s < SETTLE_S:
@@ -186,7 +198,7 @@ class SetMonitor:
             return
         self.first_ended = self.first_ended or self._indices_over()
         failed = [one for one in ended if one.outcome == "failed"]
-        if failed and self._is_fault([*failed, *self._running()]):
+        if failed and is_fault([*failed, *self._running()], self._backend):
             self._take_down([*failed, *self._running()])
         # A job that hangs still runs, and one that ended may have left workers behind.
         end_jobs(one.job for one in ended)
@@ -196,27 +208,8 @@ class SetMonitor:
     def _indices_over(self) -> tuple[int, ...]:
         return tuple(number for number, one in enumerate(self.jobs) if one.over)
 
-    def _is_fault(self, struck: Sequence[JobMonitor]) -> bool:
-        """Whether one of these went down with its neighbours; waits until they show it."""
-        if self._backend.mode != "mps":
-            return False
-
-        def all_gone() -> bool:
-            return all(one.job.exit_code is not None for one in struck)
-
-        if wait_until(lambda: self._backend.spoiled() or all_gone(), _FAULT_S, poll_s=0.1):
-            # A server whose clients have all ended recovers at once, and shows nothing any more.
-            return self._backend.spoiled() or (len(struck) > 1 and _all_speak_of_the_gpu(struck))
-        return False
-
     def _take_down(self, struck: Sequence[JobMonitor]) -> None:
-        names = listed(one.job.job.name for one in struck)
-        fault = (_SHARED_FAULT if len(struck) > 1 else _OWN_FAULT).format(names)
-        for one in struck:
-            one.exit_code = one.job.exit_code
-            said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
-            one.end("taken-down", "mps-fault", fault + said)
-        end_jobs(one.job for one in struck)
+        take_down(struck)
         self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
@@ -272,10 +265,6 @@ class SetMonitor:
         self.limit_broken = True
         end_jobs(one.job for one in self.jobs)
         raise error
-
-
-def _all_speak_of_the_gpu(struck: Sequence[JobMonitor]) -> bool:
-    return all(one.job.exit_code != 0 and _FAULT_WORDS.search(one.job.tail()) for one in struck)
 
 
 def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.errors import InputError
 from advisor.files.safe_files import private_folder
 from advisor.files.whole_files import replace_file
 from advisor.launch.records.folder import LaunchFolder, dumps, loads
-from advisor.launch.records.spec import LaunchPart
+from advisor.launch.records.spec import Forecast, LaunchPart
 
-_ASKED, _ANSWERED = ".asked.json", ".answered.json"
+_ASKED, _ANSWERED, _PART = ".asked.json", ".answered.json", "part.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +20,15 @@ class JoinRequest:
 
     Attributes:
         share_percent: 100 is no limit.
+        beside: Names of those that ran when it was advised.
+        forecast: Of these, in their order, and then of the newcomer; None: nobody knows.
         asked_by: As of a launch.
     """
 
     part: LaunchPart
     share_percent: float
+    beside: tuple[str, ...] = ()
+    forecast: Forecast | None = None
     asked_by: str = ""
 
 
@@ -36,6 +41,7 @@ class JoinAnswer:
         cause: The same in words.
         units_granted: SMs or CUs that were read back under its limit.
         joined_at: When its gate opened, ISO 8601, UTC.
+        share_percent, forecast: As in the request.
     """
 
     job: str
@@ -43,6 +49,8 @@ class JoinAnswer:
     cause: str | None = None
     units_granted: int | None = None
     joined_at: str | None = None
+    share_percent: float | None = None
+    forecast: Forecast | None = None
 
 
 def ask_join(folder: LaunchFolder, request: JoinRequest) -> str:
@@ -97,6 +105,28 @@ def read_answer(folder: LaunchFolder, name: str) -> JoinAnswer | None:
         return loads(JoinAnswer, (_place(folder) / (name + _ANSWERED)).read_bytes())
     except (OSError, ValueError):
         return None
+
+
+def keep_part(place: Path, part: LaunchPart) -> None:
+    """Keep, in the folder of a job that joins, what was asked for it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    replace_file(place / _PART, dumps(part))
+
+
+def parts_of(folder: LaunchFolder, number: int) -> tuple[LaunchPart, ...]:
+    """The jobs of a set, counted from 0, in the order of its status: who joined comes last.
+
+    Raises:
+        InputError: what is wanted cannot be read.
+    """
+    with InputError.instead_of((OSError, ValueError), f"{folder.launch_id} cannot be read"):
+        places = folder.path.glob(f"{number}-joined-*/{_PART}")
+        found = sorted((int(path.parent.name.rpartition("-")[2]), path) for path in places)
+        more = (loads(LaunchPart, path.read_bytes()) for _, path in found)
+        return (*folder.read_spec().pairs[number].parts, *more)
 
 
 def _place(folder: LaunchFolder) -> Path:

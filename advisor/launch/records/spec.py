@@ -56,6 +56,9 @@ class LaunchPart:
         idle_power_w: Power of the GPU before it started.
         reported: First values that the job reported on the whole GPU, as points keep them; its
             results are compared with them. None: not known.
+        min_speed: Relative speed that was asked for; who joins later leaves it so much.
+        max_p99_ms: Longest p99 latency that was asked for, or that its file promises.
+        max_power_w: Most power of all on the GPU that was asked for when it was launched.
     """
 
     job: Job
@@ -64,6 +67,9 @@ class LaunchPart:
     solo_power_w: float | None = None
     idle_power_w: float | None = None
     reported: str | None = None
+    min_speed: float | None = None
+    max_p99_ms: float | None = None
+    max_power_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

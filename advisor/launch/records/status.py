@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.core.interval import Interval
 from advisor.core.results import Verdict
 from advisor.core.split import Sharing
 from advisor.launch.records.spec import Forecast
@@ -35,7 +36,10 @@ class JobStatus:
         relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
         results: What its own results were found to be; None where it reports none, or none that
             can be compared with those on the whole GPU.
+        predicted_rate: What was expected of `rate`, beside those that ran when it began or when
+            the last one joined.
         joined_at: When it joined those that ran; None: it began with the first.
+        ended_at: When it was seen to be over.
     """
 
     job: str
@@ -50,7 +54,9 @@ class JobStatus:
     rate: float | None = None
     relative_speed: float | None = None
     results: Verdict | None = None
+    predicted_rate: Interval | None = None
     joined_at: str | None = None
+    ended_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +69,8 @@ class LaunchStatus:
         cause: The same in words.
         sharing: How these jobs use the GPU.
         pair_number: Counts the pairs and sets of the launch from 0.
+        forecast: Of those that began together; what is expected since another has joined is in
+            `predicted_rate` of each job, and in `predicted_power_w`.
         power_w: Of the GPU, mean over the last seconds.
         energy_j: Of the GPU, while all jobs of this pair or set ran together.
         work_per_joule: Sum of relative speeds per watt over the last seconds.
@@ -90,6 +98,7 @@ class LaunchStatus:
     jobs: tuple[JobStatus, ...] = ()
     forecast: Forecast | None = None
     power_w: float | None = None
+    predicted_power_w: Interval | None = None
     energy_j: float | None = None
     work_per_joule: float | None = None
     energy_saved: float | None = None

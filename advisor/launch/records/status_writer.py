@@ -89,6 +89,8 @@ def first_status(
 ) -> LaunchStatus:
     """Where a launch stands before anything of its set `number` has begun."""
     pair = spec.pairs[number]
+    forecast = pair.forecast
+    expected = forecast.jobs if forecast else (None,) * len(pair.parts)
     return LaunchStatus(
         launch_id=spec.launch_id,
         state="accepted",
@@ -99,9 +101,15 @@ def first_status(
         pairs=len(spec.pairs),
         sharing=pair.split.sharing,
         jobs=tuple(
-            JobStatus(job=job.name, rate_unit=job.progress.unit, share_percent=share)
-            for job, share in zip(pair.jobs, pair.split.shares, strict=True)
+            JobStatus(
+                job=job.name,
+                rate_unit=job.progress.unit,
+                share_percent=share,
+                predicted_rate=known and known.rate,
+            )
+            for job, share, known in zip(pair.jobs, pair.split.shares, expected, strict=True)
         ),
-        forecast=pair.forecast,
+        forecast=forecast,
+        predicted_power_w=forecast and forecast.power_w,
         warnings=spec.notes,
     )

@@ -6,6 +6,7 @@ cannot change while a client runs, nor may the server's, which holds them to it,
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from advisor.core.gpu import Share
 from advisor.core.split import MOST_JOBS, Split, check_masks, split_shares
@@ -13,8 +14,15 @@ from advisor.errors import AdvisorError, InputError, NoSplitError, SurvivorsErro
 from advisor.formats.moments import now
 from advisor.launch.monitor.set_monitor import SetMonitor
 from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.joins import JoinAnswer, JoinRequest, answer, asked, still_asked
-from advisor.launch.records.spec import LaunchPart, LaunchSet
+from advisor.launch.records.joins import (
+    JoinAnswer,
+    JoinRequest,
+    answer,
+    asked,
+    keep_part,
+    still_asked,
+)
+from advisor.launch.records.spec import LaunchSet
 from advisor.launch.start.starting import check_memory, check_workdir, end_jobs
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.launcher import prove
@@ -26,7 +34,8 @@ class _Newcomer:
     """One that was started, and is not ready yet."""
 
     name: str
-    part: LaunchPart
+    request: JoinRequest
+    place: Path
     job: RunningJob
 
 
@@ -60,13 +69,13 @@ class Newcomers:
             SurvivorsError: a process of one that is refused does not end.
         """
         if self._coming is not None:
-            self._attempt(self._coming.name, self._coming.part.job.name, self._go_on)
+            self._attempt(self._coming.name, self._coming.request, self._go_on)
             return
         for name, request in asked(self._folder):
             if request is None:
-                self._refuse(name, "", InputError("the request to join cannot be read"))
+                self._refuse(name, None, InputError("the request to join cannot be read"))
                 continue
-            self._attempt(name, request.part.job.name, lambda n=name, r=request: self._start(n, r))
+            self._attempt(name, request, lambda n=name, r=request: self._start(n, r))
             return
 
     def close(self) -> None:
@@ -81,19 +90,19 @@ class Newcomers:
                 self._give_up(over)
         finally:
             for name, request in asked(self._folder):
-                self._refuse(name, request.part.job.name if request else "", over)
+                self._refuse(name, request, over)
 
-    def _attempt(self, name: str, job: str, step: Callable[[], None]) -> None:
+    def _attempt(self, name: str, request: JoinRequest, step: Callable[[], None]) -> None:
         try:
             step()
         except SurvivorsError:
             raise
         except AdvisorError as error:
-            self._give_up(error) if self._coming else self._refuse(name, job, error)
+            self._give_up(error) if self._coming else self._refuse(name, request, error)
         except OSError as error:
             # Disk full, no permission: the system's own words.
-            said = InputError(f"{job} cannot be started: {error.strerror}")
-            self._give_up(said) if self._coming else self._refuse(name, job, said)
+            said = InputError(f"{request.part.job.name} cannot be started: {error.strerror}")
+            self._give_up(said) if self._coming else self._refuse(name, request, said)
 
     def _start(self, name: str, request: JoinRequest) -> None:
         share = self._share(request)
@@ -102,7 +111,7 @@ class Newcomers:
         self._started += 1
         place.mkdir(mode=0o700)
         proven = prove(request.part.job, share, self._backend, self._base, place)
-        self._coming = _Newcomer(name, request.part, proven.start())
+        self._coming = _Newcomer(name, request, place, proven.start())
         self._monitor.expect(self._coming.job)
 
     def _share(self, request: JoinRequest) -> Share:
@@ -119,7 +128,7 @@ class Newcomers:
                 why=f"at most {MOST_JOBS} share a GPU",
                 fix="ask again when one has ended",
             )
-        if self._backend.mode == "mps" and self._backend.max_clients <= 1:
+        if self._backend.max_clients < 1:
             raise NoSplitError(
                 "the MPS server has no place for another client", fix="ask again when one has ended"
             )
@@ -154,14 +163,20 @@ class Newcomers:
         if not coming.job.ready():
             return
         coming.job.check_limit()
-        self._monitor.join(coming.job, coming.part)
+        request = coming.request
+        keep_part(coming.place, request.part)
+        names = self._monitor.running_names()
+        forecast = request.forecast if names == request.beside else None
+        self._monitor.join(coming.job, request.part, forecast)
         self._coming = None
         self._answer(
             coming.name,
             JoinAnswer(
-                job=coming.part.job.name,
+                job=request.part.job.name,
                 units_granted=coming.job.granted.units,
                 joined_at=now(),
+                share_percent=request.share_percent,
+                forecast=forecast,
             ),
         )
 
@@ -172,9 +187,10 @@ class Newcomers:
             end_jobs([coming.job], error)
         finally:
             self._monitor.expect(None)
-            self._refuse(coming.name, coming.part.job.name, error)
+            self._refuse(coming.name, coming.request, error)
 
-    def _refuse(self, name: str, job: str, error: AdvisorError) -> None:
+    def _refuse(self, name: str, request: JoinRequest | None, error: AdvisorError) -> None:
+        job = request.part.job.name if request else ""
         self._answer(name, JoinAnswer(job=job, code=error.code, cause=str(error)))
 
     def _answer(self, name: str, said: JoinAnswer) -> None:

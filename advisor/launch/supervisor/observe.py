@@ -50,9 +50,8 @@ def observe(
         energy_saved_to_end=account.energy_saved_to_end(),
         stranded_unit_s=account.stranded_unit_s,
     )
-    forecast = monitor.pair.forecast
-    if forecast:
-        whole = _with_forecast(whole, forecast, monitor.first_ended)
+    if whole.model_version:
+        whole = replace(whole, predicted_rest_energy_saved=_predicted_rest(monitor))
     return whole, *later
 
 
@@ -63,11 +62,12 @@ def _of_stretch(
     stretch = monitor.account.stretches[number]
     rates, power_w = stretch.rates(), stretch.power_w()
     known = [monitor.pair.parts[n] for n in stretch.numbers]
+    forecast = monitor.forecasts.get(stretch.numbers)
     speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, known, strict=True)]
     seen = Observation(
         launch_id=launch_id,
         stretch=number,
-        parts=_parts(monitor, stretch),
+        parts=_parts(monitor, stretch, forecast),
         gpu_model=gpu.model,
         gpu_uuid=gpu.uuid,
         units_total=gpu.units_total,
@@ -80,6 +80,10 @@ def _of_stretch(
         settled_s=stretch.settled_s(),
         work_per_joule=work_per_joule(speeds, power_w),
         energy_saved=energy_saved(power_w, rates, known),
+        model_version=forecast and forecast.model_version,
+        predicted_power_w=forecast and forecast.power_w.value,
+        predicted_work_per_joule=forecast and forecast.work_per_joule.value,
+        predicted_energy_saved=forecast and forecast.energy_saved and forecast.energy_saved.value,
         state=state if number == 0 else _state([monitor.jobs[n] for n in stretch.numbers]),
         started_at=stretch.started_at,
         host=socket.gethostname(),
@@ -102,10 +106,12 @@ def _state(jobs: Sequence[JobMonitor]) -> State:
     return "finished" if all(one.outcome == "finished" for one in jobs) else "stopped"
 
 
-def _parts(monitor: SetMonitor, stretch: Stretch) -> tuple[ObservedPart, ...]:
-    """What each job did; what was expected and what it did later are of the first stretch."""
+def _parts(
+    monitor: SetMonitor, stretch: Stretch, forecast: Forecast | None
+) -> tuple[ObservedPart, ...]:
+    """What each job did; what it did later is of the first stretch."""
     pair, is_first = monitor.pair, stretch is monitor.account.stretches[0]
-    forecast = pair.forecast if is_first else None
+    expected = forecast.jobs if forecast else (None,) * len(stretch.numbers)
     ended = monitor.first_ended if is_first else stretch.ended
     return tuple(
         ObservedPart(
@@ -116,7 +122,7 @@ def _parts(monitor: SetMonitor, stretch: Stretch) -> tuple[ObservedPart, ...]:
             rate_unit=pair.jobs[n].progress.unit,
             solo_rate=pair.parts[n].solo_rate,
             solo_power_w=pair.parts[n].solo_power_w,
-            predicted_rate=forecast and forecast.jobs[n].rate.value,
+            predicted_rate=known and known.rate.value,
             results=monitor.jobs[n].results,
             job_hash=pair.jobs[n].job_hash,
             libraries=monitor.jobs[n].libraries,
@@ -125,7 +131,7 @@ def _parts(monitor: SetMonitor, stretch: Stretch) -> tuple[ObservedPart, ...]:
             latency_p99_ms=stretch.latency_ms(n, 99),
             ended_first=n in ended,
         )
-        for n, rate in zip(stretch.numbers, stretch.rates(), strict=True)
+        for n, rate, known in zip(stretch.numbers, stretch.rates(), expected, strict=True)
     )
 
 
@@ -157,16 +163,9 @@ def _write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _with_forecast(
-    seen: Observation, forecast: Forecast, first_ended: tuple[int, ...]
-) -> Observation:
-    # It is predicted of one job that goes on alone.
-    rests = [job.rest_energy_saved for n, job in enumerate(forecast.jobs) if n not in first_ended]
-    return replace(
-        seen,
-        model_version=forecast.model_version,
-        predicted_power_w=forecast.power_w.value,
-        predicted_work_per_joule=forecast.work_per_joule.value,
-        predicted_energy_saved=forecast.energy_saved and forecast.energy_saved.value,
-        predicted_rest_energy_saved=rests[0] if seen.rest_s and len(rests) == 1 else None,
-    )
+def _predicted_rest(monitor: SetMonitor) -> float | None:
+    """What is predicted of one job that goes on alone."""
+    forecast = monitor.pair.forecast
+    left = [*enumerate(forecast.jobs if forecast else ())]
+    rests = [job.rest_energy_saved for n, job in left if n not in monitor.first_ended]
+    return rests[0] if monitor.account.rest_s and len(rests) == 1 else None

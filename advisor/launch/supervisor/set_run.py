@@ -206,6 +206,7 @@ class SetRun:
         changes = {
             "jobs": tuple(one.status() for one in monitor.jobs),
             "power_w": account.power_w(),
+            "predicted_power_w": monitor.expected_power_w,
             "energy_j": account.energy_j,
             "work_per_joule": monitor.work_per_joule(),
             "energy_saved": account.recent_energy_saved(),

@@ -116,7 +116,7 @@ class Backend(Server, Protocol):
 
     @property
     def max_clients(self) -> int:
-        """Most processes that may hold a context at the same time."""
+        """Most processes that may hold a context at the same time, beside those that do."""
         ...
 
     @property

@@ -51,7 +51,7 @@ class MpsBackend:
     @property
     def max_clients(self) -> int:
         """Places left on the GPU, next to clients that are there already."""
-        return max(1, MPS_CLIENTS - len(self.clients()))
+        return max(0, MPS_CLIENTS - len(self.clients()))
 
     def clients(self) -> list[int]:
         """Process numbers of all that use the GPU through this daemon."""

@@ -14,6 +14,7 @@ from advisor.core.wording import energy_text, less_or_more, listed
 from advisor.formats.moments import duration_text
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor_cli.launching.text import moves
 from advisor_cli.shared.screen import Screen, price_text
 
 _SAME = 0.005
@@ -42,6 +43,7 @@ def end_screens(
     status: LaunchStatus, observed: Sequence[Observation], prices: Prices
 ) -> Iterator[Screen]:
     """One for those that ran together; the last one says how the launch ended."""
+    later = _of_last(observed)
     observed = [seen for seen in observed if seen.stretch == 0]
     last = observed[-1] if observed and _is_of(observed[-1], status) else None
     for seen in observed[:-1] if last else observed:
@@ -50,8 +52,40 @@ def end_screens(
     jobs, lines = [], [*_errors(status)]
     if last:
         jobs = _in_order(last, status)
-        lines = [*_of_pair(last, jobs, prices), *_judged(last, jobs, status.forecast), *lines]
+        came = _moved(status, later)
+        lines = [
+            *_of_pair(last, jobs, prices),
+            *came,
+            *_judged(last, jobs, status.forecast),
+            *lines,
+        ]
     yield Screen(_headline(status.state, last, jobs), [*lines, *_next(status, jobs)])
+
+
+def _of_last(observed: Sequence[Observation]) -> list[Observation]:
+    """The stretches after the first of those that ran last."""
+    begins = [n for n, seen in enumerate(observed) if seen.stretch == 0]
+    return [*observed[begins[-1] + 1 :]] if begins else []
+
+
+def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    """Who came and left, and what those who joined did beside what was predicted."""
+    label = "Moves"
+    for text in moves(status) if len(_first(status)) < len(status.jobs) else ():
+        yield label, text
+        label = ""
+    for job in status.jobs:
+        seen = next((seen for seen in later if job.joined_at and _has(seen, job)), None)
+        if seen is not None:
+            part = next(p for p in seen.parts if p.job == job.job)
+            power = "" if seen.power_w is None else f"; all draw {seen.power_w:.0f} W"
+            said = seen.predicted_power_w
+            beside = "" if not power or said is None else f" ({said:.0f} predicted)"
+            yield "Joined", f"{_each(_Job(part, job))}{power}{beside}"
+
+
+def _has(seen: Observation, job: JobStatus) -> bool:
+    return any((p.job, p.share_percent) == (job.job, job.share_percent) for p in seen.parts)
 
 
 def _is_of(seen: Observation, status: LaunchStatus) -> bool:

@@ -1,10 +1,11 @@
 """`advisor launch --join`: one more job beside those of a launch that runs."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import typer
 
+from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import write
 from advisor.launch.records.folder import LaunchFolder, find_folder
@@ -37,12 +38,27 @@ def join(
         )
     folder = find_folder(settings.home / "launches", launch_id)
     request, notes = make_join(folder, jobs[0], share_percent, wanted, settings)
-    for note in () if as_json else notes:
-        typer.echo(f"! {note}", err=True)
+    for text in () if as_json else (*_expected(request), *(f"! {note}" for note in notes)):
+        typer.echo(text, err=True)
     said = _answer(folder, request)
     typer.echo(write(said) if as_json else _text(launch_id, said, request.share_percent))
     codes = {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
     return 0 if said.code is None else codes.get(said.code, AdvisorError.exit_code)
+
+
+def _expected(request: JoinRequest) -> Iterator[str]:
+    """What is predicted of all, before anybody is asked."""
+    if (forecast := request.forecast) is None:
+        return
+    names = (*request.beside, request.part.job.name)
+    speeds = [
+        f"{name} at {100 * job.rate.value / job.solo_rate:.0f} % of its speed"
+        for name, job in zip(names, forecast.jobs, strict=True)
+    ]
+    yield (
+        f"expected with {request.share_percent:g} % for {names[-1]}: {listed(speeds)}, "
+        f"{forecast.power_w.value:.0f} W"
+    )
 
 
 def _answer(folder: LaunchFolder, request: JoinRequest) -> JoinAnswer:

@@ -13,7 +13,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError, SourceError
 from advisor.formats.wire import write
-from advisor.launch.records.folder import LaunchFolder, create_folder
+from advisor.launch.records.folder import LaunchFolder, create_folder, find_folder
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.launch.start.starting import check_memory
@@ -58,8 +58,22 @@ from advisor_cli.shared.screen import print_screen
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
 
+_OF_LAUNCH = "this is settled when a launch begins, for all of its jobs"
+
+_NOT_OF_JOIN = {
+    **dict.fromkeys(("split", "then"), "those that run keep their shares"),
+    "gpu": "the job joins on the GPU of the launch",
+    "detach": "the command returns as soon as the job runs beside the others",
+    "dry_run": "the shares of the launch and the job's forecast are shown as it joins",
+    **dict.fromkeys(
+        ("when_one_ends", "duration", "hang_after", "stop_on_wrong_results"), _OF_LAUNCH
+    ),
+}
+"""Options that say nothing of a job that joins, and why."""
+
 
 def launch(
+    context: typer.Context,
     jobs: Annotated[
         list[str],
         typer.Argument(
@@ -125,7 +139,7 @@ def launch(
     """
     settings = read_settings()
     pairs = [every_job(jobs), *map(_together, then or ())]
-    _check_join(join, share, split, then)
+    _check_join(context, join, share)
     for names in pairs if join is None else ():
         check_together(len(names))
     asked = replace(
@@ -141,12 +155,10 @@ def launch(
         duration_s=duration,
         hang_s=hang_after,
     )
-    if join is None:
-        check_launch(asked)
+    check_launch(asked if share is None else replace(asked, split=f"{share:g}"))
+    gpu = gpu if join is None else _gpu_of(join, settings)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = ResolvedLaunch(request=asked, gpu=gpu, card=seen, profiles=profiles, asked_by=_user())
-    if join is not None and dry_run:
-        raise InputError("--dry-run does not go with --join", fix="leave it out")
     if join is not None:
         code = join_launch(join, pairs[0], share, wanted, settings, as_json=as_json)
         raise typer.Exit(code)
@@ -158,17 +170,25 @@ def launch(
     raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
 
 
-def _check_join(
-    join: str | None, share: float | None, split: str | None, then: list[str] | None
-) -> None:
+def _check_join(context: typer.Context, join: str | None, share: float | None) -> None:
     if join is None and share is not None:
         raise InputError("--share is of a job that joins", fix="give --split, or --join ID")
-    if join is not None and (split is not None or then):
-        raise InputError(
-            "--split and --then do not go with --join",
-            why="those that run keep their shares",
-            fix="give the share of the job that joins: --share 50",
-        )
+    for name, why in _NOT_OF_JOIN.items() if join is not None else ():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            raise InputError(
+                f"--{name.replace('_', '-')} does not go with --join",
+                why=why,
+                fix="give the share of the job that joins: --share 50"
+                if name == "split"
+                else "leave it out",
+            )
+
+
+def _gpu_of(launch_id: str, settings: Settings) -> str:
+    """The GPU of a launch that runs; where it has none yet, nobody can join either."""
+    folder = find_folder(settings.home / "launches", launch_id)
+    return folder.read_status().gpu_uuid or folder.read_spec().gpu
 
 
 def _of_jobs(

@@ -14,7 +14,7 @@ from advisor.formats.rows import to_row
 from advisor.formats.wire import write
 from advisor.launch.records.answers import LocalLaunches
 from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.settings import read_settings
 from advisor_cli.launching.live import exit_code, final_json, observations, statuses
@@ -130,13 +130,19 @@ def _root() -> Path:
     return read_settings().home / "launches"
 
 
+def _seat(job: JobStatus) -> str:
+    joined = f" joined {job.joined_at[11:19]}" if job.joined_at else ""
+    left = f" left {job.ended_at[11:19]}" if job.ended_at else ""
+    return f"{job.job} {job.share_percent:g} %{joined}{left}"
+
+
 def _cells(status: LaunchStatus) -> list[str]:
     return [
         status.launch_id,
         status.state,
         status.gpu_uuid or "",
         f"{status.pair_number + 1} of {status.pairs}",
-        " + ".join(f"{job.job} {job.share_percent:g} %" for job in status.jobs),
+        " + ".join(map(_seat, status.jobs)),
         f"{status.overlap_s:.0f} s",
         f"{status.code}" if status.code else "",
     ]

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from advisor.core.interval import Interval
 from advisor.core.wording import less_or_more, listed
-from advisor.launch.records.spec import Forecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_cli.shared.console import plain_table
 
@@ -96,24 +95,37 @@ def _head(status: LaunchStatus) -> str:
 
 
 def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
-    forecast = status.forecast
-    rates = [job.rate for job in forecast.jobs] if forecast else [None] * len(status.jobs)
-    for job, predicted in zip(status.jobs, rates, strict=False):
+    for job in status.jobs:
         speed = "" if job.relative_speed is None else f"{100 * job.relative_speed:.0f} %"
         units = "" if job.units_granted is None else str(job.units_granted)
         share, progress = f"{job.share_percent:g} %", f"{job.steps:,.0f}"
-        beside = _beside(job.rate, predicted, f"{job.rate_unit}/s")
+        beside = _beside(job.rate, job.predicted_rate, f"{job.rate_unit}/s")
         yield job.job, share, units, job.outcome, *beside, speed, progress
-    power, saved = _of_gpu(forecast)
-    yield "power", "", "", "", *_beside(status.power_w, power, "W"), "", ""
+    yield "power", "", "", "", *_beside(status.power_w, status.predicted_power_w, "W"), "", ""
     # A difference: how far off it is in percent of itself says nothing.
-    yield "energy saved", "", "", "", _percent(status.energy_saved), _percent(saved), "", "", ""
+    saved = _percent(_predicted_saved(status))
+    yield "energy saved", "", "", "", _percent(status.energy_saved), saved, "", "", ""
 
 
-def _of_gpu(forecast: Forecast | None) -> tuple[Interval | None, float | None]:
-    if forecast is None:
-        return None, None
-    return forecast.power_w, forecast.energy_saved and forecast.energy_saved.value
+def _predicted_saved(status: LaunchStatus) -> float | None:
+    """Of those that began together, as long as nobody has joined."""
+    forecast = status.forecast
+    if forecast is None or any(job.joined_at for job in status.jobs):
+        return None
+    return forecast.energy_saved and forecast.energy_saved.value
+
+
+def moves(status: LaunchStatus) -> Iterator[str]:
+    """Who came and who left while others ran, in the order of time; UTC."""
+    came = [
+        (job.joined_at, f"{job.job} joined with {job.share_percent:g} %") for job in status.jobs
+    ]
+    left = [(job.ended_at, f"{job.job} left: {job.outcome}") for job in status.jobs]
+    known = [(moment, text) for moment, text in (*came, *left) if moment]
+    if status.over and not any(moment for moment, _ in came):
+        return
+    for moment, text in sorted(known):
+        yield f"{moment[11:19]} {text}"
 
 
 def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
@@ -129,6 +141,7 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
         yield f"{status.rest_s:.0f} s of others after the first had ended{energy}"
     if status.stranded_unit_s:
         yield f"{status.stranded_unit_s:,.0f} unit-seconds held for jobs that have ended"
+    yield from moves(status)
     if status.code:
         yield f"{status.code}: {status.cause}"
     yield from (f"! {warning}" for warning in status.warnings)
@@ -138,7 +151,8 @@ def _job(job: JobStatus) -> str:
     units = f" ({job.units_granted} units)" if job.units_granted is not None else ""
     rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
     speed = f" = {100 * job.relative_speed:.0f} %" if job.relative_speed is not None else ""
-    return f"{job.job} {job.share_percent:g} %{units} {job.outcome}{rate}{speed}"
+    joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
+    return f"{job.job} {job.share_percent:g} %{units}{joined} {job.outcome}{rate}{speed}"
 
 
 def _percent(part: float | None) -> str:

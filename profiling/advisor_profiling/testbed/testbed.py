@@ -186,7 +186,9 @@ class LiveTestbed:
     ) -> None:
         self.phase_lock = phase_lock
         self._backend, self.source, self._base, self._folder = backend, source, base, folder
-        self.gpu, self.mode, self.max_clients = backend.gpu, backend.mode, backend.max_clients
+        self.gpu, self.mode = backend.gpu, backend.mode
+        # Where there is no place, the proof of the first job says so.
+        self.max_clients = max(1, backend.max_clients)
         self.check_alive, self.spoiled = backend.check_alive, backend.spoiled
         self.clock: Clock = LiveClock()
         self.cores = plan_cores(physical_cores(), jobs)

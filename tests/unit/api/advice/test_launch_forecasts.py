@@ -11,13 +11,16 @@ from advised import CARD, gives, launch_set, model, points_file, settings_of, so
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
+from advisor.decide.candidates import Running
+from advisor.decide.recommendation import Request
 from advisor.errors import InputError, ModelError, NoSplitError, UnsafeCountError
-from advisor.launch.records.spec import LaunchSet
+from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest, NextPair
 from advisor.wire.requests import JobRequest
 from advisor.wire.sets import SetAdvice
-from advisor_advice.forecasting import recommended, with_forecast
+from advisor_advice import forecasting
+from advisor_advice.forecasting import joining, recommended, with_forecast, with_kept
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_advice.set_advice import advise_set
 from advisor_models.registry import Registry
@@ -57,6 +60,25 @@ def wanted(file: Path | None, *jobs: JobRequest, **fields: Any) -> ResolvedLaunc
     seen = fields.pop("seen", None)
     asked = LaunchRequest.of(*(jobs or ("a", "b")), **fields)
     return ResolvedLaunch(request=asked, profiles=file, card=seen)
+
+
+def test_what_was_asked_for_is_kept_with_the_launch(file: Path, settings: Settings) -> None:
+    """Of each job, and of all: who joins later is held to it."""
+    a = JobRequest(job="a", min_speed=0.3)
+    pair, _ = recommended([A, B], wanted(file, a, JobRequest(job="b"), max_power_w=600), settings)
+    assert [part.min_speed for part in pair.parts] == [0.3, None]
+    assert [part.max_power_w for part in pair.parts] == [600, 600]
+    assert [part.max_p99_ms for part in pair.parts] == [None, None]
+
+
+def test_limits_of_those_that_run_are_those_of_a_join() -> None:
+    """The stricter one of each; what was not asked for bounds nothing."""
+    asked = Request(min_speed={"a": 0.2, "c": 0.5}, max_p99_ms={"b": 90.0}, max_power_w=650.0)
+    first = LaunchPart(job=A, min_speed=0.4, max_power_w=600.0)
+    kept = with_kept(asked, [first, LaunchPart(job=B, max_p99_ms=50.0)])
+    assert kept.min_speed == {"a": 0.4, "c": 0.5}
+    assert (kept.max_p99_ms, kept.max_power_w) == ({"b": 50.0}, 600.0)
+    assert with_kept(asked, [LaunchPart(job=A), LaunchPart(job=B)]) == asked
 
 
 def test_the_recommended_split_is_launched(file: Path, settings: Settings) -> None:
@@ -353,3 +375,20 @@ def test_an_idle_power_that_nobody_has_read_is_none(
     pair, (note,) = with_forecast(launch_set(EQUAL), wanted(path), settings)
     assert [part.idle_power_w for part in pair.parts] == [None, None]
     assert note.startswith("idle_power_w is missing in the profile of a, b: 75 W")
+
+
+def test_host_cores_bound_who_joins(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that run and the newcomer together, on the cores that there are."""
+    parts = [LaunchPart(job=job) for job in (A, B)]
+    busy = points_file(tmp_path, *(solo_points(name, job_cpu_percent=100.0) for name in "ab"))
+    there = Running(shares=(100.0, 100.0), sharing="uncapped", cap_percent=100.0)
+    for cores, refused in ((3, False), (2, True)):
+        monkeypatch.setattr(forecasting, "available_cores", lambda n=cores: [*range(n)])
+        try:
+            joining(parts, A, there, wanted(busy), settings)
+            found = ""
+        except NoSplitError as error:
+            found = str(error)
+        assert ("3.0 host cores are wanted, 2 are there" in found) == refused, found

@@ -77,6 +77,29 @@ def test_what_the_pair_did(watch: Watch) -> None:
     assert seen.flags == ("too-fast",)
 
 
+def test_what_was_expected_with_a_newcomer_is_of_that_stretch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And what was expected of those that began is of theirs; without a forecast nothing is."""
+    watch = Watch(monkeypatch, Script(rate=50), Script(rate=80), forecast=FORECAST)
+    watch.go_on(10)
+    more = replace(THREE, power_w=Interval(500.0, 0, 999))
+    watch.join(Script(rate=20), forecast=more)
+    assert [one.status().predicted_rate for one in watch.monitor.jobs] == [
+        job.rate for job in more.jobs
+    ]
+    assert watch.monitor.expected_power_w == more.power_w
+    watch.go_on(10)
+    watch.join(Script(rate=10))
+    assert watch.monitor.jobs[0].expected is watch.monitor.expected_power_w is None
+    watch.go_on(10)
+    first, second, third = records(watch, "stopped")
+    assert [seen.predicted_power_w for seen in (first, second, third)] == [410.0, 500.0, None]
+    assert [part.predicted_rate for part in first.parts] == [55.0, 75.0]
+    assert [part.predicted_rate for part in second.parts] == [55.0, 75.0, 55.0]
+    assert [part.predicted_rate for part in third.parts] == [None] * 4
+
+
 def test_latencies_are_of_the_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of the first seconds took a minute; of the rest nine of ten 5 ms, the others 40."""
     server = Script(rate=80, late_ms=(*9 * [5.0], 40.0))

@@ -1,5 +1,6 @@
 """What a person sees of a launch."""
 
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -25,13 +26,18 @@ JOBS = (
     JobStatus(
         job="train", rate_unit="images", share_percent=30, units_granted=38, proven=True,
         outcome="running", steps=12345, rate=80, relative_speed=0.4,
+        predicted_rate=FORECAST.jobs[0].rate,
     ),
-    JobStatus(job="infer", rate_unit="tokens", share_percent=70, outcome="waiting"),
+    JobStatus(
+        job="infer", rate_unit="tokens", share_percent=70, outcome="waiting",
+        predicted_rate=FORECAST.jobs[1].rate,
+    ),
 )  # fmt: skip
 STATUS = LaunchStatus(
     launch_id="20260131-120000-3f2a91", state="running", updated_at="", gpu_model="NVIDIA H200",
     pairs=2, jobs=JOBS, forecast=FORECAST, power_w=450, work_per_joule=0.001, energy_saved=0.08,
-    overlap_s=12, energy_j=5400, stranded_unit_s=76, warnings=("train is [slow]",),
+    predicted_power_w=FORECAST.power_w, overlap_s=12, energy_j=5400, stranded_unit_s=76,
+    warnings=("train is [slow]",),
 )  # fmt: skip
 FAILED = LaunchStatus(
     launch_id="x", state="failed", updated_at="", code="busy", cause="GPU 0 is taken"
@@ -61,6 +67,20 @@ def test_table_has_the_prediction_beside_what_is_observed() -> None:
         "76 unit-seconds held for jobs that have ended",
         "! train is [slow]",
     ]
+
+
+def test_who_joined_and_who_left_is_told_with_the_time() -> None:
+    """In the table and in one line; what was predicted of those that began says nothing then."""
+    came, went = "2026-01-31T12:00:05.100+00:00", "2026-01-31T12:00:03.100+00:00"
+    left = replace(JOBS[1], outcome="finished", ended_at=went)
+    third = replace(JOBS[0], job="third", joined_at=came, predicted_rate=None)
+    status = replace(STATUS, jobs=(JOBS[0], left, third), predicted_power_w=None)
+    lines = drawn(status)
+    assert lines[9:11] == ["12:00:03 infer left: finished", "12:00:05 third joined with 30 %"]
+    assert lines[6].split() == ["energy", "saved", "8.0", "%", "-"]
+    assert "third 30 % (38 units) (joined 12:00:05) running" in line(status)
+    over = replace(status, state="stopped", jobs=(JOBS[0], left))
+    assert not any("left" in text for text in drawn(over))
 
 
 def test_launch_that_never_ran_is_drawn_too() -> None:

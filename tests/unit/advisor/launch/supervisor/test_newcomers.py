@@ -1,0 +1,105 @@
+"""Who asks to join a set that runs, on a clock of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from scripted_jobs import Script, ScriptedJob, Watch
+
+from advisor.core.interval import Interval
+from advisor.core.job import Job
+from advisor.launch.records.folder import LaunchFolder, create_folder
+from advisor.launch.records.joins import (
+    JoinAnswer,
+    JoinRequest,
+    ask_join,
+    parts_of,
+    read_answer,
+)
+from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart
+from advisor.launch.supervisor import newcomers
+from advisor.launch.supervisor.newcomers import Newcomers
+from advisor.runtime.backends.backend import Backend
+
+THIRD = LaunchPart(job=Job(name="c", command=("true",)), min_speed=0.3)
+RATE = Interval(50, 40, 60)
+FORECAST = Forecast(
+    model_version="m", jobs=(JobForecast(rate=RATE, solo_rate=100.0),) * 3,
+    power_w=Interval(500, 450, 550), work_per_joule=Interval(0.002, 0.001, 0.003), coverage=0.9,
+)  # fmt: skip
+
+Ask = Callable[..., JoinAnswer | None]
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """Two that run; a proof of a limit always holds, and who starts is ready at once."""
+    found = Watch(monkeypatch)
+
+    def prove(job: Job, *_: Any) -> SimpleNamespace:
+        one = ScriptedJob(job, Script(), found.clock, found.backend)
+        return SimpleNamespace(start=lambda: _ready(one))
+
+    monkeypatch.setattr(newcomers, "prove", prove)
+    return found
+
+
+def _ready(job: ScriptedJob) -> ScriptedJob:
+    cast("Any", job).ready = lambda: True
+    return job
+
+
+@pytest.fixture
+def folder(watch: Watch, tmp_path: Path) -> LaunchFolder:
+    return create_folder(tmp_path / "home" / "launches", watch.spec)
+
+
+@pytest.fixture
+def ask(watch: Watch, folder: LaunchFolder) -> Ask:
+    """Asks, and looks until there is an answer."""
+    backend = cast("Backend", watch.backend)
+    coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail)
+
+    def asked(**fields: Any) -> JoinAnswer | None:
+        more: dict[str, Any] = {"part": THIRD, "share_percent": 30.0, **fields}
+        name = ask_join(folder, JoinRequest(**more))
+        coming.look()
+        coming.look()
+        return read_answer(folder, name)
+
+    return asked
+
+
+@pytest.mark.parametrize(("places", "code"), [(2, None), (1, None), (0, "no-split")])
+def test_the_last_place_of_the_server_is_one(
+    watch: Watch, ask: Ask, places: int, code: str | None
+) -> None:
+    """Who asks is no client yet, and needs one place."""
+    watch.backend.max_clients = places
+    said = ask()
+    assert (said and said.code, len(watch.monitor.jobs)) == (code, 3 - bool(code))
+
+
+def test_what_is_expected_is_of_those_that_run(watch: Watch, ask: Ask) -> None:
+    """It is told with the answer; where another one has joined meanwhile it is of nobody."""
+    said = ask(beside=("a", "b"), forecast=FORECAST)
+    assert said
+    assert (said.forecast, said.share_percent) == (FORECAST, 30.0)
+    assert [one.expected for one in watch.monitor.jobs] == [RATE] * 3
+    stale = ask(beside=("a", "b"), forecast=FORECAST)
+    assert (stale and stale.code, stale and stale.forecast) == (None, None)
+    assert [one.expected for one in watch.monitor.jobs] == [None] * 4
+
+
+def test_what_was_asked_for_who_joined_stays_readable(
+    watch: Watch, folder: LaunchFolder, ask: Ask
+) -> None:
+    """In the order of the status, for who asks next; who was refused is no part of it."""
+    watch.backend.max_clients = 0
+    ask()
+    watch.backend.max_clients = 40
+    ask()
+    assert [part.job.name for part in parts_of(folder, 0)] == ["a", "b", "c"]
+    assert parts_of(folder, 0)[-1] == THIRD
