@@ -263,7 +263,7 @@ def to_png(title: str, row: Sequence[Figure]) -> bytes:
         canvas = canvas_of(figsize=(14, 7 * row[0].height + 2), layout="constrained")
         canvas.set_facecolor("white")
         canvas.suptitle(title, fontsize=12, color=PAPER_INK.text, ha="left", x=0.02)
-        for figure, axes in zip(row, canvas.subplots(1, len(row)), strict=True):
+        for figure, axes in zip(row, canvas.subplots(1, len(row), squeeze=False)[0], strict=True):
             draw(figure, axes, PAPER_INK)
             caption = "\n".join(textwrap.wrap(figure.caption, 62))
             axes.set_title(caption, fontsize=9, loc="left", color=PAPER_INK.text, pad=26)

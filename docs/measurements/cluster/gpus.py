@@ -18,7 +18,7 @@ class Running:
         left_s: Work that is left, in seconds alone on the whole GPU.
         tail: p99 now for each 1 ms alone; 0: it does not serve.
         tail_s: Sum of that over time.
-        missed_s: How long it was below its limit.
+        missed_s: How long it missed what it promises as a server.
     """
 
     job: Job

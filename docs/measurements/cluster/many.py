@@ -8,7 +8,7 @@ were measured together, and serve nobody, do as measured.
 import functools
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from errors import measured_errors
@@ -26,7 +26,6 @@ from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import MOST_TOLERANCE
 from advisor.predict.sets import SetPredictor, fills
-from advisor.settings import MIN_SPEED
 from advisor.wire.requests import MIN_GAIN
 
 LONGEST_TAIL = 10.0
@@ -142,8 +141,7 @@ class Sets:
         a, b = members[0], members[1]
         known = self.measured.ways.get((a[0], b[0]), {})
         if len(members) == ADVISED_JOBS and (a[1], b[1]) in known:
-            way = known[a[1], b[1]]
-            return replace(way, misses=tuple(speed < MIN_SPEED for speed in way.speeds))
+            return known[a[1], b[1]]
         found = self.expected.of(members)
         rng = np.random.default_rng([self.seed, zlib.crc32(repr(members).encode())])
         speeds, power_w = measured_errors().draw(found, profiles, rng)
@@ -174,7 +172,7 @@ def _alone(profile: Profile, share: float) -> Way:
 def _way(profiles: list[Profile], speeds: list[float], tails: list[float], power_w: float) -> Way:
     """A server ends when its time is over, whatever it serves."""
     misses = [
-        speed < 1 - MOST_TOLERANCE or tail > LONGEST_TAIL if p.serving else speed < MIN_SPEED
+        p.serving is not None and (speed < 1 - MOST_TOLERANCE or tail > LONGEST_TAIL)
         for p, speed, tail in zip(profiles, speeds, tails, strict=True)
     ]
     done = [

@@ -2,19 +2,27 @@
 
     .venv/bin/python docs/measurements/cluster/mixes.py ACME ALIBABA AZURE
 
-prints the figures from clones of github.com/InternLM/AcmeTrace (6d6ac9c, CC-BY-4.0; Hu et al., NSDI
-2024), alibaba/clusterdata (7a6c496, no licence in the folder, so that only these sums stand here)
-and Azure/AzurePublicDataset (b469a11, CC-BY-4.0).
+prints the figures from clones of three repositories:
+
+- github.com/InternLM/AcmeTrace (6d6ac9c, CC-BY-4.0; Hu et al., "Characterization of Large Language
+  Model Development in the Datacenter", NSDI 2024): data/utilization/util_pkl/util_gpu_seren.pkl,
+  which figure cdf_resource_util there shows.
+- github.com/alibaba/clusterdata (7a6c496; Weng et al., "Beware of Fragmentation", USENIX ATC 2023):
+  cluster-trace-gpu-v2023/csv/openb_pod_list_default.csv. Its folder has no licence, so that only
+  these sums stand here.
+- github.com/Azure/AzurePublicDataset (b469a11, CC-BY-4.0; Patel et al., "Splitwise", ISCA 2024):
+  data/AzureLLMInferenceTrace_code.csv and _conv.csv.
 
 Acme: SM activity and memory used of GPUs of the cluster Seren, as cumulative distributions. GPUs
 with less than 1 % of memory used run no job. Of the others, activity and memory are joined by their
 rank, which is assumed: the least active have least memory. A job is taken to be a GPU.
 
-Alibaba: what tasks of one GPU ask of it (cluster-trace-gpu-v2023), taken to be their SM activity,
-and how long they ran. What they need of memory is not said: it is that of the profiles. Of tasks
-that ask for less than a GPU 25 % are latency-sensitive: so many of those are servers here. Their
-demand is 10, 30 or 60 % of the capacity, whichever is nearest to the minutes of Azure's two
-services (code and conversation, an hour each, in 2023) with their busiest minute as the capacity.
+Alibaba: what tasks of one GPU ask of it, taken to be their SM activity, and how long they ran. By
+hours, of a day at most, as many are small. What they need of memory is not said: it is that of the
+profiles. Of tasks that ask for less than a GPU 25 % are latency-sensitive: so many of those are
+servers here. Their demand is 10, 30 or 60 % of the capacity, whichever is nearest to the minutes of
+Azure's two services (code and conversation, an hour each, in 2023) with their busiest minute as the
+capacity.
 """
 
 import argparse
@@ -27,7 +35,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from workload import PHILLY, RunTimes, log_normal
+from workload import LONGEST_S, PHILLY, RunTimes, log_normal
 
 from advisor.core.gpu import MEMORY_MIB
 from advisor.predict.profiles import Profile
@@ -124,9 +132,12 @@ def main() -> None:
         "of it LS",
         small.count("LS") / len(small),
     )
-    spans_s = [float(t["deletion_time"]) - float(t["scheduled_time"]) for t in tasks
-               if t["scheduled_time"] and t["deletion_time"]]  # fmt: skip
+    ran = [task for task in tasks if task["scheduled_time"] and task["deletion_time"]]
+    spans_s = [float(task["deletion_time"]) - float(task["scheduled_time"]) for task in ran]
     print("Alibaba: run times, s, median and 90th percentile", np.quantile(spans_s, (0.5, 0.9)))
+    asked = [float(task["gpu_milli"]) / 10 for task in ran]
+    hours = np.histogram(asked, EDGES, weights=np.minimum(spans_s, LONGEST_S))[0]
+    print("Alibaba: parts by hours", hours / hours.sum())
     for service in ("code", "conv"):
         print("Azure:", service, _levels(clones.azure, service))
 

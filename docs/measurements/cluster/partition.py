@@ -31,7 +31,7 @@ class Finished:
 
     Attributes:
         tail: Its mean p99 for each 1 ms alone; 0: it does not serve.
-        missed_s: How long it was below its limit.
+        missed_s: How long it missed what it promises as a server.
     """
 
     job: Job

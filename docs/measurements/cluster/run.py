@@ -1,7 +1,6 @@
 """Simulates a cluster under several policies, with the same jobs for all of them.
 
     .venv/bin/python docs/measurements/cluster/run.py --out build/cluster.json
-    .venv/bin/python docs/measurements/cluster/draw.py build/cluster.json --png cluster.png
 
 The policies at several loads; run times as in another trace; and sets of up to seven jobs in
 clusters like Acme's and Alibaba's. Paired seeds: every policy gets the same jobs.

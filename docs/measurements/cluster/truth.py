@@ -16,7 +16,6 @@ WHOLE = 100.0
 Shares = tuple[float, float]
 Kinds = tuple[str, str]
 
-
 Members = tuple[tuple[str, float], ...]
 """Jobs on one GPU by kind and share, sorted."""
 
@@ -28,7 +27,7 @@ class Way:
     Attributes:
         speeds: Relative speed of each; 1 of one that serves, which ends no sooner or later.
         tails: p99 of each that serves for each 1 ms alone; 0 of others. Empty: nobody serves.
-        misses: Whether each runs or serves below its limit. Empty: not looked at.
+        misses: Whether each that serves misses what it promises. Empty: nobody serves.
     """
 
     speeds: tuple[float, ...]
