@@ -4,7 +4,7 @@
 
 Needs a GPU without other jobs, and PyTorch. A neighbour computes all the time; beside it a client
 that is busy, one that pauses and one that sleeps are terminated, then signalled as soon as the list
-of clients no longer has them, at once, or after half a second. Prints seconds since
+of clients no longer has them, twice at once, and twice after half a second. Prints seconds since
 `terminate_client`, and the neighbour's steps of each second.
 """
 
@@ -58,7 +58,7 @@ def main() -> None:
         with Path(folder, "steps").open("w+") as steps:
             neighbour = started("neighbour", env, steps)
             time.sleep(4)
-            for wait_s in (None, 0.0, 0.5):
+            for wait_s in (None, 0.0, 0.0, 0.5, 0.5):
                 for kind in ("busy", "pausing", "sleeping"):
                     print(kind, leaving(control, started(kind, env), wait_s), flush=True)
             steps.seek(0)
