@@ -87,6 +87,15 @@ def jobs(host: fake_host.FakeHost) -> Iterator[fake_host.FakeHost]:
         yield host
 
 
+@pytest.fixture
+def h200(jobs: fake_host.FakeHost) -> fake_host.FakeHost:
+    """A host whose GPU is one that bundled profiles are of, with jobs of the same names."""
+    (jobs.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
+    for name in ("triad", "gemm"):
+        jobs.write_job(name)
+    return jobs
+
+
 @pytest.fixture(scope="session", autouse=True)
 def commands() -> Iterator[None]:
     """What most commands import is imported once for all that run to their end."""

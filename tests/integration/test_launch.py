@@ -37,15 +37,6 @@ def jobs(jobs: FakeHost) -> FakeHost:
     return jobs
 
 
-@pytest.fixture
-def h200(jobs: FakeHost) -> FakeHost:
-    """A host whose GPU is one that bundled profiles are of, with jobs of the same names."""
-    (jobs.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
-    for name in ("triad", "gemm"):
-        jobs.write_job(name)
-    return jobs
-
-
 def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     """Both limits are read back, and rates, power and energy are those of the time together."""
     done = jobs.advisor("launch", "two", "one", "--split", "70/30", "--duration", "5", "--json")

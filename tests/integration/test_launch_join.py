@@ -17,15 +17,6 @@ def jobs(jobs: FakeHost) -> FakeHost:
     return jobs
 
 
-@pytest.fixture
-def h200(jobs: FakeHost) -> FakeHost:
-    """A host whose GPU is one that bundled profiles are of, with jobs of the same names."""
-    (jobs.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
-    for name in ("triad", "gemm"):
-        jobs.write_job(name)
-    return jobs
-
-
 def joined(host: FakeHost, launch_id: str, *options: str, code: int = 0) -> dict[str, Any]:
     """Ask to join; the answer."""
     done = host.advisor("launch", "--join", launch_id, *options, "--json")
