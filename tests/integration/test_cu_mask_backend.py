@@ -102,6 +102,12 @@ def test_mask_that_does_not_hold_is_refused(hip: Path, more: dict[str, str], mes
         prove(MI300X, 10, hip, **more)
 
 
+@pytest.mark.parametrize("value", ["", "0"])
+def test_variable_that_skips_nothing_is_passed_over(hip: Path, value: str) -> None:
+    """ROCr leaves the mask on where it is empty or 0."""
+    assert prove(MI300X, 10, hip, HSA_CU_MASK_SKIP_INIT=value).units == 32
+
+
 def test_gpu_of_unknown_size_is_refused() -> None:
     """Without the number of CUs there is no mask to make."""
     gpu = Gpu(uuid="GPU-a", model="MI300X", vendor="amd")
@@ -117,13 +123,16 @@ def test_size_is_read_without_the_masks_of_the_caller(hip: Path) -> None:
 
 
 def test_job_with_the_masks_passes() -> None:
-    """All its processes are held to the share; one that has just ended does not count."""
+    """All its processes are held to this share and no other; one that has ended does not count."""
     backend = CuMaskBackend(MI300X)
     masks = backend.environment(Share(10))
     with sleeper({}) as ended:
         pass
     with sleeper(masks) as wrapper, sleeper({**masks, "MORE": "1"}) as worker:
-        backend.check_clients(Share(10), lambda: [wrapper, ended, worker])
+        pids = [wrapper, ended, worker]
+        backend.check_clients(Share(10), lambda: pids)
+        with pytest.raises(LimitNotProvenError, match=str(worker)):
+            backend.check_clients(Share(20), lambda: pids)
 
 
 def test_job_that_drops_or_changes_a_mask_is_refused() -> None:

@@ -195,6 +195,8 @@ def test_pod_that_is_deleted_while_it_waits_is_forgotten(api: KubeApi) -> None:
         make_pod(api, "a")
         make_pod(api, "gone")
         eventually(lambda: open_(api, "a", "gone"))
+    assert notes(api, "gone")[names.PARTNER] == "default/a"
+    assert notes(api, "a")[names.PARTNER_UID] == api.pod("gone")["metadata"]["uid"]
 
 
 def test_partner_that_is_deleted_between_the_patches(api: KubeApi) -> None:
@@ -229,6 +231,7 @@ def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
             for name in names_:
                 make_pod(api, name)
             eventually(lambda pods=names_: open_(api, *pods))
+            assert notes(api, names_[0])[names.PARTNER] == f"default/{names_[1]}"
 
 
 def test_absent_service_holds_pods_and_says_why(api: KubeApi) -> None:
