@@ -96,6 +96,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._peer: Peer | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Count the connection in, or end it; at a Unix socket the kernel says whose it is."""
         super().connection_made(transport)
         ours = transport.get_extra_info("socket")
         if ours.family == socket.AF_UNIX:
@@ -110,6 +111,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Parse what came; a head that grows too long without an end is refused."""
         self._unset_keepalive_if_required()
         try:
             self._parse(memoryview(data))
@@ -138,6 +140,7 @@ class LimitedProtocol(HttpToolsProtocol):
                 self.parser.feed_data(head)
 
     def on_message_begin(self) -> None:
+        """A request begins: its head is counted from 0."""
         # What came with the body before is not counted: one read more or less does no harm.
         self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
@@ -145,6 +148,11 @@ class LimitedProtocol(HttpToolsProtocol):
             cast("dict[str, Any]", self.scope)["advisor.peer"] = self._peer
 
     def on_headers_complete(self) -> None:
+        """The head is there: bound it, and end the connection's wait for one.
+
+        Raises:
+            ValueError: the head is too large, or the request is for a proxy.
+        """
         self._in_head = False
         # With the four bytes around name and value: thousands of empty headers are large too.
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)

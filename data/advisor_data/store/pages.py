@@ -57,6 +57,7 @@ class Span:
     after: Position | None = None
 
     def has(self, record: Record) -> bool:
+        """Whether a page may have the record, `limit` apart."""
         where = position(record)
         return (
             self.gpu_model in (None, record.gpu_model)

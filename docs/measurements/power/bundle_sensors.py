@@ -48,7 +48,7 @@ END = "<!-- listed by docs/measurements/power/bundle_sensors.py: end -->"
 
 def main() -> None:
     """Read the options."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--into", type=Path, default=INTO, help="folder with the data card")
     given = parser.parse_args()

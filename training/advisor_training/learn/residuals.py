@@ -34,6 +34,7 @@ class Residuals:
         return len(self.values)
 
     def take(self, which: npt.NDArray[np.bool_]) -> "Residuals":
+        """Those for which `which`, as long as the residuals, is true."""
         return Residuals(
             self.values[which],
             self.left_out[which],

@@ -51,6 +51,7 @@ class PointSet:
         )
 
     def where(self, wanted: Callable[[Point], bool]) -> "PointSet":
+        """Those points of each kind that are wanted."""
         return PointSet(
             pairs=tuple(filter(wanted, self.pairs)),
             profiled=tuple(filter(wanted, self.profiled)),
