@@ -1,56 +1,46 @@
-"""Prints what intervals hold by kind of pair, and what is chosen by them: the rule before and now.
+"""Prints what intervals hold by kind of pair, and what is chosen by them.
 
     .venv/bin/python docs/measurements/model/situations.py [--seeds 10]
 
 Bundled pairs, models that have not seen the job (choices), nor the run and its cards (intervals);
-every figure is a mean over seeds, in brackets the lowest and the highest of them. Before: speeds
-have bounds by share alone and end 14 % above the speed alone, power and energy have one for all
-pairs, low ends keep every minimum speed. Now: bounds by what the jobs are beside each other, no
-speed above the speed alone, low ends decide where they must. Measured speeds above it count as it.
-Physics has idle power or active idle power as what two jobs share. Choices are of the measurements
-with 50/50 and most of the nine splits, then of all. Takes 3 minutes a seed.
+every figure is a mean over seeds, in brackets the lowest and the highest of them. Measured speeds
+above the speed alone count as it. Choices are of the measurements with 50/50 and most of the nine
+splits, then of all. Takes 3 minutes a seed.
 """
 
 import argparse
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias, get_args
 from unittest import mock
 
 import numpy as np
 
-from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide.limits import Limits, floor
 from advisor.decide.recommend import TIE
 from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, make_profiles
 from advisor.predict.situation import is_launch_bound, kind_of
-from advisor.validity.slow_alone import FASTEST
 from advisor_cli.learn.measured import CheckedPoints, read_measured
 from advisor_models.intervals import (
     SPLIT,
     UNCAPPED,
     LogBounds,
     bounds_of_stratum,
-    on_gpu_model,
-    place_of,
 )
 from advisor_training.dataset.active_idle import active_idle_above_w
-from advisor_training.dataset.data import Data, data_of, make_data
-from advisor_training.dataset.pairs import Measurement, make_pairs
-from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation import bounds, choices
+from advisor_training.dataset.data import Data, make_data
+from advisor_training.dataset.pairs import Measurement
+from advisor_training.evaluation import choices
 from advisor_training.evaluation.bounds import SpeedBounds
-from advisor_training.evaluation.choices import Choice, Kept, Question, choose
+from advisor_training.evaluation.choices import CandidateScope, Choice, Kept, Question, choose
 from advisor_training.learn.conformal import bounds_of
 from advisor_training.learn.head_learners import (
-    LEAST_SPEED,
     POWER_LEARNER,
     SPEED_LEARNER,
-    HeadLearner,
 )
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import Learner, extra_trees, fit, physical
@@ -64,20 +54,17 @@ SMALL_SHARE_PERCENT, SMALL_RATE = 20.0, 0.7
 Choices: TypeAlias = dict[tuple[str, str], list[Choice]]
 """By what chooses, and what is to keep the minimum speed."""
 
-SHARES = ("10", "50", "90")
-"""Shares that enough jobs were measured at for bounds of their own, before."""
-
 
 @dataclass(frozen=True)
 class Tested:
-    """Whether one value of one job left out lies within its interval, before and now."""
+    """Whether one value of one job left out lies within its interval."""
 
     what: str
     kind: str
     left_out: str
     pair: int
-    held: tuple[bool, bool]
-    width: tuple[float, float]
+    held: bool
+    width: float
 
 
 def main() -> None:
@@ -97,12 +84,15 @@ def main() -> None:
         for key, found in by_seed.items():
             tested[key].append(found)
         held_out = leave_one_job_out(data.rows, _trees(seed))
-        for key, picked in of_both_bases(functools.partial(chosen_by_trees, data, held_out)):
+        for key, picked in of_both_bases(partial(chosen_by, "trees", data, held_out, "every way")):
             chosen[key].append(picked)
         print(f"seed {seed} done", flush=True)
     show_intervals(tested)
     show_active_idle(measured, data)
-    for key, picked in of_both_bases(functools.partial(chosen_by_physics, measured, data)):
+    unlearned = leave_one_job_out(data.rows, physical)
+    show_physics(data, unlearned)
+    by_physics = partial(chosen_by, "physics", data, unlearned, "nine or exclusive")
+    for key, picked in of_both_bases(by_physics):
         chosen[key].append(picked)
     show_choices(data, chosen)
 
@@ -131,17 +121,14 @@ def _trees(seed: int) -> Learner:
 def tested_speeds(data: Data, held_out: HeldOut) -> Iterator[Tested]:
     """Every speed of every job left out, within what is shown of it."""
     rows = data.rows
-    now = residuals_of(rows, held_out, SPEED_LEARNER)
-    before = residuals_before(rows, held_out)
+    residuals = residuals_of(rows, held_out, SPEED_LEARNER)
     for name in rows.jobs:
-        known = SpeedBounds(_without(now, name)), SharesBefore(_without(before, name))
+        known = SpeedBounds(_without(residuals, name))
         for test in np.flatnonzero(held_out.left_out == name).tolist():
             yield from _speeds_of(data, held_out, test, known)
 
 
-def _speeds_of(
-    data: Data, held_out: HeldOut, test: int, known: tuple[SpeedBounds, "SharesBefore"]
-) -> Iterator[Tested]:
+def _speeds_of(data: Data, held_out: HeldOut, test: int, known: SpeedBounds) -> Iterator[Tested]:
     row, rows = int(held_out.row[test]), data.rows
     profiles = data.profiles_of(data.measurements[int(rows.measurement[row])])
     place = UNCAPPED if rows.kind[row] == UNCAPPED else SPLIT
@@ -151,59 +138,14 @@ def _speeds_of(
     for n, profile in enumerate(profiles):
         capacity = float(held_out.heads["speed"][test, n])
         speed = speeds[n] if kind_of(profile) == "server" else min(speeds[n], 1.0)
-        found = [one.around(capacity, split, n, profiles) for one in known[::-1]]
+        found = known.around(capacity, split, n, profiles)
         kinds = [f"{place}: {size_of(profile)} beside {size_of(profiles[1 - n])}"]
         kinds += [f"{place}: launch-bound"] if is_launch_bound(profile) else []
         for kind in (*kinds, f"{place}: all"):
             yield Tested(
                 "speed", kind, str(held_out.left_out[test]), int(rows.pair[row]),
-                (_holds(found[0], speed), _holds(found[1], speed)),
-                (found[0].high - found[0].low, found[1].high - found[1].low),
+                found.low - 1e-9 <= speed <= found.high + 1e-9, found.high - found.low,
             )  # fmt: skip
-
-
-def _holds(interval: Interval, value: float) -> bool:
-    return interval.low - 1e-9 <= value <= interval.high + 1e-9
-
-
-class SharesBefore(SpeedBounds):
-    """Bounds by share, and speeds up to 14 % above the speed alone."""
-
-    def around(
-        self, capacity: float, split: Split, part: int, profiles: Sequence[Profile]
-    ) -> Interval:
-        """What was expected of a job that could reach a speed."""
-        place = SPLIT if split.is_limited else UNCAPPED
-        name = f"{place}, {_near(split.shares[part])}" if split.is_limited else place
-        low, high = bounds_of_stratum(self.known, name).factors
-        found = Interval(capacity, capacity * low, capacity * high)
-        serving = profiles[part].serving
-        if serving:
-            return serving.served(found)
-        return Interval(capacity, found.low, min(found.high, max(capacity, FASTEST)))
-
-
-def _near(share_percent: float) -> str:
-    return min(SHARES, key=lambda name: abs(float(name) - share_percent))
-
-
-def residuals_before(rows: Rows, held_out: HeldOut, _: HeadLearner = SPEED_LEARNER) -> Residuals:
-    """Errors of speeds as they were counted: any, up to the demand of a server, by share."""
-    tested = rows.take(held_out.row)
-    shares = np.concatenate([tested.share_a, tested.share_b])
-    served = np.concatenate([tested.all_served_a, tested.all_served_b])
-    measured = np.concatenate([tested.speed_a, tested.speed_b])
-    expected = np.concatenate(held_out.heads["speed"].T)
-    beside = np.where(tested.job_a == held_out.left_out, tested.job_b, tested.job_a)
-    found = Residuals(
-        np.log(np.maximum(measured, LEAST_SPEED) / expected),
-        np.tile(held_out.left_out, 2),
-        np.tile(beside, 2),
-        np.where(
-            np.tile(tested.kind == UNCAPPED, 2), UNCAPPED, [f"{SPLIT}, {_near(s)}" for s in shares]
-        ),
-    )
-    return found.take(np.minimum(measured, expected) < served)
 
 
 def _without(residuals: Residuals, job: str) -> dict[str, LogBounds]:
@@ -224,27 +166,16 @@ def tested_pairs(data: Data, held_out: HeldOut) -> Iterator[Tested]:
     kinds = _pair_kinds(data, held_out)
     power = residuals_of(data.rows, held_out, POWER_LEARNER)
     energy = efficiency_residuals(data.rows, held_out)
-    for what, now in (("power", power), ("energy", energy)):
-        place = np.array([place_of(name) for name in now.stratum.tolist()])
-        before = replace(now, stratum=place)
+    for what, residuals in (("power", power), ("energy", energy)):
         for name in data.rows.jobs:
-            known = [_without(one, name) for one in (before, now)]
-            for test in np.flatnonzero(now.left_out == name).tolist():
-                model = "" if now.gpu_model is None else str(now.gpu_model[test])
-                # Before, those of a GPU model stood alone.
-                own = known[0].get(on_gpu_model(str(place[test]), model))
-                found = [
-                    own or bounds_of_stratum(known[0], str(place[test])),
-                    bounds_of_stratum(known[1], str(now.stratum[test]), model),
-                ]
-                value = float(now.values[test])
-                held = [of.low <= value <= of.high for of in found]
-                width = [of.high - of.low for of in found]
+            known = _without(residuals, name)
+            for test in np.flatnonzero(residuals.left_out == name).tolist():
+                model = "" if residuals.gpu_model is None else str(residuals.gpu_model[test])
+                found = bounds_of_stratum(known, str(residuals.stratum[test]), model)
+                held = found.low <= float(residuals.values[test]) <= found.high
+                pair = int(data.rows.pair[held_out.row[test]])
                 for kind in kinds[test]:
-                    yield Tested(
-                        what, kind, name, int(data.rows.pair[held_out.row[test]]),
-                        (held[0], held[1]), (width[0], width[1]),
-                    )  # fmt: skip
+                    yield Tested(what, kind, name, pair, held, found.high - found.low)
 
 
 def _pair_kinds(data: Data, held_out: HeldOut) -> list[list[str]]:
@@ -260,23 +191,22 @@ def _pair_kinds(data: Data, held_out: HeldOut) -> list[list[str]]:
 
 def show_intervals(tested: dict[tuple[str, str], list[list[Tested]]]) -> None:
     """One row for each kind of pair, jobs left out counting the same."""
-    print("\n| | windows | pairs | jobs left out | held before % | now % | width before | now |")
-    print(f"|---|{'--:|' * 7}")
+    print("\n| | windows | pairs | jobs left out | held % | width |")
+    print(f"|---|{'--:|' * 5}")
     for (what, kind), seeds in sorted(tested.items()):
-        held = [[_by_job(found, lambda t, n=n: t.held[n]) for found in seeds] for n in (0, 1)]
-        wide = [np.median([t.width[n] for found in seeds for t in found]) for n in (0, 1)]
+        held = [_held_percent(found) for found in seeds]
+        wide = np.median([t.width for found in seeds for t in found])
         first = seeds[0]
         print(
             f"| {what}, {kind} | {len(first)} | {len({t.pair for t in first})} | "
-            f"{len({t.left_out for t in first})} | {_over(held[0])} | {_over(held[1])} | "
-            f"{wide[0]:.2f} | {wide[1]:.2f} |"
+            f"{len({t.left_out for t in first})} | {_over(held)} | {wide:.2f} |"
         )
 
 
-def _by_job(found: Sequence[Tested], value: Callable[[Tested], float]) -> float:
-    of: dict[str, list[float]] = defaultdict(list)
+def _held_percent(found: Sequence[Tested]) -> float:
+    of: dict[str, list[bool]] = defaultdict(list)
     for one in found:
-        of[one.left_out].append(value(one))
+        of[one.left_out].append(one.held)
     return 100 * float(np.mean([np.mean(values) for values in of.values()]))
 
 
@@ -286,26 +216,13 @@ def _over(seeds: Sequence[float], digits: int = 0) -> str:
     return f"{np.mean(seeds):.{digits}f}{brackets}"
 
 
-def _question(kept: Kept, scope: Any = "every way") -> Question:
-    return Question(OBJECTIVES[DEFAULT_OBJECTIVE], scope, 0.4, kept)
-
-
-def chosen_by_trees(data: Data, held_out: HeldOut) -> Choices:
-    """Choices of one seed by rule."""
-    judged = _question("as advised")
-    found = {
-        ("trees", f"{kept}, bounds now"): choose(data, held_out, _question(kept), TIE, judged)
-        for kept in ("as advised", "low end", "expected")
+def chosen_by(by: str, data: Data, held_out: HeldOut, scope: CandidateScope) -> Choices:
+    """Choices by what keeps the minimum speed: what is advised, and simpler rules."""
+    judged = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.4)
+    return {
+        (by, kept): choose(data, held_out, replace(judged, scope=scope, kept=kept), TIE, judged)
+        for kept in get_args(Kept)
     }
-    with mock.patch.object(choices, "bounds_without", _bounds_before):
-        asked = _question("low end")
-        found["trees", "low end, bounds before"] = choose(data, held_out, asked, TIE, judged)
-    return found
-
-
-def _bounds_before(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> SpeedBounds:
-    with mock.patch.object(bounds, "residuals_of", residuals_before):
-        return SharesBefore(bounds.bounds_without(rows, held_out, name, jobs).known)
 
 
 def show_active_idle(measured: CheckedPoints, data: Data) -> None:
@@ -330,30 +247,11 @@ def _above_w(data: Data) -> float:
     return data.active_idle_fill[ACTIVE_IDLE_ABOVE]
 
 
-def chosen_by_physics(measured: CheckedPoints, data: Data) -> Choices:
-    """The same without learning, with idle power and with active idle power."""
-    found: Choices = {}
-    pairs, _ = make_pairs(measured.pairs, [*measured.references, *measured.profiled], full=False)
-    with mock.patch(
-        "advisor_training.dataset.data.active_idle_fill", return_value={ACTIVE_IDLE_ABOVE: 0.0}
-    ):
-        profiles = make_profiles(measured.profiled)
-        idle = data_of(pairs, profiles, [*measured.references, *measured.profiled], ())
-    for name, its in (("idle power", idle), ("active idle power", data)):
-        held_out = leave_one_job_out(its.rows, physical)
-        errors = np.abs(held_out.power_w / its.rows.power_w[held_out.row] - 1)
-        nine = its.rows.kind[held_out.row] == "nine"
-        print(
-            f"\nphysics with {name} ({_above_w(its):.1f} W above idle in all): power is off by "
-            f"{100 * errors[nine].mean():.2f} %, median {100 * np.median(errors[nine]):.2f} %"
-        )
-        judged = _question("as advised")
-        for kept in ("as advised", "expected"):
-            asked = _question(kept, "nine or exclusive")
-            found[f"physics, {name}", f"{kept}, bounds now"] = choose(
-                its, held_out, asked, TIE, judged
-            )
-    return found
+def show_physics(data: Data, held_out: HeldOut) -> None:
+    """How far off power is without learning."""
+    nine = data.rows.kind[held_out.row] == "nine"
+    errors = 100 * np.abs(held_out.power_w / data.rows.power_w[held_out.row] - 1)[nine]
+    print(f"\nphysics' power is off by {errors.mean():.2f} %, median {np.median(errors):.2f} %")
 
 
 def show_choices(data: Data, chosen: dict[tuple[str, str, str], list[list[Choice]]]) -> None:
