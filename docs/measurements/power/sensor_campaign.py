@@ -16,14 +16,13 @@ from pathlib import Path
 from sensor_errors import table
 
 from advisor.formats.wire import to_plain
-from advisor.runtime.backends.mps import PIPE_DIRECTORY
-from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import measured, run_stages
 from advisor_power.sensor.recording import SensorRecording, record
-from advisor_profiling.testbed.live import check_alone, find_gpu
+from advisor_profiling.testbed.answering import script_workload
+from advisor_profiling.testbed.live import worker_backend
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("folder", type=Path)
@@ -31,18 +30,18 @@ parser.add_argument("--gpu", default="0")
 parser.add_argument("--python", default="python3")
 options = parser.parse_args()
 
-settings, gpu = read_settings(), find_gpu(options.gpu)
-options.folder.mkdir(parents=True)
+settings = read_settings()
+logs = options.folder / "logs"
+logs.mkdir(parents=True)
 begun_s, seed = time.monotonic(), time.time_ns()
-alone = {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid}
-with gpu_lock(settings.lock_dir, gpu.uuid):
-    check_alone(gpu)
+with worker_backend(settings, options.gpu, None) as backend:
+    load = script_workload(
+        backend, settings, "power_load.py", python=options.python, units=None, folder=logs
+    )
     trace = record(
         SensorRecording(
-            gpu=gpu,
+            load=load,
             file=options.folder / "recording.jsonl",
-            python=options.python,
-            environment=settings.job_environment() | alone,
             seed=seed,
             report=print,
             more=run_stages(seed),
