@@ -20,9 +20,6 @@ from advisor.wire.observed import MeasuredTogether
 from advisor_advice.answer import ModelAdvice
 from advisor_cli.shared.screen import price_text
 
-_HOUR_S = 3600.0
-
-
 WORDS: Mapping[Sharing, str] = {
     "uncapped": "without limits",
     "time-sliced": "in turns, without MPS",
