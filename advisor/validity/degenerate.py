@@ -24,7 +24,7 @@ _Point = TypeVar("_Point", SoloPoint, PairPoint)
 LARGEST_DROP = 0.10
 """Energy above idle per unit of work may be so much lower than at a larger share.
 
-Chosen on the bundled points: docs/measurements/degenerate.py prints what other bounds would do.
+Chosen on the bundled points: docs/measurements/results.md says what other bounds would do.
 """
 
 SAME_CLOCK = 0.03

@@ -67,7 +67,7 @@ def kernel_report(home: Path, power_w: float = 400.0, units: int = 132) -> Kerne
 
 
 def kernels(folder: Path, *reports: KernelReport) -> Path:
-    """What fingrav.py would have written."""
+    """A folder of measured operations."""
     folder.mkdir()
     for number, report in enumerate(reports):
         (folder / f"{number}.json").write_text(write(report))

@@ -141,3 +141,15 @@ def test_unsafe_count_is_refused(host: FakeHost) -> None:
         host.folder / "home",
     )
     assert "92" in refused(host, *COMMAND, "--units", "92", code=12)
+
+
+def test_collective_on_a_host_with_one_gpu_is_refused(host: FakeHost) -> None:
+    """And one under a limit, or after another operation."""
+    know_sensor(host)
+    for options, said in (
+        (("--bytes", "64KiB"), "a collective needs two GPUs, and this host has 1"),
+        (("--units", "66"), "a collective at 66 SMs cannot be measured"),
+        (("--after", "gemm"), "goes with neither --after nor --rotate"),
+    ):
+        words = ("power", "kernel", "all-reduce", "--resolution-ms", "4", *options)
+        assert said in refused(host, *words, code=2)

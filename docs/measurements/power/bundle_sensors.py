@@ -3,10 +3,10 @@
     .venv/bin/python docs/measurements/power/bundle_sensors.py FOLDERS... [--into FOLDER]
 
 A folder with recording.jsonl is one of sensor_campaign.py: its recording is analysed again, and
-both are bundled. Any other is one of fingrav.py: all of its JSON files are results of `advisor
-power kernel`. The same folders give the same bytes, in whichever order they come; what is there of
-the same card, driver and operation is replaced. FOLDER is data/advisor_data/bundled if not given;
-its README.md, the data card, gets a new list between its markers.
+both are bundled. Any other is of cells, such as fingrav/h200-3: all of its JSON files are results
+of `advisor power kernel`. The same folders give the same bytes, in whichever order they come; what
+is there of the same card, driver and operation is replaced. FOLDER is data/advisor_data/bundled if
+not given; its README.md, the data card, gets a new list between its markers.
 
 Refused are recordings that were disturbed, that do not belong to their record.json, or that are
 larger than 200 KiB when packed. The driver's own stamps of readings are left out, for their size;
@@ -120,7 +120,7 @@ def without_stamp(line: str) -> str:
 
 
 def reports_in(folder: Path) -> list[KernelReport]:
-    """The measured kernels of a folder of fingrav.py.
+    """The measured kernels of a folder of cells.
 
     Raises:
         InputError: it has none, or a file that is none.
@@ -132,7 +132,7 @@ def reports_in(folder: Path) -> list[KernelReport]:
     if not found:
         raise InputError(
             f"{folder} holds neither {RECORDING} nor results of kernels",
-            fix="give folders of sensor_campaign.py and fingrav.py",
+            fix="give folders of sensor_campaign.py and of cells",
         )
     return [replace(one, source=BUNDLED) for one in found]
 

@@ -228,7 +228,7 @@ def light_first_saves(light_first_j: Sequence[float], heavy_first_j: Sequence[fl
     """
     pairs = list(zip(light_first_j, heavy_first_j, strict=False))
     if len(pairs) < FEWEST_PAIRS:
-        why = f"{len(pairs)} pairs of blocks, it takes {FEWEST_PAIRS} (order.py)"
+        why = f"{len(pairs)} pairs of blocks, it takes {FEWEST_PAIRS}"
         return not_yet("F5", why)
     saved = [1 - light / heavy for light, heavy in pairs]
     found, error = mean_of(saved), _standard_error(saved)

@@ -1,5 +1,13 @@
-"""The table of fingrav.py: FinGraV's takeaways, the paper's words, ours, and the verdict."""
+"""FinGraV's takeaways on a card: the paper's words, ours, the verdict, and what decides it.
 
+    .venv/bin/python docs/measurements/power/fingrav_table.py FOLDER [--recording FILE]
+
+FOLDER has the cells of one card as JSON, such as fingrav/h200-3: an operation without a gap
+(`stretch`), in runs, in runs after another one, or a pair of orders. F8 is decided by a recording
+of sensor_campaign.py.
+"""
+
+import argparse
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -7,19 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fingrav_cells import (
-    AFTER,
-    COLLECTIVES,
-    COMPUTE,
-    COUNTS,
-    HEAVY,
-    LARGEST,
-    LATENCY_BOUND,
-    LIGHT,
-    MEMORY,
-    RISING,
-    ROTATING,
-)
 from fingrav_findings import (
     Finding,
     Shift,
@@ -46,6 +41,26 @@ from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import measured
 from advisor_power.sensor.trace import read_trace
 
+SIZES = (8192, 4096, 2048)
+COUNTS = (66, 132)
+HEAVY, LIGHT, LARGEST = "gemm-8192", "gemm-2048", "gemv-8192"
+COMPUTE = tuple(f"gemm-{size}" for size in SIZES)
+MEMORY = tuple(f"gemv-{size}" for size in SIZES)
+ROTATING = ("gemv-4096-rotating", "gemv-2048-rotating")
+"""With inputs that no cache holds; the largest fits into none anyway."""
+
+AFTER = (HEAVY, *MEMORY, LIGHT)
+"""Measured after another one as well: heavy after light, light after heavy."""
+
+COLLECTIVES = tuple(
+    f"{name}-{size}"
+    for name in ("all-reduce", "all-gather")
+    for size in ("64KiB", "512MiB", "128KiB", "1GiB")
+)
+LATENCY_BOUND = tuple(name for name in COLLECTIVES if name.endswith("KiB"))
+RISING = tuple(name for name in COLLECTIVES if name.endswith(("64KiB", "512MiB")))
+"""Of which SSE and SSP were measured, too."""
+
 LIMIT_W = 700.0
 """Power limit of H100 and H200."""
 
@@ -64,6 +79,16 @@ PAPER = {
 """arXiv 2412.12426, MI300X; the paper shows power in relative units only."""
 
 Answers = Mapping[str, Mapping[str, Any]]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--recording", type=Path, help="of sensor_campaign.py, for F8")
+    options = parser.parse_args()
+    for line in table(options.folder, options.recording):
+        print(line)
 
 
 def table(folder: Path, recording: Path | None) -> Iterator[str]:
@@ -191,3 +216,7 @@ def _readings(recording: Path | None) -> Finding:
         return naive_readings_mislead([])
     trace = read_trace(recording)
     return naive_readings_mislead(measured(trace, record_of(trace, "replay")))
+
+
+if __name__ == "__main__":
+    main()
