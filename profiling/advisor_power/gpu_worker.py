@@ -18,7 +18,7 @@ from advisor_profiling.testbed.answering import (
     script_workload,
     started,
 )
-from advisor_profiling.testbed.live import newcomers, worker_backend
+from advisor_profiling.testbed.live import later_strangers, worker_backend
 from advisor_profiling.window.clock import LiveClock
 
 ReadyT = TypeVar("ReadyT", bound=SaidReady)
@@ -47,7 +47,7 @@ class GpuWorker(Generic[ReadyT]):
     gpu: Gpu
     """Where it runs, with its number of SMs."""
     source: TelemetrySource
-    newcomers: Callable[[], Collection[int]]
+    later_strangers: Callable[[], Collection[int]]
     """Lists processes that have come to the GPU since the worker was ready."""
     folder: Path
 
@@ -93,6 +93,6 @@ def open_worker(
                     ready=said,
                     gpu=gpu,
                     source=source,
-                    newcomers=newcomers(gpu.uuid),
+                    later_strangers=later_strangers(gpu.uuid),
                     folder=folder,
                 )

@@ -98,7 +98,7 @@ class LiveInputBench:
 
     def _check(self) -> None:
         self.worker.job.check()
-        if others := self.worker.newcomers():
+        if others := self.worker.later_strangers():
             raise BusyError(
                 f"processes {sorted(others)} have come to the GPU",
                 why="power would be of both",

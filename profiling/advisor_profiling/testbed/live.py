@@ -85,7 +85,7 @@ def worker_backend(settings: Settings, gpu_name: str, units: int | None) -> Gene
         yield backend
 
 
-def newcomers(gpu_uuid: str) -> Callable[[], frozenset[int]]:
+def later_strangers(gpu_uuid: str) -> Callable[[], frozenset[int]]:
     """Lists the processes that have come to a GPU since this was called."""
     there = frozenset(nvml.context_pids(gpu_uuid))
     return lambda: frozenset(nvml.context_pids(gpu_uuid)) - there

@@ -131,7 +131,7 @@ class LiveKernelBench:
         return None
 
     def _stranger(self) -> str:
-        return STRANGER if self.worker.newcomers() else ""
+        return STRANGER if self.worker.later_strangers() else ""
 
     def _energy_j(self) -> float | None:
         return self.worker.source.read([ENERGY_GPU])[ENERGY_GPU]

@@ -182,7 +182,7 @@ def start(folder: Path, units: int | None = None) -> LiveKernelBench:
         ready=ready,
         gpu=backend.gpu,
         source=unused,
-        newcomers=tuple,
+        later_strangers=tuple,
         folder=folder,
     )
     return LiveKernelBench(worker=worker, ready=ready, poller=unused, polled=unused, channel=unused)

@@ -56,7 +56,7 @@ def test_a_process_that_leaves_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     assert made == [*[[7]] * 5, []]
 
 
-def test_newcomers_are_those_that_were_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_strangers_are_those_that_were_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker and its helpers are there when it is asked first; one that ends is none."""
     there = [7, 8]
 
@@ -64,10 +64,10 @@ def test_newcomers_are_those_that_were_not_there(monkeypatch: pytest.MonkeyPatch
         return list(there)
 
     monkeypatch.setattr(live.nvml, "context_pids", context_pids)
-    newcomers = live.newcomers("GPU-1")
-    assert newcomers() == frozenset()
+    later = live.later_strangers("GPU-1")
+    assert later() == frozenset()
     there[:] = [8, 9]
-    assert newcomers() == {9}
+    assert later() == {9}
 
 
 def test_no_window_is_open_beside_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
