@@ -21,6 +21,9 @@ Vendor = Literal["nvidia", "amd"]
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 """The variable by which a process is given its share under MPS."""
 
+MEMORY_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+"""The variable by which what a process can allocate is bounded under MPS (CUDA 11.5 and newer)."""
+
 SM_QUANTUM = 2
 """SMs are granted in pairs (one texture processing cluster)."""
 
@@ -36,6 +39,11 @@ MPS_CLIENTS = 48
 
 MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
+
+MEMORY_MARGIN, LEAST_MARGIN_MIB = 0.1, 512
+"""By how much a job may go beyond what it needed, whichever is more, where its memory is bounded: a
+limit that is too small ends it. Caches of allocators differ from run to run, and libraries are
+loaded when they are used first."""
 
 MEMORY_MIB: Mapping[str, int] = MappingProxyType(
     {
@@ -96,10 +104,12 @@ class Share:
         percent: Percentage as handed to the driver, above 0 and at most 100.
         upper: Counted from the last CU down, as the second job of a pair has it, so that two masks
             do not overlap; MPS chooses the SMs itself.
+        memory_mib: Most memory that a process may take under MPS; None: all that there is.
     """
 
     percent: float
     upper: bool = False
+    memory_mib: int | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.percent) and 0 < self.percent <= 100):
@@ -111,6 +121,11 @@ class Share:
 
     def __str__(self) -> str:
         return f"{self.percent:g}"
+
+
+def memory_limit_mib(need_mib: float) -> int:
+    """At how much the memory of a job is bounded that needed so much."""
+    return math.ceil(need_mib + max(MEMORY_MARGIN * need_mib, LEAST_MARGIN_MIB))
 
 
 def units_for_percent(percent: float, units_total: int) -> int:

@@ -8,6 +8,7 @@ import re
 
 from advisor.core.cu_mask import cus_for_percent, mask_env, percent_for_cus, xcds_of
 from advisor.core.gpu import (
+    MEMORY_LIMIT,
     PERCENTAGE,
     SM_FLOOR,
     SM_QUANTUM,
@@ -95,7 +96,9 @@ def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> 
         InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.
     """
     if vendor == "nvidia":
-        return {PERCENTAGE: str(share)}
+        # By number: a client sees no other GPU than the one that it is to have.
+        bound = {} if share.memory_mib is None else {MEMORY_LIMIT: f"0={share.memory_mib}M"}
+        return {PERCENTAGE: str(share), **bound}
     if units_total is None:
         raise InputError(
             "the number of CUs of the GPU is not known",

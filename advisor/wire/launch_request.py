@@ -48,6 +48,7 @@ class LaunchRequest(SharingRequest):
         allow_unsafe: Launch `split` also at counts of SMs at which results are wrong.
         stop_on_wrong_results: Stop all when a job reports a wrong result; None: where the split
             is a recommended one.
+        limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
         duration_s: Those that run together are stopped after this time, s.
         hang_s: A job that makes no progress for so long hangs, s.
         then: Jobs that run together afterwards, one after the other.
@@ -63,6 +64,7 @@ class LaunchRequest(SharingRequest):
     allow_unsafe: bool = False
     stop_on_wrong_results: bool | None = None
     when_one_ends: WhenOneEnds = "keep"
+    limit_memory: bool = True
     duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] = HANG_S
     then: Annotated[tuple[NextPair, ...], Bounds(max_length=MOST_PAIRS)] = ()

@@ -43,10 +43,11 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     _check(request)
     vendor = vendor_of(launch.gpu_model or "")
     made = [_make_pair(jobs, launch, settings) for jobs in request.pairs]
+    bounds = request.limit_memory
     return LaunchSpec(
         launch_id=new_launch_id(),
         gpu=launch.gpu,
-        pairs=tuple(pair for pair, _ in made),
+        pairs=tuple(_bounded(pair, limit_memory=bounds) for pair, _ in made),
         when_one_ends=request.when_one_ends,
         duration_s=request.duration_s,
         hang_s=request.hang_s,
@@ -137,12 +138,17 @@ def _at_share(
 
 def _request(made: LaunchSet, wanted: ResolvedLaunch) -> JoinRequest:
     return JoinRequest(
-        part=made.parts[-1],
+        part=replace(made.parts[-1], limit_memory=wanted.request.limit_memory),
         share_percent=made.split.shares[-1],
         beside=tuple(job.name for job in made.jobs[:-1]),
         forecast=made.forecast,
         asked_by=wanted.asked_by,
     )
+
+
+def _bounded(pair: LaunchSet, *, limit_memory: bool) -> LaunchSet:
+    parts = tuple(replace(part, limit_memory=limit_memory) for part in pair.parts)
+    return replace(pair, parts=parts)
 
 
 def _stops(request: LaunchRequest) -> bool:

@@ -69,6 +69,16 @@ def test_all_ten_shares_are_read_back(backend: MpsBackend) -> None:
         assert seen == GRANTED_OF_132
 
 
+def test_memory_is_bounded_for_one_client(backend: MpsBackend) -> None:
+    """The driver tells what is left of the limit as free; the same without it is refused."""
+    bounded = Share(50, memory_mib=4000)
+    variables = read_settings().job_environment() | backend.environment(bounded)
+    assert backend.prove(bounded, variables).memory_mib == 4000
+    with pytest.raises(LimitNotProvenError, match="bounded at 4000 MiB") as refusal:
+        backend.prove(bounded, environment(backend, 50, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=8000M"))
+    print(refusal.value)
+
+
 def test_wrong_pipe_directory_is_refused(backend: MpsBackend) -> None:
     """The driver falls back to the whole GPU; the read-back shows it."""
     lost = environment(backend, 30, CUDA_MPS_PIPE_DIRECTORY="/tmp/nowhere")

@@ -25,8 +25,9 @@ STATUS_KEYS = {
     "ended_at", "supervisor_pid", "warnings",
 }  # fmt: skip
 JOB_KEYS = {
-    "job", "rate_unit", "share_percent", "units_granted", "proven", "outcome", "exit_code", "error",
-    "steps", "rate", "relative_speed", "results", "predicted_rate", "joined_at", "ended_at",
+    "job", "rate_unit", "share_percent", "units_granted", "memory_limit_mib", "proven", "outcome",
+    "exit_code", "error", "steps",
+    "rate", "relative_speed", "results", "predicted_rate", "joined_at", "ended_at",
 }  # fmt: skip
 
 
@@ -94,6 +95,7 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
     assert first["jobs"][0]["units"] == 38
     assert first["jobs"][1]["environment"] == {
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "70",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=612M",
         "CUDA_MPS_PIPE_DIRECTORY": str(jobs.pipe_dir),
         "CUDA_VISIBLE_DEVICES": UUID,
     }

@@ -112,6 +112,7 @@ class JobMonitor:
             rate_unit=self.job.job.progress.unit,
             share_percent=self.job.share.percent,
             units_granted=self.job.granted.units,
+            memory_limit_mib=self.job.granted.memory_mib,
             proven=True,
             outcome=self.outcome,
             exit_code=self.exit_code,

@@ -40,6 +40,7 @@ class JoinAnswer:
         code: Stable name of what stood against it (advisor.errors); None: it runs with the others.
         cause: The same in words.
         units_granted: SMs or CUs that were read back under its limit.
+        memory_limit_mib: At how much its memory is bounded, read back likewise.
         joined_at: When its gate opened, ISO 8601, UTC.
         share_percent, forecast: As in the request.
     """
@@ -48,6 +49,7 @@ class JoinAnswer:
     code: str | None = None
     cause: str | None = None
     units_granted: int | None = None
+    memory_limit_mib: int | None = None
     joined_at: str | None = None
     share_percent: float | None = None
     forecast: Forecast | None = None

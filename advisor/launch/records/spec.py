@@ -1,11 +1,12 @@
 """What is to be launched: jobs together, their split, and what is expected of them."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from advisor.core.gpu import Share, memory_limit_mib
 from advisor.core.interval import Interval
 from advisor.core.job import HANG_S, Job, WhenOneEnds
-from advisor.core.split import Split
+from advisor.core.split import Split, split_shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class LaunchPart:
         min_speed: Relative speed that was asked for; who joins later leaves it so much.
         max_p99_ms: Longest p99 latency that was asked for, or that its file promises.
         max_power_w: Most power of all on the GPU that was asked for when it was launched.
+        limit_memory: Its memory is bounded where it is known, and MPS shares the GPU.
     """
 
     job: Job
@@ -70,6 +72,13 @@ class LaunchPart:
     min_speed: float | None = None
     max_p99_ms: float | None = None
     max_power_w: float | None = None
+    limit_memory: bool = True
+
+    @property
+    def memory_limit_mib(self) -> int | None:
+        """At how much its memory is bounded; None: not at all."""
+        need_mib = self.job.memory_mib
+        return memory_limit_mib(need_mib) if self.limit_memory and need_mib else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +98,12 @@ class LaunchSet:
     def jobs(self) -> tuple[Job, ...]:
         """In the order of the shares."""
         return tuple(part.job for part in self.parts)
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """Of units and of memory, in the same order."""
+        of_parts = zip(split_shares(self.split), self.parts, strict=True)
+        return tuple(replace(share, memory_mib=part.memory_limit_mib) for share, part in of_parts)
 
     @property
     def cap_percent(self) -> int:

@@ -27,6 +27,8 @@ class JobStatus:
 
     Attributes:
         units_granted: SMs or CUs read back under the limit, before the job started.
+        memory_limit_mib: GPU memory that a process of it can take, read back likewise; None: no
+            limit, as where its need is not known, or MPS does not share the GPU.
         proven: The limit was shown to be in force, for the running job too.
         exit_code: Negative: the signal that ended it. None while it runs, and after a stop.
         error: What went wrong, in a sentence.
@@ -46,6 +48,7 @@ class JobStatus:
     rate_unit: str
     share_percent: float
     units_granted: int | None = None
+    memory_limit_mib: int | None = None
     proven: bool = False
     outcome: JobOutcome = "waiting"
     exit_code: int | None = None

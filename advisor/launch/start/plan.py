@@ -2,7 +2,6 @@
 
 from advisor.core.gpu import Gpu, MemoryFit, Share
 from advisor.core.job import Job
-from advisor.core.split import split_shares
 from advisor.core.units import share_environment, units_for_share
 from advisor.launch.records.answers import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
 from advisor.launch.records.spec import LaunchSet, LaunchSpec
@@ -49,7 +48,7 @@ def _pair(pair: LaunchSet, gpu: Gpu | None, settings: Settings) -> PlannedPair:
         sharing=pair.split.sharing,
         jobs=tuple(
             _job(pair, job, share, gpu, settings)
-            for job, share in zip(pair.jobs, split_shares(pair.split), strict=True)
+            for job, share in zip(pair.jobs, pair.shares, strict=True)
         ),
         memory=PlannedMemory(
             needs_mib=memory.needs_mib, most_mib=memory.most_mib, fits=memory.fits

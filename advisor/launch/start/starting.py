@@ -9,7 +9,7 @@ from pathlib import Path
 
 from advisor.core.gpu import Gpu, MemoryFit
 from advisor.core.job import Job
-from advisor.core.split import check_masks, split_shares
+from advisor.core.split import check_masks
 from advisor.core.wording import listed
 from advisor.errors import InputError, NoSplitError, SurvivorsError
 from advisor.launch.records.spec import LaunchSet
@@ -65,8 +65,7 @@ def prove_set(
     check_masks(pair.split, backend.gpu.vendor)
     backend.cap(pair.cap_percent)
     proven: list[Proven] = []
-    shares = split_shares(pair.split)
-    for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
+    for job, share, folder in zip(pair.jobs, pair.shares, folders, strict=True):
         check_workdir(job)
         folder.mkdir(mode=0o700)
         proven.append(prove(job, share, backend, base, folder))

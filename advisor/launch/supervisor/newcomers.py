@@ -5,7 +5,7 @@ cannot change while a client runs, nor may the server's, which holds them to it,
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.core.gpu import Share
@@ -151,7 +151,7 @@ class Newcomers:
             shares = tuple(split.shares[n] for n in (*running, len(split.shares) - 1))
             of_running = LaunchSet(split=Split(shares, split.sharing), parts=together)
             check_memory(of_running, self._backend.gpu)
-        return split_shares(split)[-1]
+        return replace(split_shares(split)[-1], memory_mib=request.part.memory_limit_mib)
 
     def _go_on(self) -> None:
         coming = self._coming
@@ -175,6 +175,7 @@ class Newcomers:
                 job=request.part.job.name,
                 units_granted=coming.job.granted.units,
                 joined_at=now(),
+                memory_limit_mib=coming.job.granted.memory_mib,
                 share_percent=request.share_percent,
                 forecast=forecast,
             ),

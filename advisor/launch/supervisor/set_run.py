@@ -192,7 +192,12 @@ class SetRun:
         self._writer.enter(
             "starting",
             jobs=tuple(
-                replace(job, units_granted=one.granted.units, outcome="starting")
+                replace(
+                    job,
+                    units_granted=one.granted.units,
+                    memory_limit_mib=one.granted.memory_mib,
+                    outcome="starting",
+                )
                 for job, one in zip(self._writer.status.jobs, proven, strict=True)
             ),
         )

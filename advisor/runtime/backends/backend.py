@@ -17,10 +17,12 @@ class Granted:
     Attributes:
         units: SMs or CUs that a process under the share sees; None where the driver hides it.
         mps: The process runs under an MPS server.
+        memory_mib: Memory that it can take at most; None: all that there is.
     """
 
     units: int | None
     mps: bool
+    memory_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

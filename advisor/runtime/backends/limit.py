@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.core.gpu import PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
+from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.errors import LimitNotProvenError
 from advisor.runtime.backends.backend import Granted
 from advisor.settings import python
@@ -19,11 +19,18 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One GPU as a process under the limit sees it: `units` SMs; `mps`: under an MPS server."""
+    """One GPU as a process under the limit sees it.
+
+    Attributes:
+        units: SMs.
+        mps: It is under an MPS server.
+        free_mib: Memory that it can still take; read only where its memory is bounded.
+    """
 
     uuid: str
     units: int
     mps: bool
+    free_mib: float | None = None
 
 
 def look(environment: Mapping[str, str], user: int | None = None) -> list[Seen]:
@@ -38,7 +45,7 @@ def look(environment: Mapping[str, str], user: int | None = None) -> list[Seen]:
     """
     answer = _probe("cuda", environment, user)
     if "gpus" in answer:
-        return [Seen(gpu["uuid"], gpu["units"], gpu["mps"]) for gpu in answer["gpus"]]
+        return [Seen(**gpu) for gpu in answer["gpus"]]
     code = answer.get("error")
     raise LimitNotProvenError(
         f"the CUDA driver refused {answer.get('call')} with error {code}",
@@ -51,7 +58,7 @@ def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> 
     """Compare what a process saw with what `share` must give.
 
     Raises:
-        LimitNotProvenError: wrong GPU, no MPS, or another SM count than the share's.
+        LimitNotProvenError: wrong GPU, no MPS, another SM count than the share's, or more memory.
     """
     if seen is None:
         raise LimitNotProvenError(
@@ -74,7 +81,21 @@ def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> 
             why="fewer: the daemon's own percentage is lower; more: the limit was not taken",
             fix=f"unset {PERCENTAGE} where the daemon is started, and restart it",
         )
-    return Granted(seen.units, mps=True)
+    _check_memory(share, seen)
+    return Granted(seen.units, mps=True, memory_mib=share.memory_mib)
+
+
+def _check_memory(share: Share, seen: Seen) -> None:
+    """Under a limit the driver tells as free what is left of the limit, not of the card."""
+    most_mib = share.memory_mib
+    if most_mib is None or (seen.free_mib is not None and seen.free_mib <= most_mib):
+        return
+    free = "nothing is known" if seen.free_mib is None else f"{seen.free_mib:.0f} MiB are free"
+    raise LimitNotProvenError(
+        f"the memory of a process should be bounded at {most_mib} MiB, and {free} to it",
+        why=f"the driver has not taken {MEMORY_LIMIT}, which CUDA 11.5 and newer know",
+        fix="launch without it: --no-memory-limit",
+    )
 
 
 def look_hip(environment: Mapping[str, str]) -> int:
@@ -95,6 +116,8 @@ def look_hip(environment: Mapping[str, str]) -> int:
 
 _CUDA_ERRORS: dict[Any, str] = {
     "no-libcuda": "libcuda.so.1 could not be loaded: no NVIDIA driver on this host",
+    2: "out of memory: the card is full, or the memory of the job is bounded below what a context "
+    "takes (memory_mib in its file)",
     100: "no CUDA device: the GPU is not visible to this process",
     805: "the MPS daemon or its server could not be reached",
     806: "the MPS server stopped answering",

@@ -10,6 +10,7 @@ that is the read-back of the mask; `HSA_CU_MASK` alone would not.
 
 import ctypes
 import json
+import os
 import sys
 import uuid
 
@@ -19,7 +20,7 @@ _HIP_MULTIPROCESSOR_COUNT = 63
 
 
 def main(kind: str) -> int:
-    """Print `{"gpus": [{uuid, units, mps}]}` or `{"error": code, "call": name}`."""
+    """Print `{"gpus": [{uuid, units, mps, free_mib}]}` or `{"error": code, "call": name}`."""
     name, gpus = {"cuda": ("libcuda.so.1", _gpus), "hip": ("libamdhip64.so", _first_gpu)}[kind]
     try:
         library = ctypes.CDLL(name)
@@ -53,7 +54,19 @@ def _gpu(cuda: ctypes.CDLL, index: int) -> dict[str, object]:
         "uuid": f"GPU-{uuid.UUID(bytes=bytes(raw))}",
         "units": _attribute(cuda, _MULTIPROCESSOR_COUNT, device),
         "mps": bool(_attribute(cuda, _MPS_ENABLED, device)),
+        "free_mib": _free_mib(cuda, device)
+        if "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" in os.environ
+        else None,
     }
+
+
+def _free_mib(cuda: ctypes.CDLL, device: ctypes.c_int) -> float:
+    """A context must be there to ask; it goes with the process."""
+    context, free, total = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
+    _call(cuda, "cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    _call(cuda, "cuCtxSetCurrent", context)
+    _call(cuda, "cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    return free.value / 2**20
 
 
 def _attribute(cuda: ctypes.CDLL, attribute: int, device: ctypes.c_int) -> int:
@@ -65,7 +78,7 @@ def _attribute(cuda: ctypes.CDLL, attribute: int, device: ctypes.c_int) -> int:
 def _first_gpu(hip: ctypes.CDLL) -> list[dict[str, object]]:
     units = ctypes.c_int()
     _call(hip, "hipDeviceGetAttribute", ctypes.byref(units), _HIP_MULTIPROCESSOR_COUNT, 0)
-    return [{"uuid": "", "units": units.value, "mps": False}]
+    return [{"uuid": "", "units": units.value, "mps": False, "free_mib": None}]
 
 
 def _call(library: ctypes.CDLL, name: str, *arguments: object) -> None:

@@ -86,5 +86,6 @@ def _answer(folder: LaunchFolder, request: JoinRequest) -> JoinAnswer:
 def _text(launch_id: str, said: JoinAnswer, share_percent: float) -> str:
     if said.code is not None:
         return f"{said.job} did not join {launch_id}, which goes on as it was: {said.cause}"
-    units = "" if said.units_granted is None else f" ({said.units_granted} units)"
+    memory = "no limit" if said.memory_limit_mib is None else f"{said.memory_limit_mib:,} MiB"
+    units = "" if said.units_granted is None else f" ({said.units_granted} units, memory {memory})"
     return f"{said.job} joined {launch_id} with {share_percent:g} %{units} at {said.joined_at}"

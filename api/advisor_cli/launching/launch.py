@@ -115,6 +115,13 @@ def launch(
             help="When a job reports a wrong result; if not given, stop at a recommended split",
         ),
     ] = None,
+    limit_memory: Annotated[
+        bool,
+        typer.Option(
+            "--limit-memory/--no-memory-limit",
+            help="Under MPS no job takes more GPU memory than it is known to need, and a margin",
+        ),
+    ] = True,
     when_one_ends: Annotated[
         WhenOneEnds, typer.Option(help="The others go on under their limits, or are stopped")
     ] = "keep",
@@ -152,6 +159,7 @@ def launch(
         allow_unsafe=allow_unsafe,
         stop_on_wrong_results=stop_on_wrong_results,
         when_one_ends=when_one_ends,
+        limit_memory=limit_memory,
         duration_s=duration,
         hang_s=hang_after,
     )

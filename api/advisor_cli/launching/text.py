@@ -11,7 +11,7 @@ from advisor.core.wording import less_or_more, listed
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_cli.shared.console import plain_table
 
-_COLUMNS = ("", "share", "units", "state", "now", "predicted", "", "speed", "progress")
+_COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "", "speed", "progress")
 
 
 def table(status: LaunchStatus) -> Group:
@@ -100,11 +100,18 @@ def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
         units = "" if job.units_granted is None else str(job.units_granted)
         share, progress = f"{job.share_percent:g} %", f"{job.steps:,.0f}"
         beside = _beside(job.rate, job.predicted_rate, f"{job.rate_unit}/s")
-        yield job.job, share, units, job.outcome, *beside, speed, progress
-    yield "power", "", "", "", *_beside(status.power_w, status.predicted_power_w, "W"), "", ""
+        yield job.job, share, units, _memory(job), job.outcome, *beside, speed, progress
+    yield "power", "", "", "", "", *_beside(status.power_w, status.predicted_power_w, "W"), "", ""
     # A difference: how far off it is in percent of itself says nothing.
     saved = _percent(_predicted_saved(status))
-    yield "energy saved", "", "", "", _percent(status.energy_saved), saved, "", "", ""
+    yield "energy saved", "", "", "", "", _percent(status.energy_saved), saved, "", "", ""
+
+
+def _memory(job: JobStatus) -> str:
+    """At how much it is bounded; only what was started has a limit, or none."""
+    if job.units_granted is None and job.memory_limit_mib is None:
+        return ""
+    return "no limit" if job.memory_limit_mib is None else f"{job.memory_limit_mib:,} MiB"
 
 
 def _predicted_saved(status: LaunchStatus) -> float | None:

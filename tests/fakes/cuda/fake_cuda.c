@@ -3,7 +3,8 @@
  * A client of a daemon (its process named in $CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
  * is alive) gets SMs by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, or by the percentage of the server where
  * that is less: rounded down to even, 8 at least. 0, negative, above 100 and anything that is no
- * number is 100. Without a daemon it gets all and is told so by nobody. FAKE_CUDA_UNITS is the SM
+ * number is 100. CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, "0=1000M", bounds its memory, but not where
+ * FAKE_CUDA_NO_MEMORY_LIMIT is set, as an old driver. Without a daemon it gets all and is told so by nobody. FAKE_CUDA_UNITS is the SM
  * count (132); FAKE_CUDA_ERROR is returned by cuInit; FAKE_CUDA_UUIDS lists the GPUs of the host,
  * "GPU-...,GPU-...".
  */
@@ -122,6 +123,22 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
     snprintf(path + strlen(path), sizeof path - strlen(path), "/%d", getpid());
     FILE *file = fopen(path, "w");
     if (file) fclose(file);
+    return 0;
+}
+
+int cuCtxSetCurrent(void *context) {
+    (void)context;
+    return 0;
+}
+
+/* Under a limit what is left of it is free, without what a context takes; else the whole card. */
+int cuMemGetInfo_v2(size_t *free, size_t *total) {
+    const char *limit = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), *deaf = getenv("FAKE_CUDA_NO_MEMORY_LIMIT");
+    *total = *free = (size_t)80000 << 20;
+    if (!mps() || !limit || deaf) return 0;
+    size_t most = (size_t)strtoul(strchr(limit, '=') + 1, NULL, 10), context = 24;
+    if (most <= context) return 2;
+    *free = (most - context) << 20;
     return 0;
 }
 

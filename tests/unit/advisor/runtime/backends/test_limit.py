@@ -38,6 +38,22 @@ def test_below_the_floor_a_gpu_may_grant_what_was_asked() -> None:
         granted(4, SM_FLOOR + 2)
 
 
+@given(st.integers(100, 10_000), st.floats(0, 20_000))
+def test_memory_is_bounded_where_no_more_is_free(most_mib: int, free_mib: float) -> None:
+    """Else nothing starts; nor where nobody could read it. Without a limit nothing is looked at."""
+    gpu = Gpu(uuid=UUID, model="Card", units_total=132)
+    share = Share(50, memory_mib=most_mib)
+    if free_mib <= most_mib:
+        seen = check_granted(gpu, share, Seen(UUID, 66, mps=True, free_mib=free_mib), PIPES)
+        assert seen == Granted(66, mps=True, memory_mib=most_mib)
+    else:
+        with pytest.raises(LimitNotProvenError, match=f"bounded at {most_mib} MiB"):
+            check_granted(gpu, share, Seen(UUID, 66, mps=True, free_mib=free_mib), PIPES)
+    with pytest.raises(LimitNotProvenError, match="nothing is known"):
+        check_granted(gpu, share, Seen(UUID, 66, mps=True), PIPES)
+    assert granted(50, 66).memory_mib is None
+
+
 def test_without_a_server_or_the_gpu_there_is_no_proof() -> None:
     """The driver falls back to the whole GPU without a word, and a daemon may serve another one."""
     with pytest.raises(LimitNotProvenError, match="MPS is not in force"):

@@ -57,7 +57,8 @@ def test_table_has_the_prediction_beside_what_is_observed() -> None:
     assert lines[0] == ("20260131-120000-3f2a91 running on NVIDIA H200, pair 1 of 2, 12 s together")
     rows = {text.split()[0]: text.split() for text in lines[2:6]}
     assert rows["train"] == [
-        "train", "30", "%", "38", "running", "80", "images/s", "100", "-20%", "40", "%", "12,345"
+        "train", "30", "%", "38", "no", "limit", "running", "80", "images/s", "100", "-20%",
+        "40", "%", "12,345",
     ]  # fmt: skip
     assert rows["infer"] == ["infer", "70", "%", "waiting", "-", "50", "0"]
     assert rows["power"] == ["power", "450", "W", "500", "-10%"]
@@ -81,6 +82,14 @@ def test_who_joined_and_who_left_is_told_with_the_time() -> None:
     assert "third 30 % (38 units) (joined 12:00:05) running" in line(status)
     over = replace(status, state="stopped", jobs=(JOBS[0], left))
     assert not any("left" in text for text in drawn(over))
+
+
+def test_the_proven_bound_of_memory_is_shown() -> None:
+    """Beside the units; what has not started has none yet, and none is said to be none."""
+    jobs = (replace(JOBS[0], memory_limit_mib=2512), JOBS[1])
+    train, infer = drawn(replace(STATUS, jobs=jobs))[2:4]
+    assert "2,512 MiB" in train
+    assert "limit" not in infer
 
 
 def test_launch_that_never_ran_is_drawn_too() -> None:
