@@ -47,9 +47,9 @@ def bundled_reference_points() -> list[SoloPoint]:
 
 
 def bundled_set_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
-    """Two to seven jobs together, of one campaign on H100s (docs/measurements/sets.md).
+    """Two to seven jobs together: without limits, with one, or time-sliced, on several cards.
 
-    `jobs` is as in `bundled_pair_points`.
+    How they were measured: docs/measurements/sets.md. `jobs` is as in `bundled_pair_points`.
 
     Raises:
         StoreError: the installation lacks the file, or it is damaged.
@@ -71,7 +71,7 @@ def bundled_points_together(jobs: Iterable[str] | None = None) -> list[PairPoint
 
 
 def bundled_set_references() -> list[SoloPoint]:
-    """The jobs of the bundled sets alone, measured in the same campaign.
+    """The jobs of the bundled sets alone, measured by the same run on the same card.
 
     Raises:
         StoreError: the installation lacks the file, or it is damaged.

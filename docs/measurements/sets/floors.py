@@ -1,21 +1,21 @@
 """How often sets that are expected to keep a minimum speed of 0.4 did, by what decides.
 
-    python docs/measurements/sets/floors.py NAME [NAME ...]
+    python docs/measurements/sets/floors.py [RUN ...] [--gpu-model H200]
 
-NAME is as for law.py. Of measured sets of three jobs and more, by way of sharing and jobs that
-fill: how many are expected to keep it, at their expected speeds and at their low ends, and how many
-of those had a job below, as the law stands (it was fitted to these sets). Then what one limit gave
-where one job fills, of sets of two and more that one card measured both ways: medians.
+Campaigns are as rows.py has them. Of measured sets of three jobs and more, by way of sharing and
+jobs that fill: how many are expected to keep it, at their expected speeds and at their low ends,
+and how many of those had a job below, as the law stands (it was fitted to these sets). Then what
+one limit gave where one job fills, of sets of two and more that one card measured both ways:
+medians.
 """
 
-import argparse
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from measured import bundled_profiles, profile_of, window_of
-from rows import Row, rows_of
+from rows import Row, measured_rows
 
 from advisor.core.records import FILLS_PERCENT
 from advisor.core.split import ADVISED_JOBS
@@ -35,13 +35,10 @@ class Slowest:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("campaigns", nargs="+")
-    names: list[str] = parser.parse_args().campaigns
     bundled = bundled_profiles()
     found: dict[tuple[str, int], list[Slowest]] = defaultdict(list)
-    rows = [(name, row) for name in names for row in rows_of(name)]
-    for _, row in rows:
+    rows = measured_rows(__doc__)
+    for row in rows:
         if len(row.parts) > ADVISED_JOBS:
             found[row.mode, row.fill].append(slowest(row, bundled))
     print("| sharing | fill | sets | kept | expected to | of these not | low ends | of these not |")
@@ -58,9 +55,9 @@ def main() -> None:
     print("\n| limits | sets | energy saved, off | slowest job | small jobs | longest p99, ms |")
     print("|---|--:|--:|--:|--:|--:|")
     ways: dict[tuple[str, ...], dict[str, Row]] = defaultdict(dict)
-    for name, row in rows:
+    for row in rows:
         if row.fill == 1 and row.mode != "time-sliced":
-            ways[name, *sorted(part.whole.job for part in row.parts)][row.mode] = row
+            ways[row.gpu_uuid, *sorted(part.whole.job for part in row.parts)][row.mode] = row
     both = [of_set for of_set in ways.values() if len(of_set) == 2]
     for mode in ("uncapped", "limits"):
         print(f"| {mode} | {len(both)} | {' | '.join(measured([of[mode] for of in both]))} |")

@@ -1,8 +1,8 @@
 """The law that answers for sets of jobs, fitted to measured sets: its constants and its errors.
 
-    python docs/measurements/sets/law.py NAME [NAME ...]
+    python docs/measurements/sets/law.py [RUN ...] [--gpu-model H200]
 
-NAME and the words of the tables are as rows.py has them. It prints the constants of
+Campaigns and the words of the tables are as rows.py has them. It prints the constants of
 `advisor.predict.set_law` as they stand there, and errors of jobs that the law was not fitted to,
 beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
 judged. "As it stands" is the law of the package, so of campaigns that came after it these are
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
 import numpy as np
-from rows import Off, Part, Row, again, campaigns, tables
+from rows import Off, Part, Row, again, measured_rows, tables
 
 from advisor.core.split import Sharing
 from advisor.predict.profiles import Floats
@@ -59,7 +59,7 @@ OVER_W = tuple(map(float, range(20, 121, 5)))
 
 def main() -> None:
     """Print constants and errors."""
-    rows = campaigns(__doc__)
+    rows = measured_rows(__doc__)
     by_mode = {mode: [row for row in rows if row.mode == mode] for mode in {r.mode for r in rows}}
     sliced = by_mode.get("time-sliced", [])
     mps = [row for row in rows if row.mode != "time-sliced"]

@@ -1,14 +1,14 @@
 """Whether Extra Trees on top of the law of sets know more than the law.
 
-    python docs/measurements/sets/learn.py NAME [NAME ...]
+    python docs/measurements/sets/learn.py [RUN ...] [--gpu-model H200]
 
-NAME and the words of the tables are as rows.py has them. For each job left out, trees learn the
-logarithm of measured over the law as it stands, of speeds and of watts, from all sets without it,
-and in a second row from bundled pairs without it, too. They know of a job its readings alone at its
-limit, the largest of the others' and their sum, how many there are, who fills the GPU, and the way
-of sharing. "Less" rows are errors of trees less those of the law: below 0 trees are better, beyond
-noise where the whole bracket is. The constants of the law have seen the job that is left out, which
-favours it by what its two rows in law.py differ by.
+Campaigns and the words of the tables are as rows.py has them. For each job left out, trees learn
+the logarithm of measured over the law as it stands, of speeds and of watts, from all sets without
+it, and in a second row from bundled pairs without it, too. They know of a job its readings alone at
+its limit, the largest of the others' and their sum, how many there are, who fills the GPU, and the
+way of sharing. "Less" rows are errors of trees less those of the law: below 0 trees are better,
+beyond noise where the whole bracket is. The constants of the law have seen the job that is left
+out, which favours it by what its two rows in law.py differ by.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 from law import Judged, as_it_stands, beside, judge, offs_of_sets, speeds, watts
-from rows import Off, Row, again, campaigns, row_of, tables
+from rows import Off, Row, again, measured_rows, row_of, tables
 from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.core.records import SoloPoint
@@ -40,7 +40,7 @@ READINGS = (
 
 def main() -> None:
     """Print errors of the law, of trees on top of it, and of another card."""
-    rows, pairs = campaigns(__doc__), of_pairs()
+    rows, pairs = measured_rows(__doc__), of_pairs()
     law = offs("the law as it stands", stands(rows))
     trees = {
         "trees on sets": offs("trees on sets", learned(rows, [])),

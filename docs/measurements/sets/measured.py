@@ -1,15 +1,15 @@
 """What a measured window of a set is worth for the next answer about that set.
 
-    python docs/measurements/sets/measured.py NAME OTHER
+    python docs/measurements/sets/measured.py [RUN ...] [--gpu-model H200]
 
-NAME and OTHER are campaigns that measured the same sets on two cards and hosts, as for report.py.
-First what lies between both windows of a set: the standard deviation of the logarithm of one. Then
-what `advisor.predict.measured` says of the sets of one campaign, given jobs alone and, in the
-second column, the window of the set, both of the other: the mean error in percent, and how many
-values its bounds hold. Of sets of three jobs and more, each in both directions.
+Of sets that were measured on two cards and hosts; campaigns are as rows.py has them. First what
+lies between both windows of a set: the standard deviation of the logarithm of one. Then what
+`advisor.predict.measured` says of the sets of one campaign, given jobs alone and, in the second
+column, the window of the set, both of the other: the mean error in percent, and how many values its
+bounds hold. Of sets of three jobs and more, each in both directions.
 """
 
-import argparse
+import itertools
 import math
 import statistics
 from collections import defaultdict
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-from rows import Part, Row, rows_of
+from rows import Part, Row, campaigns, rows_of
 
 from advisor.core.interval import Interval
 from advisor.core.records import SoloPoint
@@ -45,13 +45,10 @@ class Value:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("campaigns", nargs=2)
     bundled = bundled_profiles()
-    names: list[str] = parser.parse_args().campaigns
-    one, other = ({(r.text, r.mode): r for r in rows_of(n)} for n in names)
     found: dict[str, list[Value]] = defaultdict(list)
-    for known, asked in ((one, other), (other, one)):
+    of_cards = [{row.key: row for row in rows_of(c)} for c in campaigns(__doc__)]
+    for known, asked in itertools.permutations(of_cards, 2):
         for key in known.keys() & asked.keys():
             if len(known[key].parts) > ADVISED_JOBS:
                 for value in values_of(known[key], asked[key], bundled):

@@ -1,63 +1,56 @@
 """What sets of jobs on one card took, beside the same work on a card for each job.
 
-    python docs/measurements/sets/report.py NAME [NAME ...]
-    python docs/measurements/sets/report.py NAME --again OTHER
+    python docs/measurements/sets/report.py [RUN ...] [--gpu-model H200]
 
-NAME is a campaign's without the ending, such as docs/measurements/sets/h100-1: NAME.jsonl has jobs
-alone, NAME-sets.jsonl sets, as `advisor data export` writes them. First a table by class, then each
-set, as `advisor colocate --sets` shows it: energy is saved against a card for each job that does
-the same work, with the cards that become free switched off, or idle. `--again` compares a campaign
-with the same one on another card.
+First a table by class, then how far sets are apart that were measured on two cards, then each set,
+as `advisor colocate --sets` shows it: energy is saved against a card for each job that does the
+same work, with the cards that become free switched off, or idle. Campaigns are as rows.py has them.
 """
 
-import argparse
+import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
 
 from rich.console import Console
+from rows import Campaign, campaigns
 
-from advisor.core.records import PairPoint, SoloPoint
-from advisor_data.files.files import read_points
 from advisor_profiling.campaign.pairing import filling_jobs
 from advisor_profiling.reports.sets import SetResult, set_results, set_table, sharing_text
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A set, and how many of its jobs fill the card."""
+    """A set, how many of its jobs fill the card, and what it is the same as on another card."""
 
     result: SetResult
     fill: int
+    gpu_model: str
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        parts = ((part.job, part.share_percent) for part in self.result.parts)
+        return (self.gpu_model, self.result.mode, *parts)
 
 
 def main() -> None:
-    """Print every set, or how far two campaigns are apart."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("campaigns", nargs="+")
-    parser.add_argument("--again")
-    options = parser.parse_args()
-    if options.again:
-        apart(rows_of(options.campaigns[0]), rows_of(options.again))
-        return
-    rows = [row for name in options.campaigns for row in rows_of(name)]
+    """Print both tables, and every set."""
+    rows = [row for campaign in campaigns(__doc__) for row in rows_of(campaign)]
     by_class(rows)
+    print()
+    apart(rows)
     print()
     console = Console(width=120)
     console.print(set_table(sorted((row.result for row in rows), key=lambda r: len(r.parts))))
 
 
-def rows_of(campaign: str) -> list[Row]:
+def rows_of(campaign: Campaign) -> list[Row]:
     """The sets of a campaign all of whose jobs were measured alone, too."""
-    solo = cast("list[SoloPoint]", read_points(Path(f"{campaign}.jsonl")))
-    sets = cast("list[PairPoint]", read_points(Path(f"{campaign}-sets.jsonl")))
-    filling = filling_jobs(solo, solo[0].gpu_model)
+    filling = filling_jobs(campaign.alone, campaign.gpu_model)
     return [
-        Row(result, sum(part.job in filling for part in result.parts))
-        for result in set_results(sets, solo)
+        Row(result, sum(part.job in filling for part in result.parts), campaign.gpu_model)
+        for result in set_results(campaign.sets, campaign.alone)
     ]
 
 
@@ -89,14 +82,14 @@ def _range(values: Sequence[float], digits: int) -> str:
     return f"{min(values):.{digits}f} to {max(values):.{digits}f}" if values else ""
 
 
-def apart(first: Sequence[Row], second: Sequence[Row]) -> None:
-    """How far the sets of two campaigns are apart: what no model can be nearer than."""
-    other = {_key(row.result): row.result for row in second}
+def apart(rows: Sequence[Row]) -> None:
+    """How far sets that two cards measured are apart: what no model can be nearer than."""
+    of_set: dict[tuple[object, ...], list[SetResult]] = defaultdict(list)
+    for row in rows:
+        of_set[row.key].append(row.result)
+    twins = [two for same in of_set.values() for two in itertools.combinations(same, 2)]
     gaps: dict[str, list[float]] = defaultdict(list)
-    for row in first:
-        one = row.result
-        if (twin := other.get(_key(one))) is None:
-            continue
+    for one, twin in twins:
         gaps["watts, %"].append(100 * abs(twin.power_w / one.power_w - 1))
         gaps["saved, points"].append(100 * abs(twin.saved_off - one.saved_off))
         pairs = zip(one.parts, twin.parts, strict=True)
@@ -108,10 +101,6 @@ def apart(first: Sequence[Row], second: Sequence[Row]) -> None:
     for what, values in gaps.items():
         nine = statistics.quantiles(values, n=10)[-1]
         print(f"| {what} | {len(values)} | {statistics.median(values):.2f} | {nine:.2f} |")
-
-
-def _key(result: SetResult) -> tuple[object, ...]:
-    return (result.mode, *((part.job, part.share_percent) for part in result.parts))
 
 
 if __name__ == "__main__":

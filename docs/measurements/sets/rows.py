@@ -1,9 +1,8 @@
 """Measured sets beside what each of their jobs does alone, and tables of errors over them.
 
-A campaign's NAME has no ending: NAME.jsonl has jobs alone, NAME-sets.jsonl sets. Errors of speeds
-are in points of the job's rate alone on the whole GPU, errors of watts in percent; brackets hold
-90 % of 500 draws of sets. `host`: jobs that one core bounds alone (the flag cpu-bound), which
-repeat badly.
+Of the bundled campaigns, all or those named by RUN and --gpu-model. Errors of speeds are in points
+of the job's rate alone on the whole GPU, errors of watts in percent; brackets hold 90 % of 500
+draws of sets. `host`: jobs that one core bounds alone (the flag cpu-bound), which repeat badly.
 """
 
 import argparse
@@ -13,14 +12,12 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
-from advisor_data.files.files import read_points
+from advisor_data.files.bundled import bundled_set_points, bundled_set_references
 from advisor_profiling.reports.sets import LEFT_OUT
 
 AGAIN = "the same set on another card"
@@ -61,6 +58,8 @@ class Part:
 class Row:
     """One window of a set."""
 
+    gpu_model: str
+    gpu_uuid: str
     text: str
     mode: str
     parts: tuple[Part, ...]
@@ -68,6 +67,11 @@ class Row:
     idle_w: float
     active_idle_w: float
     limit_w: float
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The same for windows that differ in card and moment alone."""
+        return self.gpu_model, self.text, self.mode
 
     @property
     def jobs(self) -> frozenset[str]:
@@ -83,23 +87,48 @@ class Row:
         return np.array([[float(of_part(part))] for part in self.parts])
 
 
-def campaigns(text: str | None) -> list[Row]:
-    """The sets of the campaigns that the command line names."""
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What a run measured on one card: sets, and their jobs alone."""
+
+    run: str
+    gpu_model: str
+    gpu_uuid: str
+    sets: tuple[PairPoint, ...]
+    alone: tuple[SoloPoint, ...]
+
+
+def campaigns(text: str | None) -> list[Campaign]:
+    """The campaigns that the command line names; all where it names none."""
     parser = argparse.ArgumentParser(description=(text or "").split("\n")[0])
-    parser.add_argument("campaigns", nargs="+", metavar="NAME")
-    names: list[str] = parser.parse_args().campaigns
-    return [row for name in names for row in rows_of(name)]
+    parser.add_argument("runs", nargs="*", metavar="RUN")
+    parser.add_argument("--gpu-model", default="", help="A part of its name, such as H200")
+    asked = parser.parse_args()
+    alone: dict[tuple[str, str], list[SoloPoint]] = defaultdict(list)
+    for point in bundled_set_references():
+        alone[point.run, point.gpu_uuid].append(point)
+    sets: dict[tuple[str, str, str], list[PairPoint]] = defaultdict(list)
+    for window in bundled_set_points():
+        if asked.gpu_model in window.gpu_model and (not asked.runs or window.run in asked.runs):
+            sets[window.run, window.gpu_model, window.gpu_uuid].append(window)
+    return [
+        Campaign(run, model, uuid, tuple(points), tuple(alone[run, uuid]))
+        for (run, model, uuid), points in sorted(sets.items())
+    ]
 
 
-def rows_of(campaign: str) -> list[Row]:
-    """The sets of a campaign all of whose jobs were measured alone, too."""
+def measured_rows(text: str | None) -> list[Row]:
+    """The sets of those campaigns all of whose jobs were measured alone, too."""
+    return [row for campaign in campaigns(text) for row in rows_of(campaign)]
+
+
+def rows_of(campaign: Campaign) -> list[Row]:
+    """Those of one campaign."""
     solo: dict[tuple[str, float], SoloPoint] = {}
-    for point in cast("list[SoloPoint]", read_points(Path(f"{campaign}.jsonl"))):
+    for point in campaign.alone:
         if not LEFT_OUT & set(point.flags):
             solo.setdefault((point.job, point.share_percent), point)
-    points = cast("list[PairPoint]", read_points(Path(f"{campaign}-sets.jsonl")))
-    rows = (row_of(point, solo) for point in points)
-    return [row for row in rows if row]
+    return [row for row in (row_of(point, solo) for point in campaign.sets) if row]
 
 
 def row_of(point: PairPoint, solo: Mapping[tuple[str, float], SoloPoint]) -> Row | None:
@@ -114,6 +143,8 @@ def row_of(point: PairPoint, solo: Mapping[tuple[str, float], SoloPoint]) -> Row
         speed = min(1.0, speed) if p.offered_rate else speed
         parts.append(Part(solo[p.job, p.share_percent], whole, speed, p.latency_p99_ms))
     return Row(
+        gpu_model=point.gpu_model,
+        gpu_uuid=point.gpu_uuid,
         text="+".join(f"{p.job}@{p.share_percent:g}" for p in point.parts),
         mode="limits" if point.mode == "mps" else point.mode,
         parts=tuple(parts),
@@ -139,10 +170,10 @@ class Off:
 
 def again(rows: Sequence[Row]) -> tuple[list[Off], list[Off]]:
     """How far sets that were measured on two cards are from themselves: speeds, and watts."""
-    first: dict[tuple[str, str], Row] = {}
+    first: dict[tuple[str, str, str], Row] = {}
     speeds, watts = list[Off](), list[Off]()
     for row in rows:
-        if (before := first.setdefault((row.text, row.mode), row)) is row:
+        if (before := first.setdefault(row.key, row)) is row:
             continue
         for one, other in zip(before.parts, row.parts, strict=True):
             off = 100 * abs(one.speed - other.speed)

@@ -1,9 +1,9 @@
 """How long the tails of servers are beside other jobs under MPS: the law, and what it is off by.
 
-    python docs/measurements/sets/tails.py NAME [NAME ...]
+    python docs/measurements/sets/tails.py [RUN ...] [--gpu-model H200]
 
-NAME is as rows.py has it. Of every window of a set, and of bundled ones of pairs, that has the p99
-of a server: that over its p99 alone at its limit, the median of these campaigns, or for pairs of
+Of every window of a set, and of bundled ones of pairs, that has the p99
+of a server: that over its p99 alone at its limit, the median of these or for pairs of
 the profile. It prints the constants of `advisor.predict.set_law` as they stand there. In the table
 each server is predicted by the others, and every server counts the same, in sets and in pairs. A
 cell has how many of a hundred windows are within a factor of 1.5, the mean factor that all are off
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from law import active
-from rows import Row, campaigns
+from rows import Row, measured_rows
 
 from advisor.predict.profiles import Floats, make_profiles
 from advisor.predict.set_law import TAILS, SetClass, Tails, class_of, filling_beside
@@ -73,7 +73,7 @@ Fit = Callable[[Sequence[Tail]], Callable[[Tail], float]]
 
 def main() -> None:
     """Print constants and errors."""
-    tails = [*of_sets(campaigns(__doc__)), *of_pairs()]
+    tails = [*of_sets(measured_rows(__doc__)), *of_pairs()]
     mps = [tail for tail in tails if tail.mode != "time-sliced"]
     nearest = nearest_of(mps)
     print("TAILS =", nearest(mps))
