@@ -15,8 +15,8 @@ from advisor.core.units import share_for_units, units_for_share
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
 from advisor.predict.profiles import Floats, Profile, relative_capacity
-from advisor.predict.set_law import HELD, MPS, SPEED_ERRORS, filling_beside, power_w
-from advisor.predict.sets import active_idle_w, fills
+from advisor.predict.set_law import HELD, MPS, SPEED_ERRORS, filling_beside, power_w, room
+from advisor.predict.sets import active_idle_w, fills, most_of
 from advisor.validity.safe_counts import CheckedCounts
 
 LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
@@ -64,15 +64,14 @@ class ManyAlone:
         )
         jobs = (seats < len(self.fills) - 1).sum(axis=0)
         served, filling = self.served[seats], self.fills[seats]
-        left = 1 - (needed.sum(axis=0) - needed)
-        room = np.minimum(reach, self.most[seats] * np.maximum(left, 1 / jobs))
-        speed = np.where(served, np.minimum(1.0, room), rate)
+        could = np.minimum(reach, room(self.most[seats], needed, 1 / jobs))
+        speed = np.where(served, np.minimum(1.0, could), rate)
         speed = speed * MPS.kept(sm, dram, filling, served)
         kept = np.minimum(1.0, speed / np.maximum(rate, 1e-9))
         beside = filling_beside(sm, filling)
         classes = [beside == 0, beside < HELD]
         low = np.select(classes, [_LOW["no filling"], _LOW["held"]], _LOW["filling"])
-        low = low * np.where(served * (beside < HELD), room, speed)
+        low = low * np.where(served * (beside < HELD), could, speed)
         idle_w = self.active_idle_w[seats].sum(axis=0) / jobs
         watts = power_w(kept, alone_w, idle_w, self.limit_w, in_turns=False)
         return SetRates(speed.T, low.T, kept.T, watts)
@@ -109,7 +108,7 @@ def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None
     sm, dram = (np.array([a[f"{name}_active_percent"] for a in at]) for name in ("sm", "dram"))
     sm = np.where(np.isnan(sm), shares, sm) / WHOLE
     served = np.array([float(profile.serving is not None) for profile in profiles])
-    most = reach[:, 0]
+    most = np.array([most_of(profile) for profile in profiles])
     wholes = np.array([[profile.whole_gpu_rate] for profile in profiles])
     limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
     seat = _with_empty_seat

@@ -33,8 +33,12 @@ from advisor.predict.set_law import (
     class_of,
     filling_beside,
     power_w,
+    room,
     turns,
 )
+
+_LEAST_ACTIVE = 0.01
+"""No job is taken for smaller."""
 
 
 def fills(profile: Profile) -> bool:
@@ -157,15 +161,23 @@ def _served(profiles: Sequence[Profile]) -> Floats:
 
 
 def _room(profiles: Sequence[Profile], alone: _Alone) -> Floats:
-    """What each server could do in the part of the GPU that the others leave, or in equal parts.
+    """What each server could do in the part of the GPU that the others leave, or in equal parts."""
+    most = np.array([[most_of(profile)] for profile in profiles])
+    return room(most, np.where(_served(profiles), 1 / most, alone.sm), 1 / len(profiles))
 
-    A server takes its demand over its capacity: it answers fuller batches where it waits, so its SM
-    activity is more than it needs.
+
+def most_of(profile: Profile) -> float:
+    """What a server could do on the whole GPU alone, for each 1 that it does; 1 of other jobs.
+
+    A server takes its demand over its capacity, and its SM activity at most: it answers fuller
+    batches where it waits. The former is what counts of one that was measured at small shares, the
+    latter of one that was not, as nobody saw what it could do.
     """
-    most = np.array([relative_capacity(profile, [WHOLE]) for profile in profiles])
-    needed = np.where(_served(profiles), 1 / most, alone.sm)
-    left = 1 - (needed.sum(axis=0) - needed)
-    return most * np.maximum(left, 1 / len(profiles))
+    if profile.serving is None:
+        return 1.0
+    active = float(profile.at([WHOLE])["sm_active_percent"][0]) / WHOLE
+    capacity = float(relative_capacity(profile, [WHOLE])[0])
+    return capacity if math.isnan(active) else max(capacity, 1 / max(active, _LEAST_ACTIVE))
 
 
 def active_idle_w(profiles: Sequence[Profile]) -> float:

@@ -25,6 +25,7 @@ from advisor.core.split import Sharing
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import (
     ACTIVE_IDLE_OVER_W,
+    HELD,
     MPS,
     POWER_ERRORS,
     SPEED_ERRORS,
@@ -34,6 +35,7 @@ from advisor.predict.set_law import (
     class_of,
     filling_beside,
     power_w,
+    room,
     turns,
 )
 
@@ -55,6 +57,8 @@ LAWS = tuple(
 )
 EXPONENTS = tuple(power / 20 for power in range(1, 31))
 OVER_W = tuple(map(float, range(20, 121, 5)))
+MET = 0.9
+"""Part of its demand that a server has to answer."""
 
 
 def main() -> None:
@@ -69,6 +73,7 @@ def main() -> None:
     print("MPS =", laws.best(mps), "ACTIVE_IDLE_OVER_W =", over_w(mps, laws.fit(mps)))
     if sliced:
         print("TURNS_EXPONENT =", in_turns.best(sliced), over_w(sliced, in_turns.fit(sliced)))
+    of_room(mps)
     of_classes(judged)
     of_choices(judged)
     stand = [it for r in rows for it in judge(r, as_it_stands(r), ACTIVE_IDLE_OVER_W, *r.jobs)]
@@ -230,6 +235,28 @@ def over_w(rows: Sequence[Row], kept: Kept) -> float:
         return sum(abs(watts(row, kept(row), over) / row.power_w - 1) for row in rows)
 
     return min(OVER_W, key=off)
+
+
+def of_room(rows: Sequence[Row]) -> None:
+    """Print how sure servers are of their demand by how much of what others want is lost to them.
+
+    Of those that no job starves: the mean error in points, how many could do with the low end of
+    their range, and how many of those served less than nine tenths.
+    """
+    calm = [row for row in rows if (beside(row) < HELD).all()]
+    low, _ = SPEED_ERRORS["no filling"]
+    for part in (0.0, 0.25, 0.5, 0.75, 1.0):
+        could = {id(r): room(1 / active(r), active(r), 1 / len(r.parts), part) for r in calm}
+        servers = [
+            (float(of), job.speed)
+            for row in calm
+            for job, of in zip(row.parts, could[id(row)][:, 0], strict=True)
+            if job.serves
+        ]
+        off = statistics.fmean(abs(min(1.0, of) - speed) for of, speed in servers)
+        sure = [speed for of, speed in servers if low * of >= 1]
+        less = sum(speed < MET for speed in sure)
+        print(f"TAKEN {part}: {100 * off:.1f}, {len(sure)} of {len(servers)} sure, {less} not")
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,15 @@ def test_a_server_serves_its_demand_beside_small_jobs() -> None:
         assert part.latency_p99_ms is not None
 
 
+def test_a_server_that_nobody_saw_at_small_shares_takes_no_more_than_it_is_active() -> None:
+    """Its demand is all that was seen of it, and no sign that it needs half of the card."""
+    serving = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=())
+    columns = {"sm_active_percent": [8.0, 9.0], "dram_active_percent": [5.0] * 2}
+    server = profile("server", [100.0] * 2, [50.0, 100.0], serving=serving, columns=columns)
+    said = predicted([server] * 4, without_limits("uncapped", 4))
+    assert min(part.speed.low for part in said.parts) > 0.95
+
+
 def test_a_tail_grows_with_what_the_others_want() -> None:
     """With each small job, most with one that fills the GPU; alone it is what it is alone."""
     wanted = [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]
