@@ -44,26 +44,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Split:
-    """A share for each of two or more jobs, in their order.
+    """A share for each job, in their order; of one alone for as long as nobody has joined it.
 
     Attributes:
         shares: Percent of the GPU's units, one for each job; 100 each where there are no limits.
         sharing: How the jobs use the GPU.
 
     Raises:
-        InputError: fewer than two shares, or one that the driver would take as no limit.
+        InputError: no share, or one that the driver would take as no limit.
     """
 
     shares: tuple[float, ...]
     sharing: Sharing = "limited"
 
     def __post_init__(self) -> None:
-        if len(self.shares) < 2:
-            raise InputError(
-                f"a split of {len(self.shares)} shares is not possible",
-                why="it has one share for each of two or more jobs",
-                fix="write it as 30/70",
-            )
+        if not self.shares:
+            raise InputError("a split of no shares is not possible", fix="write it as 30/70")
         for share in self.shares:
             Share(share)
 

@@ -48,7 +48,7 @@ def recommended(
         ModelError: there is no model, or it is damaged.
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
-    profile_set, criteria = _criteria(jobs, launch, settings)
+    profile_set, criteria = criteria_of(jobs, launch, settings)
     if len(jobs) != ADVISED_JOBS:
         return _of_set(jobs, profile_set, criteria, launch, settings)
     given = answer(profile_set, criteria, settings, launch.gpu_uuid)
@@ -77,7 +77,7 @@ def joining(
         As `recommended`.
     """
     jobs = [*(part.job for part in parts), job]
-    profile_set, criteria = _criteria(jobs, launch, settings)
+    profile_set, criteria = criteria_of(jobs, launch, settings)
     criteria = replace(with_kept(criteria, parts), host_cores=float(len(available_cores())))
     return _of_set(jobs, profile_set, criteria, launch, settings, running)
 
@@ -118,9 +118,15 @@ def _of_set(
     return _with_limits(known, profile_set, criteria), given.warnings
 
 
-def _criteria(
+def criteria_of(
     jobs: Sequence[Job], launch: ResolvedLaunch, settings: Settings
 ) -> tuple[ProfileSet, Request]:
+    """The profiles of jobs, and what a launch of them is to keep.
+
+    Raises:
+        InputError: a job has no profile.
+        StoreError: the store cannot be read.
+    """
     names, request = [job.name for job in jobs], launch.request
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
     asked_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}

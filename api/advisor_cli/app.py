@@ -22,6 +22,7 @@ _COMMANDS = {
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "colocate": "Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.",
     "launch": "Run two to seven jobs together on one GPU at a proven split, and watch them.",
+    "run": "Run a queue on the GPUs of this host until all jobs are done; goes on after any end.",
     "launches": "List, show, stop and clean up the launches of this host.",
     "check": "At which numbers of SMs do the libraries of this host compute right results?",
     "power": "How a card's power is read, what operations and data draw, and where power goes.",
@@ -48,7 +49,7 @@ _MODULES = {
     name: f"advisor_cli.{room}.{name}"
     for room, names in {
         "advise": ("recommend", "replicas", "place", "drift"),
-        "launching": ("launch", "launches"),
+        "launching": ("launch", "launches", "run"),
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
         "manage": ("data", "jobs", "kubernetes", "serve", "slurm", "tokens"),
         "measure": ("check", "colocate", "doctor", "profile"),
@@ -59,7 +60,8 @@ _MODULES = {
 
 
 _EXTRAS = {
-    **dict.fromkeys(("recommend", "replicas", "place", "drift", "power", "launch"), "advise"),
+    **dict.fromkeys(("recommend", "replicas", "place", "drift", "power"), "advise"),
+    **dict.fromkeys(("launch", "run"), "advise"),
     **dict.fromkeys(("report", "train", "retrain", "evaluate", "next"), "train"),
     "serve": "serve",
     "kubernetes": "kubernetes",

@@ -16,8 +16,8 @@ class Account:
     """What jobs did since their gates opened, at `now_s`.
 
     Attributes:
-        stretches: The first is that of all that began together; each next one of those, two at
-            least, who ran together after somebody had ended or joined.
+        stretches: The first is that of all that began together, or of one that began alone; each
+            next one of those, two at least, who ran together after somebody had ended or joined.
         rest_s: How long jobs have run after the first stretch.
         rest_energy_j: Of that time; None before there is one.
         stranded_unit_s: Units held for a job that had ended, times seconds.
@@ -104,9 +104,9 @@ class Account:
         self, now_s: float, passed_s: float, total_j: float | None, running: Sequence[JobMonitor]
     ) -> None:
         numbers = tuple(n for n, one in enumerate(self._jobs) if one in running)
-        if len(numbers) < ADVISED_JOBS:
-            return
         if numbers != self.stretches[-1].numbers:
+            if len(numbers) < ADVISED_JOBS:
+                return
             self.stretches.append(Stretch(self._jobs, numbers, self._last_s, self._last_j))
         self.stretches[-1].add(now_s, passed_s, total_j)
 

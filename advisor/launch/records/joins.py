@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,9 +75,7 @@ def withdraw(folder: LaunchFolder, name: str) -> None:
 
 def asked(folder: LaunchFolder) -> Iterator[tuple[str, JoinRequest | None]]:
     """Those without an answer, the oldest first; None: it cannot be read."""
-    found = [(path.stat().st_mtime_ns, path) for path in _place(folder).glob(f"*{_ASKED}")]
-    for _, path in sorted(found):
-        name = path.name.removesuffix(_ASKED)
+    for name, path in _requests(folder):
         if read_answer(folder, name) is not None:
             continue
         try:
@@ -85,6 +84,13 @@ def asked(folder: LaunchFolder) -> Iterator[tuple[str, JoinRequest | None]]:
             continue
         except (OSError, ValueError):
             yield name, None
+
+
+def joins(folder: LaunchFolder) -> Iterator[tuple[JoinRequest, JoinAnswer | None]]:
+    """All who have asked, the oldest first, and what was answered; None: nothing yet."""
+    for name, path in _requests(folder):
+        with suppress(OSError, ValueError):
+            yield loads(JoinRequest, path.read_bytes()), read_answer(folder, name)
 
 
 def still_asked(folder: LaunchFolder, name: str) -> bool:
@@ -129,6 +135,15 @@ def parts_of(folder: LaunchFolder, number: int) -> tuple[LaunchPart, ...]:
         found = sorted((int(path.parent.name.rpartition("-")[2]), path) for path in places)
         more = (loads(LaunchPart, path.read_bytes()) for _, path in found)
         return (*folder.read_spec().pairs[number].parts, *more)
+
+
+def _requests(folder: LaunchFolder) -> list[tuple[str, Path]]:
+    found: list[tuple[int, Path]] = []
+    for path in _place(folder).glob(f"*{_ASKED}"):
+        # One that is withdrawn at this moment was never there.
+        with suppress(FileNotFoundError):
+            found.append((path.stat().st_mtime_ns, path))
+    return [(path.name.removesuffix(_ASKED), path) for _, path in sorted(found)]
 
 
 def _place(folder: LaunchFolder) -> Path:

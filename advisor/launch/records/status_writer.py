@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.core.gpu import Gpu
+from advisor.errors import BusyError
 from advisor.formats.moments import now
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
@@ -82,6 +83,18 @@ class StatusWriter:
                 self.warn(f"the status could not be written for a while: {error.strerror}")
             return False
         return True
+
+
+def close_unclaimed(folder: LaunchFolder) -> None:
+    """End a launch whose supervisor never began, so that none begins any more."""
+    if folder.claimed():
+        return
+    try:
+        with folder.supervising():
+            StatusWriter(folder, folder.read_spec()).close("stopped")
+    except BusyError:
+        # One has begun just now: it sees the request to stop.
+        return
 
 
 def first_status(

@@ -13,6 +13,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import Observation, ObservedPart
 from advisor.core.results import verdict_flags
+from advisor.core.split import ADVISED_JOBS
 from advisor.files.safe_files import writing_private
 from advisor.formats.rows import to_row
 from advisor.launch.monitor.account import energy_saved
@@ -34,12 +35,17 @@ def observe(
 ) -> tuple[Observation, ...]:
     """The records of jobs that are over, whose gates opened at `started_at` (ISO 8601, UTC).
 
-    The first is of all; each next one of those, two at least, who were left after an end.
+    The first is of all; each next one of those, two at least, who were left after an end. One that
+    began alone shared nothing until somebody joined it: only what came then is there.
     """
-    whole, *later = (
+    found = [
         _of_stretch(monitor, number, gpu, launch_id=launch_id, state=state)
-        for number in range(len(monitor.account.stretches))
-    )
+        for number, stretch in enumerate(monitor.account.stretches)
+        if len(stretch.numbers) >= ADVISED_JOBS
+    ]
+    if not found or found[0].stretch > 0:
+        return tuple(found)
+    whole, *later = found
     account = monitor.account
     whole = replace(
         whole,

@@ -166,7 +166,9 @@ def launch(
     check_launch(asked if share is None else replace(asked, split=f"{share:g}"))
     gpu = gpu if join is None else _gpu_of(join, settings)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
-    wanted = ResolvedLaunch(request=asked, gpu=gpu, card=seen, profiles=profiles, asked_by=_user())
+    wanted = ResolvedLaunch(
+        request=asked, gpu=gpu, card=seen, profiles=profiles, asked_by=user_name()
+    )
     if join is not None:
         code = join_launch(join, pairs[0], share, wanted, settings, as_json=as_json)
         raise typer.Exit(code)
@@ -211,7 +213,8 @@ def _of_jobs(
     )
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who asks, as launches keep it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -9,13 +9,12 @@ from typing import Annotated
 import typer
 
 from advisor.core.wording import count_of
-from advisor.errors import BusyError
 from advisor.formats.rows import to_row
 from advisor.formats.wire import write
 from advisor.launch.records.answers import LocalLaunches
-from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
+from advisor.launch.records.folder import find_folder, list_folders
 from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor.launch.records.status_writer import StatusWriter
+from advisor.launch.records.status_writer import close_unclaimed
 from advisor.settings import read_settings
 from advisor_cli.launching.live import exit_code, final_json, observations, statuses
 from advisor_cli.launching.text import line, summary, table
@@ -65,7 +64,7 @@ def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
     """Stop all jobs of a launch in the safe order, and wait until they have ended."""
     folder = find_folder(_root(), launch_id)
     folder.ask_stop()
-    _close_unclaimed(folder)
+    close_unclaimed(folder)
     *_, status = statuses(folder)
     typer.echo(write(final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
@@ -112,18 +111,6 @@ def _cleaner() -> Generator[Cleaner]:
         who = f"user id {os.getuid()}"
         root, bounds = _root(), settings.retention
         yield Cleaner(root=root, bounds=bounds, store=store, state=state, who=who)
-
-
-def _close_unclaimed(folder: LaunchFolder) -> None:
-    """End a launch whose supervisor never began, so that none begins any more."""
-    if folder.claimed():
-        return
-    try:
-        with folder.supervising():
-            StatusWriter(folder, folder.read_spec()).close("stopped")
-    except BusyError:
-        # One has begun just now: it sees the request to stop.
-        return
 
 
 def _root() -> Path:

@@ -1,0 +1,119 @@
+"""Which waiting job runs next beside those that run on a GPU, and what that saves. Pure.
+
+What is compared is the same work: all together now, against those that run going on without the
+newcomer, which has the GPU for itself afterwards.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from advisor.core.gpu import WHOLE
+from advisor.core.interval import Interval
+from advisor.core.split import Split
+from advisor.decide.candidates import Running
+from advisor.decide.limits import is_served
+from advisor.decide.recommendation import RatedSplit
+from advisor.decide.ways import SetDecision, worth
+from advisor.decide.worth import LEAST_TIME_SAVED
+from advisor.predict.predictions import Prediction, predicted_part
+from advisor.predict.profiles import Profile
+
+OBJECTIVE = "energy-delay"
+"""By which shares are chosen: the hours of the same work and its energy, of which neither is all
+that a queue is for."""
+
+LEAST_ENERGY_SAVED = 0.03
+"""As two jobs need to gain to share a fate (`MIN_GAIN`)."""
+
+Ask = Callable[[Sequence[Profile], Running | None], SetDecision | None]
+"""The advice for a set, all but the last of which may be running; None: there is no way."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Beside:
+    """A job beside those that run.
+
+    Attributes:
+        time_saved: Part of the GPU time of the same work, against waiting; below 0 it takes more.
+        energy_saved: The same of energy.
+    """
+
+    profile: Profile
+    prediction: Prediction
+    time_saved: float
+    energy_saved: float
+
+    @property
+    def worth(self) -> float:
+        """The energy times the time of waiting, for each 1 of this."""
+        return 1 / ((1 - self.time_saved) * (1 - self.energy_saved))
+
+
+def best_beside(
+    there: Sequence[Profile],
+    now: Prediction,
+    waiting: Iterable[Profile],
+    ask: Ask,
+    running: Running | None = None,
+) -> Beside | None:
+    """The waiting job that saves most beside those that are there; None: all better wait.
+
+    Those who wait for a server would wait for ever, and a server is waited for by nobody: beside
+    one whatever keeps the limits is taken.
+
+    Args:
+        there: Those on the GPU.
+        now: What they do without a newcomer.
+        waiting: Those among whom is chosen.
+        ask: The advice for sets.
+        running: Their shares, which stay; None: they are yet to start.
+    """
+    found: list[Beside] = []
+    for profile in {profile.job: profile for profile in waiting}.values():
+        way = _way(ask((*there, profile), running))
+        if way is None:
+            continue
+        beside = _beside(profile, way.prediction, now)
+        if any(map(is_served, (*there, profile))) or _saves(beside):
+            found.append(beside)
+    return max(found, key=lambda beside: beside.worth, default=None)
+
+
+def alone(profile: Profile, share_percent: float = WHOLE) -> Prediction:
+    """What a job does that has the GPU for itself."""
+    at = profile.at([share_percent])
+    speed = float(at["rate"][0]) / profile.whole_gpu_rate
+    power_w = float(at["power_w"][0])
+    return Prediction(
+        split=Split((share_percent,)),
+        parts=(predicted_part(profile, Interval(speed, speed, speed)),),
+        power_w=Interval(power_w, power_w, power_w),
+    )
+
+
+def _way(found: SetDecision | None) -> RatedSplit | None:
+    """The best that keeps every limit, whether or not it beats one after the other."""
+    if found is None:
+        return None
+    kept = [w for w in found.ways if not w.violations and w.sharing != "exclusive"]
+    return found.choice or max(kept, key=worth, default=None)
+
+
+def _beside(profile: Profile, together: Prediction, now: Prediction) -> Beside:
+    *those, own = (part.speed.value for part in together.parts)
+    # As much as they do together in a second takes so long without the newcomer.
+    without_s = sum(those) / sum(part.speed.value for part in now.parts)
+    waiting_s = without_s + own
+    waiting_j = without_s * now.power_w.value + own * together.parts[-1].solo_power_w
+    return Beside(
+        profile=profile,
+        prediction=together,
+        time_saved=1 - 1 / waiting_s,
+        energy_saved=1 - together.power_w.value / waiting_j,
+    )
+
+
+def _saves(beside: Beside) -> bool:
+    """Something, and of the other no more than is there."""
+    time, energy = beside.time_saved, beside.energy_saved
+    return min(time, energy) >= 0 and (time >= LEAST_TIME_SAVED or energy >= LEAST_ENERGY_SAVED)

@@ -1,0 +1,1 @@
+"""Runs a queue of jobs on the GPUs of one host."""

@@ -1,0 +1,168 @@
+"""What is known of the jobs of a queue on one GPU: profiles, and who runs well beside whom."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from advisor.core.gpu import WHOLE
+from advisor.core.job import Job
+from advisor.core.split import MOST_JOBS, Sharing, Split
+from advisor.decide.candidates import Running
+from advisor.decide.filling import Beside, alone, best_beside
+from advisor.decide.limits import is_served
+from advisor.decide.recommendation import Request
+from advisor.decide.ways import SetDecision, recommend_set
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile
+from advisor.predict.sets import SetPredictor
+from advisor.settings import Settings
+from advisor.validity.safe_counts import CheckedCounts
+from advisor_advice.forecasting import criteria_of
+from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.set_advice import with_set_idle_power
+from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
+from advisor_advice.site.known_profiles import ProfileSet, checked_on
+from advisor_models.registry import Registry
+
+_TIE = 0.05
+"""Limits stay when neighbours have ended, so of ways that are worth about the same the loosest."""
+
+_Key = tuple[tuple[str, ...], Running | None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FillAdvice:
+    """Advice on one GPU.
+
+    Attributes:
+        profiles: By name of job.
+        lacking: Names of jobs that can only run alone, and why.
+    """
+
+    profiles: Mapping[str, Profile]
+    lacking: Mapping[str, str]
+    request: Request = field(default_factory=Request)
+    conditions: Conditions = NOTHING
+    checked: CheckedCounts | None = None
+    _asked: dict[_Key, SetDecision | None] = field(default_factory=dict[_Key, SetDecision | None])
+
+    def first_set(
+        self, waiting: Sequence[str], spare: int
+    ) -> tuple[tuple[str, ...], Prediction] | None:
+        """Those that start on an empty GPU, servers first, and how; None: none of them is known.
+
+        `spare` jobs are left for GPUs that are empty, too.
+        """
+        rest = [self.profiles[name] for name in waiting if name in self.profiles]
+        rest.sort(key=lambda profile: not is_served(profile))
+        if not rest:
+            return None
+        there = [rest.pop(0)]
+        now = self._alone(there[0], WHOLE)
+        while len(there) < MOST_JOBS:
+            servers = [profile for profile in rest if is_served(profile)]
+            if not servers and len(rest) <= spare:
+                break
+            found = self._next(there, now, servers or rest)
+            if found is None and servers:
+                # It waits for another GPU.
+                found = self._next(there, now, [p for p in rest if not is_served(p)])
+            if found is None:
+                break
+            there.append(found.profile)
+            rest.remove(found.profile)
+            now = found.prediction
+        return tuple(profile.job for profile in there), now
+
+    def _next(
+        self, there: Sequence[Profile], now: Prediction, waiting: Sequence[Profile]
+    ) -> Beside | None:
+        return best_beside(there, now, waiting, self._ask)
+
+    def joining(
+        self, running: Sequence[str], there: Running, waiting: Iterable[str]
+    ) -> Beside | None:
+        """The waiting job that is to join those that run; None: all better wait."""
+        now = self.expected(running, there.shares, there.sharing)
+        if now is None:
+            return None
+        profiles = [self.profiles[name] for name in running]
+        known = [self.profiles[name] for name in waiting if name in self.profiles]
+        return best_beside(profiles, now, known, self._ask, there)
+
+    def expected(
+        self, jobs: Sequence[str], shares: Sequence[float], sharing: Sharing
+    ) -> Prediction | None:
+        """What jobs do together; None: one of them has no profile, or none at its share."""
+        if not jobs or any(job not in self.profiles for job in jobs):
+            return None
+        profiles = [self.profiles[job] for job in jobs]
+        try:
+            if len(jobs) == 1:
+                return self._alone(profiles[0], shares[0])
+            predictor, profiles = self.conditions.applied(SetPredictor(), profiles)
+            return predictor.predict(profiles, [Split(tuple(shares), sharing)])[0]
+        except InputError:
+            return None
+
+    def _alone(self, profile: Profile, share_percent: float) -> Prediction:
+        _, (own,) = self.conditions.applied(SetPredictor(), [profile])
+        return alone(own, share_percent)
+
+    def _ask(self, profiles: Sequence[Profile], running: Running | None) -> SetDecision | None:
+        key = tuple(profile.job for profile in profiles), running
+        if key not in self._asked:
+            self._asked[key] = self._decided(profiles, running)
+        return self._asked[key]
+
+    def _decided(self, asked: Sequence[Profile], running: Running | None) -> SetDecision | None:
+        predictor, profiles = self.conditions.applied(SetPredictor(), asked)
+        request = _of(self.request, profiles)
+        splits = self.conditions.splits_of(profiles)
+        try:
+            return recommend_set(
+                profiles, predictor, request, self.checked, splits, running=running
+            )
+        except NoSplitError:
+            return None
+
+
+def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings) -> FillAdvice:
+    """What is known of jobs on the card that is wanted; a job without a profile runs alone.
+
+    Raises:
+        InputError: a limit is for none of the jobs.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    known: list[Job] = []
+    lacking: dict[str, str] = {}
+    for job in {job.name: job for job in jobs}.values():
+        try:
+            criteria_of([job], wanted, settings)
+            known.append(job)
+        except InputError as error:
+            lacking[job.name] = error.what
+    if not known:
+        return FillAdvice(profiles={}, lacking=lacking)
+    profile_set, request = criteria_of(known, wanted, settings)
+    model = Registry(settings.home / "models").open_champion()
+    filled, _ = with_set_idle_power(profile_set, model.manifest.fill)
+    return FillAdvice(
+        profiles=_by_name(filled),
+        lacking=lacking,
+        request=request,
+        conditions=read_conditions(settings, model, filled.profiles, wanted.gpu_uuid, any_of=True),
+        checked=checked_on(profile_set, settings),
+    )
+
+
+def _by_name(profile_set: ProfileSet) -> dict[str, Profile]:
+    return {profile.job: profile for profile in profile_set.profiles}
+
+
+def _of(request: Request, profiles: Sequence[Profile]) -> Request:
+    """The same of these jobs: a limit for all that serve is for nobody where none does."""
+    serves = any(profile.serving for profile in profiles)
+    default_ms = request.default_max_p99_ms if serves else None
+    return replace(request.of(profiles), default_max_p99_ms=default_ms, tie=_TIE)

@@ -1,0 +1,208 @@
+"""`advisor run`: a queue of jobs on the GPUs of this host, until all are done."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.job import Job
+from advisor.core.split import Split
+from advisor.core.wording import listed
+from advisor.decide.filling import OBJECTIVE
+from advisor.errors import InputError, JobError, NoSplitError
+from advisor.formats.wire import write
+from advisor.launch.records.queue_record import open_queue
+from advisor.launch.records.spec import LaunchPart, LaunchSet
+from advisor.launch.start.starting import check_memory
+from advisor.settings import Settings, read_settings
+from advisor.wire.launch_request import LaunchRequest
+from advisor_advice.filling.advice import read_advice
+from advisor_advice.filling.queue_run import QueueCard, QueueRun
+from advisor_advice.launching import frozen
+from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99_ms
+from advisor_cli.advise.queue import read_works
+from advisor_cli.launching.launch import user_name
+from advisor_cli.launching.run_follow import follow, stop_all
+from advisor_cli.launching.run_screen import FirstJob, RunPlan, alone_texts, end_screen
+from advisor_cli.shared.options import AsJson, MaxP99, MinSpeed
+from advisor_cli.shared.screen import print_screen
+from advisor_profiling.testbed.live import find_gpu, with_units
+
+_SUFFIXES = (".yaml", ".yml")
+
+_CODES = {"done": 0, "stopped": 130}
+"""Exit codes by what came of the queue; 130 is what a shell says of Ctrl-C."""
+
+_First = Sequence[tuple[QueueCard, LaunchSet]]
+
+
+def run(
+    jobs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names of jobs, A*3 for three of A; or a folder of job files, or files of one",
+            metavar="JOBS...",
+        ),
+    ],
+    gpus: Annotated[str, typer.Option(help="Indices or UUIDs of GPUs of this host, 0,1")] = "0",
+    min_speed: MinSpeed = None,
+    max_p99: MaxP99 = None,
+    work: Annotated[
+        list[str] | None,
+        typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all: tells when all end"),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin again, though the last time is not done")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would start, and start nothing")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a queue of jobs on the GPUs of this host until all batch jobs are done.
+
+    Servers start first and end with the last batch job. After Ctrl-C, a kill or a crash the same
+    command goes on: what has finished is not run again.
+    """
+    names, settings = _named(jobs, read_settings())
+    found = [frozen(name, settings) for name in names]
+    _check_ends(found)
+    works_s = read_works(work or (), names)
+    cards = [_card(gpu, found, min_speed or (), max_p99 or (), settings) for gpu in _gpus(gpus)]
+    _check_alone(found, cards)
+    with open_queue(settings.home, settings.jobs_dir, names) as file:
+        if fresh and not dry_run:
+            stop_all(QueueRun(found, cards, file, settings))
+            file.remove()
+        queue = QueueRun(found, cards, file, settings)
+        first = [*queue.first_sets()]
+        _check_servers(queue, first)
+        if dry_run:
+            plan = _plan(queue, first)
+            typer.echo(write(plan)) if as_json else print_screen(plan.screen())
+            return
+        for text in () if as_json else alone_texts(_alone(cards)):
+            typer.echo(f"! {text}", err=True)
+        state = follow(queue, works_s, as_json=as_json)
+    if not as_json:
+        print_screen(end_screen(state))
+    raise typer.Exit(_CODES.get(state.state, JobError.exit_code))
+
+
+def _named(texts: Sequence[str], settings: Settings) -> tuple[tuple[str, ...], Settings]:
+    """The names of the jobs, and the settings with the folder that they are of."""
+    paths = [Path(text) for text in texts]
+    if len(paths) == 1 and paths[0].is_dir():
+        paths = sorted(path for path in paths[0].iterdir() if path.suffix in _SUFFIXES)
+        if not paths:
+            raise InputError(f"{texts[0]} has no job files", fix="name a folder of .yaml files")
+    elif not all(path.suffix in _SUFFIXES for path in paths):
+        return every_job(texts), settings
+    folders = {path.absolute().parent for path in paths}
+    if len(folders) > 1:
+        raise InputError(
+            f"the job files are in {len(folders)} folders",
+            why="the jobs of a queue are of one folder",
+            fix="put them together, or run one queue after the other",
+        )
+    return tuple(path.stem for path in paths), replace(settings, jobs_dir=folders.pop())
+
+
+def _check_ends(jobs: Sequence[Job]) -> None:
+    """Refuse jobs that do not end by themselves, and a queue that does not."""
+    for job in jobs:
+        if job.progress.kind == "runs":
+            raise InputError(
+                f"{job.name} is repeated without end, as its file says (progress: runs)",
+                why="a queue waits until each job ends by itself",
+                fix="read its progress by `counter` or `output`: docs/progress.md",
+            )
+    if all(job.offered_rate is not None for job in jobs):
+        raise InputError(
+            "all of these are servers",
+            why="a queue ends its servers with its last batch job",
+            fix=f"run them until they are stopped: advisor launch {' '.join(j.name for j in jobs)}",
+        )
+
+
+def _gpus(text: str) -> list[Gpu]:
+    settings = read_settings()
+    found = [with_units(find_gpu(name), settings) for name in text.split(",")]
+    if len({gpu.uuid for gpu in found}) < len(found):
+        raise InputError(f"--gpus {text} names a GPU twice", fix="name each once: --gpus 0,1")
+    return found
+
+
+def _card(
+    gpu: Gpu,
+    jobs: Sequence[Job],
+    min_speed: Sequence[str],
+    max_p99: Sequence[str],
+    settings: Settings,
+) -> QueueCard:
+    names = [job.name for job in jobs]
+    by_job_ms, for_all_ms = longest_p99_ms(max_p99, names)
+    request = LaunchRequest(
+        jobs=job_requests(names, names, min_speed, by_job_ms),
+        max_p99_ms=for_all_ms,
+        objective=OBJECTIVE,
+    )
+    wanted = ResolvedLaunch(request=request, gpu=gpu.uuid, card=gpu, asked_by=user_name())
+    return QueueCard(wanted=wanted, advice=read_advice(jobs, wanted, settings))
+
+
+def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
+    """Refuse a job that does not even fit alone, and a server of which nothing is known."""
+    for card in cards:
+        for job in jobs:
+            alone = LaunchSet(split=Split((WHOLE,)), parts=(LaunchPart(job=job),))
+            check_memory(alone, card.gpu)
+            if job.offered_rate is not None and job.name in card.advice.lacking:
+                raise InputError(
+                    f"{job.name} has no profile on {card.gpu.model}",
+                    why="jobs that run beside a server must leave it what it needs",
+                    fix=f"advisor profile {job.name}",
+                )
+
+
+def _check_servers(queue: QueueRun, first: _First) -> None:
+    """Refuse servers that find no place together, unless they run already."""
+    look = queue.look()
+    waiting = [name for name in look.waiting if queue.is_server(name)]
+    for _, made in first:
+        for job in made.jobs:
+            if job.name in waiting:
+                waiting.remove(job.name)
+    if waiting and not look.launches:
+        raise NoSplitError(
+            f"{listed(waiting)} would find no place beside the other servers",
+            why="no way of sharing keeps the limits of all of them",
+            fix="name more GPUs with --gpus, or allow more: --max-p99, --min-speed",
+        )
+
+
+def _plan(queue: QueueRun, first: _First) -> RunPlan:
+    waiting = [*queue.look().waiting]
+    for _, made in first:
+        for job in made.jobs:
+            waiting.remove(job.name)
+    rows = [row for card, made in first for row in _first_jobs(card, made)]
+    return RunPlan(first=tuple(rows), waiting=tuple(waiting), alone=_alone(queue.cards))
+
+
+def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:
+    return {name: why for card in cards for name, why in card.advice.lacking.items()}
+
+
+def _first_jobs(card: QueueCard, made: LaunchSet) -> list[FirstJob]:
+    names, split = [job.name for job in made.jobs], made.split
+    expected = card.advice.expected(names, split.shares, split.sharing)
+    speeds = [part.speed.value for part in expected.parts] if expected else [None] * len(names)
+    return [
+        FirstJob(job=name, gpu=card.gpu.index, share_percent=share, predicted_speed=speed)
+        for name, share, speed in zip(names, split.shares, speeds, strict=True)
+    ]

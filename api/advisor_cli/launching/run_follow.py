@@ -1,0 +1,103 @@
+"""Runs a queue to its end, and shows it: as a live table, as lines, or as JSON lines."""
+
+import signal
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+from rich.live import Live
+
+from advisor.formats.wire import write
+from advisor_advice.filling.queue_run import QueueRun
+from advisor_cli.launching.run_screen import event_lines, table
+from advisor_cli.launching.run_state import RunState, run_state
+from advisor_cli.shared.console import plain_console
+
+_LOOK_S = 0.5
+
+_Show = Callable[[RunState], None]
+
+_Texts = Callable[[RunState | None, RunState], Iterable[str]]
+"""Lines that tell what has changed since the state before."""
+
+
+def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> RunState:
+    """Run a queue until nothing is left to do, or it is stopped; its last state.
+
+    Raises:
+        AdvisorError: what is needed for advice cannot be read; what runs goes on.
+        OSError: what is kept of it cannot be written.
+    """
+    with _shown(as_json=as_json) as show, _stopping(queue):
+        queue.take_up()
+        while True:
+            look = queue.look()
+            state = run_state(queue, look, works_s)
+            show(state)
+            if state.state in ("done", "failed", "stopped"):
+                queue.finish(look)
+                return state
+            if not queue.act(look):
+                time.sleep(_LOOK_S)
+
+
+def stop_all(queue: QueueRun) -> None:
+    """Stop what runs of a queue, and wait until it has ended."""
+    queue.stopping = True
+    while not (look := queue.look()).over:
+        queue.act(look)
+        time.sleep(_LOOK_S)
+
+
+@contextmanager
+def _shown(*, as_json: bool) -> Generator[_Show]:
+    if as_json:
+        yield _at_changes(_as_json)
+    elif plain_console().is_terminal:
+        with Live(console=plain_console(), auto_refresh=False) as live:
+            yield lambda state: live.update(table(state), refresh=True)
+    else:
+        yield _at_changes(event_lines)
+
+
+def _at_changes(texts: _Texts) -> _Show:
+    """Lines when a job is in another state than before; the last state in any case."""
+    before: RunState | None = None
+
+    def show(state: RunState) -> None:
+        nonlocal before
+        if before is None or _key(before) != _key(state):
+            for text in texts(before, state):
+                typer.echo(text)
+        before = state
+
+    return show
+
+
+def _as_json(_before: RunState | None, state: RunState) -> list[str]:
+    return [write(state)]
+
+
+def _key(state: RunState) -> object:
+    return state.state, [job.state for job in state.jobs]
+
+
+@contextmanager
+def _stopping(queue: QueueRun) -> Generator[None]:
+    """Ctrl-C and SIGTERM end what runs, and the block goes on until it has ended.
+
+    A lost terminal, or an end by force, leaves it running, watched by its supervisors.
+    """
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        queue.stopping = True
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

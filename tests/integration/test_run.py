@@ -1,0 +1,233 @@
+"""`advisor run` from end to end: a queue of jobs, real processes and a fake driver."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host import FakeHost
+from launched import await_nobody, processes_of, wait_for_line
+from waiting import eventually
+
+from advisor.launch.records.folder import LaunchFolder
+from advisor_data import open_store
+
+STEPS = {
+    "bert-serve-10": 0,
+    "resnet50-train-b2": 400,
+    "mobilenet-train-b2": 300,
+    "bert-train-b2": 500,
+    "resnet50-train-b32": 400,
+    "mobilenet-infer-fp32": 300,
+    "triad": 300,
+    "gemm": 300,
+    "reduction": 200,
+    "whisper-infer": 300,
+    "home-made": 200,
+}
+"""Of jobs of which all but the last are profiled; the server has none, and runs on."""
+
+TWELVE = (*STEPS, "mobilenet-train-b2")
+
+STATE_KEYS = {"state", "jobs", "left_s", "gpu_s", "energy_j", "alone_s", "alone_j"}
+
+JOB_KEYS = {
+    "job", "state", "gpu", "share_percent", "steps", "progress", "speed", "predicted_speed",
+    "launch_id", "error",
+}  # fmt: skip
+
+
+@pytest.fixture
+def h100(jobs: FakeHost) -> FakeHost:
+    """A host whose GPU is one that bundled profiles are of, with twelve jobs, ten of such names."""
+    (jobs.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H100 80GB HBM3")
+    for name, steps in STEPS.items():
+        jobs.write_job(name, "--steps", str(steps), offered_rate=None if steps else 100)
+    return jobs
+
+
+def run(host: FakeHost, *options: str, code: int = 0) -> dict[str, Any]:
+    """Run a queue to its end; its last word."""
+    done = host.advisor("run", *options, "--json")
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def states(said: dict[str, Any]) -> dict[str, str]:
+    return {job["job"]: job["state"] for job in said["jobs"]}
+
+
+def came(host: FakeHost) -> list[tuple[str, str]]:
+    """How each job of each launch ended, by name."""
+    root = host.folder / "home" / "launches"
+    found = [LaunchFolder(path).read_status() for path in root.iterdir()]
+    return sorted((job.job, job.outcome) for status in found for job in status.jobs)
+
+
+def queue_files(host: FakeHost) -> list[Path]:
+    return [*(host.folder / "home" / "queues").glob("*.json")]
+
+
+def await_running(host: FakeHost, least: int) -> None:
+    """Until so many jobs run."""
+    eventually(lambda: sum(outcome == "running" for _, outcome in came_so_far(host)) >= least)
+
+
+def came_so_far(host: FakeHost) -> list[tuple[str, str]]:
+    root = host.folder / "home" / "launches"
+    return came(host) if root.is_dir() else []
+
+
+def job_pid(host: FakeHost, steps: str) -> int:
+    """The process of the job that was told to make so many steps."""
+    return next(pid for pid, told in processes_of(host).items() if f"--steps {steps}" in told)
+
+
+def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
+    """Each once; the server with the last that can run beside it, and the unknown one alone."""
+    done = h100.advisor("run", *TWELVE, "--json")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    assert all(set(line) == STATE_KEYS for line in lines)
+    assert all(set(job) == JOB_KEYS for line in lines for job in line["jobs"])
+    last = lines[-1]
+    assert states(last) == {name: "done" if steps else "ended" for name, steps in STEPS.items()}
+    outcomes = [("stopped" if name == "bert-serve-10" else "finished") for name in sorted(TWELVE)]
+    assert came(h100) == [*zip(sorted(TWELVE), outcomes, strict=True)]
+    assert {job["launch_id"] for job in last["jobs"] if job["job"] == "home-made"}.isdisjoint(
+        job["launch_id"] for job in last["jobs"] if job["job"] != "home-made"
+    )
+    assert any(job["predicted_speed"] for line in lines for job in line["jobs"])
+    assert last["energy_j"] > 0
+    assert last["gpu_s"] > 5
+    assert last["alone_s"] is None  # of one nobody knows it
+    with open_store(None, h100.folder / "home") as store:
+        seen = store.observations()
+    # Every stretch of two and more, and in each those that ran.
+    assert {part.job for one in seen for part in one.parts} == STEPS.keys() - {"home-made"}
+    assert len(seen) > 5
+    assert queue_files(h100) == []
+    await_nobody(h100)
+
+
+def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
+    """Command and job killed: what ran is taken up, each job is done once, and none is lost."""
+    h100.write_job("triad", "--steps", "2500")
+    names = ("mobilenet-train-b2", "resnet50-train-b2", "triad", "home-made")
+    first = h100.start_advisor("run", *names, "--json")
+    await_running(h100, 2)
+    first.send_signal(signal.SIGKILL)
+    first.communicate(timeout=10)
+    assert len(queue_files(h100)) == 1
+    os.kill(job_pid(h100, "400"), signal.SIGKILL)
+    said = run(h100, *names, code=5)
+    assert states(said)["resnet50-train-b2"] == "failed"
+    assert [state for name, state in states(said).items() if name != "resnet50-train-b2"] == [
+        "done"
+    ] * 3
+    await_nobody(h100)
+    # What failed is all that is left of it.
+    said = run(h100, *names)
+    assert set(states(said).values()) == {"done"}
+    assert came(h100) == [
+        ("home-made", "finished"),
+        ("mobilenet-train-b2", "finished"),
+        ("resnet50-train-b2", "failed"),
+        ("resnet50-train-b2", "finished"),
+        ("triad", "finished"),
+    ]
+    await_nobody(h100)
+
+
+def test_a_killed_supervisor_loses_nothing(h100: FakeHost) -> None:
+    """Its jobs end with it, and begin once more."""
+    h100.write_job("triad", "--steps", "1500")
+    names = ("mobilenet-train-b2", "resnet50-train-b2", "triad")
+    with h100.start_advisor("run", *names, "--json") as process:
+        await_running(h100, 2)
+        pid = next(pid for pid, told in processes_of(h100).items() if "supervise " in told)
+        os.kill(pid, signal.SIGKILL)
+        out, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, out
+    assert set(states(json.loads(out.splitlines()[-1])).values()) == {"done"}
+    finished = [name for name, outcome in came(h100) if outcome == "finished"]
+    assert sorted(finished) == sorted(names)
+    await_nobody(h100)
+
+
+def test_ctrl_c_ends_all_and_the_same_command_goes_on(h100: FakeHost) -> None:
+    """What is done stays done; a second command meanwhile is told that there is one."""
+    h100.write_job("triad", "--steps", "8000")
+    names = ("mobilenet-train-b2", "triad")
+    with h100.start_advisor("run", *names) as process:
+        wait_for_line(process, "mobilenet-train-b2 done")
+        busy = h100.advisor("run", *names)
+        assert (busy.returncode, "another command runs" in busy.stderr) == (8, True), busy.stderr
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        rest = process.stdout.read()
+    assert process.returncode == 130, rest
+    assert "STOPPED: 1 of 2 jobs done, 1 wait" in rest
+    assert "the same command" in rest
+    await_nobody(h100)
+    h100.write_job("triad", "--steps", "300")
+    done = h100.advisor("run", *names)
+    assert done.returncode == 0, done.stderr
+    assert "DONE: 2 of 2 jobs done." in done.stdout
+    assert [name for name, outcome in came(h100) if outcome == "finished"] == [*names]
+    await_nobody(h100)
+
+
+def test_what_fails_is_told_and_the_rest_go_on(h100: FakeHost) -> None:
+    """One that does not start takes no part of its set with it."""
+    h100.write_job("gemm", "--behave", "exit")
+    said = run(h100, "gemm", "mobilenet-train-b2", "resnet50-train-b2", "triad", code=5)
+    assert states(said) == {
+        "gemm": "failed",
+        "mobilenet-train-b2": "done",
+        "resnet50-train-b2": "done",
+        "triad": "done",
+    }
+    assert "bad checkpoint" in next(job["error"] for job in said["jobs"] if job["job"] == "gemm")
+    await_nobody(h100)
+
+
+def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> None:
+    """Each with what to write instead."""
+    folder = h100.folder / "tonight"
+    folder.mkdir()
+    (folder / "good.yaml").write_text("command: 'true'")
+    (folder / "bad.yaml").write_text("comand: 'true'")
+    h100.write_job("again", progress={"kind": "runs"})
+    h100.write_job("large", memory_mib=200_000)
+    h100.write_job("unknown-serve", offered_rate=10)
+    for options, code, words in (
+        ((str(folder),), 2, "comand"),
+        (("triad", "nobody"), 2, "nobody"),
+        (("triad", "again"), 2, "repeated without end"),
+        (("triad", "large"), 10, "MiB of memory"),
+        (("triad", "unknown-serve"), 2, "advisor profile unknown-serve"),
+        (("bert-serve-10",), 2, "advisor launch bert-serve-10"),
+        (("triad", "--gpus", "0,0"), 2, "twice"),
+        (("triad", *["bert-serve-10*7"], "--max-p99", "0.01ms"), 10, "no place"),
+    ):
+        done = h100.advisor("run", *options)
+        assert (done.returncode, words in done.stderr) == (code, True), (options, done.stderr)
+    assert not (h100.folder / "home" / "launches").exists()
+
+
+def test_dry_run_starts_nothing(h100: FakeHost) -> None:
+    """It says who starts at once, who waits, and who must be alone, and why."""
+    done = h100.advisor("run", *TWELVE, "--dry-run", "--json")
+    plan = json.loads(done.stdout)
+    assert set(plan) == {"dry_run", "first", "waiting", "alone"}
+    assert set(plan["first"][0]) == {"job", "gpu", "share_percent", "predicted_speed"}
+    assert plan["first"][0]["job"] == "bert-serve-10"
+    assert sorted([job["job"] for job in plan["first"]] + plan["waiting"]) == sorted(TWELVE)
+    assert set(plan["alone"]) == {"home-made"}
+    shown = h100.advisor("run", *TWELVE, "--dry-run").stdout
+    assert "advisor profile home-made" in " ".join(shown.split())
+    assert not (h100.folder / "home" / "launches").exists()
+    assert processes_of(h100) == {}

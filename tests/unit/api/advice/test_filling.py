@@ -1,0 +1,52 @@
+"""Who starts on an empty GPU and who joins, by profiles that come with advisor."""
+
+from pathlib import Path
+
+import pytest
+from advised import settings_of
+
+from advisor.decide.candidates import Running
+from advisor_advice.filling.advice import FillAdvice
+from advisor_advice.site.known_profiles import find_profiles
+
+NAMES = ("triad", "resnet50-train-b2", "bert-serve-10", "gemm", "mobilenet-train-b2")
+"""Two that fill the GPU, a server, and two that leave most of it."""
+
+
+@pytest.fixture
+def advice(tmp_path: Path) -> FillAdvice:
+    found = find_profiles(NAMES, settings_of(tmp_path), "NVIDIA H100 80GB HBM3")
+    profiles = {profile.job: profile for profile in found.profiles}
+    return FillAdvice(profiles=profiles, lacking={"unknown": "unknown has no profile"})
+
+
+def test_servers_start_first_and_no_more_than_seven(advice: FillAdvice) -> None:
+    found = advice.first_set((*NAMES, *["mobilenet-train-b2"] * 6), spare=0)
+    assert found is not None
+    names, prediction = found
+    assert names[0] == "bert-serve-10"
+    assert len(names) == len(prediction.split.shares) == 7
+
+
+def test_jobs_are_left_for_other_gpus(advice: FillAdvice) -> None:
+    """Two that could share do not where there are two GPUs."""
+    pair = ("resnet50-train-b2", "mobilenet-train-b2")
+    for spare, number in ((0, 2), (1, 1)):
+        found = advice.first_set(pair, spare)
+        assert found is not None
+        assert len(found[0]) == number
+
+
+def test_who_is_unknown_starts_no_set(advice: FillAdvice) -> None:
+    assert advice.first_set(("unknown",), spare=0) is None
+    there = Running(shares=(100.0,), sharing="limited", cap_percent=100.0)
+    assert advice.joining(["unknown"], there, ["triad"]) is None
+    assert advice.joining(["triad"], there, ["unknown"]) is None
+
+
+def test_who_joins_gets_no_more_than_can_be_given(advice: FillAdvice) -> None:
+    there = Running(shares=(50.0,), sharing="limited", cap_percent=50.0)
+    found = advice.joining(["resnet50-train-b2"], there, ["unknown", "mobilenet-train-b2"])
+    assert found is not None
+    assert found.profile.job == "mobilenet-train-b2"
+    assert found.prediction.split.shares[-1] <= 50
