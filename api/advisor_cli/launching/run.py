@@ -63,7 +63,7 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a queue of jobs on the GPUs of this host until all batch jobs are done.
+    """Run a queue on the GPUs of this host until all jobs are done; goes on after any end.
 
     Servers start first and end with the last batch job. After Ctrl-C, a kill or a crash the same
     command goes on: what has finished is not run again.
