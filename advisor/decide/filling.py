@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
-from advisor.core.split import Split
+from advisor.core.split import ISOLATING, Split
 from advisor.decide.candidates import Running
 from advisor.decide.limits import is_served
 from advisor.decide.recommendation import RatedSplit
 from advisor.decide.ways import SetDecision, worth
-from advisor.decide.worth import LEAST_TIME_SAVED
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
 
@@ -22,8 +21,9 @@ OBJECTIVE = "energy-delay"
 """By which shares are chosen: the hours of the same work and its energy, of which neither is all
 that a queue is for."""
 
-LEAST_ENERGY_SAVED = 0.03
-"""As two jobs need to gain to share a fate (`MIN_GAIN`)."""
+LEAST_TIME_SAVED, LEAST_ENERGY_SAVED = 0.1, 0.05
+"""About twice what two jobs need to gain to share a fate: shares stay when neighbours have ended,
+and speeds of sets are predicted to 16 % only (docs/measurements/sets.md)."""
 
 Ask = Callable[[Sequence[Profile], Running | None], SetDecision | None]
 """The advice for a set, all but the last of which may be running; None: there is no way."""
@@ -92,11 +92,16 @@ def alone(profile: Profile, share_percent: float = WHOLE) -> Prediction:
 
 
 def _way(found: SetDecision | None) -> RatedSplit | None:
-    """The best that keeps every limit, whether or not it beats one after the other."""
+    """The best side by side that keeps every limit, whether or not it beats one after the other.
+
+    In turns nobody who joins could have a limit.
+    """
     if found is None:
         return None
-    kept = [w for w in found.ways if not w.violations and w.sharing != "exclusive"]
-    return found.choice or max(kept, key=worth, default=None)
+    if found.choice and found.choice.sharing not in ISOLATING:
+        return found.choice
+    kept = (w for w in found.ways if not w.violations and w.sharing not in ISOLATING)
+    return max(kept, key=worth, default=None)
 
 
 def _beside(profile: Profile, together: Prediction, now: Prediction) -> Beside:

@@ -88,11 +88,13 @@ class LaunchSet:
     Attributes:
         parts: One for each share of the split.
         forecast: None where no profile or no model was at hand.
+        open_percent: Who joins may get so much, though nobody who begins has as much.
     """
 
     split: Split
     parts: tuple[LaunchPart, ...]
     forecast: Forecast | None = None
+    open_percent: float = 0.0
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -108,7 +110,7 @@ class LaunchSet:
     @property
     def cap_percent(self) -> int:
         """The largest share, as a whole number: what the control program of MPS is given."""
-        return math.ceil(max(self.split.shares))
+        return math.ceil(max(*self.split.shares, self.open_percent))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

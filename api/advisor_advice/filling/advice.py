@@ -21,7 +21,7 @@ from advisor_advice.forecasting import criteria_of
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_advice.set_advice import with_set_idle_power
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
-from advisor_advice.site.known_profiles import ProfileSet, checked_on
+from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.registry import Registry
 
 _TIE = 0.05
@@ -139,7 +139,7 @@ def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings)
     lacking: dict[str, str] = {}
     for job in {job.name: job for job in jobs}.values():
         try:
-            criteria_of([job], wanted, settings)
+            find_profiles([job.name], settings, wanted.gpu_model, wanted.profiles)
             known.append(job)
         except InputError as error:
             lacking[job.name] = error.what

@@ -282,7 +282,9 @@ class QueueRun:
 
     def _made(self, card: QueueCard, names: Sequence[str], split: Split) -> LaunchSet:
         parts = tuple(LaunchPart(job=self._jobs[name]) for name in names)
-        made = LaunchSet(split=split, parts=parts)
+        # Nobody has a limit, but who joins may need one.
+        split = Split(split.shares) if split.sharing == "uncapped" else split
+        made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
         return forecasting.with_forecast(made, card.wanted, self._settings)[0]
 
     def _beside(self, card: QueueCard, launch: SeenLaunch, left: Sequence[str]):
@@ -293,8 +295,7 @@ class QueueRun:
         if not launch.has_room or any(name in alone for name in names):
             return None
         shares = tuple(job.status.share_percent for job in running)
-        cap = max(job.status.share_percent for job in launch.jobs)
-        there = Running(shares=shares, sharing=launch.status.sharing, cap_percent=cap)
+        there = Running(shares=shares, sharing=launch.status.sharing, cap_percent=WHOLE)
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
         able = [name for name in left if name not in alone and name not in refused]
         return card.advice.joining(names, there, able)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from advisor.core.gpu import WHOLE
 from advisor.core.observations import Observation, doubt
 from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.predict.card_factor import observation_ratio
@@ -152,7 +153,7 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
 def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
     """The split of a window or a launch; None where nothing is predicted: two jobs in turns."""
     shares = tuple(shares_percent)
-    if mode == "uncapped":
+    if mode == "uncapped" or (mode == "mps" and set(shares) == {WHOLE}):
         return without_limits("uncapped", len(shares))
     if mode == "time-sliced" and len(shares) > ADVISED_JOBS:
         return without_limits("time-sliced", len(shares))

@@ -68,7 +68,7 @@ def test_what_is_saved_is_of_the_same_work() -> None:
     ("speeds", "power_w"),
     [
         ((0.5, 0.5), 400.0),  # nothing is saved
-        ((0.6, 0.5), 500.0),  # an eleventh of the time, for more energy
+        ((0.7, 0.5), 500.0),  # a sixth of the time, for more energy
         ((0.45, 0.5), 300.0),  # energy, for more time
         ((0.9, 0.1), 300.0),  # the newcomer starves
     ],

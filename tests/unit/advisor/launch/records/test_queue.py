@@ -1,5 +1,6 @@
 """What is kept of a queue, and where it stands by the folders of its launches."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,10 @@ def test_the_same_jobs_are_the_same_queue(tmp_path: Path) -> None:
         assert came(file.read().to_go_on()) == {"a": "finished"}
         file.remove()
         assert file.read() == QueueRecord()
+
+
+def test_a_set_may_be_open_to_more_than_it_has() -> None:
+    """The MPS server is set to that when it starts: it cannot be raised for who joins."""
+    made = LaunchSet(split=Split((30.0, 20.0)), parts=(part("a"), part("b")))
+    assert made.cap_percent == 30
+    assert replace(made, open_percent=100.0).cap_percent == 100
