@@ -8,7 +8,6 @@ import numpy as np
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT
-from advisor.predict.profiles import Floats
 from advisor_power.components.activity import SM_CLASSES, SM_POWER_EXPONENT, TERMS, Activity
 from advisor_power.components.parts import PERCENTILES
 from advisor_power.components.weights import ComponentWeights
@@ -69,20 +68,6 @@ def at_power(activity: Activity, weights: ComponentWeights, power_w: float) -> A
     left = (power_w - watts[~_OF_CLOCK].sum()) / max(float(watts[_OF_CLOCK].sum()), 1e-9)
     slower = float(np.clip(left, _SLOWEST, 1.0)) ** (1 / (SM_POWER_EXPONENT - 1))
     return at_work(at_top, 1.0, top * max(slower, _SLOWEST))
-
-
-def clocks_mhz(
-    weights: ComponentWeights, activity: Activity, power_limit_w: float, rows: Floats
-) -> Floats:
-    """The highest clock at which each row of weights draws no more than the limit; shape (rows,).
-
-    Pipes stay busy for the same part of the cycles: jobs ask for all that they can get.
-    """
-    top = weights.highest_clock_mhz
-    watts = rows * replace(activity, clock_mhz=top).terms(top)
-    of_clock = np.maximum(watts[:, _OF_CLOCK].sum(axis=1), 1e-9)
-    left = (power_limit_w - watts[:, ~_OF_CLOCK].sum(axis=1)) / of_clock
-    return top * np.clip(left, 0.0, 1.0) ** (1 / SM_POWER_EXPONENT)
 
 
 def causes(weights: ComponentWeights, activities: Sequence[Activity]) -> tuple[Interval, ...]:

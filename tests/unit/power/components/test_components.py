@@ -21,7 +21,7 @@ from advisor_power.components.activity import (
 )
 from advisor_power.components.least_squares import non_negative_least_squares
 from advisor_power.components.parts import components
-from advisor_power.components.together import at_once, at_power, at_work, causes, clocks_mhz
+from advisor_power.components.together import at_once, at_power, at_work, causes
 from advisor_power.components.weights import DRAWS, ComponentWeights, fit_components
 
 TRUE_W = np.array([110.0, 150.0, 900.0, 600.0, 200.0, 40.0, 15.0, 450.0])
@@ -225,20 +225,6 @@ def test_causes_are_parts_of_one_and_swap_with_the_jobs(a: Activity, b: Activity
     assert sum(part.value for part in there) == pytest.approx(1)
     assert [p.value for p in there] == pytest.approx([p.value for p in back[::-1]])
     assert all(0 <= part.low <= part.value <= part.high <= 1 + 1e-9 for part in there)
-
-
-@given(activities(), st.floats(150, 900))
-@settings(deadline=None, max_examples=50)
-def test_the_clock_at_the_limit_draws_the_limit(activity: Activity, limit_w: float) -> None:
-    """Below the highest clock the power is the limit, unless the rest alone exceeds it."""
-    known = true_weights()
-    clock = float(clocks_mhz(known, activity, limit_w, known.values[None])[0])
-    assert 0 <= clock <= TOP_MHZ
-    watts = known.watts(replace(activity, clock_mhz=clock))
-    if clock == TOP_MHZ:
-        assert watts <= limit_w * (1 + 1e-9)
-    elif clock > 0:
-        assert watts == pytest.approx(limit_w)
 
 
 def test_the_same_work_at_less_power_runs_slower() -> None:
