@@ -16,9 +16,9 @@ from advisor.decide.recommendation import (
     nearest,
     worst_violation,
 )
-from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import are_mirrored
 from advisor.predict.profiles import Profile
+from advisor.predict.sides import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts, unchecked_texts
 

@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.core.split import EQUAL, Split, without_limits
-from advisor.predict.features import physical_power_w, side
 from advisor.predict.predictions import Prediction, is_within, predicted_part, safe_splits_of
 from advisor.predict.profiles import Floats, Profile
+from advisor.predict.sides import physical_power_w, side
 from advisor.validity.safe_counts import CheckedCounts
 
 Pick: TypeAlias = Callable[[Sequence[Prediction]], Prediction]

@@ -6,7 +6,6 @@ from typing import Annotated, TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.wire.bounds import Bounds, GpuModel
-from advisor.wire.requests import MOST_OPERANDS
 
 FEATURES = (
     "a_weight", "a_along", "a_across", "a_signs", "a_zeros", "a_distinct",
@@ -15,6 +14,9 @@ FEATURES = (
     "sum_switching", "sum_non_finite",
 )  # fmt: skip
 """The numbers of a fingerprint, those of both operands with their letter; each from 0 to 1."""
+
+MOST_OPERANDS = 2000
+"""Characters of operands."""
 
 MOST_INPUTS = 64
 """Products of one request."""

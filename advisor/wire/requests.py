@@ -25,9 +25,6 @@ from advisor.wire.bounds import (
     WorkSeconds,
 )
 
-MOST_OPERANDS = 2000
-"""Characters of operands."""
-
 MOST_TYPES = 200
 """Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
 
@@ -42,7 +39,6 @@ SEARCH_S = 10.0
 
 WORK_S = 3600.0
 """Work of a job of a queue of which nothing else is said."""
-
 
 MIN_GAIN = 0.03
 """Least gain for which jobs share a fate: a fault of one can end all."""

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from advisor.core.split import Split
 from advisor.errors import InputError
-from advisor.predict.features import Float32s, Side, power_limit_w, side
+from advisor.predict.features import Float32s
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile
+from advisor.predict.sides import Side, power_limit_w, side
 from advisor.predict.situation import kind_of, of_job, of_pair
 from advisor_models.heads import HEADS, Head, inputs_of
 from advisor_models.intervals import SPLIT, UNCAPPED

@@ -14,10 +14,10 @@ from advisor.decide.recommend import Decision, RatedSplit, Request, recommend
 from advisor.decide.recommendation import best, nearest, worst_violation
 from advisor.decide.same_work import gain_to_the_end
 from advisor.errors import InputError
-from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
+from advisor.predict.sides import FULL_BANDWIDTH_PERCENT
 
 FREE = Request(default_min_speed=0.0)
 A, B = profile("a"), profile("b")
