@@ -6,7 +6,7 @@ other each is started as its file says, without advisor. Hours and joules count 
 start to the last end, with all that jobs take to start; of the GPU, by its energy counter where it
 has one.
 
-    .venv/bin/python docs/measurements/run_twelve.py FOLDER            # 4 to 5 minutes of one GPU
+    .venv/bin/python docs/measurements/run_twelve.py FOLDER            # about 5 minutes of one GPU
     .venv/bin/python docs/measurements/run_twelve.py FOLDER --print    # once more what was found
 
 FOLDER gets the job files and, after each of both ways, `run_twelve.json`.
@@ -75,7 +75,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Twelve jobs as a queue, and one by one.")
     parser.add_argument("folder", type=Path, help="where job files and figures go")
     parser.add_argument("--gpu", default="0", help="index or UUID")
-    parser.add_argument("--seconds", type=float, default=8.0, help="work of each job, alone")
+    parser.add_argument("--seconds", type=float, default=6.0, help="work of each job, alone")
     parser.add_argument("--print", action="store_true", help="measure nothing: print the figures")
     return parser.parse_args()
 
@@ -165,8 +165,8 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"exit code of the queue {queue['exit_code']}; failed alone: {failed or 'none'}"
     yield f"time {less_or_more(1 - queue['wall_s'] / apart['wall_s'])}"
     yield f"energy {less_or_more(1 - queue['energy_j'] / apart['energy_j'])}"
-    jobs: list[dict[str, Any]] = (queue["said"] or {}).get("jobs", [])
-    for job in jobs:
+    said: dict[str, Any] = queue["said"] or {}
+    for job in said.get("jobs", ()):
         yield f"  {job['job']} {job['state']} {job['launch_id']} {job['error'] or ''}".rstrip()
 
 

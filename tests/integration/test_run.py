@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from host import FakeHost
+from host import OTHER_UUID, UUID, FakeHost
 from launched import await_nobody, processes_of, wait_for_line
 from waiting import eventually
 
@@ -231,3 +231,19 @@ def test_dry_run_starts_nothing(h100: FakeHost) -> None:
     assert "advisor profile home-made" in " ".join(shown.split())
     assert not (h100.folder / "home" / "launches").exists()
     assert processes_of(h100) == {}
+
+
+def test_two_gpus_are_filled_from_one_queue(h100: FakeHost) -> None:
+    """One starts no set that would leave the other empty, and each job runs once."""
+    (h100.folder / "nvml" / "gpu1").mkdir()
+    (h100.folder / "nvml" / "gpu1" / "name").write_text("NVIDIA H100 80GB HBM3")
+    (h100.folder / "nvml" / "gpu_count").write_text("2")
+    names = ("resnet50-train-b2", "bert-train-b2", "mobilenet-train-b2*2")
+    both = {"FAKE_CUDA_UUIDS": f"{UUID},{OTHER_UUID}"}
+    done = h100.advisor("run", *names, "--gpus", "1,0", "--json", **both)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    assert {job["gpu"] for line in lines for job in line["jobs"]} == {None, 0, 1}
+    assert set(states(lines[-1]).values()) == {"done"}
+    assert len(came(h100)) == 4
+    await_nobody(h100)

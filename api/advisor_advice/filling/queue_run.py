@@ -118,6 +118,10 @@ class QueueRun:
             if (folder.path / "spec.json").is_file() and not folder.claimed():
                 self._spawn(folder)
 
+    def stop(self) -> None:
+        """Have everything end that runs; nothing is started any more."""
+        self.stopping = True
+
     def is_server(self, name: str) -> bool:
         """Whether a job answers requests until it is ended."""
         return self._jobs[name].offered_rate is not None

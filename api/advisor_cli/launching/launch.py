@@ -31,6 +31,7 @@ from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99
 from advisor_cli.launching.end_screen import end_screens
 from advisor_cli.launching.join import join as join_launch
 from advisor_cli.launching.live import (
+    asking_to_stop,
     exit_code,
     final_json,
     observations,
@@ -38,7 +39,6 @@ from advisor_cli.launching.live import (
     show_lines,
     show_live,
     statuses,
-    stopping_launch,
 )
 from advisor_cli.launching.plan import plan_lines, whole_plan
 from advisor_cli.launching.text import line
@@ -252,7 +252,7 @@ def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json
     for note in () if as_json else spec.notes:
         typer.echo(f"! {note}", err=True)
     show = show_live if plain_console().is_terminal else show_lines
-    with stopping_launch(folder):
+    with asking_to_stop(folder.ask_stop):
         status = (show_json(folder) if as_json else show)(statuses(folder, supervisor))
     if not as_json:
         for screen in end_screens(status, observations(folder), settings.prices):

@@ -120,17 +120,17 @@ def exit_code(status: LaunchStatus) -> int:
 
 
 @contextmanager
-def stopping_launch(folder: LaunchFolder) -> Generator[None]:
-    """Ctrl-C and SIGTERM ask the launch to stop, and the block goes on until it has.
+def asking_to_stop(ask: Callable[[], object]) -> Generator[None]:
+    """Ctrl-C and SIGTERM ask what runs to stop, and the block goes on until it has.
 
-    A lost terminal, or an end by force, leaves the launch running.
+    A lost terminal, or an end by force, leaves it running.
     """
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        folder.ask_stop()
+    def take(_number: int, _frame: FrameType | None) -> None:
+        ask()
 
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, ask) for number in numbers}
+    before = {number: signal.signal(number, take) for number in numbers}
     try:
         yield
     finally:

@@ -1,16 +1,15 @@
 """Runs a queue to its end, and shows it: as a live table, as lines, or as JSON lines."""
 
-import signal
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from types import FrameType
 
 import typer
 from rich.live import Live
 
 from advisor.formats.wire import write
 from advisor_advice.filling.queue_run import QueueRun
+from advisor_cli.launching.live import asking_to_stop
 from advisor_cli.launching.run_screen import event_lines, table
 from advisor_cli.launching.run_state import RunState, run_state
 from advisor_cli.shared.console import plain_console
@@ -30,7 +29,7 @@ def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> R
         AdvisorError: what is needed for advice cannot be read; what runs goes on.
         OSError: what is kept of it cannot be written.
     """
-    with _shown(as_json=as_json) as show, _stopping(queue):
+    with _shown(as_json=as_json) as show, asking_to_stop(queue.stop):
         queue.take_up()
         while True:
             look = queue.look()
@@ -45,7 +44,7 @@ def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> R
 
 def stop_all(queue: QueueRun) -> None:
     """Stop what runs of a queue, and wait until it has ended."""
-    queue.stopping = True
+    queue.stop()
     while not (look := queue.look()).over:
         queue.act(look)
         time.sleep(_LOOK_S)
@@ -82,22 +81,3 @@ def _as_json(_before: RunState | None, state: RunState) -> list[str]:
 
 def _key(state: RunState) -> object:
     return state.state, [job.state for job in state.jobs]
-
-
-@contextmanager
-def _stopping(queue: QueueRun) -> Generator[None]:
-    """Ctrl-C and SIGTERM end what runs, and the block goes on until it has ended.
-
-    A lost terminal, or an end by force, leaves it running, watched by its supervisors.
-    """
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        queue.stopping = True
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, ask) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
