@@ -15,6 +15,8 @@ TOO_FAST = "too-fast"
 
 HEAT = "heat"
 
+P99_BROKEN = "p99-broken"
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up; of a "
     "job with a demand, above what chance makes of its requests",
@@ -29,6 +31,7 @@ FLAGS: dict[str, str] = {
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
     LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
     TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
+    P99_BROKEN: "a server of a launch was above its promised p99 for several windows in a row",
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
     "results-only": "too short for rates: measured to read the job's results",

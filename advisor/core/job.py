@@ -19,6 +19,10 @@ WhenOneEnds = Literal["keep", "stop"]
 """The other job goes on under its limit, or is stopped. Nothing is started in its place; the next
 pair of the queue starts when both are over."""
 
+WhenP99Breaks = Literal["tell", "end-newest"]
+"""Where a server breaks its promise for some time: it is told, or the newest job that serves nobody
+is ended as well."""
+
 _NOT_RUN = (
     *("description", "workdir", "start_timeout_s", "memory_mib"),
     *("results", "offered_rate", "max_p99_ms", "host_memory_mib", "max_tasks", "input_fingerprint"),

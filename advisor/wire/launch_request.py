@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
-from advisor.core.job import HANG_S, WhenOneEnds
+from advisor.core.job import HANG_S, WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, parse_split
 from advisor.errors import InputError
@@ -49,6 +49,8 @@ class LaunchRequest(SharingRequest):
         stop_on_wrong_results: Stop all when a job reports a wrong result; None: where the split
             is a recommended one.
         limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
+        when_p99_breaks: Where a server is above its promised p99 for several windows of requests in
+            a row: only tell it, or end the newest job that serves nobody.
         duration_s: Those that run together are stopped after this time, s.
         hang_s: A job that makes no progress for so long hangs, s.
         then: Jobs that run together afterwards, one after the other.
@@ -64,6 +66,7 @@ class LaunchRequest(SharingRequest):
     allow_unsafe: bool = False
     stop_on_wrong_results: bool | None = None
     when_one_ends: WhenOneEnds = "keep"
+    when_p99_breaks: WhenP99Breaks = "tell"
     limit_memory: bool = True
     duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] = HANG_S

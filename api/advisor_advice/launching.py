@@ -51,6 +51,7 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
         when_one_ends=request.when_one_ends,
         duration_s=request.duration_s,
         hang_s=request.hang_s,
+        when_p99_breaks=request.when_p99_breaks,
         stop_on_wrong_results=_stops(request),
         asked_by=launch.asked_by,
         notes=tuple(

@@ -72,7 +72,8 @@ def run(share: float, behave: str, steps: int) -> None:
             look_at_server()
         time.sleep(1 / STEPS_PER_S * 100 / share)
         late = behave == "nan-later" and time.monotonic() - begun > 1
-        progress.add(value=math.nan if late else None)
+        served_s = 0.08 if behave == "serves-late" else None
+        progress.add(value=math.nan if late else None, latency_s=served_s)
         done += 1
         if done == steps:
             return

@@ -26,8 +26,9 @@ STATUS_KEYS = {
 }  # fmt: skip
 JOB_KEYS = {
     "job", "rate_unit", "share_percent", "units_granted", "memory_limit_mib", "proven", "outcome",
-    "exit_code", "error", "steps",
-    "rate", "relative_speed", "results", "predicted_rate", "joined_at", "ended_at",
+    "exit_code", "error", "steps", "latency_p99_ms",
+    "max_p99_ms", "rate", "relative_speed", "results", "predicted_rate", "joined_at",
+    "ended_at",
 }  # fmt: skip
 
 

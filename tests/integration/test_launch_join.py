@@ -165,6 +165,7 @@ def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
         (("third", "--share", "30", "--detach"), "--detach does not go"),
         (("third", "--share", "30", "--gpu", "0"), "on the GPU of the launch"),
         (("third", "--share", "30", "--duration", "9"), settled),
+        (("third", "--share", "30", "--when-p99-breaks", "tell"), settled),
         (("third", "--share", "30", "--hang-after", "120"), settled),
         (("third", "--share", "30", "--when-one-ends", "keep"), settled),
         (("third", "--share", "30", "--go-on-with-wrong-results"), settled),

@@ -75,6 +75,25 @@ def test_a_fault_takes_down_all_that_ran(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
+def test_the_newest_batch_job_goes_for_a_server(jobs: FakeHost) -> None:
+    """And why is told; the launch has not failed, and the server goes on."""
+    jobs.write_job("serve", "--behave", "serves-late", max_p99_ms=50)
+    last = launch(
+        jobs, "serve", "one", "--split", "50/50", "--duration", "22",
+        "--when-p99-breaks", "end-newest",
+    )  # fmt: skip
+    assert (last["state"], last["code"]) == ("stopped", None)
+    serve, one = last["jobs"]
+    assert (serve["outcome"], serve["max_p99_ms"]) == ("stopped", 50)
+    assert serve["latency_p99_ms"] == pytest.approx(80, rel=0.03)
+    assert (one["outcome"], one["ended_at"] < serve["ended_at"]) == ("stopped", True)
+    assert "ended since the p99 of serve" in one["error"]
+    assert any("one was ended" in text for text in last["warnings"])
+    assert "p99-broken" in last["observations"][0]["flags"]
+    assert last["rest_s"] > 1
+    await_nobody(jobs)
+
+
 def test_a_limit_that_is_not_proven_starts_nobody(jobs: FakeHost) -> None:
     """Nor those whose limits are, nor the one that has none."""
     jobs.write_job("loose", env={"FAKE_CUDA_UNITS": "90"})

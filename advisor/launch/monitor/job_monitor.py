@@ -5,6 +5,7 @@ from advisor.core.job import ResultsSettings
 from advisor.core.results import VERDICT_FLAGS, Reported, Verdict, judge, largest_gap
 from advisor.errors import JobError
 from advisor.formats.moments import now
+from advisor.launch.monitor.p99_watch import P99Watch
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import JobOutcome, JobStatus
 from advisor.runtime.jobs.running_job import RunningJob
@@ -24,6 +25,7 @@ class JobMonitor:
         rest: Its pace after another job had ended.
         results: What its own results were found to be so far.
         libraries: Versions of the GPU libraries that it has loaded; None: not known.
+        tail: Watches the p99 that it has promised; None: it has promised none.
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
     """
 
@@ -38,6 +40,7 @@ class JobMonitor:
         self._joined_at = joined_at
         self._ended_at: str | None = None
         self.expected: Interval | None = None
+        self.tail: P99Watch | None = None
         self.job, self._reference = job, reference
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
         self.results: Verdict | None = None
@@ -58,6 +61,11 @@ class JobMonitor:
     def over(self) -> bool:
         """Whether it runs no more."""
         return self.outcome != "running"
+
+    @property
+    def serves(self) -> bool:
+        """Whether requests arrive at it, whether it runs or not."""
+        return self.job.job.offered_rate is not None
 
     def look(self, now_s: float, hang_s: float) -> None:
         """Count; see whether it ended or hangs. A job that hangs or cannot be counted is over."""
@@ -120,6 +128,8 @@ class JobMonitor:
             steps=self.steps,
             rate=self.rate(),
             relative_speed=self.relative_speed(),
+            latency_p99_ms=self.tail and self.tail.p99_ms,
+            max_p99_ms=self.tail and self.tail.promised_ms,
             results=self.results,
             predicted_rate=self.expected,
             joined_at=self._joined_at,

@@ -16,6 +16,7 @@ from advisor.launch.monitor.account import Account
 from advisor.launch.monitor.faults import is_fault, take_down
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
+from advisor.launch.monitor.p99_watch import P99Watch
 from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start.starting import end_jobs
 from advisor.runtime.backends.backend import Backend
@@ -60,6 +61,7 @@ class SetMonitor:
         self.forecasts: dict[tuple[int, ...], Forecast] = {}
         self.expected_power_w: Interval | None = None
         self._expect(pair.forecast)
+        self._watch_tails(self.begun_s)
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent = self._noted = False
@@ -91,6 +93,7 @@ class SetMonitor:
         self.jobs = (*self.jobs, one)
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
+        self._watch_tails(now_s)
         self._noted, self._note_from_s = False, now_s
         job.go()
 
@@ -118,6 +121,7 @@ class SetMonitor:
         self.account.add(now_s, were)
         self._note_libraries(now_s)
         self._end([one for one in were if one.over])
+        self._look_at_tails(now_s)
         if not self.over:
             self._check_backend(now_s)
 
@@ -169,6 +173,34 @@ class SetMonitor:
             numbers, forecast.jobs if forecast else (None,) * len(numbers), strict=True
         ):
             self.jobs[n].expected = known and known.rate
+
+    def _watch_tails(self, now_s: float) -> None:
+        """Begin anew for all that have promised a p99: who has come or gone changes it."""
+        for one, part in zip(self.jobs, self.pair.parts, strict=True):
+            if (promised_ms := part.promised_p99_ms) is not None:
+                one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
+                one.tail.begin(now_s)
+
+    def _look_at_tails(self, now_s: float) -> None:
+        for one in self._running():
+            if one.tail is None or not one.tail.look(now_s):
+                continue
+            self.account.stretches[-1].p99_broken = True
+            why = one.tail.text(one.job.job.name)
+            newest = self._newest() if self._spec.when_p99_breaks == "end-newest" else None
+            if newest is None:
+                self._alarms.append(why)
+                continue
+            self._alarms.append(f"{newest.job.job.name} was ended: {why}")
+            newest.end("stopped", error=f"ended since {why}")
+            end_jobs([newest.job])
+            self._watch_tails(now_s)
+            return
+
+    def _newest(self) -> JobMonitor | None:
+        """The last one that began or joined and serves nobody."""
+        batch = [one for one in self._running() if one.tail is None and not one.serves]
+        return batch[-1] if batch else None
 
     def _note_libraries(self, now_s: float) -> None:
         """Once for each: what has counted for some seconds has loaded what it computes with."""

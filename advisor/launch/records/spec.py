@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from advisor.core.gpu import Share, memory_limit_mib
 from advisor.core.interval import Interval
-from advisor.core.job import HANG_S, Job, WhenOneEnds
+from advisor.core.job import HANG_S, Job, WhenOneEnds, WhenP99Breaks
 from advisor.core.split import Split, split_shares
 
 
@@ -75,6 +75,11 @@ class LaunchPart:
     limit_memory: bool = True
 
     @property
+    def promised_p99_ms(self) -> float | None:
+        """What its users were promised, by its file or when it was launched."""
+        return self.job.max_p99_ms if self.max_p99_ms is None else self.max_p99_ms
+
+    @property
     def memory_limit_mib(self) -> int | None:
         """At how much its memory is bounded; None: not at all."""
         need_mib = self.job.memory_mib
@@ -123,6 +128,7 @@ class LaunchSpec:
             before it is over.
         duration_s: A set is stopped after this time together; None: when its jobs end.
         hang_s: See `HANG_S`.
+        when_p99_breaks: What is done where a server breaks its promised p99.
         stop_on_wrong_results: The set is stopped when a job reports a wrong result; else there is
             an alarm.
         asked_by: Who asked: a user's name, or the name of a token.
@@ -135,6 +141,7 @@ class LaunchSpec:
     when_one_ends: WhenOneEnds = "keep"
     duration_s: float | None = None
     hang_s: float = HANG_S
+    when_p99_breaks: WhenP99Breaks = "tell"
     stop_on_wrong_results: bool = False
     asked_by: str = ""
     notes: tuple[str, ...] = ()

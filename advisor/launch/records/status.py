@@ -31,11 +31,13 @@ class JobStatus:
             limit, as where its need is not known, or MPS does not share the GPU.
         proven: The limit was shown to be in force, for the running job too.
         exit_code: Negative: the signal that ended it. None while it runs, and after a stop.
-        error: What went wrong, in a sentence.
+        error: What went wrong, in a sentence; why it was ended, where it was for a server.
         steps: Progress so far, in the job's unit.
         rate: Progress per second over the last seconds; None before there are two readings, and
             once it is over.
         relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
+        latency_p99_ms: Of the last window of requests of a job that has promised some.
+        max_p99_ms: What it has promised.
         results: What its own results were found to be; None where it reports none, or none that
             can be compared with those on the whole GPU.
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
@@ -56,6 +58,8 @@ class JobStatus:
     steps: float = 0.0
     rate: float | None = None
     relative_speed: float | None = None
+    latency_p99_ms: float | None = None
+    max_p99_ms: float | None = None
     results: Verdict | None = None
     predicted_rate: Interval | None = None
     joined_at: str | None = None

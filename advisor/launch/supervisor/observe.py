@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import advisor
-from advisor.core.flags import LIMIT_BROKEN, TOO_FAST
+from advisor.core.flags import LIMIT_BROKEN, P99_BROKEN, TOO_FAST
 from advisor.core.gpu import Gpu
 from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import Observation, ObservedPart
@@ -97,6 +97,7 @@ def _of_stretch(
         flags=(
             *(("not-settled",) if None in rates else ()),
             *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
+            *((P99_BROKEN,) if stretch.p99_broken else ()),
             *((TOO_FAST,) if is_too_fast(known, rates) else ()),
             *verdict_flags(monitor.jobs[n].results for n in stretch.numbers),
         ),

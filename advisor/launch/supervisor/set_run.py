@@ -177,7 +177,8 @@ class SetRun:
         limit_s = self._spec.duration_s
         if limit_s is None or time.monotonic() - monitor.begun_s < limit_s:
             return None
-        return Ending.STOPPED if outcomes <= {"finished", "running"} else Ending.FAILED
+        well = {"finished", "running", "stopped"}
+        return Ending.STOPPED if outcomes <= well else Ending.FAILED
 
     def _stop_asked(self) -> bool:
         return self._told_to_stop() or self._folder.stop_asked()

@@ -15,6 +15,7 @@ export const FLAGS = {
   "results-only": "too short for rates: measured to read the job's results",
   "limit-broken": "a process computed on the GPU that was not under its limit, or of no job",
   "too-fast": "a job of a launch made far more progress than its profile says of its share alone",
+  "p99-broken": "a server of a launch was above its promised p99 for several windows in a row",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
   "slow-alone": "over 12 % slower on the whole GPU than at a smaller share: its host held it up",

@@ -215,7 +215,9 @@ def _each(job: _Job) -> str:
     elif part.rate is not None:
         did.append(f"{part.rate:.4g} {part.rate_unit}/s")
     if part.latency_p99_ms is not None:
-        did.append(f"p99 {part.latency_p99_ms:.3g} ms")
+        most = status and status.max_p99_ms
+        promised = "" if most is None else f" ({most:g} promised)"
+        did.append(f"p99 {part.latency_p99_ms:.3g} ms{promised}")
     if status:
         did.append(f"{status.steps:,.0f} {status.rate_unit}")
         did.append(status.outcome if status.exit_code is None else f"exit {status.exit_code}")

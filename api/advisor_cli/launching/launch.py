@@ -23,6 +23,7 @@ from advisor.wire.launch_request import (
     LaunchRequest,
     NextPair,
     WhenOneEnds,
+    WhenP99Breaks,
     check_launch,
 )
 from advisor_advice.launching import check_together, make_spec
@@ -66,7 +67,8 @@ _NOT_OF_JOIN = {
     "detach": "the command returns as soon as the job runs beside the others",
     "dry_run": "the shares of the launch and the job's forecast are shown as it joins",
     **dict.fromkeys(
-        ("when_one_ends", "duration", "hang_after", "stop_on_wrong_results"), _OF_LAUNCH
+        ("when_one_ends", "when_p99_breaks", "duration", "hang_after", "stop_on_wrong_results"),
+        _OF_LAUNCH,
     ),
 }
 """Options that say nothing of a job that joins, and why."""
@@ -125,6 +127,12 @@ def launch(
     when_one_ends: Annotated[
         WhenOneEnds, typer.Option(help="The others go on under their limits, or are stopped")
     ] = "keep",
+    when_p99_breaks: Annotated[
+        WhenP99Breaks,
+        typer.Option(
+            help="Of a server that breaks its promised p99: tell, or end the newest batch job"
+        ),
+    ] = "tell",
     duration: Annotated[
         float | None, typer.Option(help="Stop those that run together after this many seconds")
     ] = None,
@@ -159,6 +167,7 @@ def launch(
         allow_unsafe=allow_unsafe,
         stop_on_wrong_results=stop_on_wrong_results,
         when_one_ends=when_one_ends,
+        when_p99_breaks=when_p99_breaks,
         limit_memory=limit_memory,
         duration_s=duration,
         hang_s=hang_after,

@@ -148,6 +148,10 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
         yield f"{status.rest_s:.0f} s of others after the first had ended{energy}"
     if status.stranded_unit_s:
         yield f"{status.stranded_unit_s:,.0f} unit-seconds held for jobs that have ended"
+    for job in status.jobs:
+        if job.max_p99_ms is not None:
+            now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
+            yield f"p99 of {job.job}: {now}, {job.max_p99_ms:g} ms promised"
     yield from moves(status)
     if status.code:
         yield f"{status.code}: {status.cause}"
