@@ -64,7 +64,10 @@ def run(share: float, behave: str, steps: int) -> None:
             os._exit(7)
         if behave == "stall" and time.monotonic() - begun > 1:
             time.sleep(600)
-        if behave == "fault" and time.monotonic() - begun > 1:
+        if behave in ("fault", "named-fault") and time.monotonic() - begun > 1:
+            if behave == "named-fault":
+                with (mps_dir().parent / "log" / "server.log").open("a") as log:
+                    log.write(f"[.. Server 9] Client {{PID: {os.getpid()}}} hit a memory fault\n")
             (mps_dir() / "status").write_text("FAULT")
             leave_fault("an illegal memory access was encountered")
         if behave != "deaf" and time.monotonic() - looked > LOOK_S:

@@ -26,6 +26,11 @@ GPU = Gpu(uuid="GPU-1", model="Card", units_total=132, power_limit_w=700.0, driv
 FAULT = "CUDA error: an illegal memory access was encountered"
 
 
+def pid_of(job: str) -> int:
+    """The number of a job's process, larger than any that Linux gives."""
+    return 10_000_000 + ord(job[0])
+
+
 @dataclass
 class Clock:
     """In the place of `time`; who sleeps moves it."""
@@ -117,7 +122,8 @@ class ScriptedJob:
         return self.script.tail
 
     def pids(self) -> list[int]:
-        return []
+        """One number by name, which no process has."""
+        return [] if self.exit_code is not None else [pid_of(self.job.name)]
 
     def roots(self) -> list[int]:
         return []
@@ -143,6 +149,7 @@ class ScriptedBackend:
         seen: Who computes; None: nobody can tell.
         asked: How often it was asked.
         max_clients: Places that are left.
+        named: Processes that are told of with a fault.
     """
 
     clock: Clock
@@ -153,6 +160,7 @@ class ScriptedBackend:
     seen: Sight | None = None
     asked: int = 0
     max_clients: int = 40
+    named: frozenset[int] = frozenset()
     gpu: Gpu = GPU
 
     def spoiled(self) -> bool:
@@ -161,6 +169,9 @@ class ScriptedBackend:
             raise error
         begun_s, ended_s = self.faults_s
         return begun_s <= self.clock.now_s - 1000.0 < ended_s
+
+    def blamed(self) -> frozenset[int]:
+        return self.named
 
     def given_percent(self) -> float | None:
         return self.given

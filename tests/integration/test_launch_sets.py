@@ -94,6 +94,16 @@ def test_the_newest_batch_job_goes_for_a_server(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
+def test_who_faulted_is_told_where_the_server_names_it(jobs: FakeHost) -> None:
+    """The others were taken along, and are not guilty."""
+    jobs.write_job("named", "--behave", "named-fault")
+    last = launch(jobs, "one", "named", "two", "--split", "50/50/50", code=5)
+    assert [job["outcome"] for job in last["jobs"]] == ["taken-down", "failed", "taken-down"]
+    assert "a fault of named took one and two down with it" in last["cause"]
+    (jobs.pipe_dir / "status").unlink(missing_ok=True)
+    await_nobody(jobs)
+
+
 def test_a_limit_that_is_not_proven_starts_nobody(jobs: FakeHost) -> None:
     """Nor those whose limits are, nor the one that has none."""
     jobs.write_job("loose", env={"FAKE_CUDA_UNITS": "90"})

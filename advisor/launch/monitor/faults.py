@@ -17,6 +17,10 @@ _SHARED_FAULT = (
     "a fault on the MPS server took {} down; which one caused it the driver does not tell. "
     "Jobs that fault must not share a GPU: run each alone to find it"
 )
+_KNOWN_FAULT = (
+    "a fault of {} took {} down with it: the log of the MPS server names its process {}. {} "
+    "must not share a GPU before that is mended; run it alone to find it"
+)
 _OWN_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
 
 
@@ -34,19 +38,36 @@ def is_fault(struck: Sequence[JobMonitor], backend: Backend) -> bool:
     return False
 
 
-def take_down(struck: Sequence[JobMonitor]) -> None:
-    """End those that a fault has struck.
+def take_down(struck: Sequence[JobMonitor], backend: Backend) -> None:
+    """End those that a fault has struck; who caused it has failed, where that is known.
 
     Raises:
         SurvivorsError: a process of one does not end.
     """
-    names = listed(one.job.job.name for one in struck)
-    fault = (_SHARED_FAULT if len(struck) > 1 else _OWN_FAULT).format(names)
+    guilty, fault = _author(struck, backend)
     for one in struck:
         one.exit_code = one.job.exit_code
         said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
-        one.end("taken-down", "mps-fault", fault + said)
+        one.end("failed" if one is guilty else "taken-down", "mps-fault", fault + said)
     end_jobs(one.job for one in struck)
+
+
+def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:
+    """Who caused a fault, None where nobody can tell, and what is said of it.
+
+    Only a log that names processes of one job and of no other is evidence.
+    """
+    names = listed(one.job.job.name for one in struck)
+    if len(struck) == 1:
+        return None, _OWN_FAULT.format(names)
+    blamed = backend.blamed()
+    found = [one for one in struck if one.pids & blamed]
+    if len(found) != 1:
+        return None, _SHARED_FAULT.format(names)
+    guilty = found[0]
+    name, pid = guilty.job.job.name, min(guilty.pids & blamed)
+    others = listed(one.job.job.name for one in struck if one is not guilty)
+    return guilty, _KNOWN_FAULT.format(name, others, pid, name)
 
 
 def _all_speak_of_the_gpu(struck: Sequence[JobMonitor]) -> bool:

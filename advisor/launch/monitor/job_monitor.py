@@ -25,6 +25,7 @@ class JobMonitor:
         rest: Its pace after another job had ended.
         results: What its own results were found to be so far.
         libraries: Versions of the GPU libraries that it has loaded; None: not known.
+        pids: Its processes when they were seen last, a second ago or two.
         tail: Watches the p99 that it has promised; None: it has promised none.
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
     """
@@ -41,6 +42,7 @@ class JobMonitor:
         self._ended_at: str | None = None
         self.expected: Interval | None = None
         self.tail: P99Watch | None = None
+        self.pids: frozenset[int] = frozenset()
         self.job, self._reference = job, reference
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
         self.results: Verdict | None = None
@@ -61,11 +63,6 @@ class JobMonitor:
     def over(self) -> bool:
         """Whether it runs no more."""
         return self.outcome != "running"
-
-    @property
-    def serves(self) -> bool:
-        """Whether requests arrive at it, whether it runs or not."""
-        return self.job.job.offered_rate is not None
 
     def look(self, now_s: float, hang_s: float) -> None:
         """Count; see whether it ended or hangs. A job that hangs or cannot be counted is over."""

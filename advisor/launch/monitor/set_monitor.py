@@ -16,8 +16,9 @@ from advisor.launch.monitor.account import Account
 from advisor.launch.monitor.faults import is_fault, take_down
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
-from advisor.launch.monitor.p99_watch import P99Watch
+from advisor.launch.monitor.promises import broken_promise, watch_promises
 from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.start.gates import open_gates
 from advisor.launch.start.starting import end_jobs
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.libraries import loaded_libraries
@@ -61,15 +62,15 @@ class SetMonitor:
         self.forecasts: dict[tuple[int, ...], Forecast] = {}
         self.expected_power_w: Interval | None = None
         self._expect(pair.forecast)
-        self._watch_tails(self.begun_s)
+        watch_promises(self.jobs, pair.parts, self.begun_s)
+        self._note_pids()
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent = self._noted = False
         self._coming: RunningJob | None = None
         self.newcomer_error: LimitBrokenError | None = None
         self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s)
-        for job in jobs:
-            job.go()
+        open_gates(jobs, [part.solo_rate for part in pair.parts])
 
     @property
     def over(self) -> bool:
@@ -93,7 +94,8 @@ class SetMonitor:
         self.jobs = (*self.jobs, one)
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
-        self._watch_tails(now_s)
+        watch_promises(self.jobs, self.pair.parts, now_s)
+        self._note_pids()
         self._noted, self._note_from_s = False, now_s
         job.go()
 
@@ -121,7 +123,7 @@ class SetMonitor:
         self.account.add(now_s, were)
         self._note_libraries(now_s)
         self._end([one for one in were if one.over])
-        self._look_at_tails(now_s)
+        self._look_at_promises(now_s)
         if not self.over:
             self._check_backend(now_s)
 
@@ -174,33 +176,16 @@ class SetMonitor:
         ):
             self.jobs[n].expected = known and known.rate
 
-    def _watch_tails(self, now_s: float) -> None:
-        """Begin anew for all that have promised a p99: who has come or gone changes it."""
-        for one, part in zip(self.jobs, self.pair.parts, strict=True):
-            if (promised_ms := part.promised_p99_ms) is not None:
-                one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
-                one.tail.begin(now_s)
-
-    def _look_at_tails(self, now_s: float) -> None:
-        for one in self._running():
-            if one.tail is None or not one.tail.look(now_s):
-                continue
-            self.account.stretches[-1].p99_broken = True
-            why = one.tail.text(one.job.job.name)
-            newest = self._newest() if self._spec.when_p99_breaks == "end-newest" else None
-            if newest is None:
-                self._alarms.append(why)
-                continue
-            self._alarms.append(f"{newest.job.job.name} was ended: {why}")
-            newest.end("stopped", error=f"ended since {why}")
-            end_jobs([newest.job])
-            self._watch_tails(now_s)
+    def _look_at_promises(self, now_s: float) -> None:
+        found = broken_promise(self._running(), now_s, self._spec.when_p99_breaks)
+        if found is None:
             return
-
-    def _newest(self) -> JobMonitor | None:
-        """The last one that began or joined and serves nobody."""
-        batch = [one for one in self._running() if one.tail is None and not one.serves]
-        return batch[-1] if batch else None
+        self.account.stretches[-1].p99_broken = True
+        self._alarms.append(found.text)
+        if found.ends is not None:
+            found.ends.end("stopped", error=f"ended since {found.why}")
+            end_jobs([found.ends.job])
+            watch_promises(self.jobs, self.pair.parts, now_s)
 
     def _note_libraries(self, now_s: float) -> None:
         """Once for each: what has counted for some seconds has loaded what it computes with."""
@@ -237,11 +222,16 @@ class SetMonitor:
         if self._spec.when_one_ends == "stop":
             self.stop()
 
+    def _note_pids(self) -> None:
+        """Of one that has ended nobody can say any more which they were."""
+        for one in self._running():
+            one.pids = frozenset(one.job.pids()) or one.pids
+
     def _indices_over(self) -> tuple[int, ...]:
         return tuple(number for number, one in enumerate(self.jobs) if one.over)
 
     def _take_down(self, struck: Sequence[JobMonitor]) -> None:
-        take_down(struck)
+        take_down(struck, self._backend)
         self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
@@ -268,6 +258,7 @@ class SetMonitor:
                 self._check_limit(one)
 
     def _check_limits(self, now_s: float) -> None:
+        self._note_pids()
         running = [one.job for one in self._running()]
         coming = [self._coming] if self._coming is not None else []
         try:

@@ -18,7 +18,7 @@ JobOutcome = Literal[
     "waiting", "starting", "running", "finished", "stopped", "failed", "hung", "taken-down"
 ]
 """`taken-down`: ended by a fault on the MPS server that the jobs share. Such a fault takes all
-clients down and names no author, so none is called guilty."""
+clients down and names no author, so none is called guilty, unless the server's log names one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,10 @@ class Server(Protocol):
         """Whether a fault of one client has taken all of them down; they must end to go on."""
         return False
 
+    def blamed(self) -> frozenset[int]:
+        """Processes that what enforces the limits names where it tells of a fault."""
+        return frozenset()
+
     def release(self, pids: Collection[int]) -> None:
         """Take the processes off the GPU, so that signals cannot hurt their neighbours."""
         return

@@ -18,6 +18,7 @@ from advisor.files.safe_files import check_parents, private_folder
 from advisor.runtime.backends.backend import ComputingPids, Granted, Sight, check_environments
 from advisor.runtime.backends.limit import check_granted, look
 from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.backends.mps_log import end_of, named_in_faults
 from advisor.runtime.host.processes import owner_of, wait_until
 
 PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
@@ -127,6 +128,11 @@ class MpsBackend:
         """A server is in a fault; clients that wait do not know of it yet."""
         return bool(self._faulty())
 
+    def blamed(self) -> frozenset[int]:
+        """Clients that our server's log names in lines about faults; it does so for some faults."""
+        log = _log_dir(self.control.pipe_dir) / "server.log"
+        return named_in_faults(end_of(log)) if self.owned else frozenset()
+
     def release(self, pids: Collection[int]) -> None:
         """End the processes' GPU work by `terminate_client`, and wait for those that were at work.
 
@@ -192,6 +198,10 @@ def open_mps(
     return MpsBackend(gpu, control, owned, computing=computing)
 
 
+def _log_dir(pipe_dir: Path) -> Path:
+    return pipe_dir.with_name("log")
+
+
 def own_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:
     """Where a daemon of our own listens."""
     return runtime_dir / gpu.uuid[-12:] / "mps"
@@ -202,7 +212,7 @@ def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> 
     pipe_dir = own_pipe_dir(gpu, runtime_dir)
     for name in (pipe_dir.name, "log"):
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
-    log_dir = pipe_dir.with_name("log")
+    log_dir = _log_dir(pipe_dir)
     control = Control(pipe_dir, environment)
     if control.answers():
         _check_ours(control)
