@@ -12,8 +12,9 @@ from advisor.decide.limits import Limits, is_served, memory_unknown, with_card_m
 from advisor.errors import InputError
 from advisor.place.running import Kind, PlacedSet, Pool, RunningPlan, make_placing
 from advisor.place.running_solver import place_running
+from advisor.predict.gaps import IDLE
 from advisor.predict.predictions import Predictor
-from advisor.predict.profiles import IDLE, Profile
+from advisor.predict.profiles import Profile
 from advisor.predict.set_law import MEASURED_ON
 from advisor.settings import Settings
 from advisor.wire.requests import QueuedJobs

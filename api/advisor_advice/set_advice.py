@@ -22,8 +22,9 @@ from advisor.decide.recommendation import RatedSplit, Request
 from advisor.decide.replicas import replicas
 from advisor.decide.ways import SetDecision, recommend_set, without_one, worth
 from advisor.decide.worth import worth_of
+from advisor.predict.gaps import IDLE
 from advisor.predict.predictions import Predictor
-from advisor.predict.profiles import IDLE, Profile
+from advisor.predict.profiles import Profile
 from advisor.predict.set_law import MEASURED_ON
 from advisor.predict.sets import SetPredictor, active_idle_w, fills
 from advisor.settings import Settings

@@ -9,8 +9,9 @@ from advisor.core.interval import Interval
 from advisor.core.split import Split, check_advised
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import feature_names_of
+from advisor.predict.gaps import filled
 from advisor.predict.predictions import Prediction, possible_speed, predicted_part
-from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled
+from advisor.predict.profiles import COLUMNS, NEEDED, Profile
 from advisor.predict.sides import Side, side
 from advisor.predict.situation import JobKind, kind_of, of_pair
 from advisor_models.forest import Forest, read_trees

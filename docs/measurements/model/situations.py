@@ -22,7 +22,8 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide.limits import Limits, floor
 from advisor.decide.recommend import TIE
-from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, make_profiles
+from advisor.predict.gaps import ACTIVE_IDLE_ABOVE
+from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.situation import is_launch_bound, kind_of
 from advisor_cli.learn.measured import CheckedPoints, read_measured
 from advisor_models.intervals import (

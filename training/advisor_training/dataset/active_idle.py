@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from advisor.core.telemetry import NEAR_LIMIT
-from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, active_idle_above_of
+from advisor.predict.gaps import ACTIVE_IDLE_ABOVE, active_idle_above_of
+from advisor.predict.profiles import Profile
 from advisor.predict.sides import demanded_power_w, power_limit_w, side
 from advisor_training.dataset.pairs import MeasuredPair, Measurement
 

@@ -10,7 +10,8 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of
 from advisor.errors import InputError
-from advisor.predict.profiles import Profile, make_profiles, with_active_idle
+from advisor.predict.gaps import with_active_idle
+from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.situation import is_launch_bound, kind_of
 from advisor_training.dataset.active_idle import active_idle_fill
 from advisor_training.dataset.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
