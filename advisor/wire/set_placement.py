@@ -27,7 +27,8 @@ class SeatedSet:
     """Jobs that share a card, or one alone.
 
     Attributes:
-        launch: The jobs as one word, `a*3+b@50`: copies, and a limit behind the job that has it.
+        launch: What `advisor launch` is given, `a*3 b --split 100/100/100/50`; the name of a job
+            alone, which it does not run.
         gpus: Numbers of the cards that have it, from 0, counted through all GPU models.
         power_w: Of one card.
     """

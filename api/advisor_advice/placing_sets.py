@@ -235,11 +235,10 @@ def _seats(plan: RunningPlan, one: PlacedSet) -> Iterator[SeatedJob]:
 
 
 def launch_text(plan: RunningPlan, one: PlacedSet) -> str:
-    """The jobs as one word, `a*3+b@50`: copies, and a limit behind each that has one."""
-    shares = one.split.shares if one.split else (WHOLE,)
-    names = [plan.placing.kinds[kind].name for kind in one.kinds]
-    jobs = Counter(
-        name if share == WHOLE else f"{name}@{share:g}"
-        for name, share in zip(names, shares, strict=True)
-    )
-    return "+".join(f"{job}*{count}" if count > 1 else job for job, count in jobs.items())
+    """What `advisor launch` is given for it, `a*3 b --split 100/100/100/50`; of one job its name.
+
+    The split is the one that keeps the limits of the plan, so these are not told again.
+    """
+    names = Counter(plan.placing.kinds[kind].name for kind in one.kinds)
+    jobs = " ".join(f"{job}*{count}" if count > 1 else job for job, count in names.items())
+    return f"{jobs} --split {one.split}" if one.split else jobs

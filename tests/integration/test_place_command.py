@@ -282,6 +282,21 @@ def test_text_of_sets_says_cards_bound_and_launches(place: Advisor) -> None:
     assert len(launches) == int(text.split(" on ")[1].split()[0])
 
 
+def test_launches_of_sets_are_commands(place: Advisor, advisor: Advisor) -> None:
+    """`advisor launch` takes each as it is printed, and gives every job the share of the plan."""
+    wanted = (*SETS, "vit-train:3", "--objective", "least-energy")
+    found = answer(place, *wanted)["sets"]
+    done = place(*wanted, "--schedule").out
+    together = [one for one in found if len(one["jobs"]) > 1]
+    assert any(job["share_percent"] < 100 for one in together for job in one["jobs"])
+    for one in together:
+        command = f"advisor launch {one['launch']}"
+        assert f"  GPU {one['gpus'][0]:<5} {command}\n" in done
+        (pair,) = json.loads(advisor(*command.split()[1:], "--dry-run", "--json").out)["pairs"]
+        shares = [(job["job"], job["share_percent"]) for job in one["jobs"]]
+        assert [(job["job"], job["share_percent"]) for job in pair["jobs"]] == shares
+
+
 def test_sets_on_two_gpu_models_by_a_deadline_with_limits(place: Advisor) -> None:
     """Cards of both are counted; a job with little time keeps its speed; p99 is a limit."""
     options = ("--gpu-model", "NVIDIA H200", "--also", "NVIDIA H100 80GB HBM3=2")

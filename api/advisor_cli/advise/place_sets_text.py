@@ -26,7 +26,8 @@ def show(found: SetPlacement, details: Collection[str] = ()) -> None:
         console.print(Text("launches", style="bold"))
         for one in found.sets:
             for gpu in one.gpus:
-                console.print(Text(f"  GPU {gpu:<5} {one.launch}"), soft_wrap=True)
+                how = f"advisor launch {one.launch}" if len(one.jobs) > 1 else f"{one.launch} alone"
+                console.print(Text(f"  GPU {gpu:<5} {how}"), soft_wrap=True)
     if "notes" in details:
         console.print(Text("notes", style="bold"))
         for note in _remarks(found):
@@ -64,7 +65,7 @@ def _lines(found: SetPlacement) -> Iterator[tuple[str, str]]:
 
 
 def _sets(found: SetPlacement) -> Table:
-    names = ("cards", "GPU", "jobs, limits behind @", "speeds", "p99 ms, at most", "W")
+    names = ("cards", "GPU", "jobs, as of advisor launch", "speeds", "p99 ms, at most", "W")
     return plain_table(names, map(_cells, found.sets))
 
 
