@@ -6,17 +6,19 @@ GPU get the same limit, a `level`; the others get none.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
 from advisor.core.gpu import WHOLE
+from advisor.core.split import MOST_JOBS
 from advisor.core.units import share_for_units, units_for_share
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
-from advisor.predict.profiles import Floats, Profile, relative_capacity
-from advisor.predict.set_law import HELD, MPS, SPEED_ERRORS, filling_beside, power_w, room
-from advisor.predict.sets import active_idle_w, fills, most_of
+from advisor.predict.profiles import Floats, Profile
+from advisor.predict.set_law import HELD, SPEED_ERRORS, filling_beside, power_w
+from advisor.predict.sets import Alone, alone_at, fills
 from advisor.validity.safe_counts import CheckedCounts
 
 LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
@@ -30,51 +32,85 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ManyAlone:
-    """Kinds of jobs alone; shape (kinds + 1, levels), the last row an empty seat, or (kinds + 1,).
+    """Kinds of jobs alone, at each level; the last row is an empty seat.
 
     Attributes:
         shares: Limit of each kind at each level: safe, and within its profile.
-        rate: For each 1 on the whole GPU.
-        most: What a server could do on the whole GPU, as `rate`.
-        needed: Part of the GPU that it needs for its demand.
+        alone: There; shape (kinds + 1, levels) each.
     """
 
     shares: Floats
-    rate: Floats
-    reach: Floats
-    power_w: Floats
-    sm: Floats
-    dram: Floats
-    fills: Floats
-    served: Floats
-    most: Floats
-    needed: Floats
-    active_idle_w: Floats
+    alone: Alone
     limit_w: float
 
     def at(self, sets: Ints, level: Ints) -> "SetRates":
-        """What sets do; shape (sets, seats), each at its level, shape (sets,).
-
-        An empty seat is the index of the last row.
-        """
+        """What sets do; shape (sets, seats), each at its level, shape (sets,)."""
         seats = sets.T
-        rate, reach, alone_w, sm, dram, needed = (
-            values[seats, level]
-            for values in (self.rate, self.reach, self.power_w, self.sm, self.dram, self.needed)
-        )
-        jobs = (seats < len(self.fills) - 1).sum(axis=0)
-        served, filling = self.served[seats], self.fills[seats]
-        could = np.minimum(reach, room(self.most[seats], needed, 1 / jobs))
-        speed = np.where(served, np.minimum(1.0, could), rate)
-        speed = speed * MPS.kept(sm, dram, filling, served)
-        kept = np.minimum(1.0, speed / np.maximum(rate, 1e-9))
-        beside = filling_beside(sm, filling)
+        alone = Alone(**{f.name: getattr(self.alone, f.name)[seats, level] for f in fields(Alone)})
+        speed = alone.speeds(could := alone.could)
+        kept = alone.kept(speed)
+        beside = filling_beside(alone.sm, alone.fills)
         classes = [beside == 0, beside < HELD]
         low = np.select(classes, [_LOW["no filling"], _LOW["held"]], _LOW["filling"])
-        low = low * np.where(served * (beside < HELD), could, speed)
-        idle_w = self.active_idle_w[seats].sum(axis=0) / jobs
-        watts = power_w(kept, alone_w, idle_w, self.limit_w, in_turns=False)
-        return SetRates(speed.T, low.T, kept.T, watts)
+        low = low * np.where(alone.served * (beside < HELD), could, speed)
+        watts = power_w(kept, alone.power_w, alone.idle_w, self.limit_w, in_turns=False)
+        return SetRates(speed.T, low.T, watts)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Sets:
+    """Many sets while they are grown.
+
+    Attributes:
+        rows: Kinds of jobs, seats from the left, then empty ones; shape (sets, seats).
+        last: Place of the job that joined last, in the order in which jobs join.
+        most: What no larger set of it gains more than.
+    """
+
+    rows: Ints
+    level: Ints
+    last: Ints
+    most: Floats
+
+    def only(self, chosen: Ints | Bools) -> "Sets":
+        """Some of them."""
+        return Sets(**{name: values[chosen] for name, values in self._columns()})
+
+    def and_also(self, others: "Sets") -> "Sets":
+        """These, then others."""
+        pairs = zip(self._columns(), others._columns(), strict=True)
+        return Sets(**{name: np.concatenate([own, other]) for (name, own), (_, other) in pairs})
+
+    def with_one_more(
+        self,
+        parent: Ints,
+        kinds: Ints,
+        size: int,
+        last: Ints | None = None,
+        most: Floats | None = None,
+    ) -> "Sets":
+        """Sets of so many jobs, each of one of these and a further job."""
+        grown = self.only(parent)
+        grown.rows[:, size - 1] = kinds
+        return Sets(
+            rows=grown.rows,
+            level=grown.level,
+            last=grown.last if last is None else last,
+            most=grown.most if most is None else most,
+        )
+
+    def _columns(self) -> list[tuple[str, Any]]:
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+def nothing(empty: int, levels: int = 1) -> Sets:
+    """A set of no job at each level; `empty` is the index of an empty seat."""
+    return Sets(
+        rows=np.full((levels, MOST_JOBS), empty),
+        level=np.arange(levels),
+        last=np.zeros(levels, dtype=np.int64),
+        most=np.full(levels, np.inf),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,49 +118,24 @@ class SetRates:
     """What sets do.
 
     Attributes:
-        speed: Relative speed of each job, shape (sets, seats), as are `low` and `kept`.
+        speed: Relative speed of each job, shape (sets, seats), as is `low`.
         low: The low end of its interval; of a server before chance (`Serving.served`).
-        kept: Part of its speed alone at the limit.
         power_w: Shape (sets,).
     """
 
     speed: Floats
     low: Floats
-    kept: Floats
     power_w: Floats
-
-    def only(self, chosen: Ints | Bools) -> "SetRates":
-        """Of some sets."""
-        return SetRates(
-            self.speed[chosen], self.low[chosen], self.kept[chosen], self.power_w[chosen]
-        )
 
 
 def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> ManyAlone:
     """Of one profile of each kind."""
     shares = np.array([_levels(profile, checked) for profile in profiles])
-    at = [profile.at(own) for profile, own in zip(profiles, shares, strict=True)]
-    reach = np.array([relative_capacity(p, own) for p, own in zip(profiles, shares, strict=True)])
-    sm, dram = (np.array([a[f"{name}_active_percent"] for a in at]) for name in ("sm", "dram"))
-    sm = np.where(np.isnan(sm), shares, sm) / WHOLE
-    served = np.array([float(profile.serving is not None) for profile in profiles])
-    most = np.array([most_of(profile) for profile in profiles])
-    wholes = np.array([[profile.whole_gpu_rate] for profile in profiles])
+    found = alone_at(profiles, shares)
+    seated = {field.name: _with_empty_seat(getattr(found, field.name)) for field in fields(Alone)}
     limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
-    seat = _with_empty_seat
     return ManyAlone(
-        shares=seat(shares),
-        rate=seat(np.array([a["rate"] for a in at]) / wholes),
-        reach=seat(reach),
-        power_w=seat(np.array([a["power_w"] for a in at])),
-        sm=seat(sm),
-        dram=seat(np.nan_to_num(dram) / WHOLE),
-        fills=seat(np.array([float(fills(profile)) for profile in profiles])),
-        served=seat(served),
-        most=seat(most),
-        needed=seat(np.where(served[:, None], 1 / most[:, None], sm)),
-        active_idle_w=seat(np.array([active_idle_w([profile]) for profile in profiles])),
-        limit_w=min(limits, default=np.inf),
+        shares=_with_empty_seat(shares), alone=Alone(**seated), limit_w=min(limits, default=np.inf)
     )
 
 

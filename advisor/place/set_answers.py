@@ -9,11 +9,21 @@ import numpy as np
 from advisor.core.gpu import MEMORY_PART, WHOLE
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
 from advisor.decide.constraints import violations, violations_alone
-from advisor.decide.limits import UNSURE_BELOW, Limits, check_limits, with_card_memory
-from advisor.place.many_sets import NONE, ManyAlone, many_alone
+from advisor.decide.limits import (
+    UNSURE_BELOW,
+    Limits,
+    check_limits,
+    floor,
+    must_be_sure,
+    with_card_memory,
+)
+from advisor.place.many_sets import LEVELS, NONE, ManyAlone, Sets, many_alone, nothing
+from advisor.place.options import Ints
+from advisor.place.problem import Bools
 from advisor.place.running import PlacedSet, Placing, Pool
 from advisor.predict.predictions import Prediction, Predictor, is_within, safe_splits_of
 from advisor.predict.profiles import Floats, Profile
+from advisor.predict.set_law import HELD, SPEED_ERRORS
 from advisor.predict.sets import SetPredictor
 
 _LAW = SetPredictor()
@@ -24,16 +34,40 @@ class SetAnswers:
     """Of one pool; keeps what was asked.
 
     Attributes:
-        there: Kinds with a profile; `many` knows them in this order.
+        there: Kinds with a profile; `many` knows them in this order, and an empty seat after them,
+            as do the arrays below.
+        counts: How many jobs of each.
+        floors: Least speed that each must keep.
+        sure: Whether the low end of its speed must.
+        dearer: What each two of them cost at least, as no set is cheaper for a further job.
     """
 
     placing: Placing
     number: int
     there: tuple[int, ...]
     many: ManyAlone
+    counts: Floats = field(init=False)
+    floors: Floats = field(init=False)
+    sure: Bools = field(init=False)
+    dearer: Floats = field(init=False)
+    _memory_mib: Floats = field(init=False)
+    _limits: Limits = field(init=False)
+    _limits_of_sets: Limits = field(init=False)
+    _filling: dict[int, Sets] = field(default_factory=dict[int, Sets])
     _known: dict[tuple[tuple[int, ...], int], PlacedSet | None] = field(
         default_factory=dict[tuple[tuple[int, ...], int], PlacedSet | None]
     )
+
+    def __post_init__(self) -> None:
+        profiles = [self._profile(kind) for kind in self.there]
+        self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
+        self._limits_of_sets = replace(limits, unsure_below=UNSURE_BELOW)
+        self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
+        self.floors = np.array([*(floor(profile, limits) for profile in profiles), 0.0])
+        self.sure = np.array([*(must_be_sure(profile, limits) for profile in profiles), False])
+        self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
+        alone = np.array([one.cost if (one := self.of((kind,))) else 0.0 for kind in self.there])
+        self.dearer = np.maximum(alone[:, None], alone)
 
     @property
     def pool(self) -> Pool:
@@ -80,11 +114,61 @@ class SetAnswers:
                         yield found
 
     @property
-    def memory(self) -> tuple[Floats, float]:
-        """MiB that each kind needs, 0 where it is not known, and the most together."""
-        most = with_card_memory(self.pool.limits, self.pool.gpu_model).memory_mib
-        needed = [self._profile(kind).memory_used_mib or 0.0 for kind in self.there]
-        return np.array([*needed, 0.0]), MEMORY_PART * most if most else np.inf
+    def unasked_pairs(self) -> Bools:
+        """Pairs that a model of pairs was not asked of, if there is one; (there, there)."""
+        several = np.triu(np.ones_like(self.dearer, dtype=bool), 1)
+        unasked = several | np.diag(self.counts[:-1] >= ADVISED_JOBS)
+        for kinds, level in self._known:
+            if level == NONE:
+                unasked[tuple(np.searchsorted(self.there, kinds))] = False
+        return unasked & (self.pool.of_pairs is not None)
+
+    def placed(self, places: Sequence[int], level: int) -> PlacedSet | None:
+        """By the law; of kinds by their places among those that are there."""
+        return self.by_law(tuple(sorted(self.there[place] for place in places)), level)
+
+    def without(self, one: PlacedSet, kind: int) -> PlacedSet | None:
+        """A set less one job of a kind, at the level that costs least; None: nobody is left."""
+        kinds = list(one.kinds)
+        kinds.remove(kind)
+        left = tuple(kinds)
+        if not left:
+            return None
+        ways = [self.of(left), *(self.by_law(left, level) for level in range(len(LEVELS)))]
+        return min(filter(None, ways), key=lambda found: found.cost)
+
+    def kept(self, sets: Sets, size: int) -> tuple[Sets, Ints]:
+        """Those of so many jobs that keep memory, numbers and floors; and which they are."""
+        most_mib = self._limits.memory_mib or np.inf
+        added = sets.rows[:, size - 1]
+        fits: Bools = self._memory_mib[sets.rows].sum(axis=1) <= MEMORY_PART * most_mib
+        fits &= (sets.rows == added[:, None]).sum(axis=1) <= self.counts[added]
+        chosen = np.flatnonzero(fits)
+        sets = sets.only(chosen)
+        rates = self.many.at(sets.rows, sets.level)
+        unsure = self.sure[sets.rows] | (rates.low < UNSURE_BELOW * rates.speed)
+        decisive = np.where(unsure, rates.low, rates.speed)
+        kept = np.flatnonzero((decisive >= self.floors[sets.rows] - 1e-9).all(axis=1))
+        return sets.only(kept), chosen[kept]
+
+    def filling(self, size: int) -> Sets:
+        """All sets of so many jobs that fill the GPU, at every level."""
+        if size not in self._filling:
+            fills = np.flatnonzero(self.many.alone.fills[:-1, 0])
+            before = self.filling(size - 1) if size > 1 else nothing(len(self.there), len(LEVELS))
+            last = before.rows[:, size - 2] if size > 1 else np.full(len(before.rows), NONE)
+            parent, place = np.nonzero(fills >= last[:, None])
+            self._filling[size], _ = self.kept(
+                before.with_one_more(parent, fills[place], size), size
+            )
+        return self._filling[size]
+
+    def may_be_joined(self, sets: Sets) -> Bools:
+        """By jobs that do not fill the GPU: beside too many that do, nobody knows their speed."""
+        alone, seats = self.many.alone, (sets.rows, sets.level[:, None])
+        held: Bools = (alone.sm * alone.fills)[seats].sum(axis=1) < HELD
+        others = self.floors[:-1][alone.fills[:-1, 0] == 0]
+        return held | bool(others.min(initial=1.0) <= SPEED_ERRORS["filling"][0])
 
     def _profile(self, kind: int) -> Profile:
         found = self.pool.profiles[kind]
@@ -93,9 +177,7 @@ class SetAnswers:
 
     def _asked(self, kinds: tuple[int, ...], level: int, by: Predictor) -> PlacedSet | None:
         profiles = [self._profile(kind) for kind in kinds]
-        limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
-        if level != NONE:
-            limits = replace(limits, unsure_below=UNSURE_BELOW)
+        limits = self._limits if level == NONE else self._limits_of_sets
         if len(kinds) == 1:
             return self._alone(kinds, profiles[0], limits)
         splits = self.ways(kinds, profiles, level)

@@ -9,8 +9,11 @@ import numpy as np
 from advisor.place.running import PlacedSet, Placing
 from advisor.predict.profiles import Floats
 
-MOST_COLUMNS = 6000
+MOST_COLUMNS = 2000
 """Sets, and kinds that wait, of which whole cards are made; jobs alone always are."""
+
+KEPT = (0.0, 0.03)
+"""Of the cards, for the jobs that are left where sets have got whole cards."""
 
 ROUNDING = 1e-6
 """Of a card, is none."""
@@ -32,8 +35,9 @@ class Master:
     def __post_init__(self) -> None:
         for name, value in {"output_flag": False, "threads": 1}.items():
             self._program.setOptionValue(name, value)
+        # No set is cheaper for a further job: whole cards are found sooner with seats to spare.
         for count in self.placing.counts:
-            self._program.addRow(count, count, 0, np.array([], np.int32), np.array([]))
+            self._program.addRow(count, highspy.kHighsInf, 0, np.array([], np.int32), np.array([]))
         for pool in self.placing.pools:
             self._program.addRow(
                 -highspy.kHighsInf, pool.gpus, 0, np.array([], np.int32), np.array([])
@@ -69,39 +73,75 @@ class Master:
         )
 
     def whole(self, time_limit_s: float, gap: float) -> Floats:
-        """How many jobs of each kind wait, and cards of each set; the best found in the time.
-
-        Where none is found, the whole cards among the parts are dealt, and the rest waits.
-        """
+        """How many jobs of each kind wait, and cards of each set; the best found in the time."""
         self._program.run()
-        solution, count = self._program.getSolution(), self._program.getNumCol()
-        least = np.floor(np.array(solution.col_value, dtype=np.float64) + ROUNDING)
+        count = self._program.getNumCol()
         # Sets that the parts of cards are far from using are of no use in whole cards.
-        order = np.argsort(np.array(solution.col_dual), kind="stable")
+        order = np.argsort(np.array(self._program.getSolution().col_dual), kind="stable")
         most = np.full(count, highspy.kHighsInf)
         most[order[MOST_COLUMNS:]] = 0
         alone = [True] * len(self.placing.kinds) + [len(one.kinds) == 1 for one in self.sets]
         most[np.array(alone)] = highspy.kHighsInf
-        columns = np.arange(count, dtype=np.int32)
-        self._program.changeColsBounds(count, columns, np.zeros(count), most)
+        started = self._program.getRunTime()
+        dealt = self._dealt(most)
+        self._bound_columns(np.zeros(count), most)
         kinds = np.array([highspy.HighsVarType.kInteger] * count)
-        self._program.changeColsIntegrality(count, columns, kinds)
-        options = {"time_limit": self._program.getRunTime() + time_limit_s, "mip_rel_gap": gap}
+        self._program.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds)
+        first = highspy.HighsSolution()
+        first.col_value = dealt.tolist()
+        self._program.setSolution(first)
+        options = {"time_limit": started + time_limit_s, "mip_rel_gap": gap}
         for name, value in options.items():
             self._program.setOptionValue(name, value)
         self._program.run()
         status = self._program.getInfo().primal_solution_status
         if status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return self._rest_waits(least)
-        return np.rint(np.array(self._program.getSolution().col_value, dtype=np.float64))
+            return dealt
+        found = np.rint(np.array(self._program.getSolution().col_value, dtype=np.float64))
+        return min(dealt, found, key=self._cost)
 
-    def _rest_waits(self, chosen: Floats) -> Floats:
-        """These cards, and no others."""
-        kinds = len(self.placing.kinds)
-        seated = np.zeros(kinds)
-        for one, cards in zip(self.sets, chosen[kinds:], strict=True):
-            np.add.at(seated, list(one.kinds), cards)
-        return np.append(self.placing.counts - seated, chosen[kinds:])
+    def _dealt(self, most: Floats) -> Floats:
+        """Whole cards by parts of cards, with some kept for the last jobs; the best of a few."""
+        found: list[Floats] = []
+        for kept in KEPT:
+            least = np.zeros_like(most)
+            for part in (kept, 0.0):
+                self._bound_pools(1 - part)
+                least[: len(self.waiting_costs)] = 0.0
+                least = self._rounded(least, most.copy())
+            found.append(least)
+        return min(found, key=self._cost)
+
+    def _rounded(self, least: Floats, most: Floats) -> Floats:
+        """One after the other that set which has most of a card gets all of it."""
+        row = 0
+        while True:
+            self._bound_columns(least, most)
+            self._program.run()
+            if self._program.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+                least[row] -= 1
+                most[row] = least[row]
+                continue
+            cards = np.array(self._program.getSolution().col_value, dtype=np.float64)
+            least = np.floor(cards + ROUNDING)
+            part = cards - least
+            if part.max() <= ROUNDING:
+                return least
+            row = int(part.argmax())
+            least[row] += 1
+
+    def _cost(self, cards: Floats) -> float:
+        costs = [*self.waiting_costs, *(one.cost for one in self.sets)]
+        return float(np.array(costs) @ cards)
+
+    def _bound_pools(self, part: float) -> None:
+        for number, pool in enumerate(self.placing.pools):
+            row = len(self.placing.kinds) + number
+            self._program.changeRowBounds(row, -highspy.kHighsInf, np.floor(pool.gpus * part))
+
+    def _bound_columns(self, least: Floats, most: Floats) -> None:
+        count = len(least)
+        self._program.changeColsBounds(count, np.arange(count, dtype=np.int32), least, most)
 
     def _column(self, cost: float, rows: Mapping[int, float]) -> None:
         order = sorted(rows)

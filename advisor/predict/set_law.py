@@ -39,6 +39,10 @@ class SideBySide:
         wanted = np.maximum(sm.sum(axis=0), dram.sum(axis=0)) / self.supply
         return (1 + wanted**self.sharpness) ** (-1 / self.sharpness)
 
+    def wanted(self, crowded: Floats) -> Floats:
+        """What all want together where they keep so much of their speeds."""
+        return self.supply * (crowded**-self.sharpness - 1) ** (1 / self.sharpness)
+
     def kept(self, sm: Floats, dram: Floats, fills: Floats, served: Floats) -> Floats:
         """Part of its speed that each job keeps; fills and served have the shape (jobs, 1).
 
@@ -113,14 +117,17 @@ def _level(busy: Floats) -> float:
 
 
 def power_w(
-    kept: Floats, alone_w: Floats, active_idle_w: float, limit_w: float, *, in_turns: bool
+    kept: Floats, alone_w: Floats, active_idle_w: Floats, limit_w: float, *, in_turns: bool
 ) -> Floats:
     """What all add to the active idle power, each as much as it keeps of its speed; (ways,).
 
-    Side by side at least what the hungriest draws alone: it waits only while others compute.
+    Each adds what it drew over the active idle power of the card that it was measured on, shape
+    (jobs, 1) or (jobs, ways). Side by side at least what the hungriest draws alone: it waits only
+    while others compute. A job that draws nothing is an empty seat.
     """
     own = kept * np.maximum(0.0, alone_w - active_idle_w)
-    together = active_idle_w + own.sum(axis=0)
+    jobs = (alone_w > 0).sum(axis=0)
+    together = active_idle_w.sum(axis=0) / jobs + own.sum(axis=0)
     return np.minimum(limit_w, together if in_turns else np.maximum(together, alone_w.max(axis=0)))
 
 

@@ -1,9 +1,9 @@
 """What two to seven jobs do on one GPU, by physics: `advisor.predict.set_law` over profiles."""
 
+import functools
 import math
-import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -85,55 +85,90 @@ class AnyWay:
         return [found[split] for split in splits]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Alone:
-    """All jobs alone at their shares; shape (jobs, ways) each.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Alone:
+    """Jobs alone at their shares; shape (jobs, ways) each. A row of zeros is an empty seat.
 
     Attributes:
         rate: For each 1 on the whole GPU.
         reach: What it could do with more requests, as `rate`.
-        fills: 1 for each job that fills the GPU alone; shape (jobs, 1).
+        most: The same on the whole GPU.
+        fills: 1 for a job that fills the GPU alone.
+        served: 1 for a server.
+        idle_w: Of the card that it was measured on, with contexts and no work.
     """
 
     rate: Floats
     reach: Floats
+    most: Floats
     power_w: Floats
     sm: Floats
     dram: Floats
     fills: Floats
+    served: Floats
+    idle_w: Floats
+
+    @property
+    def needed(self) -> Floats:
+        """Part of the GPU that each takes: a server its demand over its capacity."""
+        return np.where(self.served, 1 / np.maximum(self.most, 1e-9), self.sm)
+
+    @property
+    def could(self) -> Floats:
+        """What each server could do in the part that the others leave, or in equal parts."""
+        equal = 1 / (self.power_w > 0).sum(axis=0)
+        return np.minimum(self.reach, room(self.most, self.needed, equal))
+
+    def speeds(self, could: Floats) -> Floats:
+        """Of each, relative to its own on the whole GPU, side by side under MPS."""
+        first = np.where(self.served, np.minimum(1.0, could), self.rate)
+        return first * MPS.kept(self.sm, self.dram, self.fills, self.served)
+
+    def kept(self, speeds: Floats) -> Floats:
+        """Part of its speed alone at its share that each keeps."""
+        return np.minimum(1.0, speeds / np.maximum(self.rate, 1e-9))
 
 
-def _alone(profiles: Sequence[Profile], splits: Sequence[Split]) -> _Alone:
-    shares = np.array([split.shares for split in splits]).T
-    at = [profile.at(of_job) for profile, of_job in zip(profiles, shares, strict=True)]
-    wholes = [profile.whole_gpu_rate for profile in profiles]
-    sm, dram = (np.array([a[f"{name}_active_percent"] for a in at]) for name in ("sm", "dram"))
-    return _Alone(
-        rate=np.array([a["rate"] / whole for a, whole in zip(at, wholes, strict=True)]),
-        reach=np.array([relative_capacity(p, s) for p, s in zip(profiles, shares, strict=True)]),
-        power_w=np.array([a["power_w"] for a in at]),
-        sm=np.where(np.isnan(sm), shares, sm) / WHOLE,
-        dram=np.nan_to_num(dram) / WHOLE,
-        fills=np.array([[1.0 if fills(profile) else 0.0] for profile in profiles]),
+def alone_at(profiles: Sequence[Profile], shares: Floats) -> Alone:
+    """Each at its shares, percent; shape (jobs, ways)."""
+    jobs = [_alone(p, tuple(own)) for p, own in zip(profiles, shares.tolist(), strict=True)]
+    columns = np.moveaxis(np.array(jobs), 1, 0)
+    return Alone(**{field.name: own for field, own in zip(fields(Alone), columns, strict=True)})
+
+
+@functools.lru_cache(maxsize=4096)  # who places jobs asks for many sets of few jobs
+def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
+    """The fields of `Alone` of one job, in their order; shape (fields, ways)."""
+    at, ones = profile.at(shares), np.ones(len(shares))
+    sm = at["sm_active_percent"]
+    return np.array(
+        [
+            at["rate"] / profile.whole_gpu_rate,
+            relative_capacity(profile, shares),
+            most_of(profile) * ones,
+            at["power_w"],
+            np.where(np.isnan(sm), shares, sm) / WHOLE,
+            np.nan_to_num(at["dram_active_percent"]) / WHOLE,
+            fills(profile) * ones,
+            (profile.serving is not None) * ones,
+            active_idle_w(profile) * ones,
+        ]
     )
 
 
 def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterator[Prediction]:
     """Of splits that are all time-sliced, or all side by side."""
-    alone, in_turns = _alone(profiles, splits), splits[0].sharing == "time-sliced"
-    beside = filling_beside(alone.sm, alone.fills)
+    alone = alone_at(profiles, np.array([split.shares for split in splits]).T)
+    beside, in_turns = filling_beside(alone.sm, alone.fills), splits[0].sharing == "time-sliced"
     if in_turns:
         reach = speeds = alone.rate * turns(alone.sm, TURNS_EXPONENT)
         longer = np.ones_like(speeds)
     else:
-        served = _served(profiles)
-        reach = np.minimum(alone.reach, _room(profiles, alone))
-        room = np.where(served, np.minimum(1.0, reach), alone.rate)
-        speeds = room * MPS.kept(alone.sm, alone.dram, alone.fills, served)
+        speeds = alone.speeds(reach := alone.could)
         longer = TAILS.longer(alone.sm, alone.fills)
-    kept = np.minimum(1.0, speeds / np.maximum(alone.rate, 1e-9))
     limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
-    watts = power_w(kept, alone.power_w, active_idle_w(profiles), limit_w, in_turns=in_turns)
+    kept = alone.kept(speeds)
+    watts = power_w(kept, alone.power_w, alone.idle_w, limit_w, in_turns=in_turns)
     for way, split in enumerate(splits):
         worst = class_of(split.sharing, float(beside[:, way].max()))
         yield Prediction(
@@ -155,17 +190,6 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
         )
 
 
-def _served(profiles: Sequence[Profile]) -> Floats:
-    """1 for each server; shape (jobs, 1)."""
-    return np.array([[1.0 if profile.serving else 0.0] for profile in profiles])
-
-
-def _room(profiles: Sequence[Profile], alone: _Alone) -> Floats:
-    """What each server could do in the part of the GPU that the others leave, or in equal parts."""
-    most = np.array([[most_of(profile)] for profile in profiles])
-    return room(most, np.where(_served(profiles), 1 / most, alone.sm), 1 / len(profiles))
-
-
 def most_of(profile: Profile) -> float:
     """What a server could do on the whole GPU alone, for each 1 that it does; 1 of other jobs.
 
@@ -180,12 +204,10 @@ def most_of(profile: Profile) -> float:
     return capacity if math.isnan(active) else max(capacity, 1 / max(active, _LEAST_ACTIVE))
 
 
-def active_idle_w(profiles: Sequence[Profile]) -> float:
+def active_idle_w(profile: Profile) -> float:
     """Power with contexts and no work: as it was measured, else over that of the empty card."""
-    measured = [p.active_idle_power_w for p in profiles if not math.isnan(p.active_idle_power_w)]
-    if measured:
-        return statistics.median(measured)
-    return statistics.fmean(p.idle_power_w for p in profiles) + ACTIVE_IDLE_OVER_W
+    measured_w = profile.active_idle_power_w
+    return profile.idle_power_w + ACTIVE_IDLE_OVER_W if math.isnan(measured_w) else measured_w
 
 
 def _power(value_w: float, of_class: SetClass, limit_w: float) -> Interval:

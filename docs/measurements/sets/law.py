@@ -163,7 +163,8 @@ def watts(row: Row, kept: Floats, over_w: float) -> float:
     alone_w = row.column(lambda part: part.alone.power_w or 0.0)
     in_turns = row.mode == "time-sliced"
     kept = np.minimum(1.0, kept)
-    return float(power_w(kept, alone_w, idle_w, row.limit_w, in_turns=in_turns)[0])
+    idle = np.full_like(kept, idle_w)
+    return float(power_w(kept, alone_w, idle, row.limit_w, in_turns=in_turns)[0])
 
 
 # simple rules

@@ -24,6 +24,7 @@ from advisor.place.many_sets import LEVELS, many_alone
 from advisor.place.running import AIMS, Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
 from advisor.place.running_solver import place_running
 from advisor.place.set_answers import SetAnswers, set_answers
+from advisor.place.set_search import SetSearch
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.rules import physical_predictions
@@ -176,6 +177,24 @@ def brute_force(answers: SetAnswers, gpus: int) -> float:
         return best
 
     return least(tuple(kind.count for kind in placing.kinds), gpus)
+
+
+@few
+@given(placings(), some.integers(0, 100_000), some.sampled_from([1, 3, 50]))
+def test_no_set_gains_more_than_a_search_says(placing: Placing, seed: int, width: int) -> None:
+    """However few sets it looks at, and whatever jobs are worth; every set is tried."""
+    answers = set_answers(placing, 0)
+    worth = np.random.default_rng(seed).uniform(0.0, 2.0, len(placing.kinds)) * placing.lag.clip(1)
+    card_worth = -0.3 * float(worth.max())
+    found = SetSearch(answers, worth, card_worth).all(width, 1e-6)
+    counts = [range(min(kind.count, 3) + 1) for kind in placing.kinds]
+    for taken in itertools.product(*counts):
+        kinds = tuple(n for n, count in enumerate(taken) for _ in range(count))
+        if 2 <= len(kinds) <= MOST_JOBS:
+            for level in range(len(LEVELS)):
+                if one := answers.by_law(kinds, level):
+                    gain = sum(worth[kind] for kind in kinds) + card_worth - one.cost
+                    assert gain <= found.most + 1e-6 * one.cost
 
 
 @given(some.integers(0, 100_000), some.integers(2, MOST_JOBS), some.integers(0, len(LEVELS) - 1))

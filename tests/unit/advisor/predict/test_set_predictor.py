@@ -88,7 +88,8 @@ def test_a_job_more_makes_nobody_faster(profiles: list[Profile]) -> None:
 def test_one_job_in_turns_is_the_job_alone() -> None:
     """It has every turn, and draws what it draws alone."""
     assert turns(np.array([[0.97]]), 0.9) == 1.0
-    alone = power_w(np.ones((1, 1)), np.array([[350.0]]), 120.0, LIMIT_W, in_turns=True)
+    alone_w, idle_w = np.array([[350.0]]), np.array([[120.0]])
+    alone = power_w(np.ones((1, 1)), alone_w, idle_w, LIMIT_W, in_turns=True)
     assert alone == pytest.approx(350.0)
 
 
@@ -158,8 +159,8 @@ def test_servers_serve_no_more_together_than_the_card_can() -> None:
 
 
 def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
-    assert active_idle_w([job("a", active_idle_power_w=126.0), job("b")]) == 126.0
-    assert active_idle_w([job("b")]) == pytest.approx(130.0)  # of 80 W
+    assert active_idle_w(job("a", active_idle_power_w=126.0)) == 126.0
+    assert active_idle_w(job("b")) == pytest.approx(130.0)  # of 80 W
 
 
 def test_a_job_without_counters_is_taken_to_fill() -> None:
