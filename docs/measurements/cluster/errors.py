@@ -21,13 +21,11 @@ import numpy as np
 
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
-from advisor.predict.set_law import SetClass, class_of, filling_beside
+from advisor.predict.set_law import MEASURED_ON, SetClass, class_of, filling_beside
 from advisor.predict.sets import active_idle_w, fills
 
+(SETS_ON,) = MEASURED_ON
 SETS = Path(__file__).parents[1] / "sets"
-CAMPAIGNS = ("h100-1", "h100-2", "h100-1-again", "h100-3", "h100-4", "h100-5", "h100-6")
-"""All whose jobs ran side by side."""
-
 MOST_FILLING = 1.2
 """SM time that jobs which fill the GPU get together, for each 1 of the GPU: no measured pair on an
 H100 got more than 1.18, and no set."""
@@ -107,7 +105,8 @@ def _under_limit(
     """All slowed down where they would draw more; at least what jobs without work draw."""
     limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
     slow = min(1.0, limit_w / power_w)
-    return [one * slow for one in speeds], max(active_idle_w(profiles), power_w * slow)
+    idle_w = statistics.fmean(map(active_idle_w, profiles))
+    return [one * slow for one in speeds], max(idle_w, power_w * slow)
 
 
 def _work_w(speeds: Sequence[float], alone_w: Sequence[float]) -> float:
@@ -137,7 +136,7 @@ def _beside(found: Prediction, profiles: Sequence[Profile]) -> list[float]:
 
 @functools.cache
 def measured_errors() -> Errors:
-    """Those of all campaigns; fitting takes some seconds."""
+    """Those of all campaigns on that GPU model; fitting takes some seconds."""
     by_set: dict[int, list[Any]] = defaultdict(list)
     for judged in _judged():
         by_set[id(judged.row)].append(judged)
@@ -159,6 +158,7 @@ def _judged() -> list[Any]:
     sys.path.append(str(SETS))
     law, rows = importlib.import_module("law"), importlib.import_module("rows")
     sys.path.remove(str(SETS))
-    measured = [row for name in CAMPAIGNS for row in rows.rows_of(str(SETS / name))]
+    runs = rows.bundled_campaigns(gpu_model=SETS_ON)
+    measured = [row for of in runs for row in rows.rows_of(of) if row.mode != "time-sliced"]
     laws = law.Nearest({one: law.side_by_side(one) for one in law.LAWS}, measured)
     return law.left_out(measured, laws.fit)

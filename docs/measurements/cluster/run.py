@@ -17,6 +17,7 @@ from typing import Any
 
 from advice import advise
 from cluster import Ran, simulate
+from errors import SETS_ON
 from expected import Expected, pair_unseen
 from many import Answer, ExpectedSets, Sets, as_many_as_fit, at_the_advice, packed
 from measured import make_sites, read_data
@@ -28,7 +29,6 @@ from workload import AN_HOUR, HELIOS, PHILLY, Job, RunTimes, draw_jobs
 
 from advisor.core.split import ADVISED_JOBS
 from advisor.predict.profiles import Profile, make_profiles
-from advisor.predict.set_law import MEASURED_ON
 from advisor.settings import MIN_SPEED
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_training.dataset.data import Data
@@ -37,7 +37,6 @@ GPUS = {"NVIDIA H200": 192, "NVIDIA H100 80GB HBM3": 64}
 DAYS = 2.0
 LOADS = (0.6, 0.9, 1.1)
 HIGH = LOADS[-1]
-(SETS_ON,) = MEASURED_ON
 
 Case = tuple[Mapping[str, Truth], Policy]
 Drawn = tuple[Mapping[str, int], list[Job]]

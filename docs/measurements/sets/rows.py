@@ -10,7 +10,7 @@ import math
 import random
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,12 +104,17 @@ def campaigns(text: str | None) -> list[Campaign]:
     parser.add_argument("runs", nargs="*", metavar="RUN")
     parser.add_argument("--gpu-model", default="", help="A part of its name, such as H200")
     asked = parser.parse_args()
+    return bundled_campaigns(asked.runs, asked.gpu_model)
+
+
+def bundled_campaigns(runs: Collection[str] = (), gpu_model: str = "") -> list[Campaign]:
+    """Those runs, or all, on GPUs of which that is a part of the name."""
     alone: dict[tuple[str, str], list[SoloPoint]] = defaultdict(list)
     for point in bundled_set_references():
         alone[point.run, point.gpu_uuid].append(point)
     sets: dict[tuple[str, str, str], list[PairPoint]] = defaultdict(list)
     for window in bundled_set_points():
-        if asked.gpu_model in window.gpu_model and (not asked.runs or window.run in asked.runs):
+        if gpu_model in window.gpu_model and (not runs or window.run in runs):
             sets[window.run, window.gpu_model, window.gpu_uuid].append(window)
     return [
         Campaign(run, model, uuid, tuple(points), tuple(alone[run, uuid]))

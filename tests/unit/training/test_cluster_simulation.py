@@ -224,6 +224,7 @@ def sets(scripts: Mapping[str, Any]) -> Sets:
     profiles = {job: profile for (job, of), profile in known.items() if of == model}
     measured = scripts["measured"]
     site = measured.make_sites(measured.read_data())[model]
+    scripts["errors"].measured_errors()
     return Sets(scripts, scripts["many"].ExpectedSets(profiles), site, model)
 
 
@@ -264,27 +265,32 @@ class Crowds:
 
 
 def test_energy_is_off_as_that_of_measured_sets(sets: Sets) -> None:
-    """Over seeds, 5 % of the draws are below the range of an answer's energy and 5 % above it."""
+    """Over seeds; and the range of an answer's energy holds nine of ten, give or take."""
     members = tuple((f"{kind}-train-b2", 100.0) for kind in ("bert", "mobilenet", "resnet50"))
     said = sets.expected.of(members)
-    drawn = [
-        _gain(sets.of(seed).together(members), said) / _gain(_as_said(said), said)
-        for seed in range(1000)
-    ]
+    drawn = np.array(
+        [
+            _gain(sets.of(seed).together(members), said) / _gain(_as_said(said), said)
+            for seed in range(1000)
+        ]
+    )
+    like = sets.scripts["errors"].measured_errors().sets["no filling", False]
+    at = (0.05, 0.5, 0.95)
+    measured = np.quantile([of.energy for of in like], at)
+    # A card that does little still draws its active idle power, which lowers the low end.
+    assert np.quantile(drawn, at) == pytest.approx(measured, rel=0.07)
     low, high = ENERGY_ERRORS["no filling"]
-    assert np.mean(np.array(drawn) < low) == pytest.approx(0.05, abs=0.03)
-    assert np.mean(np.array(drawn) > high) == pytest.approx(0.05, abs=0.03)
-    assert np.median(drawn) == pytest.approx(1, abs=0.05)
+    assert np.mean((low <= drawn) & (drawn <= high)) > 0.85
     assert sets.of(1).together(members) == sets.of(1).together(members)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_no_set_does_more_than_a_card_can(sets: Sets, data: st.DataObject) -> None:
+@given(st.lists(st.integers(0, 99), min_size=2, max_size=7), st.integers(0, 99))
+def test_no_set_does_more_than_a_card_can(sets: Sets, drawn: list[int], seed: int) -> None:
     """Jobs that fill it get no more SM time than was measured; watts stay within its limits."""
     names = sorted(sets.expected.profiles)
-    kinds = sorted(data.draw(st.lists(st.sampled_from(names), min_size=2, max_size=7)))
-    way = sets.of(data.draw(st.integers(0, 99))).together(tuple((k, 100.0) for k in kinds))
+    kinds = sorted(names[number % len(names)] for number in drawn)
+    way = sets.of(seed).together(tuple((kind, 100.0) for kind in kinds))
     profiles = [sets.expected.profiles[kind] for kind in kinds]
     assert 0 < min(way.speeds) <= max(way.speeds) <= 1
     assert _sm_time(profiles, way.speeds) <= sets.scripts["errors"].MOST_FILLING + 1e-9
