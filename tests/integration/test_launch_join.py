@@ -2,10 +2,11 @@
 
 import json
 import signal
+import sys
 from typing import Any
 
 import pytest
-from host import FakeHost
+from host import FAKES, FakeHost
 from launched import await_end, await_nobody, await_status, detached, folder, show, stop
 
 
@@ -77,6 +78,21 @@ def test_one_joins_who_is_left(jobs: FakeHost) -> None:
         ("third", 50, "stopped"),
     ]
     assert last["stranded_unit_s"] < held + 100
+    await_nobody(jobs)
+
+
+def test_who_is_coming_is_waited_for(jobs: FakeHost) -> None:
+    """It may load for minutes: when the last of the others ends well, it goes on alone."""
+    slow = ["sh", "-c", f"sleep 6; exec {sys.executable} {FAKES / 'fake_job.py'} --steps 150"]
+    jobs.write_job("slow", command=slow)
+    jobs.write_job("long", "--steps", "800")
+    launch_id = detached(jobs, "short", "long", "--split", "50/50")
+    assert joined(jobs, launch_id, "slow", "--share", "30")["code"] is None
+    last = await_end(jobs, launch_id)
+    assert (last["state"], last["code"]) == ("finished", None)
+    short, long, slow_one = last["jobs"]
+    assert {job["outcome"] for job in (short, long, slow_one)} == {"finished"}
+    assert slow_one["joined_at"] >= long["ended_at"]
     await_nobody(jobs)
 
 

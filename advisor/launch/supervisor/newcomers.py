@@ -62,6 +62,11 @@ class Newcomers:
         self._coming: _Newcomer | None = None
         self._started = 0
 
+    @property
+    def coming(self) -> bool:
+        """Whether one was started that is not ready yet."""
+        return self._coming is not None
+
     def look(self) -> None:
         """Take up the oldest request, or see how far the newcomer is.
 

@@ -134,11 +134,11 @@ class SetRun:
         self._show(monitor, "running")
         ending = Ending.FAILED
         try:
-            while (found := self._ending(monitor)) is None:
+            while (found := self._ending(monitor, coming=newcomers.coming)) is None:
                 self._beat(guard)
                 time.sleep(LOOK_S)
                 monitor.look()
-                if not monitor.over:
+                if newcomers.coming or not monitor.over:
                     newcomers.look()
                 self._writer.warn(*monitor.alarms(), *check.warnings(monitor))
                 self._show(monitor)
@@ -165,14 +165,14 @@ class SetRun:
                 self._remember(one)
         return ending
 
-    def _ending(self, monitor: SetMonitor) -> Ending | None:
-        """How the set has ended; None while it is to go on."""
+    def _ending(self, monitor: SetMonitor, *, coming: bool) -> Ending | None:
+        """How the set has ended; None while it is to go on, as for one who is coming."""
         if self._stop_asked():
             return Ending.ASKED
         outcomes = {one.outcome for one in monitor.jobs}
         if monitor.over:
             if outcomes <= {"finished"}:
-                return Ending.FINISHED
+                return None if coming else Ending.FINISHED
             return Ending.STOPPED if outcomes <= {"finished", "stopped"} else Ending.FAILED
         limit_s = self._spec.duration_s
         if limit_s is None or time.monotonic() - monitor.begun_s < limit_s:
