@@ -1,6 +1,7 @@
 """How a set of jobs is to run on one GPU, or that each gets a card."""
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -209,9 +210,10 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
         if fills(profile) and "sm_active_percent" in profile.missing:
             yield f"{profile.job} has no counters, and is taken to fill the GPU"
     if all(math.isnan(profile.active_idle_power_w) for profile in profiles):
+        assumed_w = statistics.fmean(map(active_idle_w, profiles))
         yield (
             "active idle power was not measured with these jobs, and is taken as "
-            f"{active_idle_w(profiles):.0f} W: advisor colocate measures it"
+            f"{assumed_w:.0f} W: advisor colocate measures it"
         )
 
 
