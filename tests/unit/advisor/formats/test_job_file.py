@@ -201,7 +201,7 @@ def test_stem_that_cannot_be_a_name(tmp_path: Path) -> None:
 def test_random_bytes_raise_nothing_else(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "train.yaml"
     path.write_bytes(data)
-    _load_or_refuse(path)
+    assert _has_a_command_or_is_refused(path)
 
 
 _KEYS = ("name", "command", "env", "progress", "kind", "pattern", "memory_mib", "workdir", "input")
@@ -221,16 +221,16 @@ _values = st.recursive(
 def test_random_fields_raise_nothing_else(tmp_path: Path, fields: dict[str, object]) -> None:
     path = tmp_path / "train.yaml"
     path.write_text(json.dumps(fields))
-    _load_or_refuse(path)
+    assert _has_a_command_or_is_refused(path)
 
 
-def _load_or_refuse(path: Path) -> None:
+def _has_a_command_or_is_refused(path: Path) -> bool:
+    """Whether the job has a command of words, or the file is refused."""
     try:
-        job = load_job(path)
+        command = load_job(path).command
     except InputError:
-        return
-    assert job.command
-    assert all(isinstance(part, str) for part in job.command)
+        return True
+    return set(map(type, command)) == {str}
 
 
 def test_find_by_path_and_name(tmp_path: Path) -> None:
