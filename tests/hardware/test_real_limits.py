@@ -12,12 +12,13 @@ import pytest
 from host import FAKES
 from real_gpu import nobody_computes, run_json
 
+from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
 from advisor.runtime.host.processes import marked_pids, wait_until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
 STUBBORN = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
-LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_VISIBLE_DEVICES")
+LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", PERCENTAGE, MEMORY_LIMIT, "CUDA_VISIBLE_DEVICES")
 
 
 @pytest.fixture

@@ -19,12 +19,13 @@ from launched import (
     stop,
 )
 
+from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
 from advisor.launch.supervisor import guard
 from advisor.runtime.host.processes import marked_pids, wait_until
 from advisor_profiling import SUPERVISOR
 
 RUNS = ("--split", "30/70")
-LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_VISIBLE_DEVICES")
+LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", PERCENTAGE, MEMORY_LIMIT, "CUDA_VISIBLE_DEVICES")
 KEPT = " ".join(f'{name}="${name}"' for name in ("PATH", *LIMITS))
 """What the process keeps that escapes: it is in a session of its own, and carries no mark."""
 STUBBORN = "trap '' TERM INT HUP; while :; do sleep 0.05; done"

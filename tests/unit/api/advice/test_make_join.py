@@ -1,0 +1,93 @@
+"""A request to join a launch that runs: what was asked for those that run is kept."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advised import CARD, gives, model, points_file, settings_of
+
+from advisor.core.job import Job
+from advisor.core.split import EQUAL, UNCAPPED
+from advisor.errors import InputError, NoSplitError
+from advisor.launch.records.folder import LaunchFolder, create_folder
+from advisor.launch.records.joins import JoinRequest, keep_part
+from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.records.status import JobStatus
+from advisor.launch.records.status_writer import first_status
+from advisor.settings import Settings
+from advisor.wire.launch_request import LaunchRequest
+from advisor_advice.launching import make_join
+from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_models.registry import Registry
+
+A, B = (Job(name=name, command=("true",)) for name in "ab")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A host on which `a` and `b` are defined, and any speed is enough."""
+    monkeypatch.setattr(Registry, "open_champion", gives(model({EQUAL: (0.5, 0.5, 300.0)})))
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ncommand: ['true']\n")
+    return replace(settings_of(tmp_path), min_speed=0.0)
+
+
+def running(settings: Settings, *more: LaunchPart, **limits: Any) -> LaunchFolder:
+    """A launch of both in which all run; `limits` are of the first, `more` have joined."""
+    parts = (LaunchPart(job=A, **limits), LaunchPart(job=B))
+    spec = LaunchSpec(launch_id="l", gpu="0", pairs=(LaunchSet(split=UNCAPPED, parts=parts),))
+    folder = create_folder(settings.home / "launches", spec)
+    status = first_status(spec, "now")
+    seats = [*status.jobs]
+    for n, part in enumerate(more):
+        place = folder.path / f"0-joined-{n}"
+        place.mkdir()
+        keep_part(place, part)
+        seats.append(JobStatus(job=part.job.name, rate_unit="steps", share_percent=100))
+    all_run = tuple(replace(job, outcome="running") for job in seats)
+    folder.write_status(replace(status, state="running", jobs=all_run))
+    return folder
+
+
+def asked(
+    folder: LaunchFolder, file: Path, settings: Settings, share_percent: float | None = None
+) -> JoinRequest:
+    """The request of one more `b`."""
+    request = LaunchRequest.of("b", gpu_model=CARD)
+    wanted = ResolvedLaunch(request=request, profiles=file, asked_by="me")
+    return make_join(folder, "b", share_percent, wanted, settings)[0]
+
+
+def test_a_request_names_beside_whom_and_what_is_expected(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """All that run and the newcomer, in their order."""
+    said = asked(running(settings), points_file(tmp_path), settings, share_percent=100.0)
+    assert (said.beside, said.part.job.name, said.share_percent) == (("a", "b"), "b", 100.0)
+    assert said.forecast
+    assert len(said.forecast.jobs) == 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [({"min_speed": 1.0}, "below 100 %"), ({"max_power_w": 100.0}, "at most 100 W are allowed")],
+)
+def test_what_was_asked_for_those_that_run_refuses_a_newcomer(
+    settings: Settings, tmp_path: Path, limits: dict[str, Any], words: str
+) -> None:
+    """Whether they were launched with it or have joined with it."""
+    file = points_file(tmp_path)
+    with pytest.raises(NoSplitError, match=words):
+        asked(running(settings, **limits), file, settings)
+    joined = running(settings_of(tmp_path / "other"), LaunchPart(job=A, **limits))
+    with pytest.raises(NoSplitError, match=words):
+        asked(joined, file, settings)
+
+
+def test_a_launch_that_cannot_be_read_is_not_joined(settings: Settings, tmp_path: Path) -> None:
+    """Rather than joined without its limits."""
+    folder = running(settings, LaunchPart(job=A))
+    (folder.path / "0-joined-0" / "part.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        asked(folder, points_file(tmp_path), settings)
