@@ -127,7 +127,12 @@ def moves(status: LaunchStatus) -> Iterator[str]:
     came = [
         (job.joined_at, f"{job.job} joined with {job.share_percent:g} %") for job in status.jobs
     ]
-    left = [(job.ended_at, f"{job.job} left: {job.outcome}") for job in status.jobs]
+    # Who was stopped with the launch has not left the others; who was ended for one has a reason.
+    left = [
+        (job.ended_at, f"{job.job} left: {job.outcome}")
+        for job in status.jobs
+        if job.outcome != "stopped" or job.error
+    ]
     known = [(moment, text) for moment, text in (*came, *left) if moment]
     if status.over and not any(moment for moment, _ in came):
         return

@@ -81,20 +81,21 @@ def test_everything_that_a_person_asks(capsys: pytest.CaptureFixture[str]) -> No
 def test_who_joined_is_told_beside_what_was_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     """When, at which speed, and at which power of all; the stretch of before is no part of it."""
     third = replace(
-        STATUS.jobs[0], job="third", share_percent=30, outcome="stopped", exit_code=None,
+        STATUS.jobs[0], job="third", share_percent=30, outcome="hung", exit_code=None,
         joined_at="2026-11-25T03:30:00+00:00", ended_at="2026-11-25T04:00:00+00:00",
     )  # fmt: skip
     part = replace(TRAIN, job="third", share_percent=30, rate=20.0, predicted_rate=22.0)
     later = replace(
         SEEN, stretch=1, parts=(TRAIN, SCORE, part), power_w=500.0, predicted_power_w=480.0
     )
-    status = replace(STATUS, jobs=(*STATUS.jobs, third))
+    stopped = replace(STATUS.jobs[1], outcome="stopped", ended_at="2026-11-25T05:00:00+00:00")
+    status = replace(STATUS, jobs=(STATUS.jobs[0], stopped, third))
     lines = printed(capsys, status, SEEN, replace(later, stretch=1))
     assert lines[6:10] == [
         "  Moves   03:30:00 third joined with 30 %",
-        "          04:00:00 third left: stopped",
-        "  Joined  third 40 % of its speed (44 predicted), 119,000 images, stopped; all",
-        "          draw 500 W (480 predicted)",
+        "          04:00:00 third left: hung",
+        "  Joined  third 40 % of its speed (44 predicted), 119,000 images, hung; all draw",
+        "          500 W (480 predicted)",
     ]
 
 
