@@ -12,6 +12,7 @@ from advisor.decide.limits import is_served
 from advisor.decide.recommendation import Request
 from advisor.decide.ways import SetDecision, recommend_set
 from advisor.errors import InputError, NoSplitError
+from advisor.launch.records.spec import LaunchPart
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor
@@ -104,6 +105,15 @@ class FillAdvice:
             return predictor.predict(profiles, [Split(tuple(shares), sharing)])[0]
         except InputError:
             return None
+
+    def held_to(self, part: LaunchPart) -> LaunchPart:
+        """The job with what is asked for it: it is watched, and who is let join is held to it."""
+        profile = self.profiles.get(part.job.name)
+        if profile is None:
+            return part
+        least = self.request.min_speed.get(profile.job)
+        most_ms = self.request.longest_p99_ms(profile)
+        return replace(part, min_speed=least, max_p99_ms=most_ms)
 
     def _alone(self, profile: Profile, share_percent: float) -> Prediction:
         _, (own,) = self.conditions.applied(SetPredictor(), [profile])

@@ -285,7 +285,7 @@ class QueueRun:
         return self._made(card, last[:1], Split((WHOLE,))) if last else None
 
     def _made(self, card: QueueCard, names: Sequence[str], split: Split) -> LaunchSet:
-        parts = tuple(LaunchPart(job=self._jobs[name]) for name in names)
+        parts = tuple(card.advice.held_to(LaunchPart(job=self._jobs[name])) for name in names)
         # Nobody has a limit, but who joins may need one.
         split = Split(split.shares) if split.sharing == "uncapped" else split
         made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
@@ -317,5 +317,5 @@ class QueueRun:
             self._refused.add((launch.launch_id, name))
             return False
         with suppress(OSError):
-            ask_join(folder, request)
+            ask_join(folder, replace(request, part=card.advice.held_to(request.part)))
         return True

@@ -1,11 +1,15 @@
 """Who starts on an empty GPU and who joins, by profiles that come with advisor."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from advised import settings_of
 
+from advisor.core.job import Job
 from advisor.decide.candidates import Running
+from advisor.decide.recommendation import Request
+from advisor.launch.records.spec import LaunchPart
 from advisor_advice.filling.advice import FillAdvice
 from advisor_advice.site.known_profiles import find_profiles
 
@@ -50,3 +54,16 @@ def test_who_joins_gets_no_more_than_can_be_given(advice: FillAdvice) -> None:
     assert found is not None
     assert found.profile.job == "mobilenet-train-b2"
     assert found.prediction.split.shares[-1] <= 50
+
+
+def test_launches_know_what_jobs_are_held_to(advice: FillAdvice) -> None:
+    """A limit of all servers is none of those that answer nobody; of the unknown nothing is."""
+    asked = replace(advice, request=Request(min_speed={"gemm": 0.5}, default_max_p99_ms=50.0))
+
+    def limits(name: str) -> tuple[float | None, float | None]:
+        part = asked.held_to(LaunchPart(job=Job(name=name, command=("true",))))
+        return part.min_speed, part.max_p99_ms
+
+    assert limits("bert-serve-10") == (None, 50.0)
+    assert limits("gemm") == (0.5, None)
+    assert limits("unknown") == (None, None)
