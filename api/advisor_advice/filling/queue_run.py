@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.gpu import WHOLE
 from advisor.core.job import Job
 from advisor.core.split import Split
 from advisor.decide.candidates import Running
@@ -37,32 +37,16 @@ from advisor.launch.records.queue_state import (
     see,
     waiting,
 )
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.records.spec import LaunchSet, LaunchSpec
 from advisor.launch.records.status_writer import close_unclaimed
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.settings import Settings
-from advisor_advice import forecasting
-from advisor_advice.filling.advice import FillAdvice
+from advisor_advice.filling.queue_card import QueueCard
 from advisor_advice.launching import make_join
-from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_profiling import SUPERVISOR
 
 _OF_GPU = {error.code: error for error in (BusyError, PartitionError, SourceError, SurvivorsError)}
 """What goes wrong with a GPU, whatever job is started on it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueCard:
-    """A GPU of the queue: what launches on it are asked for with, and what is known of jobs."""
-
-    wanted: ResolvedLaunch
-    advice: FillAdvice
-
-    @property
-    def gpu(self) -> Gpu:
-        """The card; a queue runs on none that was not seen."""
-        assert self.wanted.card is not None
-        return self.wanted.card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,17 +263,12 @@ class QueueRun:
         found = card.advice.first_set(known, spare)
         if found is not None:
             names, prediction = found
-            return self._made(card, names, prediction.split)
+            return card.launch_set([self._jobs[n] for n in names], prediction.split, self._settings)
         # Those of which nothing is known, or that others went down with, come last.
         last = sorted(left, key=lambda n: (self.is_server(n), n not in one_by_one))
-        return self._made(card, last[:1], Split((WHOLE,))) if last else None
-
-    def _made(self, card: QueueCard, names: Sequence[str], split: Split) -> LaunchSet:
-        parts = tuple(card.advice.held_to(LaunchPart(job=self._jobs[name])) for name in names)
-        # Nobody has a limit, but who joins may need one.
-        split = Split(split.shares) if split.sharing == "uncapped" else split
-        made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
-        return forecasting.with_forecast(made, card.wanted, self._settings)[0]
+        if not last:
+            return None
+        return card.launch_set([self._jobs[last[0]]], Split((WHOLE,)), self._settings)
 
     def _beside(self, card: QueueCard, launch: SeenLaunch, left: Sequence[str]):
         """Who is to join a launch, if anybody."""

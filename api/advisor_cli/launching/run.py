@@ -20,7 +20,8 @@ from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor_advice.filling.advice import read_advice
-from advisor_advice.filling.queue_run import QueueCard, QueueRun
+from advisor_advice.filling.queue_card import QueueCard
+from advisor_advice.filling.queue_run import QueueRun
 from advisor_advice.launching import frozen
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99_ms
