@@ -153,7 +153,7 @@ def _with_deadline(request: RunningRequest, profiles: Sequence[Profile]) -> Limi
 def _told(
     given: Sequence[tuple[ProfileSet, tuple[str, ...]]], pools: Sequence[Pool]
 ) -> Iterator[str]:
-    yield "sets of three jobs and more are by physics fitted to sets on H100s"
+    yield "sets of three jobs and more are by physics fitted to measured sets"
     for (found, _), pool in zip(given, pools, strict=True):
         yield from of_check(found, pool.checked)
         yield from memory_unknown(found.profiles, pool.limits.memory_mib)

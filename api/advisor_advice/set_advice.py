@@ -203,7 +203,7 @@ def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
 
 def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:
     told = f"{measured.text}; else it is" if measured else "nothing was measured of these: all is"
-    yield f"{told} by physics fitted to sets on H100s (how far off: docs/measurements/sets.md)"
+    yield f"{told} by physics fitted to measured sets (how far off: docs/measurements/sets.md)"
     if (model := profiles[0].gpu_model) not in MEASURED_ON:
         yield f"no set was measured on {model}"
     for profile in profiles:

@@ -93,7 +93,7 @@ def test_only_the_job_that_fills_has_a_limit() -> None:
     variable = f"export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={percentage}"
     assert variable in told
     assert "nvidia-cuda-mps-control -d" in told
-    assert "fitted to sets on H100s" in " ".join(told.split())
+    assert "fitted to measured sets" in " ".join(told.split())
 
 
 def test_what_was_measured_of_the_very_set_is_told() -> None:

@@ -24,7 +24,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.set_law import MEASURED_ON, SetClass, class_of, filling_beside
 from advisor.predict.sets import active_idle_w, fills
 
-(SETS_ON,) = MEASURED_ON
+SETS_ON = MEASURED_ON[0]
 SETS = Path(__file__).parents[1] / "sets"
 MOST_FILLING = 1.2
 """SM time that jobs which fill the GPU get together, for each 1 of the GPU: no measured pair on an

@@ -85,7 +85,7 @@ def found() -> Iterator[Asked]:
 def key_of(way: Answer) -> tuple[object, ...]:
     """What a way and its window have in common; jobs are in the order of the window."""
     jobs = sorted((job["job"], float(job["share_percent"])) for job in way["jobs"])
-    mode = "limits" if way["sharing"] == "mps" else way["sharing"]
+    mode = "limits" if way["sharing"] == "limited" else way["sharing"]
     return (mode, *jobs)
 
 

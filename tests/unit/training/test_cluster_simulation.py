@@ -219,7 +219,7 @@ class Sets:
 @pytest.fixture(scope="module")
 def sets(scripts: Mapping[str, Any]) -> Sets:
     """Bundled jobs of the GPU model on which sets were measured."""
-    (model,) = MEASURED_ON
+    model = MEASURED_ON[0]
     known = make_profiles(bundled_solo_points())
     profiles = {job: profile for (job, of), profile in known.items() if of == model}
     measured = scripts["measured"]

@@ -244,7 +244,7 @@ def test_three_jobs_run_as_advice_for_sets_says(tmp_path: Path, settings: Settin
     assert group.forecast
     assert group.forecast.model_version == "physics"
     assert len(group.forecast.jobs) == 3
-    assert any("physics fitted to sets" in note for note in notes)
+    assert any("physics fitted to measured sets" in note for note in notes)
     given, _ = with_forecast(launch_set(group.split, *jobs), wanted(path), settings)
     assert given.forecast == group.forecast
     fast = [replace(_asked(job), min_speed=1.0) for job in "abc"]
