@@ -41,9 +41,8 @@ MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
 
 MEMORY_MARGIN, LEAST_MARGIN_MIB = 0.1, 512
-"""By how much a job may go beyond what it needed, whichever is more, where its memory is bounded: a
-limit that is too small ends it. Caches of allocators differ from run to run, and libraries are
-loaded when they are used first."""
+"""By how much a job may go beyond what it needed, whichever is more, where its memory is bounded:
+caches of allocators differ from run to run, and libraries are loaded when they are used first."""
 
 MEMORY_MIB: Mapping[str, int] = MappingProxyType(
     {
@@ -121,11 +120,6 @@ class Share:
 
     def __str__(self) -> str:
         return f"{self.percent:g}"
-
-
-def memory_limit_mib(need_mib: float) -> int:
-    """At how much the memory of a job is bounded that needed so much."""
-    return math.ceil(need_mib + max(MEMORY_MARGIN * need_mib, LEAST_MARGIN_MIB))
 
 
 def units_for_percent(percent: float, units_total: int) -> int:
@@ -232,6 +226,22 @@ class MemoryFit:
     def is_too_much(self) -> bool:
         """Whether what is known does not fit; jobs of unknown need are taken to need nothing."""
         return self.most_mib is not None and self.needed_mib > self.most_mib
+
+    def limit_mib(self, job: int) -> int | None:
+        """At how much the memory of one of them is bounded; None: its need is not known.
+
+        The others find what they need, with a margin. What nobody needs is open to all: while it
+        starts a job may need much more than afterwards (recommender-serve-10 4,000 MiB while it
+        serves, and more than 4,512 while it makes its tables), and a limit that is too small ends
+        it.
+        """
+        kept_mib = [
+            0 if need is None else math.ceil(need + max(MEMORY_MARGIN * need, LEAST_MARGIN_MIB))
+            for need in self.needs_mib
+        ]
+        own_mib = kept_mib[job]
+        free_mib = 0 if self.most_mib is None else int(self.most_mib) - sum(kept_mib)
+        return own_mib + max(0, free_mib) if own_mib else None
 
     @property
     def fits(self) -> bool | None:

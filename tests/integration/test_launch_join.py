@@ -39,7 +39,7 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
     launch_id = detached(jobs, "one", "two", "--split", "50/50")
     said = joined(jobs, launch_id, "third", "--share", "30")
     assert (said["job"], said["code"], said["units_granted"]) == ("third", None, 38)
-    assert (said["memory_limit_mib"], said["share_percent"]) == (612, 30)
+    assert (said["memory_limit_mib"], said["share_percent"]) == (135_358, 30)
     assert said["joined_at"]
     status = after(jobs, launch_id, 4)
     assert told(status) == [

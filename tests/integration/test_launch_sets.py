@@ -114,13 +114,13 @@ def test_a_limit_that_is_not_proven_starts_nobody(jobs: FakeHost) -> None:
 
 
 def test_memory_is_bounded_and_read_back(jobs: FakeHost) -> None:
-    """By what is known of a job, with a margin; who is not known has no limit, and that is told."""
+    """By what others need, with a margin; who is not known has no limit, and that is told."""
     jobs.write_job("small", memory_mib=2000)
     jobs.write_job("unknown", memory_mib=None)
     last = launch(jobs, "one", "small", "unknown", "--split", "100/50/50", "--duration", "2")
-    assert [job["memory_limit_mib"] for job in last["jobs"]] == [612, 2512, None]
+    assert [job["memory_limit_mib"] for job in last["jobs"]] == [134_070, 135_970, None]
     shown = jobs.advisor("launches", "show", last["launch_id"]).stdout
-    assert "2,512 MiB" in shown
+    assert "135,970 MiB" in shown
     assert "no limit" in shown
     free = launch(jobs, "one", "small", "--split", "50/50", "--duration", "1", "--no-memory-limit")
     assert [job["memory_limit_mib"] for job in free["jobs"]] == [None, None]
@@ -132,9 +132,10 @@ def test_memory_is_bounded_and_read_back(jobs: FakeHost) -> None:
 def test_memory_that_is_not_bounded_starts_nobody(jobs: FakeHost) -> None:
     """An old driver takes no limit; a job whose process loses it never runs beside another."""
     jobs.write_job("old", env={"FAKE_CUDA_NO_MEMORY_LIMIT": "1"})
-    last = launch(jobs, "one", "old", "--split", "50/50", code=3)
+    jobs.write_job("large", memory_mib=80_000)
+    last = launch(jobs, "large", "old", "--split", "50/50", code=3)
     assert (last["state"], last["code"]) == ("failed", "limit-not-proven")
-    assert "should be bounded at 612 MiB, and 80000 MiB are free" in last["cause"]
+    assert "should be bounded at 48582 MiB, and 80000 MiB are free" in last["cause"]
     assert [*folder(jobs, last["launch_id"]).glob("*/progress")] == []
     script = f"env -u CUDA_MPS_PINNED_DEVICE_MEM_LIMIT {sys.executable} {FAKES}/fake_job.py; :"
     jobs.write_job("loses", command=["sh", "-c", script])

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from advisor.core.gpu import Share, memory_limit_mib
+from advisor.core.gpu import MemoryFit, Share
 from advisor.core.interval import Interval
 from advisor.core.job import HANG_S, Job, WhenOneEnds, WhenP99Breaks
 from advisor.core.split import Split, split_shares
@@ -79,12 +79,6 @@ class LaunchPart:
         """What its users were promised, by its file or when it was launched."""
         return self.job.max_p99_ms if self.max_p99_ms is None else self.max_p99_ms
 
-    @property
-    def memory_limit_mib(self) -> int | None:
-        """At how much its memory is bounded; None: not at all."""
-        need_mib = self.job.memory_mib
-        return memory_limit_mib(need_mib) if self.limit_memory and need_mib else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSet:
@@ -106,11 +100,19 @@ class LaunchSet:
         """In the order of the shares."""
         return tuple(part.job for part in self.parts)
 
-    @property
-    def shares(self) -> tuple[Share, ...]:
-        """Of units and of memory, in the same order."""
-        of_parts = zip(split_shares(self.split), self.parts, strict=True)
-        return tuple(replace(share, memory_mib=part.memory_limit_mib) for share, part in of_parts)
+    def memory(self, card_mib: float | None) -> MemoryFit:
+        """What they need of the memory of a card."""
+        return MemoryFit(tuple(job.memory_mib for job in self.jobs), card_mib)
+
+    def shares(self, card_mib: float | None) -> tuple[Share, ...]:
+        """Of units and of the memory of a card, in the same order."""
+        memory = self.memory(card_mib)
+        return tuple(
+            replace(share, memory_mib=memory.limit_mib(job) if part.limit_memory else None)
+            for job, (share, part) in enumerate(
+                zip(split_shares(self.split), self.parts, strict=True)
+            )
+        )
 
     @property
     def cap_percent(self) -> int:

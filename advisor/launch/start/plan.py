@@ -1,6 +1,6 @@
 """What a launch would do, before anything is started: units, variables of the limits, memory."""
 
-from advisor.core.gpu import Gpu, MemoryFit, Share
+from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.units import share_environment, units_for_share
 from advisor.launch.records.answers import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
@@ -42,13 +42,13 @@ def _limit_environment(
 
 
 def _pair(pair: LaunchSet, gpu: Gpu | None, settings: Settings) -> PlannedPair:
-    memory = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu and gpu.memory_mib)
+    memory = pair.memory(gpu and gpu.memory_mib)
     return PlannedPair(
         split=str(pair.split),
         sharing=pair.split.sharing,
         jobs=tuple(
             _job(pair, job, share, gpu, settings)
-            for job, share in zip(pair.jobs, pair.shares, strict=True)
+            for job, share in zip(pair.jobs, pair.shares(memory.card_mib), strict=True)
         ),
         memory=PlannedMemory(
             needs_mib=memory.needs_mib, most_mib=memory.most_mib, fits=memory.fits

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from advisor.core.gpu import Gpu, MemoryFit
+from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import check_masks
 from advisor.core.wording import listed
@@ -31,7 +31,7 @@ def check_memory(pair: LaunchSet, gpu: Gpu) -> None:
     Raises:
         NoSplitError: it does not.
     """
-    memory = MemoryFit(tuple(job.memory_mib for job in pair.jobs), gpu.memory_mib)
+    memory = pair.memory(gpu.memory_mib)
     if not memory.is_too_much:
         return
     needs = " + ".join(f"{need or 0}" for need in memory.needs_mib)
@@ -65,7 +65,8 @@ def prove_set(
     check_masks(pair.split, backend.gpu.vendor)
     backend.cap(pair.cap_percent)
     proven: list[Proven] = []
-    for job, share, folder in zip(pair.jobs, pair.shares, folders, strict=True):
+    shares = pair.shares(backend.gpu.memory_mib)
+    for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
         check_workdir(job)
         folder.mkdir(mode=0o700)
         proven.append(prove(job, share, backend, base, folder))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import Share
+from advisor.core.gpu import MemoryFit, Share
 from advisor.core.split import MOST_JOBS, Split, check_masks, split_shares
 from advisor.errors import AdvisorError, InputError, NoSplitError, SurvivorsError
 from advisor.formats.moments import now
@@ -156,7 +156,9 @@ class Newcomers:
             shares = tuple(split.shares[n] for n in (*running, len(split.shares) - 1))
             of_running = LaunchSet(split=Split(shares, split.sharing), parts=together)
             check_memory(of_running, self._backend.gpu)
-        return replace(split_shares(split)[-1], memory_mib=request.part.memory_limit_mib)
+        memory = MemoryFit(tuple(p.job.memory_mib for p in together), self._backend.gpu.memory_mib)
+        limit_mib = memory.limit_mib(-1) if request.part.limit_memory else None
+        return replace(split_shares(split)[-1], memory_mib=limit_mib)
 
     def _go_on(self) -> None:
         coming = self._coming

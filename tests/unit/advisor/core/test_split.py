@@ -245,3 +245,10 @@ def test_memory(needs_mib: tuple[float | None, ...], card_mib: float | None) -> 
         assert found.fits is None
     else:
         assert found.fits is not found.is_too_much
+    for job, need in enumerate(needs_mib):
+        limit_mib = found.limit_mib(job)
+        assert (limit_mib is None) == (need is None)
+        if limit_mib and need is not None:
+            assert limit_mib >= need + 512
+            # Beside the needs of the others, it fits into the card where all do.
+            assert limit_mib <= max(1.1 * need + 513, (found.most_mib or 0) - known + need + 1)
