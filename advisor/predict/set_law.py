@@ -1,6 +1,6 @@
 """What jobs of a set keep of their speed, and what the card draws: physics with few constants.
 
-Every constant is fitted to 288 measured sets of two to seven jobs on H100 and H200 by
+Every constant is fitted to 289 measured sets of two to seven jobs on H100 and H200 by
 docs/measurements/sets/law.py, which prints them as they stand here and says how far off they
 are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 """

@@ -5,8 +5,9 @@
 asked/*.json are answers of `advisor recommend SET --json`, one file for each card, with the time
 and the run whose windows followed; the advisor had its jobs alone on that card, and no set of them.
 One row for each way of sharing that was said and measured: watts, energy saved against a card each
-with the freed cards off, the slowest job, and the longest p99. Last the errors by way of sharing,
-and how many of the values are within the ranges that were said.
+with the freed cards off, the slowest job, and the longest p99. Then the errors by way of sharing,
+and how many of the values are within the ranges that were said. Last launches at the advice, which
+launched.jsonl has as `advisor data export --kind observations` wrote them.
 """
 
 import json
@@ -20,6 +21,8 @@ from typing import Any
 from rows import Part, Row, campaigns, rows_of
 
 from advisor.core.gpu import WHOLE
+
+FOLDER = Path(__file__).parent
 
 Answer = Mapping[str, Any]
 """One way of an answer, as docs/recommend.md has it."""
@@ -67,12 +70,29 @@ def main() -> None:
             ways[f"{one.card}, as advised"].append(one)
     for name, those in sorted(ways.items()):
         print(f"| {name} | {len(those)} | {' | '.join(errors(those))} |")
+    print("\n| launched | way | W | saved, off % | speed of each job | p99 ms |")
+    print("|---|---|---|---|---|---|")
+    for launch in map(json.loads, (FOLDER / "launched.jsonl").read_text().splitlines()):
+        print(f"| {' | '.join(launch_cells(launch))} |")
+
+
+def launch_cells(launch: Mapping[str, Any]) -> Iterator[str]:
+    """Said, and observed."""
+    jobs = launch["jobs"]
+    yield "+".join(job["job"] for job in jobs)
+    limits = [f"{job['share_percent']:g}" for job in jobs]
+    yield "/".join(limits) if launch["mode"] == "mps" else launch["mode"]
+    yield f"{launch['predicted_power_w']:.0f} → {launch['power_w']:.0f}"
+    yield f"{100 * launch['predicted_energy_saved']:.0f} → {100 * launch['energy_saved']:.0f}"
+    rates = [(job["predicted_rate"], job["rate"], job["solo_rate"]) for job in jobs]
+    yield ", ".join(f"{said / solo:.2f} → {did / solo:.2f}" for said, did, solo in rates)
+    yield ", ".join(f"{job['latency_p99_ms']:.0f}" for job in jobs if job["latency_p99_ms"])
 
 
 def found() -> Iterator[Asked]:
     """Ways that were said of sets, with what was measured after."""
     of_runs = {campaign.run: rows_of(campaign) for campaign in campaigns(None)}
-    for file in sorted((Path(__file__).parent / "asked").glob("*.json")):
+    for file in sorted((FOLDER / "asked").glob("*.json")):
         card = json.loads(file.read_text())
         rows = {key_of_row(row): row for row in of_runs[card["run"]]}
         for answer in card["asked"]:
