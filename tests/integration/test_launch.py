@@ -96,7 +96,7 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
     assert first["jobs"][0]["units"] == 38
     assert first["jobs"][1]["environment"] == {
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "70",
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=612M",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=135970M",
         "CUDA_MPS_PIPE_DIRECTORY": str(jobs.pipe_dir),
         "CUDA_VISIBLE_DEVICES": UUID,
     }

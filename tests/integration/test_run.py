@@ -114,7 +114,7 @@ def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
 
 def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     """Command and job killed: what ran is taken up, each job is done once, and none is lost."""
-    h100.write_job("triad", "--steps", "2500")
+    h100.write_job("triad", "--steps", "700")
     names = ("mobilenet-train-b2", "resnet50-train-b2", "triad", "home-made")
     first = h100.start_advisor("run", *names, "--json")
     await_running(h100, 2)
