@@ -218,12 +218,12 @@ def test_an_export_of_nothing_says_where_points_are(advisor: Advisor) -> None:
 def test_a_sweep_that_makes_no_profile_says_so(host: FakeHost) -> None:
     """Which share is lacking, and the command that measures it."""
     host.write_job("one")
-    done = host.advisor("profile", "one", "--shares", "20,50", "--window", "2")
+    done = host.advisor("profile", "one", "--shares", "20", "--window", "0.5")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == (
         "no profile yet: there is no point at 100 %; next: advisor profile one --shares 50,100"
     )
-    done = host.advisor("profile", "one", "--shares", "50,100", "--window", "2")
+    done = host.advisor("profile", "one", "--shares", "50,100", "--window", "0.5")
     assert "no profile yet" not in done.stdout
 
 
