@@ -1,13 +1,14 @@
-"""Sets that were asked for first and measured after, on the same card: what was said and what came.
+"""Sets that were asked for first and measured after: what was said and what came.
 
     python docs/measurements/sets/asked.py
 
 asked/*.json are answers of `advisor recommend SET --json`, one file for each card, with the time
-and the run whose windows followed; the advisor had its jobs alone on that card, and no set of them.
-One row for each way of sharing that was said and measured: watts, energy saved against a card each
-with the freed cards off, the slowest job, and the longest p99. Then the errors by way of sharing,
-and how many of the values are within the ranges that were said. Last launches at the advice, which
-launched.jsonl has as `advisor data export --kind observations` wrote them.
+and the run whose windows followed; the advisor had their jobs alone on other cards, and none of the
+sets. One row for each way of sharing that was said and measured: watts, energy saved against a card
+each with the freed cards off, the slowest job, and the longest p99. Then the errors by way of
+sharing, and how many of the values are within the ranges that were said. "Hot" are windows in which
+heat lowered the clock, at which the same work takes less energy than was said. Last launches at the
+advice, which launched.jsonl has as `advisor data export --kind observations` wrote them.
 """
 
 import json
@@ -21,6 +22,7 @@ from typing import Any
 from rows import Part, Row, campaigns, rows_of
 
 from advisor.core.gpu import WHOLE
+from advisor_profiling.reports.sets import LEFT_OUT
 
 FOLDER = Path(__file__).parent
 
@@ -65,9 +67,10 @@ def main() -> None:
     print("|---|--:|--:|--:|--:|--:|--:|")
     ways: dict[str, list[Asked]] = defaultdict(list)
     for one in asked:
-        ways[f"{one.card}, {one.row.mode}"].append(one)
+        heat = ", hot" if one.row.is_hot else ""
+        ways[f"{one.card}, {one.row.mode}{heat}"].append(one)
         if one.is_choice:
-            ways[f"{one.card}, as advised"].append(one)
+            ways[f"{one.card}, as advised{heat}"].append(one)
     for name, those in sorted(ways.items()):
         print(f"| {name} | {len(those)} | {' | '.join(errors(those))} |")
     print("\n| launched | way | W | saved, off % | speed of each job | p99 ms |")
@@ -91,7 +94,7 @@ def launch_cells(launch: Mapping[str, Any]) -> Iterator[str]:
 
 def found() -> Iterator[Asked]:
     """Ways that were said of sets, with what was measured after."""
-    of_runs = {campaign.run: rows_of(campaign) for campaign in campaigns(None)}
+    of_runs = {campaign.run: rows_of(campaign, LEFT_OUT) for campaign in campaigns(None)}
     for file in sorted((FOLDER / "asked").glob("*.json")):
         card = json.loads(file.read_text())
         rows = {key_of_row(row): row for row in of_runs[card["run"]]}
@@ -117,6 +120,7 @@ def key_of_row(row: Row) -> tuple[object, ...]:
 def way_text(one: Asked) -> str:
     """Limits, or how the GPU is shared without."""
     mark = " (advised)" if one.is_choice else ""
+    mark += ", hot" if one.row.is_hot else ""
     shares = ((job["job"], job["share_percent"]) for job, _ in one.pairs)
     limits = [f"{name}@{percent:g}" for name, percent in shares if percent < WHOLE]
     return (", ".join(limits) or one.row.mode) + mark

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rows import Campaign, campaigns
 
+from advisor.core.flags import HEAT
 from advisor_profiling.campaign.pairing import filling_jobs
 from advisor_profiling.reports.sets import SetResult, set_results, set_table, sharing_text
 
@@ -48,9 +49,10 @@ def main() -> None:
 def rows_of(campaign: Campaign) -> list[Row]:
     """The sets of a campaign all of whose jobs were measured alone, too."""
     filling = filling_jobs(campaign.alone, campaign.gpu_model)
+    cool = [point for point in campaign.sets if HEAT not in point.flags]
     return [
         Row(result, sum(part.job in filling for part in result.parts), campaign.gpu_model)
-        for result in set_results(campaign.sets, campaign.alone)
+        for result in set_results(cool, campaign.alone)
     ]
 
 

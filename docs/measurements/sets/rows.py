@@ -15,12 +15,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.core.flags import HEAT
 from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import bundled_set_points, bundled_set_references
 from advisor_profiling.reports.sets import LEFT_OUT
 
 AGAIN = "the same set on another card"
+
+BRAKED = LEFT_OUT | {HEAT}
+"""Flags of windows that no row is of: also those in which heat, and not the power limit, lowered
+the clock, at which the same work takes less energy. Jobs alone ran at another clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class Row:
     idle_w: float
     active_idle_w: float
     limit_w: float
+    is_hot: bool
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -127,19 +133,23 @@ def measured_rows(text: str | None) -> list[Row]:
     return [row for campaign in campaigns(text) for row in rows_of(campaign)]
 
 
-def rows_of(campaign: Campaign) -> list[Row]:
-    """Those of one campaign."""
+def rows_of(campaign: Campaign, left_out: Collection[str] = BRAKED) -> list[Row]:
+    """Those of one campaign, without windows that have one of these flags."""
     solo: dict[tuple[str, float], SoloPoint] = {}
     for point in campaign.alone:
-        if not LEFT_OUT & set(point.flags):
+        if not set(left_out) & set(point.flags):
             solo.setdefault((point.job, point.share_percent), point)
-    return [row for row in (row_of(point, solo) for point in campaign.sets) if row]
+    return [row for row in (row_of(point, solo, left_out) for point in campaign.sets) if row]
 
 
-def row_of(point: PairPoint, solo: Mapping[tuple[str, float], SoloPoint]) -> Row | None:
+def row_of(
+    point: PairPoint,
+    solo: Mapping[tuple[str, float], SoloPoint],
+    left_out: Collection[str] = BRAKED,
+) -> Row | None:
     """One window; None if a check failed, or a job was not measured alone at its limit."""
     seats = [((p.job, p.share_percent), (p.job, 100.0)) for p in point.parts]
-    if LEFT_OUT & set(point.flags) or not all(a in solo and b in solo for a, b in seats):
+    if set(left_out) & set(point.flags) or not all(a in solo and b in solo for a, b in seats):
         return None
     parts = list[Part]()
     for p in point.parts:
@@ -157,6 +167,7 @@ def row_of(point: PairPoint, solo: Mapping[tuple[str, float], SoloPoint]) -> Row
         idle_w=point.idle_power_w or 0.0,
         active_idle_w=point.active_idle_power_w or math.nan,
         limit_w=point.power_limit_w or math.inf,
+        is_hot=HEAT in point.flags,
     )
 
 
