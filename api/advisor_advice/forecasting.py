@@ -30,6 +30,7 @@ from advisor_advice.launch_counts import count_notes, host_safety
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_advice.set_advice import advise_set, with_set_idle_power
 from advisor_advice.site.conditions import read_conditions
+from advisor_advice.site.known_parts import with_limits, with_profiles
 from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
@@ -56,9 +57,9 @@ def recommended(
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
     pair = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
-    known = _with_profiles(pair, profile_set)
+    known = with_profiles(pair, profile_set)
     forecast = _forecast(choice, given.manifest, profile_set)
-    asked = _with_limits(replace(known, forecast=forecast), profile_set, criteria)
+    asked = with_limits(replace(known, forecast=forecast), profile_set, criteria)
     return asked, given.recommendation.warnings
 
 
@@ -115,7 +116,7 @@ def _of_set(
     split = parse_split(given.choice, len(jobs))
     chosen = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
     known, _ = _expected(chosen, profile_set, launch, settings)
-    return _with_limits(known, profile_set, criteria), given.warnings
+    return with_limits(known, profile_set, criteria), given.warnings
 
 
 def criteria_of(
@@ -173,7 +174,7 @@ def _expected(
     pair: LaunchSet, profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchSet, tuple[str, ...]]:
     """The jobs with their forecast and what is to be said of it, or why there is none."""
-    without = _with_profiles(pair, profile_set)
+    without = with_profiles(pair, profile_set)
     try:
         predictor = Registry(settings.home / "models").open_champion()
         driver = launch.card.driver if launch.card else None
@@ -272,56 +273,6 @@ def _allowing(option: RatedSplit, r: Decision) -> str:
     if len(speeds) < len(option.violations):
         return "loosen that limit"
     return f"allow it: {' '.join(dict.fromkeys(speeds))}"
-
-
-def _with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
-    """The jobs with what profiles know: rates alone, and memory that their files do not tell."""
-    of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
-    return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
-
-
-def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:
-    """The jobs with what was asked for them: who joins them later is held to it."""
-    parts = (
-        replace(
-            part,
-            min_speed=criteria.min_speed.get(part.job.name),
-            max_p99_ms=criteria.longest_p99_ms(profile),
-            max_power_w=criteria.max_power_w,
-        )
-        for part, profile in zip(pair.parts, found.profiles, strict=True)
-    )
-    return replace(pair, parts=tuple(parts))
-
-
-def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
-    return replace(
-        part,
-        job=_with_memory(part.job, profile.memory_used_mib),
-        solo_rate=profile.whole_gpu_rate,
-        share_rate=_share_rate(profile, share_percent),
-        solo_power_w=profile.whole_gpu_power_w,
-        idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,
-        reported=_reported(part.job, profile),
-    )
-
-
-def _share_rate(profile: Profile, share_percent: float) -> float | None:
-    """What the profile says of a share alone; None below the smallest measured one."""
-    known = share_percent >= profile.shares[0]
-    return float(profile.at([share_percent])["rate"][0]) if known else None
-
-
-def _reported(job: Job, profile: Profile) -> str | None:
-    """What exactly this job reported on the whole GPU."""
-    job_hash, values = profile.reported or (None, None)
-    return values if job_hash == job.job_hash else None
-
-
-def _with_memory(job: Job, used_mib: float | None) -> Job:
-    if job.memory_mib is not None or used_mib is None:
-        return job
-    return replace(job, memory_mib=math.ceil(used_mib))
 
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:

@@ -84,11 +84,6 @@ class Account:
         rates = [0.0 if one.over else one.rate() for one in self._jobs]
         return energy_saved(self.power_w(), rates, self._pair.parts)
 
-    def settled_energy_saved(self) -> float | None:
-        """While all ran, without the first seconds."""
-        rates = self.stretches[0].rates()
-        return energy_saved(self.settled_power_w(), rates, self._pair.parts[: self._first])
-
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
         return energy_saved(self.rest_energy_j, self._since(self._shared_steps), self._pair.parts)

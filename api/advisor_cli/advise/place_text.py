@@ -13,7 +13,7 @@ from advisor.decide.reasons import percent
 from advisor.formats.moments import duration_text
 from advisor.place.problem import JobGroup
 from advisor.place.schedule import Schedule, Slot
-from advisor_advice.placing import APART, FIRST_COME, Planned, environments, way
+from advisor_advice.placing import APART, Planned, environments, way
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.screen import Screen, price_text, print_folded, print_screen
 
@@ -22,7 +22,6 @@ _WIDTH = 110
 _SAME = 0.005
 """Part of a time that a person takes for none."""
 
-_NAMES = {APART: "Alone", FIRST_COME: "50/50"}
 
 _LIMITS: dict[Vendor, str] = {"nvidia": "MPS percentages", "amd": "HSA_CU_MASK"}
 """What the first variable of a job's limit says."""

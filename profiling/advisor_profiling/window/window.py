@@ -26,6 +26,7 @@ from advisor.core.telemetry import (
 from advisor.runtime.jobs.reports import percentile_ms
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.estimate import MeanEstimate, mean_estimate, rate_estimate
+from advisor_profiling.window.flat import is_flat
 from advisor_profiling.window.memory_power import memory_power_w
 from advisor_profiling.window.rules import WindowRules
 
@@ -218,43 +219,11 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool]:
         _look(log, watch, rules)
         if age_s >= next_s:
             end_s = watch.clock.now_s()
-            if _flat(log, end_s - view_s, end_s, rules):
+            events = [steps.events for steps in log.steps]
+            if is_flat(log.power, events, (end_s - view_s, end_s), rules.flat):
                 return age_s, True
             next_s = age_s + view_s / 4
     return age_s, False
-
-
-def _flat(log: _Log, start_s: float, end_s: float, rules: WindowRules) -> bool:
-    middle_s = (start_s + end_s) / 2
-    halves = ((start_s, middle_s), (middle_s, end_s))
-    old_power, new_power = (mean_estimate(_between(log.power, *half)) for half in halves)
-    return _alike(old_power, new_power, rules.flat) and all(
-        _steady(steps.events, halves, rules.flat) for steps in log.steps
-    )
-
-
-def _steady(
-    all_events: list[tuple[float, float]], halves: Sequence[tuple[float, float]], flat: float
-) -> bool:
-    events = [_between(all_events, *half) for half in halves]
-    if min(map(len, events)) < 3:
-        # Too few steps in the view to see the rate move: any progress at all will do.
-        return len(all_events) > 1
-    old_rate, new_rate = map(rate_estimate, events)
-    return _alike(old_rate, new_rate, flat)
-
-
-def _alike(first: MeanEstimate | None, second: MeanEstimate | None, flat: float) -> bool:
-    if first is None or second is None:
-        return first is second
-    noise = 2 * ((first.stderr or 0) ** 2 + (second.stderr or 0) ** 2) ** 0.5
-    return abs(second.mean - first.mean) <= max(flat * abs(second.mean), noise)
-
-
-def _between(
-    readings: list[tuple[float, float]], start_s: float, end_s: float
-) -> list[tuple[float, float]]:
-    return [reading for reading in readings if start_s <= reading[0] < end_s]
 
 
 def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:

@@ -89,7 +89,6 @@ def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
     saved = 1 - whole.energy_j / one_after_the_other(result, work).energy_j
     assert run.account.overlap_s + run.account.rest_s == pytest.approx(whole.time_s)
     assert run.account.energy_saved_to_end() == pytest.approx(saved, abs=1e-6)
-    assert run.account.settled_energy_saved() == pytest.approx(result.energy_saved, abs=1e-6)
 
 
 def test_what_is_not_known_is_none() -> None:
@@ -99,7 +98,6 @@ def test_what_is_not_known_is_none() -> None:
         run.jobs[1].end("finished")
         run.go_on(20, 0.5, 0, 200)
         found = run.account
-        assert found.settled_energy_saved() is None
         assert found.recent_energy_saved() is None
         assert found.rest_energy_saved() is None
         assert found.energy_saved_to_end() is None
