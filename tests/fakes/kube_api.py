@@ -107,7 +107,7 @@ def _answer_to(api: KubeApi, call: Call) -> Object:
             return api.bind("/".join(folder), call.body["target"]["name"])
         return api.create(call.path, call.body)
     if call.method == "PATCH":
-        return api.change(call.path, call.body)
+        return api.change(call.path.removesuffix("/status"), call.body)
     if call.method == "PUT":
         return api.change(call.path, [{"op": "replace", "path": "", "value": call.body}])
     if call.method == "DELETE":
@@ -115,6 +115,6 @@ def _answer_to(api: KubeApi, call: Call) -> Object:
         return {"kind": "Status", "status": "Success"}
     if call.path in api.objects:
         return api.get(call.path)
-    if name in ("pods", "nodes", "events"):
+    if name in ("pods", "nodes", "events", "resourcequotas"):
         return api.list(call.path, call.query)
     raise RefusedError(404, "NotFound")

@@ -193,7 +193,9 @@ def test_two_pods_are_proven_metered_and_reported(node: Node, service: Served) -
     with Client(service.url, service.token("test", "read")) as client:
         gpu = node.gpu()
         assert (gpu["uuid"], gpu["model"], gpu["sm_count"]) == (UUID, "Fake H200", 132)
-        assert node.api.get(f"{NODES}/{NODE}")["metadata"]["labels"] == {"advisor.dev/mps": "true"}
+        seen = node.api.get(f"{NODES}/{NODE}")
+        assert seen["metadata"]["labels"] == {"advisor.dev/mps": "true"}
+        assert seen["status"] == {"capacity": {"advisor.dev/share": "100"}}
         first = node.run_pod(A, "alpha", "30")
         node.run_pod(B, "beta", "70")
         for job, granted in (("alpha", 38), ("beta", 92)):
@@ -201,6 +203,9 @@ def test_two_pods_are_proven_metered_and_reported(node: Node, service: Served) -
             assert node.metric("advisor_pod_granted_sms", job) == granted
         eventually(lambda: (node.metric("advisor_pod_relative_speed", "beta") or 0) > 0)
         time.sleep(SETTLE_S + 2)  # what comes first is in no mean
+        held = [node.metric("advisor_pod_held_gpus", job) for job in ("alpha", "beta")]
+        assert held == [0.5, 0.5]
+        assert (node.metric("advisor_pod_gpu_seconds_total", "beta") or 0) > 0.5
         parts = [
             node.metric("advisor_pod_energy_joules_total", job) or 0 for job in ("alpha", "beta")
         ]
@@ -217,6 +222,7 @@ def test_two_pods_are_proven_metered_and_reported(node: Node, service: Served) -
 ALLOWED = {
     "GET /api/v1/pods",
     f"PATCH /api/v1/nodes/{NODE}",
+    f"PATCH /api/v1/nodes/{NODE}/status",
     "POST /api/v1/namespaces/team/events",
 }
 

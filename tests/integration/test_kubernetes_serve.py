@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from certificates import make_certificate
 from kube_api import kube_api
-from kube_objects import CHOOSER, Call, KubeApi, RefusedError, Webhook
+from kube_objects import CHOOSER, Call, KubeApi, RefusedError, Webhook, requested
 from kube_serving import KubeServed, kube_serving, make_node, pod_of, said
 from serving import serving
 from waiting import eventually
@@ -44,13 +44,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KubeApi,
 def api(cluster: tuple[KubeApi, KubeServed]) -> Iterator[KubeApi]:
     """The cluster, emptied at the end."""
     yield cluster[0]
-    for path in [p for p in cluster[0].objects if "/pods/" in p or "/nodes/" in p]:
+    for path in [p for p in cluster[0].objects if p.split("/")[-2] in KEPT]:
         cluster[0].delete(path)
 
 
 @pytest.fixture
 def served(cluster: tuple[KubeApi, KubeServed]) -> KubeServed:
     return cluster[1]
+
+
+KEPT = ("pods", "nodes", "resourcequotas")
 
 
 def recorded(name: str) -> Any:
@@ -201,6 +204,50 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
         assert scores == [{"Host": "node-1", "Score": 10}]
         api.bind(f"/api/v1/namespaces/default/pods/{name}", scores[0]["Host"])
         assert api.pod(name)["spec"]["nodeSelector"] == {names.HOSTNAME: "node-1.example"}
+
+
+def make_quota(api: KubeApi, namespace: str, **hard: str) -> None:
+    named = {f"requests.{key.replace('__', '.').replace('_', '/')}": v for key, v in hard.items()}
+    api.create(f"/api/v1/namespaces/{namespace}/resourcequotas", {
+        "metadata": {"name": "gpus"}, "spec": {"hard": named},
+    })  # fmt: skip
+
+
+def test_quota_counts_what_pods_book(api: KubeApi, served: KubeServed) -> None:
+    """Of 100 percent two pods have half each, and the third is refused by the API server."""
+    make_quota(api, "team", advisor__dev_share="100")
+    pods = "/api/v1/namespaces/team/pods"
+    for name in "ab":
+        api.create(pods, pod_of(name, "triad"))
+    with pytest.raises(RefusedError, match=r"exceeded quota: requests.advisor.dev/share, used 100"):
+        api.create(pods, pod_of("c", "triad"))
+    assert requested(api.get(f"{pods}/a"), names.SHARE_RESOURCE) == 50
+
+
+def test_quota_on_whole_gpus_is_not_passed_by(api: KubeApi, served: KubeServed) -> None:
+    """A namespace that may have no GPU gets none by an annotation, and is told so."""
+    make_quota(api, "poor", nvidia__com_gpu="0")
+    make_node(api, "node-1", "GPU-1")
+    pods = "/api/v1/namespaces/poor/pods"
+    plain = pod_of("plain", "triad")
+    del plain["metadata"]["annotations"]
+    with pytest.raises(RefusedError, match=r"requests\.nvidia\.com/gpu"):
+        api.create(pods, plain)
+    api.create(pods, pod_of("a", "triad", max_wait_s="0"))
+    eventually(lambda: any("is for no GPU" in text for text in said(api, "a")))
+    assert api.get(f"{pods}/a")["spec"]["schedulingGates"]
+
+
+def test_a_manifest_is_applied_twice(api: KubeApi, served: KubeServed) -> None:
+    """The second apply asks again for the GPU that was taken away, and is answered by nothing."""
+    api.create_pod(pod_of("a", "triad", max_wait_s="900"))
+    before = api.pod("a")
+    again = [
+        {"op": "add", "path": f"/spec/containers/0/resources/{kind}/nvidia.com~1gpu", "value": "1"}
+        for kind in ("limits", "requests")
+    ]
+    after = api.change("/api/v1/namespaces/default/pods/a", again, who="me")
+    assert after["spec"] == before["spec"]
 
 
 def test_certificate_is_renewed_in_the_running_process(served: KubeServed, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ _CONFIG: Any = config
 TIMEOUT_S = 10.0
 """For one answer; a watch says itself how long it lasts."""
 
-PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+PODS, NODES, QUOTAS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/resourcequotas"
 
 MERGE_PATCH = "application/merge-patch+json"
 

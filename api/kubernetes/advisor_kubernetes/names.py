@@ -38,6 +38,13 @@ HOSTNAME = "kubernetes.io/hostname"
 
 GPU_RESOURCE = "nvidia.com/gpu"
 
+SHARE_RESOURCE = "advisor.dev/share"
+"""Extended resource in percent of a GPU, 100 for each: what a pod books of it, whatever its limit.
+Quotas, limit ranges and the scheduler count it."""
+
+BOOKED_PERCENT = 50
+"""What a pod books that asks for a GPU and says nothing else, so that two have room on one."""
+
 MPS_ROOT = "/run/advisor-mps"
 """On the node, with a folder for each GPU, named by its UUID, in which `pipe` is the daemon's."""
 

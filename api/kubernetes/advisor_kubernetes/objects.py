@@ -6,6 +6,7 @@ who reaches the server may send anything.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
@@ -13,6 +14,14 @@ from typing import Any, TypeAlias, cast
 from advisor.errors import InputError
 
 Object: TypeAlias = dict[str, Any]
+
+_QUANTITY = re.compile(r"([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)([numkMGTPE]|[KMGTPE]i)?")
+
+_SUFFIXES: Mapping[str, float] = {
+    "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3,
+    **{letter: 1000.0**n for n, letter in enumerate("MGTPE", 2)},
+    **{f"{letter}i": 1024.0**n for n, letter in enumerate("KMGTPE", 1)},
+}  # fmt: skip
 
 _LONGEST = 1000
 """Characters of an event's message; the API takes 1024."""
@@ -71,6 +80,18 @@ def word(parent: Mapping[str, Any], key: str) -> str:
     if not isinstance(found, str):
         raise _wrong(key, "a text")
     return found
+
+
+def quantity(value: object) -> float:
+    """A number as Kubernetes writes it: `2`, `500m`, `16Gi`, `1e3`.
+
+    Raises:
+        InputError: it is none.
+    """
+    found = _QUANTITY.fullmatch(str(value))
+    if not found:
+        raise _wrong(str(value)[:20], "a quantity")
+    return float(found[1]) * _SUFFIXES[found[2] or ""]
 
 
 def event_of(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from advisor.errors import InputError
 from advisor.settings import LIMIT_VARIABLES
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.shape import ON_CLAIM, VOLUMES, PodShape
+from advisor_kubernetes.admission.shape import ON_CLAIM, VOLUMES, PodShape, booked_percent
 from advisor_kubernetes.admission.wishes import Wishes, shown
 from advisor_kubernetes.objects import Object, part, parts, word
 
@@ -96,9 +96,10 @@ def _check_pod(spec: Object) -> None:
 
 
 def _check_resources(pod: Object, container: Object, shape: PodShape) -> None:
+    booked_percent(container)
     for other in _containers(pod):
         for name, count in _gpus(other):
-            if name != names.GPU_RESOURCE:
+            if name not in (names.GPU_RESOURCE, names.SHARE_RESOURCE):
                 raise InputError(
                     f"{name} is shared by the device plugin",
                     why="its even split caps every pod, so no other share can be set",
@@ -109,20 +110,20 @@ def _check_resources(pod: Object, container: Object, shape: PodShape) -> None:
                     f"the container {shown(word(other, 'name'))} asks for a GPU, too",
                     fix="one container of a pod can share a GPU",
                 )
-            if str(count) != "1":
+            if name == names.GPU_RESOURCE and str(count) != "1":
                 raise InputError(
                     f"the pod asks for {shown(count)} GPUs",
                     fix=f"a pod that shares asks for {names.GPU_RESOURCE}: 1",
                 )
             if shape is ON_CLAIM:
                 raise InputError(
-                    f"the container has a claim and asks for {names.GPU_RESOURCE}",
+                    f"the container has a claim and asks for {name}",
                     fix="leave one of them out",
                 )
-    if not (_asks_for_gpu(container) or shape is ON_CLAIM or _is_shaped(container, shape)):
+    if not (_asks_for_gpu(container) or shape is ON_CLAIM):
         raise InputError(
             f"the container {shown(word(container, 'name'))} asks for no GPU",
-            fix=f"ask for {names.GPU_RESOURCE}: 1, or use a resource claim",
+            fix=f"ask for {names.GPU_RESOURCE}: 1 or {names.SHARE_RESOURCE}, or use a claim",
         )
 
 
@@ -138,11 +139,6 @@ def _check_variables(container: Object, shape: PodShape) -> None:
             )
 
 
-def _is_shaped(container: Object, shape: PodShape) -> bool:
-    """Whether the webhook has been here before: it is called again after other webhooks."""
-    return all(variable in parts(container, "env") for variable in shape.variables)
-
-
 def _containers(pod: Object) -> Iterator[Object]:
     return (container for kind in _KINDS for container in parts(pod, "spec", kind))
 
@@ -150,7 +146,7 @@ def _containers(pod: Object) -> Iterator[Object]:
 def _gpus(container: Object) -> Iterator[tuple[str, object]]:
     for kind in ("limits", "requests"):
         for name, count in part(container, "resources", kind).items():
-            if name.startswith("nvidia.com/"):
+            if name.startswith("nvidia.com/") or name == names.SHARE_RESOURCE:
                 yield name, count
 
 

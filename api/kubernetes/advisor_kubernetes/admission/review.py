@@ -5,11 +5,12 @@ So dry runs, requests that come twice and forged requests do no harm.
 
 import base64
 import json
+from collections.abc import Iterator
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import refusals
-from advisor_kubernetes.admission.shape import ON_HOST, VOLUMES, patch_of, shape_of
+from advisor_kubernetes.admission.shape import ON_HOST, VOLUMES, patch_of, shape_of, without_gpu
 from advisor_kubernetes.admission.wishes import read_wishes, shown
 from advisor_kubernetes.objects import Object, part, parts, word
 
@@ -97,7 +98,15 @@ def _updated(request: Object, chooser: str | None) -> list[Object]:
     for container in parts(new, "spec", "ephemeralContainers"):
         if VOLUMES & {word(mount, "name") for mount in parts(container, "volumeMounts")}:
             refusals.check_volumes({"spec": {"containers": [container]}}, None, ON_HOST)
-    return []
+    return [*_without_gpus(old, new)]
+
+
+def _without_gpus(old: Object, new: Object) -> Iterator[Object]:
+    """Who applies a manifest again asks once more for the GPU that was taken away from it."""
+    if names.MANAGED not in part(old, "metadata", "labels"):
+        return
+    for place, container in enumerate(parts(new, "spec", "containers")):
+        yield from without_gpu(container, f"/spec/containers/{place}")
 
 
 def _changed(old: Object, new: Object) -> str:

@@ -4,13 +4,18 @@ With a hostPath the site's agent owns an MPS daemon for each GPU of the node; wi
 Dynamic Resource Allocation the claim brings daemon and GPU, and only the share is ours.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from advisor.core.gpu import PERCENTAGE
+from advisor.errors import InputError
 from advisor_kubernetes import names
+from advisor_kubernetes.admission.wishes import shown
 from advisor_kubernetes.objects import Object, part, parts
+
+_PERCENT = re.compile(r"[1-9][0-9]?|100")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ def patch_of(pod: Object, place: int, shape: PodShape) -> list[Object]:
         *_more("/spec/volumes", parts(pod, "spec", "volumes"), shape.volumes),
         *_more(f"{path}/env", parts(container, "env"), shape.variables),
         *_more(f"{path}/volumeMounts", parts(container, "volumeMounts"), shape.mounts),
-        *_without_gpu(container, path),
+        *_booking(container, path),
     ]
 
 
@@ -124,12 +129,40 @@ def _more(path: str, there: Sequence[Object], wanted: Sequence[Object]) -> Itera
         yield _add(f"{path}/-", item)
 
 
-def _without_gpu(container: Object, path: str) -> Iterator[Object]:
+def without_gpu(container: Object, path: str) -> Iterator[Object]:
     """Take the request for a whole GPU away: the device plugin would choose one by itself."""
     for kind in ("limits", "requests"):
         if names.GPU_RESOURCE in part(container, "resources", kind):
             name = _escaped(names.GPU_RESOURCE)
             yield {"op": "remove", "path": f"{path}/resources/{kind}/{name}"}
+
+
+def _booking(container: Object, path: str) -> Iterator[Object]:
+    """What counts in quotas in the place of the whole GPU; of a claim the claim counts."""
+    yield from without_gpu(container, path)
+    for kind in ("limits", "requests"):
+        there = part(container, "resources", kind)
+        if names.GPU_RESOURCE in there and names.SHARE_RESOURCE not in there:
+            name = _escaped(names.SHARE_RESOURCE)
+            yield _add(f"{path}/resources/{kind}/{name}", str(booked_percent(container)))
+
+
+def booked_percent(container: Object) -> int:
+    """What a container books of a GPU, percent.
+
+    Raises:
+        InputError: it says something that is no whole percentage.
+    """
+    told = part(container, "resources", "limits").get(names.SHARE_RESOURCE)
+    if told is None:
+        return names.BOOKED_PERCENT
+    if not _PERCENT.fullmatch(str(told)):
+        raise InputError(
+            f"the pod asks for {shown(told)} of {names.SHARE_RESOURCE}",
+            why="it counts percent of one GPU",
+            fix="ask for a whole number from 1 to 100",
+        )
+    return int(told)
 
 
 def _add(path: str, value: Any) -> Object:

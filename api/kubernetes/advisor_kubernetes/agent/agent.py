@@ -16,6 +16,7 @@ from advisor.runtime.backends.mps import PIPE_DIRECTORY
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
 from advisor_kubernetes import names
+from advisor_kubernetes.agent.costs import GpuHours
 from advisor_kubernetes.agent.daemons import GpuDaemon
 from advisor_kubernetes.agent.metrics import (
     AgentMetrics,
@@ -138,6 +139,7 @@ class KubernetesAgent:
         self._reports = ObservationQueue(service.observe)
         references = references_of(service)
         self._rooms: list[tuple[GpuDaemon, Room[SharedPod]]] = []
+        self._hours = {gpu.uuid: GpuHours() for gpu in gpus}
         for gpu in gpus:
             computing = partial(nvml.context_pids, gpu.uuid)
             daemon = GpuDaemon(gpu, options.mps_folder, settings.job_environment(), computing)
@@ -155,6 +157,7 @@ class KubernetesAgent:
                 for meter in room.living:
                     self._warn(meter.tenant, "MpsDaemonLost", _LOST)
             mine = [pod for pod in pods if pod.gpu_uuid == daemon.gpu.uuid]
+            self._hours[daemon.gpu.uuid].look(time.monotonic(), mine)
             for seen in room.look(time.monotonic(), mine):
                 self._reports.add(seen)
         self.publish(time.monotonic())
@@ -193,7 +196,11 @@ class KubernetesAgent:
         return Snapshot(
             looked_s=time.monotonic(),
             ready=self.watch.listed and self._published is not None,
-            pods=[_state(meter) for _, room in self._rooms for meter in room.meters],
+            pods=[
+                _state(meter, self._hours[daemon.gpu.uuid])
+                for daemon, room in self._rooms
+                for meter in room.meters
+            ],
             gpus=[
                 GpuState(
                     uuid=daemon.gpu.uuid,
@@ -246,11 +253,14 @@ def _published(daemon: GpuDaemon) -> Mapping[str, object]:
     }
 
 
-def _state(meter: TenantMeter[SharedPod]) -> PodState:
+def _state(meter: TenantMeter[SharedPod], hours: GpuHours) -> PodState:
     pod = meter.tenant
     return PodState(
         labels=(pod.namespace, pod.name, pod.job, pod.gpu_uuid),
         share_percent=pod.share.percent,
+        booked_percent=pod.booked_percent,
+        held_gpus=hours.held.get(pod.uid, 0.0),
+        held_s=hours.total_s.get(pod.uid, 0.0),
         granted_units=meter.proof.units,
         rate=meter.rate(),
         relative_speed=meter.relative_speed(),

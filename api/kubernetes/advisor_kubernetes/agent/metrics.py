@@ -23,6 +23,9 @@ class PodState:
 
     Attributes:
         labels: Namespace, pod, job, GPU.
+        booked_percent: What it books of its GPU.
+        held_gpus: The part of a GPU that it holds now.
+        held_s: Seconds of a whole GPU that it has held.
         granted_units: SMs that the driver grants under its share.
         rate: Steps per second over the last seconds.
         proven: Whether its limit was.
@@ -30,6 +33,9 @@ class PodState:
 
     labels: tuple[str, str, str, str]
     share_percent: float
+    booked_percent: int
+    held_gpus: float
+    held_s: float
     granted_units: int | None
     rate: float | None
     relative_speed: float | None
@@ -93,6 +99,13 @@ _Kind: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
 _OF_PODS: Sequence[tuple[_Kind, str, str, Callable[[PodState], float | None]]] = (
     (GaugeMetricFamily, "advisor_pod_share_percent", "Share of the SMs that the pod was given",
      lambda pod: pod.share_percent),
+    (GaugeMetricFamily, "advisor_pod_booked_percent",
+     "What the pod books of a GPU, as quotas count it", lambda pod: pod.booked_percent),
+    (GaugeMetricFamily, "advisor_pod_held_gpus",
+     "Part of a GPU that it holds: of the pods on a GPU all parts are 1",
+     lambda pod: pod.held_gpus),
+    (CounterMetricFamily, "advisor_pod_gpu_seconds",
+     "Seconds of a whole GPU that the pod has held", lambda pod: pod.held_s),
     (GaugeMetricFamily, "advisor_pod_granted_sms",
      "SMs that the driver grants under that share, read back", lambda pod: pod.granted_units),
     (GaugeMetricFamily, "advisor_pod_rate",

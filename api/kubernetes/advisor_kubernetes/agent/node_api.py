@@ -1,7 +1,7 @@
 """Kubernetes' API as the agent of a node uses it.
 
 The ClusterRole of the chart allows what is asked here and nothing else, but for the pods that it
-lists and watches: patch nodes, create events.
+lists and watches: patch its node and the status of it, create events.
 """
 
 import json
@@ -83,10 +83,16 @@ class NodeApi:
         return PodWatch(self._cluster, self._node, pods_folder)
 
     def publish_gpus(self, gpus: Sequence[Mapping[str, object]]) -> None:
-        """Write the state of the node's GPUs where the chooser reads it."""
+        """Write the state of the node's GPUs where the chooser reads it, and what they offer.
+
+        The kubelet takes over the capacity into what it allocates.
+        """
         checked_at = to_exact_text(datetime.now(UTC))
         notes = {names.GPUS: json.dumps(gpus), names.GPUS_CHECKED_AT: checked_at}
         body: Object = {"metadata": {"labels": {HAS_MPS: "true"}, "annotations": notes}}
+        # First the capacity: nobody is sent before the annotation says that GPUs are ready.
+        capacity: Object = {"status": {"capacity": {names.SHARE_RESOURCE: str(100 * len(gpus))}}}
+        self._cluster.patch(f"{NODES}/{self._node}/status", capacity)
         self._cluster.patch(f"{NODES}/{self._node}", body)
 
     def warn(self, pod: SharedPod, reason: str, message: str) -> None:

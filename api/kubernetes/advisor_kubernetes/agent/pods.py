@@ -11,7 +11,7 @@ from advisor.launch.records.status import State
 from advisor.progress import FILE_BYTES
 from advisor.wire.bounds import NAME
 from advisor_kubernetes import names
-from advisor_kubernetes.objects import Object, part, word
+from advisor_kubernetes.objects import Object, part, parts, word
 
 _STATES: dict[str, State] = {"Succeeded": "finished", "Failed": "failed"}
 _UID = re.compile(r"[0-9A-Za-z-]{1,63}")
@@ -26,6 +26,7 @@ class SharedPod:
         share_text: The percentage exactly as its containers have it in their environment.
         phase: Pending, Running, Succeeded, Failed or Unknown.
         user: Numeric user of the pod where its specification says one; None: the image's.
+        booked_percent: What it books of its GPU.
     """
 
     uid: str
@@ -36,6 +37,7 @@ class SharedPod:
     gpu_uuid: str
     phase: str
     user: int | None = None
+    booked_percent: int = names.BOOKED_PERCENT
 
     @property
     def share(self) -> Share:
@@ -72,9 +74,14 @@ def read_pod(raw: Object) -> SharedPod | None:
         gpu_uuid=notes[names.GPU_UUID],
         phase=word(part(raw, "status"), "phase"),
         user=part(raw, "spec", "securityContext").get("runAsUser"),
+        booked_percent=sum(map(_booked, parts(raw, "spec", "containers"))) or names.BOOKED_PERCENT,
     )
     _check(pod)
     return pod
+
+
+def _booked(container: Object) -> int:
+    return int(part(container, "resources", "limits").get(names.SHARE_RESOURCE, 0))
 
 
 def _check(pod: SharedPod) -> None:

@@ -13,13 +13,14 @@ from prometheus_client import Counter, Gauge
 from advisor.errors import AdvisorError
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.advice import Advice
+from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.events import Events
 from advisor_kubernetes.chooser.lease import Lease
 from advisor_kubernetes.chooser.pairing import Decision, Pair, Round, Stay, WithoutAdvice
 from advisor_kubernetes.chooser.places import Node, read_node
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
-from advisor_kubernetes.cluster import NODES, PODS, Cluster, ClusterError
+from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError
 from advisor_kubernetes.mirror import Mirror
 from advisor_kubernetes.objects import Object
 
@@ -73,6 +74,7 @@ class Chooser:
         changed = self._changed.set
         self.pods = Mirror(cluster, PODS, changed, labelSelector=managed)
         self.nodes = Mirror(cluster, NODES, changed)
+        self.quotas = Mirror(cluster, QUOTAS, changed)
         self._agents = Agents()
         self._unreadable: set[str] = set()
         self._left_alone: dict[str, float] = {}
@@ -99,8 +101,18 @@ class Chooser:
     def _turn(self) -> None:
         leads = self._lease.take()
         self._counts.leading.set(leads)
-        if leads and self.pods.synced.is_set() and self.nodes.synced.is_set():
+        if leads and self.synced:
             self._round()
+
+    @property
+    def mirrors(self) -> Sequence[Mirror]:
+        """What it sees the cluster by."""
+        return self.pods, self.nodes, self.quotas
+
+    @property
+    def synced(self) -> bool:
+        """Whether all of it was listed once."""
+        return all(mirror.synced.is_set() for mirror in self.mirrors)
 
     def _round(self) -> None:
         nodes = self._read(self.nodes.objects(), read_node)
@@ -121,9 +133,11 @@ class Chooser:
 
     def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[Decision]:
         answers = self._advice.answers
+        allowed = gpus_allowed(self.quotas.objects())
         return Round(
-            pods=pods, nodes=nodes, ask=answers, now_s=time.time(), policy=self._policy
-        ).decide()
+            pods=pods, nodes=nodes, ask=answers, now_s=time.time(), policy=self._policy,
+            allowed=allowed,
+        ).decide()  # fmt: skip
 
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Stay):

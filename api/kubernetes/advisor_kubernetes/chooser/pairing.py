@@ -1,8 +1,9 @@
 """Who meets whom: the oldest pod first, beside the partner with whom most energy is saved."""
 
-from collections import deque
+import math
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from advisor_kubernetes import names
@@ -61,6 +62,7 @@ class Round:
     Attributes:
         pods: All that the webhook has changed.
         now_s: Seconds since 1970.
+        allowed: The most GPUs of a namespace, where its quotas bound them.
     """
 
     pods: Sequence[Pod]
@@ -68,10 +70,13 @@ class Round:
     ask: Ask
     now_s: float
     policy: WithoutAdvice
+    allowed: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def decide(self) -> Iterator[Decision]:
         """What each waiting pod does now; the oldest first."""
-        gpus = Gpus(self.nodes, {pod.holds for pod in self.pods if pod.holds is not None})
+        holders = {pod.holds: pod.namespace for pod in self.pods if pod.holds is not None}
+        gpus = Gpus(self.nodes, set(holders))
+        taken = Counter(holders.values())
         # A pod whose partner has its share already is given its own, and to nobody else.
         promised = {
             (pod.namespace, pod.given.get(names.PARTNER_UID)) for pod in self.pods if not pod.over
@@ -87,11 +92,15 @@ class Round:
                 continue  # it has a partner already
             younger[pod.kind].popleft()
             oldest = [pods[0] for pods in younger.values() if pods]
+            if taken[pod.namespace] >= self.allowed.get(pod.namespace, math.inf):
+                yield Stay(pod=pod, why=_full(self.allowed[pod.namespace]))
+                continue
             decision = self._of(pod, oldest, older.values(), gpus)
             if isinstance(decision, Stay):
                 older[pod.kind] = pod
             else:
                 gpus.take(decision.place)
+                taken[pod.namespace] += 1
             if isinstance(decision, Pair):
                 younger[decision.pods[1].kind].popleft()
             yield decision
@@ -138,9 +147,16 @@ class Round:
 
 def may_meet(a: Pod, b: Pod) -> bool:
     """Whether two pods may share a GPU: one namespace, one user, and each wants the other."""
+    if a.booked_percent + b.booked_percent > 100:
+        return False
     wanted = a.asked.partner in (None, b.asked.job) and b.asked.partner in (None, a.asked.job)
     same = a.namespace == b.namespace and a.user == b.user and a.claim == b.claim
     return wanted and same
+
+
+def _full(most: int) -> str:
+    of = "no GPU" if most == 0 else "1 GPU" if most == 1 else f"{most} GPUs"
+    return f"the quota of the namespace is for {of}, and its pods hold as many"
 
 
 def _pair(pod: Pod, offer: _Offer) -> Pair:

@@ -7,6 +7,7 @@ from datetime import datetime
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.refusals import container_of
+from advisor_kubernetes.admission.shape import booked_percent
 from advisor_kubernetes.admission.wishes import Wishes, read_wishes
 from advisor_kubernetes.objects import Object, part, parts, word
 
@@ -22,6 +23,7 @@ class Pod:
         created_s: When it was made, seconds since 1970.
         user: Whom it runs as; equal texts are the same user for MPS.
         claim: The resource claim that brings its GPU; None: a GPU of a node is chosen.
+        booked_percent: What it books of a GPU.
         gates: Names of its scheduling gates.
         over: It has ended, or is about to be deleted before it began.
         given: Annotations that the chooser wrote.
@@ -36,6 +38,7 @@ class Pod:
     created_s: float
     user: str
     claim: str | None
+    booked_percent: int
     gates: tuple[str, ...]
     over: bool
     given: Mapping[str, str]
@@ -57,7 +60,7 @@ class Pod:
         """What the choice of a partner and a GPU depends on; equal ones are alike in it."""
         asked = self.asked
         wishes = (asked.job, asked.partner, asked.min_speed)
-        return (self.namespace, self.user, self.claim, self.where, *wishes)
+        return (self.namespace, self.user, self.claim, self.where, self.booked_percent, *wishes)
 
     @property
     def path(self) -> str:
@@ -100,6 +103,7 @@ def read_pod(item: Object) -> Pod:
         created_s=_moment(word(metadata, "creationTimestamp")),
         user=_user(spec, container),
         claim=_claim(namespace, spec, container),
+        booked_percent=booked_percent(container),
         gates=gates,
         over=ended or ("deletionTimestamp" in metadata and names.GATE in gates),
         given={key: text for key, text in annotations.items() if key not in names.ASKED},

@@ -54,13 +54,12 @@ class Choosing:
     @property
     def ready(self) -> bool:
         """Whether the cluster was seen: rights and addresses are good."""
-        mirrors = (self._chooser.pods, self._chooser.nodes)
-        return self.username is not None and all(mirror.synced.is_set() for mirror in mirrors)
+        return self.username is not None and self._chooser.synced
 
     @contextmanager
     def running(self) -> Generator[None]:
         """Choose until the end of the block."""
-        runs = (self._chooser.pods.run, self._chooser.nodes.run, self._choose)
+        runs = (*(mirror.run for mirror in self._chooser.mirrors), self._choose)
         # Daemons: a watch may wait for its next event for minutes.
         threads = [threading.Thread(target=r, args=(self._stopping,), daemon=True) for r in runs]
         for thread in threads:

@@ -75,10 +75,36 @@ def test_recorded_pod_with_two_containers_is_changed_in_the_right_one() -> None:
     assert sidecar == container_in(asked, 1)
     assert pod["spec"]["initContainers"] == asked["request"]["object"]["spec"]["initContainers"]
     assert train["env"][0]["name"] == "A"
-    left = {"cpu": "4", "memory": "8Gi"}
+    left = {"cpu": "4", "memory": "8Gi", "advisor.dev/share": "50"}
     assert train["resources"] == {"limits": left, "requests": left}
     assert pod["spec"]["schedulingGates"] == [{"name": "advisor.dev/split"}]
     assert pod["metadata"]["labels"] == {"app": "bert", "advisor.dev/managed": "true"}
+
+
+SHARE = names.SHARE_RESOURCE
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "booked"),
+    [
+        ({"nvidia.com/gpu": "1"}, "50"),
+        ({"nvidia.com/gpu": "1", SHARE: "25"}, "25"),
+        ({SHARE: "100"}, "100"),
+    ],
+)
+def test_a_pod_books_what_quotas_count(asked_for: dict[str, str], booked: str) -> None:
+    """The GPU that the device plugin would give is gone, and something stands in its place."""
+    asked = asking()
+    container_in(asked)["resources"] = {"limits": asked_for, "requests": {**asked_for}}
+    resources = shaped(asked)["spec"]["containers"][0]["resources"]
+    assert resources == {"limits": {SHARE: booked}, "requests": {SHARE: booked}}
+
+
+@pytest.mark.parametrize("count", ["0", "101", "500m", "-5", "1k"])
+def test_no_pod_books_what_is_no_part_of_a_gpu(count: str) -> None:
+    asked = asking()
+    container_in(asked)["resources"] = {"limits": {SHARE: count}}
+    assert "a whole number from 1 to 100" in refused(asked)
 
 
 def test_variables_name_only_earlier_ones() -> None:
@@ -235,6 +261,22 @@ def updating(change: Object, who: str | None = "me") -> Object:
     request = {**asked["request"], "operation": "UPDATE", "oldObject": old}
     request |= {"object": merged(old, change), "userInfo": {"username": who} if who else {}}
     return {**asked, "request": request}
+
+
+def test_a_manifest_that_is_applied_again_changes_nothing() -> None:
+    """It asks once more for the GPU that was taken away, which nobody may add to a pod."""
+    first = asking()
+    again = updating({"spec": {"containers": first["request"]["object"]["spec"]["containers"]}})
+    old, new = again["request"]["oldObject"], again["request"]["object"]
+    # What apply leaves in place is what the manifest does not speak of.
+    ours = old["spec"]["containers"][0]
+    there = new["spec"]["containers"][0]
+    resources = {
+        kind: {**ours["resources"][kind], **there["resources"][kind]}
+        for kind in ("limits", "requests")
+    }
+    new["spec"]["containers"] = [{**ours, **there, **ours, "resources": resources}]
+    assert patched(new, answered(again)) == old
 
 
 OTHER_GPU: Object = {"metadata": {"annotations": {names.GPU_UUID: "GPU-2"}}}

@@ -3,6 +3,7 @@
 import math
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from kube_serving import placed
 
 from advisor.errors import InputError
 from advisor.progress import Progress as JobProgress
+from advisor_kubernetes.agent.costs import GpuHours
 from advisor_kubernetes.agent.pods import make_file, pod_in, progress_file, read_pod
 from advisor_node.metering.progress_files import read_progress
 
@@ -68,6 +70,25 @@ def test_annotations_that_nobody_can_have_chosen_are_refused(
     """0 is no limit at all for the driver, and the uid becomes a path."""
     with pytest.raises(InputError, match="were not written"):
         read_pod(placed(uid, job, share))
+
+
+def test_the_pods_of_a_gpu_hold_all_of_it() -> None:
+    """By what they book; who is alone holds the whole, and who has ended holds nothing."""
+    limits = {"limits": {"advisor.dev/share": "25"}}
+    small = read_pod(placed(UID, "gemm", "50", containers=[{"name": "m", "resources": limits}]))
+    half = read_pod(placed("another", "fft", "50"))
+    assert small is not None
+    assert half is not None
+    assert (small.booked_percent, half.booked_percent) == (25, 50)
+    hours = GpuHours()
+    hours.look(100.0, [small])
+    hours.look(160.0, [small, half])
+    assert hours.held == {UID: 1 / 3, "another": 2 / 3}
+    hours.look(190.0, [small, replace(half, phase="Succeeded")])
+    assert hours.held == {UID: 1.0}
+    assert hours.total_s == {UID: 70.0, "another": 20.0}
+    hours.look(200.0, [small])
+    assert hours.total_s == {UID: 80.0}
 
 
 UNDERSCORED = UID.replace("-", "_")

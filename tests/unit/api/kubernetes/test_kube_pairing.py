@@ -14,10 +14,12 @@ from kube_serving import admitted, claimed, gpus, node_of, pod_of
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, PairQuestion, Together
+from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.pairing import Decision, Pair, Round, Single, Stay, WithoutAdvice
 from advisor_kubernetes.chooser.places import Node, read_node
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import unfinished, writes_of
+from advisor_kubernetes.objects import quantity
 
 NOW_S = 1_000_000.0
 APART = Apart("exclusive is better")
@@ -56,6 +58,7 @@ def decided(
     known: Mapping[frozenset[str], float],
     policy: WithoutAdvice = "pass",
     otherwise: Answer = APART,
+    **more: Any,
 ) -> list[Decision]:
     """What a round decides where these pairs save energy."""
 
@@ -71,7 +74,7 @@ def decided(
             )
         return found
 
-    return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=policy).decide()]
+    return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=policy, **more).decide()]
 
 
 def pairs(decisions: list[Decision]) -> list[set[str]]:
@@ -129,6 +132,57 @@ def test_one_gpu_holds_one_pair() -> None:
             item["status"] = {"phase": phase}
         again = decided([read_pod(item) for item in after], [node("n", "GPU-1")], saves(a=0.2))
         assert pairs(again) == paired
+
+
+def quota(namespace: str, status: dict[str, Any] | None = None, **hard: str) -> dict[str, Any]:
+    named = {f"requests.{key.replace('__', '.').replace('_', '/')}": v for key, v in hard.items()}
+    meta = {"name": "q", "namespace": namespace}
+    return {"metadata": meta, "spec": {"hard": named}, "status": status or {}}
+
+
+def test_quotas_say_how_many_gpus_a_namespace_may_hold() -> None:
+    """A started GPU is one; a quota on whole GPUs counts where there is none on shares."""
+    used = {"used": {"requests.nvidia.com/gpu": "3"}}
+    quotas = [
+        quota("a", advisor__dev_share="150"),
+        quota("a", nvidia__com_gpu="0"),
+        quota("b", nvidia__com_gpu="0"),
+        quota("c", used, nvidia__com_gpu="4"),
+        quota("d"),
+    ]
+    assert gpus_allowed(quotas) == {"a": 2, "b": 0, "c": 1}
+    some = quota("e", advisor__dev_share="100")
+    some["spec"]["scopes"] = ["BestEffort"]
+    assert gpus_allowed([some]) == {}
+
+
+def test_nobody_holds_more_gpus_than_the_quota_of_the_namespace() -> None:
+    """Not by pods that find no partner, each of which would hold a whole one."""
+    pods = [waiting(name, name, age_s=99 - n) for n, name in enumerate("abc")]
+    nodes = [node("n", "GPU-1", "GPU-2", "GPU-3")]
+    found = decided(pods, nodes, {}, allowed={"default": 2})
+    assert [type(decision) for decision in found] == [Single, Single, Stay]
+    assert found[-1].why == "the quota of the namespace is for 2 GPUs, and its pods hold as many"
+    [found] = decided([waiting("a", "a")], nodes, {}, allowed={"default": 0})
+    assert "is for no GPU" in found.why
+
+
+def test_pods_that_book_more_than_a_gpu_together_do_not_meet() -> None:
+    """Who books all of it is alone on it."""
+    whole = pod_of("a", "a")
+    whole["spec"]["containers"][0]["resources"] = {"limits": {names.SHARE_RESOURCE: "51"}}
+    pods = [read_pod(held(whole)), waiting("b", "b")]
+    assert pairs(decided(pods, [node("n", "GPU-1")], saves(a_b=0.2))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("2", 2), (3, 3), ("500m", 0.5), ("1k", 1000), ("2Mi", 2**21), ("1e3", 1000), ("1.5G", 1.5e9)],
+)
+def test_quantities_are_read_as_kubernetes_writes_them(text: object, number: float) -> None:
+    assert quantity(text) == pytest.approx(number)
+    with pytest.raises(InputError):
+        quantity(f"{text}x")
 
 
 def test_many_pods_are_paired_on_as_many_gpus_as_pairs() -> None:
