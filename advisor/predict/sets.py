@@ -36,9 +36,7 @@ from advisor.predict.set_law import (
     room,
     turns,
 )
-
-_LEAST_ACTIVE = 0.01
-"""No job is taken for smaller."""
+from advisor.predict.situation import kind_of
 
 
 def fills(profile: Profile) -> bool:
@@ -66,8 +64,20 @@ class SetPredictor:
         return [found.get(split) or predict_exclusive(profiles) for split in splits]
 
 
+def is_by_physics(profiles: Sequence[Profile], split: Split) -> bool:
+    """Whether sets tell more of a way than pairs: more than two jobs, turns, and small jobs.
+
+    Two that leave much of the GPU unused were measured in sets; few of the pairs are such, and of
+    those that a model of them has not seen it is off by four times as much
+    (docs/measurements/sets/pairs.py).
+    """
+    if len(profiles) > ADVISED_JOBS or split.sharing == "time-sliced":
+        return True
+    return split.sharing == "uncapped" and not any(map(fills, profiles))
+
+
 class AnyWay:
-    """Two jobs side by side as `of_pairs` says; in turns, and more than two, by physics."""
+    """Two jobs side by side as `of_pairs` says, and by physics what `is_by_physics`."""
 
     def __init__(self, of_pairs: Predictor) -> None:
         self._of_pairs, self._of_sets = of_pairs, SetPredictor()
@@ -78,9 +88,9 @@ class AnyWay:
         Raises:
             InputError: as the predictors do.
         """
-        is_pair, found = len(profiles) == ADVISED_JOBS, dict[Split, Prediction]()
-        for predictor, in_turns in ((self._of_pairs, False), (self._of_sets, True)):
-            own = [s for s in splits if (not is_pair or s.sharing == "time-sliced") is in_turns]
+        found = dict[Split, Prediction]()
+        for predictor, by_physics in ((self._of_pairs, False), (self._of_sets, True)):
+            own = [s for s in splits if is_by_physics(profiles, s) is by_physics]
             found |= zip(own, predictor.predict(profiles, own), strict=True)
         return [found[split] for split in splits]
 
@@ -145,12 +155,12 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
         [
             at["rate"] / profile.whole_gpu_rate,
             relative_capacity(profile, shares),
-            most_of(profile) * ones,
+            relative_capacity(profile, [WHOLE])[0] * ones,
             at["power_w"],
             np.where(np.isnan(sm), shares, sm) / WHOLE,
             np.nan_to_num(at["dram_active_percent"]) / WHOLE,
             fills(profile) * ones,
-            (profile.serving is not None) * ones,
+            (kind_of(profile) == "server") * ones,
             active_idle_w(profile) * ones,
         ]
     )
@@ -188,20 +198,6 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
             power_w=_power(float(watts[way]), worst, limit_w),
             efficiency_factors=ENERGY_ERRORS[worst],
         )
-
-
-def most_of(profile: Profile) -> float:
-    """What a server could do on the whole GPU alone, for each 1 that it does; 1 of other jobs.
-
-    A server takes its demand over its capacity, and its SM activity at most: it answers fuller
-    batches where it waits. The former is what counts of one that was measured at small shares, the
-    latter of one that was not, as nobody saw what it could do.
-    """
-    if profile.serving is None:
-        return 1.0
-    active = float(profile.at([WHOLE])["sm_active_percent"][0]) / WHOLE
-    capacity = float(relative_capacity(profile, [WHOLE])[0])
-    return capacity if math.isnan(active) else max(capacity, 1 / max(active, _LEAST_ACTIVE))
 
 
 def active_idle_w(profile: Profile) -> float:

@@ -9,7 +9,7 @@ from advisor.core.wording import count_of, listed
 from advisor.decide.recommend import Decision, Request, recommend
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
-from advisor.predict.sets import AnyWay
+from advisor.predict.sets import AnyWay, is_by_physics
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import DriftedJob, MeasuredTogether
@@ -133,7 +133,7 @@ def answer_by(
 def _of_model(predictor: ModelPredictor, given: Decision) -> Iterator[str]:
     split = given.choice.prediction.split
     yield from gpu_warnings(predictor.manifest, given.profiles)
-    if split.sharing in ISOLATING:
+    if split.sharing in ISOLATING or is_by_physics(given.profiles, split):
         return
     if outside := predictor.extrapolation(given.profiles, [split]):
         more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""

@@ -8,6 +8,7 @@ from advisor.decide.recommend import Decision, Request, recommend
 from advisor.decide.worth import worth_of
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import Profile
+from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
 from advisor.wire.partners import Partner, Partners, Size
 from advisor_advice.idle_power import with_idle_power
@@ -41,7 +42,7 @@ def best_partners(
     )
     there, profiles = read_conditions(
         settings, predictor, known.profiles, None, any_of=True
-    ).applied(predictor, known.profiles)
+    ).applied(AnyWay(predictor), known.profiles)
     request, checked = with_card_memory(request, own.a.gpu_model), checked_on(own, settings)
     found: list[Partner] = []
     for other in profiles:

@@ -56,8 +56,9 @@ def profile(job: str, **fields: Any) -> Profile:
 
 
 def profiles(*found: Profile, bundled: Sequence[str] = ()) -> ProfileSet:
-    """Of two jobs, `a` and `b`, or of those that are given."""
-    return ProfileSet(found or (profile("a"), profile("b")), tuple(bundled))
+    """Of two jobs that fill the card, `a` and `b`, or of those that are given."""
+    filling = (profile(job, columns={"sm_active_percent": SHARES}) for job in "ab")
+    return ProfileSet(found or tuple(filling), tuple(bundled))
 
 
 CHECKED = CheckedCounts(gpu_model=CARD, units_total=132, checked=frozenset(range(2, 133)), wrong={})

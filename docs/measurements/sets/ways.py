@@ -4,7 +4,7 @@
 
 Of the jobs with a bundled profile on each GPU model, so many sets of each size and number of jobs
 that fill the GPU are drawn, jobs with putting back, and asked as `advisor recommend` asks without
-options and prices; pairs by the bundled model, more by physics, nothing measured together. `one
+options and prices, with nothing measured together. `one
 limit` and `several` are limits for jobs that fill; `a call` saves GPU hours and less energy than is
 asked for. A second table: what one limit gives where just one job fills, against no limits.
 """
@@ -22,7 +22,7 @@ from advisor.decide.recommendation import RatedSplit, Request
 from advisor.decide.ways import SetDecision, recommend_set
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import Profile, make_profiles
-from advisor.predict.sets import SetPredictor, fills
+from advisor.predict.sets import AnyWay, SetPredictor, fills
 from advisor.settings import read_settings
 from advisor.wire.requests import MIN_GAIN
 from advisor_data.files.bundled import bundled_solo_points
@@ -32,7 +32,7 @@ from advisor_models.registry import Registry
 WAYS = ("no limits", "one limit", "several", "in turns", "a call", "apart")
 REQUEST = Request(min_gain=MIN_GAIN)
 SETTINGS = read_settings()
-MODEL = Registry(SETTINGS.home / "models").open_champion()
+MODEL = AnyWay(Registry(SETTINGS.home / "models").open_champion())
 
 
 def main() -> None:

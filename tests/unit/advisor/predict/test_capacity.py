@@ -18,7 +18,8 @@ SERVING = Serving(offered_rate=DEMAND, rate_noise=None, latency_p99_ms=())
 def server(per_percent: float) -> Profile:
     """It can serve so many requests for each percent of the GPU, and 100 arrive."""
     rates = [min(DEMAND, per_percent * share) for share in SHARES]
-    return profile("server", rates, serving=SERVING)
+    columns = {"sm_active_percent": [min(50.0, share) for share in SHARES]}
+    return profile("server", rates, serving=SERVING, columns=columns)
 
 
 def test_the_capacity_of_a_server_is_seen_where_it_falls_short() -> None:
@@ -30,6 +31,21 @@ def test_the_capacity_of_a_server_is_seen_where_it_falls_short() -> None:
 def test_a_server_that_never_falls_short_could_do_at_least_in_proportion() -> None:
     """All that is known is that 10 % of the GPU served everything."""
     assert relative_capacity(server(50.0), [10.0, 35.0]).tolist() == pytest.approx([1.0, 3.5])
+
+
+def test_a_server_that_nobody_saw_at_small_shares_takes_its_sm_activity_at_most() -> None:
+    """It served all at half of the GPU, which says that it needs that; it was active on a tenth."""
+    columns = {"sm_active_percent": [12.0, 10.0]}
+    thin = profile("server", [DEMAND] * 2, [50.0, 100.0], serving=SERVING, columns=columns)
+    assert relative_capacity(thin, [50.0, 100.0]).tolist() == pytest.approx([5.0, 10.0])
+    unread = profile(
+        "server",
+        [DEMAND] * 2,
+        [50.0, 100.0],
+        serving=SERVING,
+        columns={"sm_active_percent": [float("nan")] * 2},
+    )
+    assert relative_capacity(unread, [50.0, 100.0]).tolist() == pytest.approx([1.0, 2.0])
 
 
 def test_a_server_that_the_whole_gpu_cannot_serve_has_no_more() -> None:

@@ -136,6 +136,16 @@ def test_a_server_that_nobody_saw_at_small_shares_takes_no_more_than_it_is_activ
     assert min(part.speed.low for part in said.parts) > 0.95
 
 
+def test_a_job_with_latencies_and_no_demand_takes_what_it_is_active_on() -> None:
+    """It answers as fast as it can, so it is no server that the whole GPU just serves."""
+    timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
+    found = [
+        predicted([one, job("small", 30.0)], without_limits("uncapped", 2)).parts[0].speed
+        for one in (job("a", 30.0, serving=timed), job("a", 30.0))
+    ]
+    assert found[0].value == found[1].value
+
+
 def test_a_tail_grows_with_what_the_others_want() -> None:
     """With each small job, most with one that fills the GPU; alone it is what it is alone."""
     wanted = [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]
@@ -218,12 +228,15 @@ def test_measured_sets_are_met_by_profiles_of_other_runs() -> None:
     assert statistics.fmean(speeds) < 0.2
 
 
-def test_two_jobs_side_by_side_are_for_the_model_of_pairs_and_all_else_for_physics() -> None:
-    """In the order that was asked."""
-    known = Scripted({EQUAL: (0.6, 0.7, 500.0)})
-    two, turns_of_two = [job("a"), job("b")], without_limits("time-sliced", 2)
-    first, second = AnyWay(known).predict(two, [turns_of_two, EQUAL])
+def test_two_jobs_are_for_the_model_of_pairs_but_in_turns_and_where_both_are_small() -> None:
+    """In the order that was asked; small ones under limits are, too, and three jobs never."""
+    free, turns_of_two = without_limits("uncapped", 2), without_limits("time-sliced", 2)
+    known = Scripted({EQUAL: (0.6, 0.7, 500.0), free: (0.5, 0.5, 600.0)})
+    two, one_fills = [job("a"), job("b")], [job("a"), job("c", 90.0)]
+    first, second, third = AnyWay(known).predict(two, [turns_of_two, EQUAL, free])
     assert first == predicted(two, turns_of_two)
     assert second == known.predict(two, [EQUAL])[0]
-    three, free = [*two, job("c")], without_limits("uncapped", 3)
-    assert AnyWay(known).predict(three, [free]) == [predicted(three, free)]
+    assert third == predicted(two, free)
+    assert AnyWay(known).predict(one_fills, [free]) == known.predict(one_fills, [free])
+    three, of_three = [*two, job("c")], without_limits("uncapped", 3)
+    assert AnyWay(known).predict(three, [of_three]) == [predicted(three, of_three)]
