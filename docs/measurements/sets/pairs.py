@@ -5,9 +5,10 @@
 First the windows of two jobs of the campaigns of sets, which the model of pairs has not seen, with
 profiles of set references: of other cards where there are some, mostly at 50 and 100 % only. "As
 seen" takes of a server no more than the demand that was seen at its smallest share, and not that
-its SM activity is all that it takes. A way counts as chosen where it is worth most of those
-measured on the card and keeps 0.4 of each speed and a server's demand; else the jobs have a card
-each. Missed are those that did not keep that. Then the bundled pairs, by trees that have not seen
+its SM activity is all that it takes. A way is chosen where it is worth most of those measured on
+the card that an answer about two jobs looks at (not a limit for one alone) and keeps 0.4 of each
+speed and a server's demand; else the jobs have a card each. Missed are those that did not keep
+that. Then the bundled pairs, by trees that have not seen
 the job (one seed, a minute), and by physics where `is_by_physics` says so. Words as in rows.py.
 """
 
@@ -22,6 +23,7 @@ from unittest import mock
 
 from rows import Row, bundled_campaigns, rows_of
 
+from advisor.core.gpu import WHOLE
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.core.split import Sharing, Split
 from advisor.decide.constraints import violations
@@ -170,9 +172,11 @@ def show_choices(found: Mapping[str, Sequence[Said]]) -> None:
 
 
 def by_card(its: Sequence[Said]) -> list[list[Said]]:
-    """The ways that one campaign measured of a pair."""
+    """The ways that one campaign measured of a pair, and an answer looks at."""
     ways: dict[tuple[object, ...], list[Said]] = defaultdict(list)
     for one in its:
+        if one.prediction.split.is_limited and WHOLE in one.prediction.split.shares:
+            continue
         jobs = sorted(part.whole.job for part in one.row.parts)
         ways[(one.row.gpu_uuid, *jobs)].append(one)
     return list(ways.values())
