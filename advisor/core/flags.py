@@ -54,6 +54,7 @@ DOUBTFUL = WRONG | {
     UNREAD,
     LIMIT_BROKEN,
     TOO_FAST,
+    HEAT,
     "not-settled",
     "counter-mismatch",
     "cpu-steal",

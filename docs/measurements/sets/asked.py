@@ -21,6 +21,7 @@ from typing import Any
 
 from rows import Part, Row, campaigns, rows_of
 
+from advisor.core.flags import HEAT
 from advisor.core.gpu import WHOLE
 from advisor_profiling.reports.sets import LEFT_OUT
 
@@ -94,7 +95,7 @@ def launch_cells(launch: Mapping[str, Any]) -> Iterator[str]:
 
 def found() -> Iterator[Asked]:
     """Ways that were said of sets, with what was measured after."""
-    of_runs = {campaign.run: rows_of(campaign, LEFT_OUT) for campaign in campaigns(None)}
+    of_runs = {campaign.run: rows_of(campaign, LEFT_OUT - {HEAT}) for campaign in campaigns(None)}
     for file in sorted((FOLDER / "asked").glob("*.json")):
         card = json.loads(file.read_text())
         rows = {key_of_row(row): row for row in of_runs[card["run"]]}

@@ -23,10 +23,6 @@ from advisor_profiling.reports.sets import LEFT_OUT
 
 AGAIN = "the same set on another card"
 
-BRAKED = LEFT_OUT | {HEAT}
-"""Flags of windows that no row is of: also those in which heat, and not the power limit, lowered
-the clock, at which the same work takes less energy. Jobs alone ran at another clock."""
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -133,7 +129,7 @@ def measured_rows(text: str | None) -> list[Row]:
     return [row for campaign in campaigns(text) for row in rows_of(campaign)]
 
 
-def rows_of(campaign: Campaign, left_out: Collection[str] = BRAKED) -> list[Row]:
+def rows_of(campaign: Campaign, left_out: Collection[str] = LEFT_OUT) -> list[Row]:
     """Those of one campaign, without windows that have one of these flags."""
     solo: dict[tuple[str, float], SoloPoint] = {}
     for point in campaign.alone:
@@ -145,7 +141,7 @@ def rows_of(campaign: Campaign, left_out: Collection[str] = BRAKED) -> list[Row]
 def row_of(
     point: PairPoint,
     solo: Mapping[tuple[str, float], SoloPoint],
-    left_out: Collection[str] = BRAKED,
+    left_out: Collection[str] = LEFT_OUT,
 ) -> Row | None:
     """One window; None if a check failed, or a job was not measured alone at its limit."""
     seats = [((p.job, p.share_percent), (p.job, 100.0)) for p in point.parts]

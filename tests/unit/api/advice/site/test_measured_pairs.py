@@ -71,6 +71,7 @@ def test_windows_and_launches_of_a_pair(store: Store) -> None:
     "columns",
     [
         {"flags": ("wrong-results",)},
+        {"flags": ("heat",)},
         {"source": REPLAY_SOURCE},
         {"gpu_model": "Other"},
         {"mode": "time-sliced"},
