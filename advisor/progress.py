@@ -4,12 +4,12 @@
     ...
     progress.add(batch_size, value=loss)        # after each finished step
 
-`ADVISOR_PROGRESS_FILE` names a file that is already there. Its first 8 bytes are the count so far,
-a little-endian signed integer; what follows tells whether the work is right and how long requests
-took, where the job says so (docs/progress.md has the layout). `ADVISOR_GATE_FILE`, where it is
-set, names a file of 16 bytes: what the advisor wants (0 hold, 1 go, 2 quit) and what the job does
-(0 starting, 1 waiting, 2 running), each 8 bytes, little-endian. Without the variables nothing
-happens, so a job runs unchanged outside the advisor.
+`ADVISOR_PROGRESS_FILE` names a file, which is made where only its folder is there. Its first 8
+bytes are the count so far, a little-endian signed integer; what follows tells whether the work is
+right and how long requests took, where the job says so (docs/progress.md has the layout).
+`ADVISOR_GATE_FILE`, where it is set, names a file of 16 bytes: what the advisor wants (0 hold, 1
+go, 2 quit) and what the job does (0 starting, 1 waiting, 2 running), each 8 bytes, little-endian.
+Without the variables nothing happens, so a job runs unchanged outside the advisor.
 
 Only the standard library is used: copy this file next to a job whose Python has no advisor.
 """
@@ -52,7 +52,7 @@ class Progress:
         self._on_pause = on_pause
         self._count = 0
         self._values, self._not_finite = 0, 0
-        self._progress = _map("ADVISOR_PROGRESS_FILE")
+        self._progress = _map("ADVISOR_PROGRESS_FILE", FILE_BYTES)
         self._gate = _map("ADVISOR_GATE_FILE")
 
     def ready(self) -> None:
@@ -130,9 +130,19 @@ def latency_bucket(latency_s: float) -> int:
     return min(LATENCY_BUCKETS - 1, int(math.log(latency_s / LATENCY_LEAST_S, LATENCY_STEP)))
 
 
-def _map(variable: str) -> mmap.mmap | None:
+def _map(variable: str, made_bytes: int = 0) -> mmap.mmap | None:
     name = os.environ.get(variable)
     if not name:
         return None
+    if made_bytes and not Path(name).exists():
+        # Whole at once: another process of the job may begin at the same moment.
+        made = Path(f"{name}.{os.getpid()}")
+        made.write_bytes(bytes(made_bytes))
+        try:
+            os.link(made, name)
+        except FileExistsError:
+            pass
+        finally:
+            made.unlink()
     with Path(name).open("r+b") as file:
         return mmap.mmap(file.fileno(), 0)

@@ -31,7 +31,6 @@ ASKED = {
     "pod that asks for nothing": "admission-create-gpu-pod",
     "pod that shares": "admission-create-two-containers",
     "refused pod": "admission-create-odd-annotations",
-    "filter, 3 names": "extender-filter-nodenames",
 }
 
 

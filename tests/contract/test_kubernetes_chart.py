@@ -26,12 +26,18 @@ OTHERWISE: Mapping[str, Any] = {
     "image": {"repository": "registry.example/advisor", "tag": "2", "pullSecrets": [{"name": "p"}]},
     "certificates": {"certManager": False, "caBundle": "YWJj"},
     "service": {"databaseSecretName": "advisor-database", "storageClassName": "fast"},
-    "webhook": {"failurePolicy": "Ignore", "withoutAdvice": "hold"},
+    "webhook": {
+        "failurePolicy": "Ignore",
+        "withoutAdvice": "hold",
+        "hostPaths": ["/data"],
+        "mixedNodes": True,
+    },
     "agent": {"runtimeHandler": "", "priorityClassName": ""},
+    "networkPolicy": {"apiServer": ["10.0.0.1/32"]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
 }
 NEWEST = int(kubernetes_validate.latest_version().split(".")[1])
-VERSIONS = [f"1.{minor}" for minor in range(28, NEWEST + 1)]
+VERSIONS = [f"1.{minor}" for minor in range(30, NEWEST + 1)]
 CUSTOM = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
 
 
@@ -91,13 +97,13 @@ def test_helm_finds_nothing_wrong() -> None:
 def test_kubernetes_takes_it(
     version: str, default: list[dict[str, Any]], otherwise: list[dict[str, Any]]
 ) -> None:
-    """From 1.28 to the newest, without an unknown field, in both positions of every switch."""
+    """From 1.30 to the newest, without an unknown field, in both positions of every switch."""
     for documents in (default, otherwise):
         kinds = taken(documents, version)
         assert {"DaemonSet", "Deployment", "MutatingWebhookConfiguration"} <= kinds
 
 
-@pytest.mark.parametrize(("file", "since"), [("two-pods.yaml", 28), ("shared-claim.yaml", 34)])
+@pytest.mark.parametrize(("file", "since"), [("two-pods.yaml", 30), ("shared-claim.yaml", 34)])
 def test_kubernetes_takes_the_examples(file: str, since: int) -> None:
     documents = list(yaml.safe_load_all((KUBERNETES / "examples" / file).read_text()))
     kinds = {document["kind"] for document in documents}
@@ -232,9 +238,9 @@ def _selector(document: dict[str, Any]) -> dict[str, str]:
     return found.get("matchLabels", found)
 
 
-def test_commands_have_the_options_that_are_given(default: list[dict[str, Any]]) -> None:
+def test_commands_have_the_options_that_are_given(otherwise: list[dict[str, Any]]) -> None:
     """A pod that starts with an unknown option ends at once, on every node."""
-    for name, spec in pod_specs(default):
+    for name, spec in pod_specs(otherwise):
         args = spec["containers"][0]["args"]
         words = [word for word in args if not word.startswith("--")][:2]
         if words == ["retrain"]:
@@ -263,7 +269,9 @@ def test_prometheus_gets_what_it_needs(otherwise: list[dict[str, Any]]) -> None:
     assert agent["honorLabels"] is True
 
 
-def test_policies_let_in_who_asks(default: list[dict[str, Any]]) -> None:
+def test_policies_let_in_who_asks(
+    default: list[dict[str, Any]], otherwise: list[dict[str, Any]]
+) -> None:
     """The service is asked by webhook, agents and Prometheus; the ports are those that listen."""
     ports = {
         name: spec["containers"][0]["ports"][0]["containerPort"]
@@ -280,6 +288,8 @@ def test_policies_let_in_who_asks(default: list[dict[str, Any]]) -> None:
         if "podSelector" in peer
     ]
     assert parts == ["webhook", "agent"]
+    [asked] = one(otherwise, "NetworkPolicy", "advisor-webhook")["spec"]["ingress"]
+    assert {"ipBlock": {"cidr": "10.0.0.1/32"}} in asked["from"]
 
 
 def test_the_script_makes_certificates_that_are_trusted(tmp_path: Path) -> None:
@@ -306,20 +316,6 @@ def test_the_script_makes_certificates_that_are_trusted(tmp_path: Path) -> None:
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
         tmp_path / "tls.crt", tmp_path / "tls.key"
     )
-
-
-def test_the_scheduler_goes_on_without_the_extender() -> None:
-    """Its configuration has no schema in the API: fields are held against those of v1."""
-    config = yaml.safe_load((KUBERNETES / "examples/kube-scheduler.yaml").read_text())
-    assert config["apiVersion"] == "kubescheduler.config.k8s.io/v1"
-    [extender] = config["extenders"]
-    assert set(extender) <= {
-        "urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "weight", "bindVerb",
-        "enableHTTPS", "tlsConfig", "httpTimeout", "nodeCacheCapable", "managedResources",
-        "ignorable",
-    }  # fmt: skip
-    assert extender["ignorable"] is True
-    assert (extender["filterVerb"], extender["prioritizeVerb"]) == ("filter", "prioritize")
 
 
 def probed(url: str, headers: dict[str, str]) -> httpx.Response:

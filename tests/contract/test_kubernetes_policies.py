@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 from kube_objects import Object, merged
-from kube_serving import admitted, pod_of
+from kube_serving import admitted, node_of, pod_of
 
 from advisor_kubernetes import names
+from advisor_kubernetes.chooser.pairing import Single
+from advisor_kubernetes.chooser.places import GpuSlot, read_node
+from advisor_kubernetes.chooser.pods import read_pod
+from advisor_kubernetes.chooser.writing import writes_of
 
 cel: Any = pytest.importorskip("cel", reason="needs the package common-expression-language")
 
@@ -89,3 +93,137 @@ def test_who_asks_again_for_the_gpu_that_was_taken_away_is_sent(conditions: list
     new = merged(old, {"spec": {"containers": pod_of("a", "fft")["spec"]["containers"]}})
     assert is_sent(conditions, new, old)
     assert is_sent(conditions, old, old, "ephemeralcontainers")
+
+
+CHOOSER = "system:serviceaccount:gpu-sharing:advisor-webhook"
+AGENT = "system:serviceaccount:gpu-sharing:advisor-agent"
+NODE_NAME = "authentication.kubernetes.io/node-name"
+
+
+def denied(
+    chart: list[Object], name: str, new: Object, old: Object | None, who: str, node: str = "n"
+) -> list[str]:
+    """Messages of a policy about a request."""
+    policy = one(chart, "ValidatingAdmissionPolicy", f"advisor-{name}")["spec"]
+    extra = {NODE_NAME: [node]} if node else {}
+    request = {"userInfo": {"username": who, "extra": extra}}
+    known: Object = {"object": new, "oldObject": old, "request": request}
+    if not all(cel.evaluate(c["expression"], known) for c in policy["matchConditions"]):
+        return []
+    for variable in policy["variables"]:
+        value = cel.evaluate(variable["expression"], known)
+        known["variables"] = {**known.get("variables", {}), variable["name"]: value}
+    return [v["message"] for v in policy["validations"] if not cel.evaluate(v["expression"], known)]
+
+
+def test_every_policy_is_bound_and_denies(chart: list[Object]) -> None:
+    for name in ("webhook", "agent", "pods"):
+        policy = one(chart, "ValidatingAdmissionPolicy", f"advisor-{name}")["spec"]
+        assert policy["failurePolicy"] == "Fail"
+        binding = one(chart, "ValidatingAdmissionPolicyBinding", f"advisor-{name}")["spec"]
+        assert binding == {"policyName": f"advisor-{name}", "validationActions": ["Deny"]}
+
+
+def waiting() -> Object:
+    pod = admitted(pod_of("a", "fft", max_wait_s="0"))
+    pod["metadata"] |= {"uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-01-01"}
+    return pod
+
+
+def test_the_chooser_may_write_what_it_decides(chart: list[Object]) -> None:
+    """All that it writes, as it writes it; and nobody else may."""
+    node = read_node(node_of("n", "GPU-1"))
+    pod = waiting()
+    single = Single(pod=read_pod(pod), place=GpuSlot(key="GPU-1", node=node), why="alone")
+    new = merged(pod, writes_of(single)[0].body)
+    assert denied(chart, "webhook", new, pod, CHOOSER) == []
+    assert denied(chart, "pods", new, pod, CHOOSER) == []
+    assert denied(chart, "pods", new, pod, "alice") == [
+        "what the chooser decides is written by the chooser alone",
+        "the gate advisor.dev/split is opened by the chooser alone",
+    ]
+    assert denied(chart, "webhook", new, new, CHOOSER) == [
+        "the chooser changes only pods that wait behind its gate"
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"containers": [{"name": "main", "image": "evil"}]}},
+        {"spec": {"initContainers": [{"name": "evil", "image": "evil"}]}},
+        {"spec": {"nodeSelector": {"zone": "b"}}},
+        {"spec": {"tolerations": [{"operator": "Exists"}]}},
+        {"spec": {"activeDeadlineSeconds": 1}},
+        {"metadata": {"labels": {"app": "another"}}},
+        {"metadata": {"annotations": {"example.com/note": "x"}}},
+        {"metadata": {"finalizers": ["example.com/x"]}},
+    ],
+)
+def test_the_token_of_the_webhook_changes_nothing_else(chart: list[Object], change: Object) -> None:
+    """Of pods that wait; others, such as those of kube-system, not at all."""
+    pod = waiting()
+    assert len(denied(chart, "webhook", merged(pod, change), pod, CHOOSER)) == 1
+    system = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "a"}]}}
+    assert denied(chart, "webhook", merged(system, change), system, CHOOSER)
+
+
+def node_object() -> Object:
+    node = node_of("n", "GPU-1", taints=[])
+    node["status"] |= {"capacity": {"cpu": "8"}, "addresses": [{"address": "10.0.0.1"}]}
+    return node
+
+
+def test_an_agent_may_publish_its_gpus(chart: list[Object]) -> None:
+    node = node_object()
+    new = merged(
+        node,
+        {
+            "metadata": {
+                "labels": {"advisor.dev/mps": "true"},
+                "annotations": {names.GPUS: "[]", names.GPUS_CHECKED_AT: "2026"},
+            },
+            "status": {"capacity": {names.SHARE_RESOURCE: "100"}},
+        },
+    )
+    assert denied(chart, "agent", new, node, AGENT) == []
+    other = "an agent changes its own node only"
+    assert denied(chart, "agent", new, node, AGENT, node="m") == [other]
+    assert denied(chart, "agent", new, node, AGENT, node="") == [other]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}},
+        {"spec": {"unschedulable": True}},
+        {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
+        {"metadata": {"labels": {names.HOSTNAME: None}}},
+        {"metadata": {"annotations": {"example.com/note": "x"}}},
+        {"status": {"conditions": []}},
+        {"status": {"addresses": [{"address": "10.9.9.9"}]}},
+        {"status": {"capacity": {"cpu": "9"}}},
+        {"status": {"capacity": {"cpu": None}}},
+        {"status": {"allocatable": {"cpu": "9"}}},
+    ],
+)
+def test_the_token_of_an_agent_changes_nothing_else(chart: list[Object], change: Object) -> None:
+    node = node_object()
+    assert len(denied(chart, "agent", merged(node, change), node, AGENT)) == 1
+    assert denied(chart, "agent", merged(node, change), node, "kubelet") == []
+
+
+def test_authors_write_what_they_ask_for_and_nothing_more(chart: list[Object]) -> None:
+    """Decided without the webhook, so also while it is down; also through `pods/status`."""
+    for note in sorted(names.ASKED):
+        noted = merged(plain(), {"metadata": {"annotations": {names.JOB: "a", note: "b"}}})
+        assert denied(chart, "pods", noted, None, "alice") == []
+    forged = merged(plain(), {"metadata": {"annotations": {names.GPU_UUID: "GPU-1"}}})
+    [message] = denied(chart, "pods", forged, None, "alice")
+    assert "by the chooser alone" in message
+    assert denied(chart, "pods", plain(), forged, "alice") == [message]
+    assert denied(chart, "pods", forged, forged, "alice") == []
+    booked = plain()
+    booked["spec"]["containers"][0]["resources"] = {"limits": {names.SHARE_RESOURCE: "50"}}
+    [message] = denied(chart, "pods", booked, None, "alice")
+    assert "names its job" in message

@@ -27,6 +27,7 @@ from waiting import ending, eventually
 from advisor.client import Client
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
+from advisor_kubernetes.agent.pods import progress_file
 from advisor_kubernetes.cluster import NODES
 
 # Several processes start one after the other, each in seconds where nobody else computes.
@@ -61,8 +62,8 @@ class Node:
     def run_pod(self, uid: str, job: str, share: str, **variables: str) -> subprocess.Popen[bytes]:
         """Bind a pod; its container starts when its progress file is there."""
         self.api.create(PODS, placed(uid, job, share, UUID))
-        progress = self.host.folder / "pods" / uid / "progress"
-        eventually(progress.exists)
+        progress = progress_file(self.host.folder / "pods", uid)
+        progress.parent.mkdir(parents=True, exist_ok=True)
         given = {
             "ADVISOR_POD_UID": uid,
             "ADVISOR_GPU": UUID,

@@ -21,8 +21,10 @@ from advisor.client import Client
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser import lease
 from advisor_kubernetes.chooser.advice import Advice, Answer, PairQuestion, Together
-from advisor_kubernetes.chooser.pairing import WithoutAdvice
+from advisor_kubernetes.chooser.pairing import Policy
 from advisor_kubernetes.serve.choosing import Choosing
+
+ANY = Policy()
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -52,7 +54,7 @@ def choosing(
     advice: Advice | None = None,
     *,
     service: str | None = None,
-    policy: WithoutAdvice = "pass",
+    policy: Policy = ANY,
 ) -> Generator[Choosing]:
     """A chooser in threads, which asks the service at an address; or knows the advice."""
     with Client(service or "http://127.0.0.1:9", timeout_s=0.3) as client:
@@ -239,7 +241,7 @@ def test_absent_service_holds_pods_and_says_why(api: KubeApi) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    with choosing(api, service=closed, policy="hold") as found:
+    with choosing(api, service=closed, policy=Policy(without_advice="hold")) as found:
         make_pod(api, "a", max_wait_s="1")
         make_pod(api, "b", max_wait_s="1")
         eventually(lambda: any("held, no advice" in text for text in said(api, "a")))

@@ -1,10 +1,14 @@
 """A real `advisor kubernetes serve` over TLS, beside a real `advisor serve`, in a small cluster."""
 
+import contextlib
 import copy
+import http.client
 import json
 import shutil
 import socket
 import ssl
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,49 +81,10 @@ def test_recorded_admission_requests_are_answered(served: KubeServed, name: str)
     assert reply.json["response"]["allowed"] == ("odd" not in name)
 
 
-def test_extender_answers_by_names_of_nodes(served: KubeServed) -> None:
-    """A recorded filter of a scheduler with nodeCacheCapable, for a pod that has its node."""
-    asked = recorded("extender-filter-nodenames")
-    free = served.ask("/filter", asked).json
-    assert (free["NodeNames"], free["Nodes"], free["Error"]) == (
-        ["gpu-a", "gpu-b", "gpu-c"],
-        None,
-        "",
-    )
-    asked["Pod"]["metadata"]["annotations"][names.NODE] = "gpu-b"
-    kept = served.ask("/filter", asked).json
-    assert kept["NodeNames"] == ["gpu-b"]
-    assert kept["FailedNodes"] == {}
-    assert kept["FailedAndUnresolvableNodes"] == {
-        "gpu-a": "advisor chose a GPU of gpu-b",
-        "gpu-c": "advisor chose a GPU of gpu-b",
-    }
-
-
-def test_extender_answers_by_nodes(served: KubeServed) -> None:
-    """The other form of the protocol: whole nodes come, and whole nodes go back."""
-    asked = recorded("extender-filter-nodes")
-    free = served.ask("/filter", asked).json
-    assert free["NodeNames"] is None
-    assert free["Nodes"]["items"] == asked["Nodes"]["items"]
-    asked["Pod"]["metadata"]["annotations"][names.NODE] = "gpu-x"
-    assert served.ask("/filter", asked).json["Nodes"]["items"] == []
-
-
-def test_extender_scores_the_chosen_node(served: KubeServed) -> None:
-    asked = recorded("extender-prioritize-nodenames")
-    asked["Pod"]["metadata"]["annotations"][names.NODE] = "gpu-c"
-    scores = served.ask("/prioritize", asked).json
-    assert scores == [{"Host": "gpu-a", "Score": 0}, {"Host": "gpu-c", "Score": 10}]
-    lower = {key.lower(): value for key, value in asked.items()}
-    assert served.ask("/prioritize", lower).json == scores
-
-
-@pytest.mark.parametrize("path", ["/mutate", "/filter", "/prioritize"])
 @pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"{}", b"[" * 50_000])
-def test_nonsense_is_refused_without_a_trace(served: KubeServed, path: str, body: bytes) -> None:
+def test_nonsense_is_refused_without_a_trace(served: KubeServed, body: bytes) -> None:
     """As an error with a code, and nothing in the log but the request."""
-    reply = served.ask(path, body)
+    reply = served.ask("/mutate", body)
     assert reply.status == 422
     assert reply.json["error"]["code"] == "bad-input"
     assert "Traceback" not in served.log.read_text()
@@ -127,7 +92,7 @@ def test_nonsense_is_refused_without_a_trace(served: KubeServed, path: str, body
 
 def test_requests_are_bounded(served: KubeServed) -> None:
     """Body, type, path and method; a token that nobody asked for is no matter."""
-    assert served.ask("/mutate", b" " * (8 * 1024 * 1024 + 1)).status == 413
+    assert served.ask("/mutate", b" " * (4 * 1024 * 1024)).status == 413
     typed = {"Content-Type": "text/plain"}
     assert served.ask("/mutate", b"{}", **typed).status == 415
     assert served.ask("/elsewhere").status == 404
@@ -147,6 +112,55 @@ def test_half_a_request_stops_nobody(served: KubeServed) -> None:
         head = "POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         slow.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
         assert served.ask("/mutate", recorded("admission-create-gpu-pod")).status == 200
+
+
+def test_who_sends_large_bodies_holds_up_nobody(served: KubeServed) -> None:
+    """Of three clients, as fast as they can: admission stays within its time and its memory."""
+    done = threading.Event()
+    lists = b'{"request":' + b"[[]," * 800_000 + b"0" + b"]" * 5
+    keys = b'{"a":[' + b'{"a":{}},' * 100_000 + b"{}]}"
+    seen: set[int] = set()
+
+    def attack(address: str) -> None:
+        while not done.is_set():
+            for body in (lists, keys):
+                with contextlib.suppress(OSError):
+                    seen.add(_asked_from(address, served, body))
+
+    threads = [threading.Thread(target=attack, args=(f"127.0.0.{n}",)) for n in (2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    try:
+        worst_s = 0.0
+        for _ in range(40):
+            began = time.monotonic()
+            assert served.ask("/mutate", recorded("admission-create-gpu-pod")).status == 200
+            worst_s = max(worst_s, time.monotonic() - began)
+            time.sleep(0.05)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    # What came before they were held to their rate was read, and refused as no review.
+    assert {422, 429} <= seen
+    assert worst_s < 2
+    status = Path(f"/proc/{served.process.pid}/status").read_text()
+    peak_kib = int(status.partition("VmHWM:")[2].split()[0])
+    assert peak_kib < 512 * 1024
+
+
+def _asked_from(address: str, served: KubeServed, body: bytes) -> int:
+    """The status of the answer to somebody at another address of this host."""
+    context = ssl.create_default_context(cafile=str(served.tls.certificate))
+    port = urlsplit(served.url).port
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", port, timeout=20, context=context, source_address=(address, 0)
+    )
+    try:
+        connection.request("POST", "/mutate", body, {"Content-Type": "application/json"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def test_wrong_certificate_admits_nothing(api: KubeApi, served: KubeServed, tmp_path: Path) -> None:
@@ -178,7 +192,7 @@ def _writes_pods(call: Call) -> bool:
 
 
 def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServed) -> None:
-    """Admitted, held behind the gate, given the recommended split, filtered, scored and bound."""
+    """Admitted, held behind the gate, given the recommended split, and bound."""
     for name, job in (("a", "mobilenet-train-b2"), ("b", "triad")):
         api.create_pod(pod_of(name, job))
         assert gates(api, name) == [{"name": "advisor.dev/split"}]
@@ -197,12 +211,7 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
     assert {notes(api, name)[names.GPU_UUID] for name in "ab"} == {"GPU-1"}
     eventually(lambda: any("% of the SMs of GPU-1" in text for text in said(api, "b")))
     for name in "ab":
-        args = {"Pod": api.pod(name), "Nodes": None, "NodeNames": ["node-0", "node-1"]}
-        fit = served.ask("/filter", args).json["NodeNames"]
-        assert fit == ["node-1"]
-        scores = served.ask("/prioritize", {**args, "NodeNames": fit}).json
-        assert scores == [{"Host": "node-1", "Score": 10}]
-        api.bind(f"/api/v1/namespaces/default/pods/{name}", scores[0]["Host"])
+        api.bind(f"/api/v1/namespaces/default/pods/{name}", "node-1")
         assert api.pod(name)["spec"]["nodeSelector"] == {names.HOSTNAME: "node-1.example"}
 
 

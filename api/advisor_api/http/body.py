@@ -51,7 +51,7 @@ class Bodies:
             ClientDisconnect: the client is gone.
         """
         try:
-            self._check_size(_length(headers), most)
+            self._check_size(length_of(headers), most)
             _check_type(headers)
             if is_here:
                 body = await self._gather(receive, most)
@@ -99,6 +99,19 @@ def has_body(headers: Mapping[bytes, bytes]) -> bool:
     return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
+def length_of(headers: Mapping[bytes, bytes]) -> int:
+    """What a body says of its length; 0 where it comes in chunks.
+
+    Raises:
+        HTTPException: 400, it is no number.
+    """
+    text = headers.get(b"content-length", b"0")
+    # More digits than a body of any size has.
+    if not text.isdigit() or len(text) > 18:
+        raise HTTPException(400, "the header content-length is not a number.", headers=_CLOSE)
+    return int(text)
+
+
 def replayed(body: bytes, receive: Receive) -> Receive:
     """Hands out a body that was received already, then what comes after it."""
     given = False
@@ -128,14 +141,6 @@ async def _drain(receive: Receive) -> None:
                 message = await receive()
                 size += len(message.get("body", b""))
                 more = message.get("more_body", False)
-
-
-def _length(headers: Mapping[bytes, bytes]) -> int:
-    text = headers.get(b"content-length", b"0")
-    # More digits than a body of any size has.
-    if not text.isdigit() or len(text) > 18:
-        raise HTTPException(400, "the header content-length is not a number.", headers=_CLOSE)
-    return int(text)
 
 
 def _check_type(headers: Mapping[bytes, bytes]) -> None:

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from advisor_api.http.access import ANONYMOUS, ANONYMOUS_READER, Caller, caller_of
-from advisor_api.http.body import WHOLE, Bodies, has_body, replayed
+from advisor_api.http.body import WHOLE, Bodies, has_body, length_of, replayed
 from advisor_api.http.errors import error_body, fault_of, log_fault
 from advisor_api.http.limits import Buckets, Hosts, Most, check_path, most_of, single_headers
 from advisor_api.http.metrics import HttpMetrics
@@ -101,8 +101,12 @@ class Gate:
             await self._pass(scope, receive, send)
             return
         most, is_here = self._most_of(scope["path"]), WHOLE in scope
+        # As long as it says to be, before it takes room: who sends slowly would keep others out.
+        counted = min(length_of(headers), most.bytes) // _BYTES_OF_A_REQUEST
+        if counted:
+            self._rates.take(who, counted)
         body = await self._bodies.receive(headers, receive, most, is_here=is_here)
-        if more := len(body) // _BYTES_OF_A_REQUEST:
+        if more := len(body) // _BYTES_OF_A_REQUEST - counted:
             self._rates.take(who, more)
         with self._bodies.received(len(body)):
             await self._pass(scope, replayed(body, receive), send)

@@ -27,6 +27,14 @@ def serve(
         _Policy,
         typer.Option(help="Pods that waited long enough without advice run alone, or wait on"),
     ] = "pass",
+    host_path: Annotated[
+        list[str] | None,
+        typer.Option(help="Folder of nodes that pods which share may mount; several times"),
+    ] = None,
+    mixed_nodes: Annotated[
+        bool,
+        typer.Option(help="Pods of several namespaces may share a node, and its shared memory"),
+    ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8443,
     log_level: LogLevel = "info",
@@ -38,6 +46,8 @@ def serve(
     # The client of Kubernetes takes a second that no other command should wait.
     from advisor_api.http.options import ServeOptions
     from advisor_api.server import serve_app
+    from advisor_kubernetes.admission.refusals import Site
+    from advisor_kubernetes.chooser.pairing import Policy
     from advisor_kubernetes.cluster import connect
     from advisor_kubernetes.serve.app import create_app
     from advisor_kubernetes.serve.choosing import Choosing
@@ -48,16 +58,19 @@ def serve(
         port=port,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
-        # All requests come from one API server or one scheduler.
-        requests_per_s=1e6,
-        burst=1_000_000,
-        max_bodies_bytes=256 * 1024 * 1024,
+        # Of each address; a pod is some four by its length. An API server sends a hundred pods a
+        # second at most, within the 2 s that it waits; who sends megabytes is kept out after eight.
+        requests_per_s=500.0,
+        burst=4000,
+        body_s=2.0,
         log_level=log_level,
     )
     with client_of(service, service_ca, settings) as client:
-        choosing = Choosing(connect(), client, namespace, without_advice)
+        policy = Policy(without_advice=without_advice, mixed_nodes=mixed_nodes)
+        choosing = Choosing(connect(), client, namespace, policy)
+        site = Site(host_paths=tuple(host_path or ()))
         serve_app(
-            lambda real: create_app(real, choosing),
+            lambda real: create_app(real, choosing, site),
             options,
             lambda real: typer.echo(f"advisor answers the cluster on {real.url}"),
             settings.environment,

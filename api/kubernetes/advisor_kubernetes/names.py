@@ -51,10 +51,13 @@ MPS_ROOT = "/run/advisor-mps"
 PIPE_MOUNT = "/run/advisor-mps/pipe"
 """In the container: the pipe folder of its own GPU and of no other."""
 
-PODS_ROOT = "/run/advisor-pods"
-"""On the node, with a folder for each pod, named by its uid."""
+KUBELET_PODS = "/var/lib/kubelet/pods"
+"""On the node: the kubelet's folder, with one for each pod, named by its uid."""
+
+PROGRESS_VOLUME = "advisor-pod"
+"""In memory, of the pod's own and bounded; the kubelet makes it, counts it and takes it away."""
 
 PROGRESS_MOUNT = "/run/advisor-pod"
-"""In the container: the pod's own folder; its progress file is `progress`."""
+"""In the container, of that volume; the progress file in it is `progress`."""
 
 PROGRESS_FILE = "progress"

@@ -119,8 +119,8 @@ def test_nothing_happens_outside_the_advisor(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_missing_file_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A progress file that is not there ends the job; counting into nothing would look like 0."""
-    monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(tmp_path / "missing"))
+    """A folder that is not there ends the job; counting into nothing would look like 0."""
+    monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(tmp_path / "missing" / "file"))
     with pytest.raises(FileNotFoundError):
         Progress()
 

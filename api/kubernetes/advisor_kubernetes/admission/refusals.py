@@ -2,17 +2,37 @@
 
 import posixpath
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from advisor.errors import InputError
 from advisor.settings import LIMIT_VARIABLES
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.shape import ON_CLAIM, VOLUMES, PodShape, booked_percent
+from advisor_kubernetes.admission.shape import (
+    CONTAINERS,
+    NO_GPU,
+    ON_CLAIM,
+    VOLUMES,
+    PodShape,
+    booked_percent,
+)
 from advisor_kubernetes.admission.wishes import Wishes, shown
 from advisor_kubernetes.objects import Object, part, parts, word
 
 _RESERVED = (*LIMIT_VARIABLES, "NVIDIA_VISIBLE_DEVICES")
 
-_KINDS = ("initContainers", "containers", "ephemeralContainers")
+_OURS = (*_RESERVED, "ADVISOR_")
+"""How names of variables begin that nobody else may set where a pod computes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What a site allows pods that share a GPU.
+
+    Attributes:
+        host_paths: Folders of nodes that they may mount, with all that is in them.
+    """
+
+    host_paths: tuple[str, ...] = ()
 
 
 def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
@@ -37,7 +57,7 @@ def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
     return found[0]
 
 
-def check(pod: Object, container: Object, shape: PodShape) -> None:
+def check(pod: Object, container: Object, shape: PodShape, site: Site) -> None:
     """Refuse what cannot share a GPU, or would get more of the node than its own part.
 
     Raises:
@@ -46,28 +66,46 @@ def check(pod: Object, container: Object, shape: PodShape) -> None:
     _check_pod(part(pod, "spec"))
     _check_resources(pod, container, shape)
     _check_variables(container, shape)
-    check_volumes(pod, container, shape)
+    for other in _containers(pod):
+        if other is not container:
+            check_beside(other)
+        if part(other, "securityContext").get("privileged"):
+            raise _too_much(f"the container {shown(word(other, 'name'))} is privileged")
+    _check_volumes(pod, container, shape, site)
 
 
-def check_volumes(pod: Object, container: Object | None, shape: PodShape) -> None:
-    """Refuse mounts of volumes that hold the files of other pods, and what is in their way.
+def check_beside(other: Object) -> None:
+    """Refuse a container that would see GPUs, or files of other pods, beside the one that computes.
 
     Raises:
         InputError: what is refused, and what to do.
     """
+    for variable in parts(other, "env"):
+        if word(variable, "name") == NO_GPU["name"] and variable != NO_GPU:
+            raise InputError(
+                f"the container {shown(word(other, 'name'))} sets {NO_GPU['name']}",
+                why="it would have GPUs past MPS, and so past every limit",
+                fix="leave it out; one container of a pod computes",
+            )
+    for mount in parts(other, "volumeMounts"):
+        if word(mount, "name") in VOLUMES:
+            raise _of_ours(f"a mount of {word(mount, 'name')}")
+
+
+def _check_volumes(pod: Object, container: Object, shape: PodShape, site: Site) -> None:
     for volume in parts(pod, "spec", "volumes"):
-        if word(volume, "name") in VOLUMES and volume not in shape.volumes:
+        if volume in shape.volumes:
+            continue
+        if word(volume, "name") in VOLUMES:
             raise _of_ours(f"the volume {word(volume, 'name')}")
-        if _holds_ours(word(part(volume, "hostPath"), "path")) and volume not in shape.volumes:
-            raise _of_ours("a hostPath with the files of advisor")
-    for other in _containers(pod):
-        mounts = parts(other, "volumeMounts")
-        for mount in mounts:
-            if other is container and mount in shape.mounts:
-                continue
+        path = word(part(volume, "hostPath"), "path")
+        if path and not any(_is_in(path, allowed) for allowed in site.host_paths):
+            raise _too_much(f"a volume is the folder {shown(path)} of the node")
+    for mount in parts(container, "volumeMounts"):
+        if mount not in shape.mounts:
             if word(mount, "name") in VOLUMES:
                 raise _of_ours(f"a mount of {word(mount, 'name')}")
-            if other is container and _in_the_way(word(mount, "mountPath"), shape):
+            if _in_the_way(word(mount, "mountPath"), shape):
                 raise _of_ours(f"the mount at {shown(word(mount, 'mountPath'))}")
 
 
@@ -77,6 +115,8 @@ def _check_pod(spec: Object) -> None:
             "hostIPC shows the pod the shared memory of all others",
             fix="leave it out: the webhook mounts what MPS needs",
         )
+    if spec.get("hostPID"):
+        raise _too_much("hostPID is set")
     if spec.get("hostUsers") is False:
         raise InputError(
             "hostUsers is false, so the pod's user is another one for MPS than its partner's",
@@ -128,19 +168,28 @@ def _check_resources(pod: Object, container: Object, shape: PodShape) -> None:
 
 
 def _check_variables(container: Object, shape: PodShape) -> None:
-    for variable in parts(container, "env"):
+    given = parts(container, "env")
+    # All of ours are there where the webhook has been here before, in their order.
+    again = [variable for variable in given if variable in shape.variables] == [*shape.variables]
+    for variable in given:
         name = word(variable, "name")
-        ours = name in _RESERVED or name.startswith("ADVISOR_")
-        if ours and variable not in shape.variables:
+        if name.startswith(_OURS) and not (again and variable in shape.variables):
             raise InputError(
                 f"the pod sets {shown(name)}",
                 why="advisor sets it, and a value of the pod's own could lift its limit",
                 fix="leave it out",
             )
+    for source in parts(container, "envFrom"):
+        prefix = word(source, "prefix")
+        if any(name.startswith(prefix) or prefix.startswith(name) for name in _OURS):
+            raise InputError(
+                "envFrom could set any variable, also one that lifts the limit",
+                fix="name the variables in env, or give envFrom a prefix of their own",
+            )
 
 
 def _containers(pod: Object) -> Iterator[Object]:
-    return (container for kind in _KINDS for container in parts(pod, "spec", kind))
+    return (container for kind in CONTAINERS for container in parts(pod, "spec", kind))
 
 
 def _gpus(container: Object) -> Iterator[tuple[str, object]]:
@@ -154,20 +203,25 @@ def _asks_for_gpu(container: Object) -> bool:
     return any(True for _ in _gpus(container))
 
 
-def _holds_ours(path: str) -> bool:
-    """Whether a folder of the node is one of ours, lies in one, or has one in it."""
-    clean = posixpath.normpath("/" + path.lstrip("/")) if path else ""
-    return any(_overlap(clean, root) for root in (names.MPS_ROOT, names.PODS_ROOT) if clean)
+def _clean(path: str) -> str:
+    return posixpath.normpath("/" + path.lstrip("/")).rstrip("/") + "/"
 
 
-def _overlap(a: str, b: str) -> bool:
-    a, b = a.rstrip("/") + "/", b + "/"
-    return a.startswith(b) or b.startswith(a)
+def _is_in(path: str, folder: str) -> bool:
+    return _clean(path).startswith(_clean(folder))
 
 
 def _in_the_way(path: str, shape: PodShape) -> bool:
-    clean = posixpath.normpath("/" + path.lstrip("/"))
-    return any(_overlap(clean, mount["mountPath"]) for mount in shape.mounts)
+    ours = [mount["mountPath"] for mount in shape.mounts]
+    return any(_is_in(path, one) or _is_in(one, path) for one in ours)
+
+
+def _too_much(what: str) -> InputError:
+    return InputError(
+        what,
+        why="a pod that shares a GPU would reach more of the node than its own part",
+        fix="leave it out, or ask for a whole GPU, without annotations of advisor",
+    )
 
 
 def _of_ours(what: str) -> InputError:

@@ -10,22 +10,26 @@ from collections.abc import Iterator
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import refusals
-from advisor_kubernetes.admission.shape import ON_HOST, VOLUMES, patch_of, shape_of, without_gpu
+from advisor_kubernetes.admission.refusals import Site
+from advisor_kubernetes.admission.shape import patch_of, shape_of, without_devices, without_gpu
 from advisor_kubernetes.admission.wishes import read_wishes, shown
 from advisor_kubernetes.objects import Object, part, parts, word
 
 _VERSION = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
+STRICT = Site()
+
 _LONGEST = 1000
 """Characters of a reason."""
 
 
-def review(asked: Object, chooser: str | None) -> Object:
+def review(asked: Object, chooser: str | None, site: Site = STRICT) -> Object:
     """Answer a review.
 
     Args:
         asked: The AdmissionReview.
         chooser: Name of the user that writes what was chosen; None: not known yet.
+        site: What the site allows.
 
     Raises:
         InputError: it is no AdmissionReview of this version.
@@ -36,16 +40,16 @@ def review(asked: Object, chooser: str | None) -> Object:
             "this is no AdmissionReview of admission.k8s.io/v1",
             fix="set admissionReviewVersions: [v1] in the webhook's configuration",
         )
-    return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser)}}
+    return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser, site)}}
 
 
-def _answer(request: Object, chooser: str | None) -> Object:
+def _answer(request: Object, chooser: str | None, site: Site) -> Object:
     if part(request, "kind").get("kind") != "Pod":
         return {"allowed": True}
     try:
         match request.get("operation"):
             case "CREATE":
-                patch = _created(part(request, "object"))
+                patch = _created(part(request, "object"), site)
             case "UPDATE":
                 patch = _updated(request, chooser)
             case _:
@@ -59,7 +63,7 @@ def _answer(request: Object, chooser: str | None) -> Object:
     return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
 
 
-def _created(pod: Object) -> list[Object]:
+def _created(pod: Object, site: Site) -> list[Object]:
     annotations = part(pod, "metadata", "annotations")
     if strangers := sorted(_ours(annotations) - names.ASKED):
         raise InputError(
@@ -72,7 +76,7 @@ def _created(pod: Object) -> list[Object]:
         return []
     place, container = refusals.container_of(pod, asked)
     shape = shape_of(pod, container)
-    refusals.check(pod, container, shape)
+    refusals.check(pod, container, shape, site)
     return patch_of(pod, place, shape)
 
 
@@ -95,18 +99,25 @@ def _updated(request: Object, chooser: str | None) -> list[Object]:
             why="advisor chooses GPU, node and share of a pod",
             fix="delete the pod and make a new one",
         )
-    for container in parts(new, "spec", "ephemeralContainers"):
-        if VOLUMES & {word(mount, "name") for mount in parts(container, "volumeMounts")}:
-            refusals.check_volumes({"spec": {"containers": [container]}}, None, ON_HOST)
-    return [*_without_gpus(old, new)]
-
-
-def _without_gpus(old: Object, new: Object) -> Iterator[Object]:
-    """Who applies a manifest again asks once more for the GPU that was taken away from it."""
     if names.MANAGED not in part(old, "metadata", "labels"):
-        return
+        return []
+    return [*_without_gpus(new), *_debugged(old, new)]
+
+
+def _without_gpus(new: Object) -> Iterator[Object]:
+    """Who applies a manifest again asks once more for the GPU that was taken away from it."""
     for place, container in enumerate(parts(new, "spec", "containers")):
         yield from without_gpu(container, f"/spec/containers/{place}")
+
+
+def _debugged(old: Object, new: Object) -> Iterator[Object]:
+    """Containers that `kubectl debug` adds see no GPU and no files of other pods."""
+    there = parts(old, "spec", "ephemeralContainers")
+    if added := [c for c in parts(new, "spec", "ephemeralContainers") if c not in there]:
+        for container in added:
+            refusals.check_beside(container)
+        only = {"spec": {"ephemeralContainers": parts(new, "spec", "ephemeralContainers")}}
+        yield from without_devices(only, None)
 
 
 def _changed(old: Object, new: Object) -> str:

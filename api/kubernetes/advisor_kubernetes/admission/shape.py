@@ -15,6 +15,8 @@ from advisor_kubernetes import names
 from advisor_kubernetes.admission.wishes import shown
 from advisor_kubernetes.objects import Object, part, parts
 
+CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+
 _PERCENT = re.compile(r"[1-9][0-9]?|100")
 
 
@@ -56,7 +58,6 @@ ON_CLAIM = PodShape((_SHARE,))
 
 ON_HOST = PodShape(
     variables=(
-        _of_field("ADVISOR_POD_UID", "metadata.uid"),
         _of_annotation("ADVISOR_GPU_UUID", names.GPU_UUID),
         _SHARE,
         {"name": "CUDA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"},
@@ -70,19 +71,25 @@ ON_HOST = PodShape(
     mounts=(
         # A pod without a GPU makes this an absolute path, which kubelet refuses.
         _mount("advisor-mps", names.PIPE_MOUNT, subPathExpr="$(ADVISOR_GPU_UUID)/pipe"),
-        _mount("advisor-pods", names.PROGRESS_MOUNT, subPathExpr="$(ADVISOR_POD_UID)"),
+        _mount(names.PROGRESS_VOLUME, names.PROGRESS_MOUNT),
         # Clients and daemon of MPS meet in shared memory, too.
         _mount("advisor-shm", "/dev/shm"),
     ),
     volumes=(
         _host("advisor-mps", names.MPS_ROOT),
-        _host("advisor-pods", names.PODS_ROOT),
+        {
+            "name": names.PROGRESS_VOLUME,
+            "emptyDir": {"medium": "Memory", "sizeLimit": "64Ki"},
+        },
         _host("advisor-shm", "/dev/shm"),
     ),
 )
 
 VOLUMES = frozenset(volume["name"] for volume in ON_HOST.volumes)
-"""Names of volumes that hold the files of all pods of a node: mounted only as above."""
+"""Names of our volumes, some with the files of all pods of a node: mounted only as above."""
+
+NO_GPU: Object = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+"""Of containers that do not compute: many images ask for all GPUs, and would have them past MPS."""
 
 
 def shape_of(pod: Object, container: Object) -> PodShape:
@@ -109,7 +116,16 @@ def patch_of(pod: Object, place: int, shape: PodShape) -> list[Object]:
         *_more(f"{path}/env", parts(container, "env"), shape.variables),
         *_more(f"{path}/volumeMounts", parts(container, "volumeMounts"), shape.mounts),
         *_booking(container, path),
+        *without_devices(pod, container),
     ]
+
+
+def without_devices(pod: Object, computing: Object | None) -> Iterator[Object]:
+    """Have all other containers of a pod see no GPU."""
+    for kind in CONTAINERS:
+        for place, other in enumerate(parts(pod, "spec", kind)):
+            if other is not computing:
+                yield from _more(f"/spec/{kind}/{place}/env", parts(other, "env"), [NO_GPU])
 
 
 def _label(pod: Object) -> Iterator[Object]:

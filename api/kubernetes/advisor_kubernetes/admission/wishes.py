@@ -13,7 +13,9 @@ DEFAULT_WAIT_S = 60.0
 
 MOST_WAIT_S = 7 * 86400.0
 
-_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,2})?")
+"""Few digits: each other number is another question to the service."""
+
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SHOWN = 60
 

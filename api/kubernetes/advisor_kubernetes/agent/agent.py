@@ -56,7 +56,7 @@ class AgentOptions:
         host: Address that metrics are served on.
         port: 0: any.
         mps_folder: Where daemons listen; pods mount it.
-        pods_folder: Where progress files of pods are; pods mount their own part of it.
+        pods_folder: Where the kubelet keeps the volumes of pods.
         pipe_mount: Where a container has the pipe folder of its GPU.
         pod_of: Which pod a process belongs to.
     """
@@ -65,7 +65,7 @@ class AgentOptions:
     host: str = "0.0.0.0"
     port: int = 9401
     mps_folder: Path = Path(names.MPS_ROOT)
-    pods_folder: Path = Path(names.PODS_ROOT)
+    pods_folder: Path = Path(names.KUBELET_PODS)
     pipe_mount: str = names.PIPE_MOUNT
     pod_of: TenantOf = pod_of
 
@@ -135,7 +135,7 @@ class KubernetesAgent:
         self._api = api
         self.metrics = AgentMetrics()
         self.metrics.now = Snapshot(looked_s=time.monotonic())
-        self.watch = api.watch(options.pods_folder)
+        self.watch = api.watch()
         self._reports = ObservationQueue(service.observe)
         references = references_of(service)
         self._rooms: list[tuple[GpuDaemon, Room[SharedPod]]] = []

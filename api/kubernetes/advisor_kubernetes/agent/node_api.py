@@ -9,12 +9,11 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from advisor.errors import InputError
 from advisor.formats.moments import to_exact_text
 from advisor_kubernetes import names
-from advisor_kubernetes.agent.pods import SharedPod, make_file, read_pod
+from advisor_kubernetes.agent.pods import SharedPod, read_pod
 from advisor_kubernetes.cluster import NODES, PODS, Cluster
 from advisor_kubernetes.mirror import Mirror
 from advisor_kubernetes.objects import Object, event_of
@@ -23,14 +22,9 @@ LOG = logging.getLogger("advisor.kubernetes.agent")
 
 
 class PodWatch:
-    """The managed pods of one node.
+    """The managed pods of one node."""
 
-    Each gets its progress file as soon as the API server tells of it: the kubelet is about to
-    start its containers then.
-    """
-
-    def __init__(self, cluster: Cluster, node: str, pods_folder: Path) -> None:
-        self._folder = pods_folder
+    def __init__(self, cluster: Cluster, node: str) -> None:
         self._pods: dict[str, SharedPod] = {}
         self._said: set[str] = set()
         self._mirror = Mirror(
@@ -56,16 +50,14 @@ class PodWatch:
         self._pods = {pod.uid: pod for pod in read if pod is not None}
 
     def _read(self, raw: Object) -> SharedPod | None:
-        """A pod of ours, whose file is there; of one that cannot be read is said once why not."""
+        """A pod of ours; of one that cannot be read is said once why not."""
         try:
-            if (pod := read_pod(raw)) and not pod.over and pod.uid not in self._pods:
-                make_file(self._folder, pod.uid, pod.user)
-        except (InputError, OSError) as error:
+            return read_pod(raw)
+        except InputError as error:
             if str(error) not in self._said:
                 self._said.add(str(error))
                 LOG.warning("%s", error)
             return None
-        return pod
 
 
 HAS_MPS = f"{names.PREFIX}mps"
@@ -78,9 +70,9 @@ class NodeApi:
     def __init__(self, cluster: Cluster, node: str) -> None:
         self._cluster, self._node = cluster, node
 
-    def watch(self, pods_folder: Path) -> PodWatch:
+    def watch(self) -> PodWatch:
         """The pods of the node."""
-        return PodWatch(self._cluster, self._node, pods_folder)
+        return PodWatch(self._cluster, self._node)
 
     def publish_gpus(self, gpus: Sequence[Mapping[str, object]]) -> None:
         """Write the state of the node's GPUs where the chooser reads it, and what they offer.

@@ -1,6 +1,5 @@
-"""Pods that share a GPU of this node: what their annotations and state say, and their files."""
+"""Pods that share a GPU of this node: what their annotations and state say."""
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +7,12 @@ from pathlib import Path
 from advisor.core.gpu import Share
 from advisor.errors import InputError
 from advisor.launch.records.status import State
-from advisor.progress import FILE_BYTES
 from advisor.wire.bounds import NAME
 from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object, part, parts, word
 
 _STATES: dict[str, State] = {"Succeeded": "finished", "Failed": "failed"}
 _UID = re.compile(r"[0-9A-Za-z-]{1,63}")
-_ENTER, _OWN, _SHARED = 0o711, 0o700, 0o777
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +22,6 @@ class SharedPod:
     Attributes:
         share_text: The percentage exactly as its containers have it in their environment.
         phase: Pending, Running, Succeeded, Failed or Unknown.
-        user: Numeric user of the pod where its specification says one; None: the image's.
         booked_percent: What it books of its GPU.
     """
 
@@ -36,7 +32,6 @@ class SharedPod:
     share_text: str
     gpu_uuid: str
     phase: str
-    user: int | None = None
     booked_percent: int = names.BOOKED_PERCENT
 
     @property
@@ -73,7 +68,6 @@ def read_pod(raw: Object) -> SharedPod | None:
         share_text=notes[names.SHARE_PERCENT],
         gpu_uuid=notes[names.GPU_UUID],
         phase=word(part(raw, "status"), "phase"),
-        user=part(raw, "spec", "securityContext").get("runAsUser"),
         booked_percent=sum(map(_booked, parts(raw, "spec", "containers"))) or names.BOOKED_PERCENT,
     )
     _check(pod)
@@ -125,39 +119,9 @@ def pod_in(text: str) -> str | None:
 
 
 def progress_file(folder: Path, uid: str) -> Path:
-    """Where the progress file of a pod is, in the folder of all pods (docs/progress.md)."""
-    return folder / uid / names.PROGRESS_FILE
+    """Where the progress file of a pod is, in the kubelet's folder of all pods (docs/progress.md).
 
-
-def make_file(folder: Path, uid: str, user: int | None) -> None:
-    """Make a pod's folder and file, where they are not there, before its job looks for them.
-
-    Args:
-        folder: Of all pods.
-        uid: Of the pod.
-        user: Who may write them; None: anybody who sees the folder, which is that pod alone.
-
-    Raises:
-        OSError: they cannot be made.
+    The last part is the pod's own to write, and the kubelet's all before it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(_ENTER)
-    path = progress_file(folder, uid)
-    own = path.parent
-    own.mkdir(exist_ok=True)
-    # Below it only names that were not there are opened: the pod may be writing already.
-    own.chmod(_SHARED if user is None else _OWN)
-    if user is not None and os.geteuid() == 0:
-        os.chown(own, user, -1, follow_symlinks=False)
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except FileExistsError:
-        return
-    try:
-        os.ftruncate(file, FILE_BYTES)
-        if user is None:
-            os.fchmod(file, 0o666)
-        elif os.geteuid() == 0:
-            os.fchown(file, user, -1)
-    finally:
-        os.close(file)
+    volume = f"volumes/kubernetes.io~empty-dir/{names.PROGRESS_VOLUME}"
+    return folder / uid / volume / names.PROGRESS_FILE

@@ -16,7 +16,7 @@ from advisor_kubernetes.chooser.advice import Advice
 from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.events import Events
 from advisor_kubernetes.chooser.lease import Lease
-from advisor_kubernetes.chooser.pairing import Decision, Pair, Round, Stay, WithoutAdvice
+from advisor_kubernetes.chooser.pairing import Decision, Pair, Policy, Round, Stay
 from advisor_kubernetes.chooser.places import Node, read_node
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
@@ -63,11 +63,11 @@ class Chooser:
         cluster: Cluster,
         advice: Advice,
         lease: Lease,
-        policy: WithoutAdvice,
+        policy: Policy,
         counts: ChooserMetrics,
     ) -> None:
         self._cluster, self._advice, self._lease = cluster, advice, lease
-        self._policy: WithoutAdvice = policy
+        self._policy = policy
         self._counts, self._events = counts, Events(cluster)
         self._changed = threading.Event()
         managed = f"{names.MANAGED}=true"

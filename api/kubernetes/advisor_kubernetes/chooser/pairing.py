@@ -15,6 +15,19 @@ WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a
 whole GPU, or waits on."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a site has decided of the choice.
+
+    Attributes:
+        mixed_nodes: Pods of several namespaces may have GPUs of one node.
+    """
+
+    without_advice: WithoutAdvice = "pass"
+    mixed_nodes: bool = False
+
+
 Ask: TypeAlias = Callable[[Collection[PairQuestion]], Mapping[PairQuestion, Answer]]
 
 
@@ -69,13 +82,13 @@ class Round:
     nodes: Sequence[Node]
     ask: Ask
     now_s: float
-    policy: WithoutAdvice
+    policy: Policy
     allowed: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def decide(self) -> Iterator[Decision]:
         """What each waiting pod does now; the oldest first."""
+        gpus = Gpus(self.nodes, self.pods, mixed_nodes=self.policy.mixed_nodes)
         holders = {pod.holds: pod.namespace for pod in self.pods if pod.holds is not None}
-        gpus = Gpus(self.nodes, set(holders))
         taken = Counter(holders.values())
         # A pod whose partner has its share already is given its own, and to nobody else.
         promised = {
@@ -99,7 +112,7 @@ class Round:
             if isinstance(decision, Stay):
                 older[pod.kind] = pod
             else:
-                gpus.take(decision.place)
+                gpus.take(decision.place, pod)
                 taken[pod.namespace] += 1
             if isinstance(decision, Pair):
                 younger[decision.pods[1].kind].popleft()
@@ -117,7 +130,7 @@ class Round:
         silent = next((said.why for said in refusals if isinstance(said, NoAnswer)), None)
         if self.now_s - pod.created_s < pod.asked.max_wait_s:
             return Stay(pod=pod, why=f"no advice: {silent}" if silent else "waits for a partner")
-        if silent and self.policy == "hold":
+        if silent and self.policy.without_advice == "hold":
             return Stay(pod=pod, why=f"held, no advice: {silent}")
         reason = refusals[0].why if refusals else "no partner came"
         why = f"no advice: {silent}" if silent else reason

@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -86,31 +86,44 @@ def _gpus(told: str) -> Iterator[tuple[str, str]]:
 class Gpus:
     """The free GPUs of a round; each look at them costs little, however many there are.
 
-    Not free are those that somebody holds, GPUs and claims.
+    Args:
+        nodes: All.
+        pods: Not free are the GPUs and claims that some of these hold.
+        mixed_nodes: Whether pods of several namespaces may have GPUs of one node.
     """
 
-    def __init__(self, nodes: Sequence[Node], held: set[str]) -> None:
-        self._nodes, self._held = nodes, held
-        self._free: dict[frozenset[str], dict[str, deque[GpuSlot]]] = {}
+    def __init__(self, nodes: Sequence[Node], pods: Iterable[Pod], *, mixed_nodes: bool) -> None:
+        holders = [(pod, pod.holds) for pod in pods if pod.holds is not None]
+        self._nodes, self._mixed = nodes, mixed_nodes
+        self._held = {held for _, held in holders}
+        self._tenants = {pod.given.get(names.NODE): pod.namespace for pod, _ in holders}
+        self._free: dict[object, dict[str, deque[GpuSlot]]] = {}
 
-    def take(self, place: GpuSlot) -> None:
+    def take(self, place: GpuSlot, pod: Pod) -> None:
         """Give a GPU to somebody."""
         self._held.add(place.key)
+        if place.node is not None:
+            self._tenants[place.node.name] = pod.namespace
 
     def for_all(self, *pods: Pod) -> list[GpuSlot]:
-        """A free GPU of each model that all of these pods may have."""
+        """A free GPU of each model that all of these pods, of one namespace, may have."""
         claim = pods[0].claim
         if claim is not None:
             return [] if claim in self._held else [GpuSlot(key=claim)]
-        where = frozenset(pod.where for pod in pods)
-        if where not in self._free:
-            self._free[where] = self._that_fit(pods)
+        kind = (pods[0].namespace, frozenset(pod.where for pod in pods))
+        if kind not in self._free:
+            self._free[kind] = self._that_fit(pods)
         found: list[GpuSlot] = []
-        for places in self._free[where].values():
-            while places and places[0].key in self._held:
+        for places in self._free[kind].values():
+            while places and not self._is_free(places[0], pods[0].namespace):
                 places.popleft()
             found += [places[0]] if places else []
         return found
+
+    def _is_free(self, place: GpuSlot, namespace: str) -> bool:
+        """Who has a GPU of a node keeps others out, whose shared memory he would see."""
+        tenant = place.node and self._tenants.get(place.node.name, namespace)
+        return place.key not in self._held and (self._mixed or tenant == namespace)
 
     def _that_fit(self, pods: Sequence[Pod]) -> dict[str, deque[GpuSlot]]:
         found: dict[str, deque[GpuSlot]] = {}

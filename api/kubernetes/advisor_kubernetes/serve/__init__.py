@@ -1,1 +1,1 @@
-"""The process of the cluster: webhook, scheduler extender and chooser behind one HTTPS port."""
+"""The process of the cluster: webhook and chooser behind one HTTPS port."""

@@ -1,4 +1,4 @@
-"""The application: what the API server, the scheduler, probes and Prometheus ask."""
+"""The application: what the API server, probes and Prometheus ask."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,18 +18,13 @@ from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.limits import QUESTION, Most
 from advisor_api.http.options import ServeOptions
-from advisor_kubernetes.admission.review import review
-from advisor_kubernetes.extender import filter_nodes, prioritize_nodes
+from advisor_kubernetes.admission.refusals import Site
+from advisor_kubernetes.admission.review import STRICT, review
 from advisor_kubernetes.objects import read_object
 from advisor_kubernetes.serve.choosing import Choosing
 
-_POD = Most(8 * 1024 * 1024, 500_000)
+_POD = Most(7 * 512 * 1024, 200_000)
 """The API server takes objects of 1.5 MiB by default; an update has the old one, too."""
-
-_NODES = Most(64 * 1024 * 1024, 5_000_000)
-"""Thousands of whole nodes, of a scheduler without `nodeCacheCapable`."""
-
-_LARGER: Mapping[str, Most] = {"/mutate": _POD, "/filter": _NODES, "/prioritize": _NODES}
 
 
 class _Gate(Gate):
@@ -46,12 +41,12 @@ class _Gate(Gate):
         pass
 
 
-def create_app(options: ServeOptions, choosing: Choosing) -> Starlette:
+def create_app(options: ServeOptions, choosing: Choosing, site: Site = STRICT) -> Starlette:
     """The application; its lifespan starts and ends the chooser."""
     metrics = choosing.metrics
 
     def most_of(path: str) -> Most:
-        return _LARGER.get(path, QUESTION)
+        return _POD if path == "/mutate" else QUESTION
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -60,9 +55,7 @@ def create_app(options: ServeOptions, choosing: Choosing) -> Starlette:
 
     app = Starlette(
         routes=[
-            _post("/mutate", lambda asked: review(asked, choosing.username)),
-            _post("/filter", filter_nodes),
-            _post("/prioritize", prioritize_nodes),
+            _post("/mutate", lambda asked: review(asked, choosing.username, site)),
             _get("/healthz", lambda: _state(choosing.lives, "the chooser has stopped")),
             _get("/readyz", lambda: _state(choosing.ready, "the cluster was not listed yet")),
             _get("/metrics", lambda: Response(metrics.text(), media_type=_PLAIN)),

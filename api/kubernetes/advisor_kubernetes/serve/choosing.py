@@ -14,7 +14,7 @@ from advisor_api.http.metrics import HttpMetrics
 from advisor_kubernetes.chooser.advice import Advice
 from advisor_kubernetes.chooser.chooser import Chooser, ChooserMetrics
 from advisor_kubernetes.chooser.lease import Lease
-from advisor_kubernetes.chooser.pairing import WithoutAdvice
+from advisor_kubernetes.chooser.pairing import Policy
 from advisor_kubernetes.cluster import Cluster
 
 LOG = logging.getLogger("advisor.kubernetes")
@@ -35,9 +35,7 @@ class Choosing:
         username: The chooser's name as the API server sees it; None: not known yet.
     """
 
-    def __init__(
-        self, cluster: Cluster, service: Client, namespace: str, policy: WithoutAdvice
-    ) -> None:
+    def __init__(self, cluster: Cluster, service: Client, namespace: str, policy: Policy) -> None:
         self.metrics = HttpMetrics()
         self.username: str | None = None
         self._cluster = cluster

@@ -13,6 +13,7 @@ from kube_objects import CHOOSER, Object, merged, patched
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
+from advisor_kubernetes.admission.refusals import Site
 from advisor_kubernetes.admission.review import review
 from advisor_kubernetes.objects import read_object
 
@@ -72,8 +73,7 @@ def test_recorded_pod_with_two_containers_is_changed_in_the_right_one() -> None:
     asked = recorded("two-containers")
     pod = shaped(asked)
     train, sidecar = pod["spec"]["containers"]
-    assert sidecar == container_in(asked, 1)
-    assert pod["spec"]["initContainers"] == asked["request"]["object"]["spec"]["initContainers"]
+    assert sidecar["resources"] == container_in(asked, 1)["resources"]
     assert train["env"][0]["name"] == "A"
     left = {"cpu": "4", "memory": "8Gi", "advisor.dev/share": "50"}
     assert train["resources"] == {"limits": left, "requests": left}
@@ -123,7 +123,9 @@ def test_a_pod_sees_its_own_folders_only() -> None:
     pod = shaped(asking())
     mounts = {m["name"]: m for m in pod["spec"]["containers"][0]["volumeMounts"]}
     assert mounts["advisor-mps"]["subPathExpr"] == "$(ADVISOR_GPU_UUID)/pipe"
-    assert mounts["advisor-pods"]["subPathExpr"] == "$(ADVISOR_POD_UID)"
+    volumes = {v["name"]: v for v in pod["spec"]["volumes"]}
+    # A tmpfs of its own, which it cannot fill beyond its size.
+    assert volumes["advisor-pod"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "64Ki"}
 
 
 def test_second_call_for_the_same_pod_changes_nothing() -> None:
@@ -205,6 +207,12 @@ def host_folder(path: str) -> list[Object]:
     return [{"name": "v", "hostPath": {"path": path}}]
 
 
+ALL_GPUS = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+
+# As the webhook sets it, and before what it names: the pod would find no GPU.
+GPU_BY_NAME = {"name": "CUDA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"}
+
+
 def gpu_limit(name: str, count: str = "1") -> Object:
     return {"limits": {f"nvidia.com/{name}": count}}
 
@@ -216,21 +224,37 @@ def gpu_limit(name: str, count: str = "1") -> Object:
         (at(f"{FIRST}/resources", gpu_limit("gpu.shared")), "its even split caps every pod"),
         (at(f"{FIRST}/resources", {}), "asks for no GPU"),
         (at("hostIPC", True), "hostIPC"),
+        (at("hostPID", True), "hostPID"),
         (at("hostUsers", False), "hostUsers"),
         (at("nodeName", "gpu-a"), "nodeName"),
         (at(f"{FIRST}/env", [{"name": LIMIT, "value": "100"}]), f"the pod sets '{LIMIT}'"),
-        (at(f"{FIRST}/env", [{"name": "ADVISOR_POD_UID", "value": "x"}]), "sets 'ADVISOR_POD_UID'"),
+        (at(f"{FIRST}/env", [{"name": "ADVISOR_X", "value": "x"}]), "sets 'ADVISOR_X'"),
         (
             at(f"{FIRST}/volumeMounts", [{"name": "mine", "mountPath": "/dev/shm/"}]),
             "the mount at '/dev/shm/'",
         ),
-        (at(SECOND, spy("advisor-pods")), "a mount of advisor-pods"),
+        (at(SECOND, spy("advisor-shm")), "a mount of advisor-shm"),
         (at("initContainers", [spy("advisor-mps")]), "a mount of advisor-mps"),
         (
-            at("volumes", host_folder("/run/../run//advisor-pods/other")),
-            "a hostPath with the files",
+            at("volumes", host_folder("/run/../run//advisor-mps/other")),
+            "of the node",
         ),
-        (at("volumes", host_folder("/")), "a hostPath with the files of advisor"),
+        *(
+            (at("volumes", host_folder(path)), f"'{path}' of the node")
+            for path in ("/dev", "/dev/shm", "/var/run/advisor-mps", "/proc/1/root/run/advisor-mps")
+        ),
+        (
+            at("initContainers", [{"name": "i", "image": "x", "env": [ALL_GPUS]}]),
+            "the container 'i' sets NVIDIA_VISIBLE_DEVICES",
+        ),
+        (
+            at(SECOND, {"name": "s", "image": "x", "securityContext": {"privileged": True}}),
+            "the container 's' is privileged",
+        ),
+        (at(f"{FIRST}/envFrom", [{"configMapRef": {"name": "c"}}]), "envFrom could set"),
+        (at(f"{FIRST}/envFrom", [{"prefix": "CUDA_MPS_SM_"}]), "envFrom could set"),
+        (at(f"{FIRST}/env", [GPU_BY_NAME]), "sets 'CUDA_VISIBLE_DEVICES'"),
+        (at("volumes", host_folder("/")), "'/' of the node"),
         (
             at("initContainers", [{"name": "other", "image": "x", "resources": gpu_limit("gpu")}]),
             "asks for a GPU, too",
@@ -242,6 +266,35 @@ def test_what_cannot_share_is_refused_with_the_reason(change: Object, said: str)
     asked = asking()
     jsonpatch.apply_patch(asked["request"]["object"], [change], in_place=True)
     assert said in refused(asked)
+
+
+def test_a_site_may_allow_folders_of_nodes() -> None:
+    """Data sets, say; nothing beside them, and variables with a prefix of their own."""
+    asked = asking()
+    spec = asked["request"]["object"]["spec"]
+    spec["volumes"] = host_folder("/data/sets")
+    spec["containers"][0]["envFrom"] = [{"prefix": "APP_", "configMapRef": {"name": "c"}}]
+    site = Site(host_paths=("/data",))
+    assert review(asked, None, site)["response"]["allowed"]
+    spec["volumes"] = host_folder("/data/../etc")
+    assert not review(asked, None, site)["response"]["allowed"]
+
+
+def test_containers_that_do_not_compute_see_no_gpu() -> None:
+    """Many images ask for all of them by a variable of their own."""
+    asked = recorded("two-containers")
+    pod = shaped(asked)
+    others = [*pod["spec"]["initContainers"], pod["spec"]["containers"][1]]
+    for container in others:
+        assert container["env"][-1] == {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    debug = {"name": "d", "image": "nvidia/cuda"}
+    debugged = updating({"spec": {"ephemeralContainers": [debug]}})
+    [seen] = patched(debugged["request"]["object"], answered(debugged))["spec"][
+        "ephemeralContainers"
+    ]
+    assert seen["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    greedy = updating({"spec": {"ephemeralContainers": [{**debug, "env": [ALL_GPUS]}]}})
+    assert "sets NVIDIA_VISIBLE_DEVICES" in refused(greedy)
 
 
 def test_container_must_be_told_where_it_is_not_plain() -> None:
@@ -298,8 +351,8 @@ def test_nobody_is_the_chooser_before_its_name_is_known() -> None:
 
 def test_ephemeral_container_cannot_mount_the_files_of_all_pods() -> None:
     """`kubectl debug` adds containers later, which may name volumes of the pod."""
-    debugged = updating({"spec": {"ephemeralContainers": [spy("advisor-pods")]}})
-    assert "a mount of advisor-pods" in refused(debugged)
+    debugged = updating({"spec": {"ephemeralContainers": [spy("advisor-shm")]}})
+    assert "a mount of advisor-shm" in refused(debugged)
 
 
 def test_review_of_another_version_is_an_error() -> None:

@@ -2,7 +2,6 @@
 
 import math
 import os
-import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from kube_serving import placed
 from advisor.errors import InputError
 from advisor.progress import Progress as JobProgress
 from advisor_kubernetes.agent.costs import GpuHours
-from advisor_kubernetes.agent.pods import make_file, pod_in, progress_file, read_pod
+from advisor_kubernetes.agent.pods import pod_in, progress_file, read_pod
 from advisor_node.metering.progress_files import read_progress
 
 UID = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21"
@@ -23,9 +22,9 @@ UID = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21"
 
 def test_a_pod_is_read_as_the_chooser_has_left_it() -> None:
     """With the share exactly as its containers see it."""
-    found = read_pod(placed(UID, "gemm", "38.5", securityContext={"runAsUser": 7}))
+    found = read_pod(placed(UID, "gemm", "38.5"))
     assert found is not None
-    assert (found.share_text, found.share.percent, found.user) == ("38.5", 38.5, 7)
+    assert (found.share_text, found.share.percent) == ("38.5", 38.5)
     assert (found.namespace, found.name, found.over) == ("team", "gemm-pod", False)
 
 
@@ -116,33 +115,29 @@ def test_a_process_of_the_host_is_of_no_pod(line: str) -> None:
 # Progress files
 
 
-def test_a_job_writes_into_the_file_that_was_made_for_it(
+def test_a_job_makes_its_file_where_the_agent_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The library of the job on one side, the agent on the other."""
-    make_file(tmp_path / "pods", UID, None)
-    file = tmp_path / "pods" / UID / "progress"
+    file = progress_file(tmp_path, UID)
+    file.parent.mkdir(parents=True)
     monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(file))
     progress = JobProgress()
     progress.add(3, value=math.nan)
-    make_file(tmp_path / "pods", UID, None)  # a list that comes again changes nothing
-    found = read_progress(progress_file(tmp_path / "pods", UID))
+    found = read_progress(file)
     assert found is not None
     assert (found.steps, found.reported.not_finite) == (3, 1)
-    assert stat.S_IMODE(file.stat().st_mode) == 0o666
-    assert stat.S_IMODE((tmp_path / "pods").stat().st_mode) == 0o711
-
-
-def test_a_file_of_a_user_is_closed_to_others(tmp_path: Path) -> None:
-    make_file(tmp_path, UID, os.geteuid())
-    assert stat.S_IMODE((tmp_path / UID).stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / UID / "progress").stat().st_mode) == 0o600
+    assert [path.name for path in file.parent.iterdir()] == ["progress"]
+    JobProgress()  # another process of the job begins with what is there
+    again = read_progress(file)
+    assert again is not None
+    assert again.steps == 3
 
 
 def test_nothing_in_a_folder_of_a_pod_is_followed(tmp_path: Path) -> None:
     """A link to a file of the host, a pipe that would block, a folder, nothing."""
     place = progress_file(tmp_path, UID)
-    place.parent.mkdir()
+    place.parent.mkdir(parents=True)
     assert read_progress(place) is None
     place.symlink_to("/etc/passwd")
     assert read_progress(place) is None

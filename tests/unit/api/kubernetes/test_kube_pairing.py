@@ -15,7 +15,15 @@ from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, PairQuestion, Together
 from advisor_kubernetes.chooser.books import gpus_allowed
-from advisor_kubernetes.chooser.pairing import Decision, Pair, Round, Single, Stay, WithoutAdvice
+from advisor_kubernetes.chooser.pairing import (
+    Decision,
+    Pair,
+    Policy,
+    Round,
+    Single,
+    Stay,
+    WithoutAdvice,
+)
 from advisor_kubernetes.chooser.places import Node, read_node
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import unfinished, writes_of
@@ -23,6 +31,7 @@ from advisor_kubernetes.objects import quantity
 
 NOW_S = 1_000_000.0
 APART = Apart("exclusive is better")
+ANY = Policy()
 
 
 def stored(name: str, job: str, *, age_s: float = 1.0, **more: Any) -> dict[str, Any]:
@@ -56,7 +65,7 @@ def decided(
     pods: list[Pod],
     nodes: list[Node],
     known: Mapping[frozenset[str], float],
-    policy: WithoutAdvice = "pass",
+    policy: Policy = ANY,
     otherwise: Answer = APART,
     **more: Any,
 ) -> list[Decision]:
@@ -103,6 +112,21 @@ def test_pods_of_two_namespaces_do_not_meet() -> None:
     other["metadata"]["namespace"] = "tenant"
     pods = [waiting("a", "a"), read_pod(held(other))]
     assert pairs(decided(pods, [node("n", "GPU-1")], saves(a_b=0.2))) == []
+
+
+def test_pods_of_two_namespaces_are_on_no_node_together() -> None:
+    """They would see each other's shared memory; a site may say that they trust each other."""
+    other = pod_of("b", "b", max_wait_s="0")
+    other["metadata"]["namespace"] = "tenant"
+    pods = [waiting("a", "a", max_wait_s="0", age_s=9), read_pod(held(other))]
+    found = decided(pods, [node("n", "GPU-1", "GPU-2")], {})
+    assert [type(decision) for decision in found] == [Single, Stay]
+    assert isinstance(found[0], Single)
+    first = read_pod(merged(stored("a", "a"), writes_of(found[0])[0].body))
+    again = decided([first, pods[1]], [node("n", "GPU-1", "GPU-2")], {})
+    assert [type(decision) for decision in again] == [Stay]
+    mixed = decided(pods, [node("n", "GPU-1", "GPU-2")], {}, Policy(mixed_nodes=True))
+    assert [type(decision) for decision in mixed] == [Single, Single]
 
 
 def test_users_of_images_meet_only_in_the_same_image() -> None:
@@ -207,11 +231,12 @@ def test_pod_that_waited_long_enough_runs_alone() -> None:
     assert isinstance(found, Stay)
 
 
-@pytest.mark.parametrize(("policy", "outcome"), [("pass", Single), ("hold", Stay)])
-def test_policy_says_what_pods_do_without_advice(policy: WithoutAdvice, outcome: type) -> None:
+@pytest.mark.parametrize(("without", "outcome"), [("pass", Single), ("hold", Stay)])
+def test_policy_says_what_pods_do_without_advice(without: WithoutAdvice, outcome: type) -> None:
     """Only after their wait: a restart of the service sends nobody to a whole GPU at once."""
     silent = NoAnswer("nobody listens")
     old = [waiting("a", "a", age_s=99), waiting("b", "b", age_s=98)]
+    policy = Policy(without_advice=without)
     found = decided(old, [node("n", "GPU-1", "GPU-2")], {}, policy, silent)
     assert isinstance(found[0], outcome)
     assert "no advice: nobody listens" in found[0].why
@@ -232,7 +257,7 @@ def test_each_gpu_model_is_asked_for() -> None:
         return {q: good if q.model == "B" else Apart("no profile") for q in questions}
 
     pods = [waiting("a", "a"), waiting("b", "b")]
-    [found] = Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy="pass").decide()
+    [found] = Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=ANY).decide()
     assert isinstance(found, Pair)
     assert found.place.key == "GPU-2"
     assert set(asked) == {"A", "B"}
