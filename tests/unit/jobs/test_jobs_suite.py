@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from advisor.core.job import Job
+from advisor.core.results import TOLERANCE, judge, read_first
 from advisor.formats.job_file import sound_jobs
+from advisor_data.files.bundled import bundled_set_references
 
 ROOT = Path(__file__).parents[3]
 JOBS = {job.name: job for job in sound_jobs(ROOT / "jobs")[0]}
@@ -65,6 +67,20 @@ def test_the_input_is_random_and_described(job: Job) -> None:
     assert job.input.dtype is not None
     assert job.input.sparsity == 0
     assert job.input.note
+
+
+@pytest.mark.parametrize("name", ["llm-serve-10", "llm-stream-10"])
+def test_orders_of_sums_are_no_wrong_answers_of_a_language_model(name: str) -> None:
+    """What was reported at half of a card, at a safe count, is right beside the whole one."""
+    points = [p for p in bundled_set_references() if p.job == name and p.run == "sets-8"]
+    half, whole = (
+        next(read_first(p.reported) for p in points if p.share_percent == share)
+        for share in (50, 100)
+    )
+    assert half is not None
+    assert judge(half, whole, TOLERANCE) == "differ"
+    assert (results := JOBS[name].results) is not None
+    assert judge(half, whole, results.tolerance) == "right"
 
 
 @every_job
