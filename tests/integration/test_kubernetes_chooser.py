@@ -20,9 +20,9 @@ from waiting import eventually
 from advisor.client import Client
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser import lease
-from advisor_kubernetes.chooser.advice import Advice, Answer, PairQuestion, Together
 from advisor_kubernetes.chooser.pairing import Policy
 from advisor_kubernetes.serve.choosing import Choosing
+from advisor_node.advice import Advice, Answer, PairQuestion, Together
 
 ANY = Policy()
 

@@ -12,7 +12,6 @@ from prometheus_client import Counter, Gauge
 
 from advisor.errors import AdvisorError
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.advice import Advice
 from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.events import Events
 from advisor_kubernetes.chooser.lease import Lease
@@ -23,6 +22,7 @@ from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
 from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError
 from advisor_kubernetes.mirror import Mirror
 from advisor_kubernetes.objects import Object
+from advisor_node.advice import Advice
 
 T = TypeVar("T")
 

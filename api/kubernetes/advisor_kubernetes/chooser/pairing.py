@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, PairQuestion, Together
 from advisor_kubernetes.chooser.places import Gpus, GpuSlot, Node
 from advisor_kubernetes.chooser.pods import Pod
+from advisor_node.advice import Answer, Apart, NoAnswer, PairQuestion, Together
 
 WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.advice import is_share
 from advisor_kubernetes.chooser.pairing import Pair, Single, may_meet
 from advisor_kubernetes.chooser.pods import Pod
 from advisor_kubernetes.objects import Object
+from advisor_node.advice import is_share
 
 ALONE, WHOLE = "alone", "100"
 

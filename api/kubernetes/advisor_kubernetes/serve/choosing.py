@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from advisor.client import Client
 from advisor.errors import AdvisorError
 from advisor_api.http.metrics import HttpMetrics
-from advisor_kubernetes.chooser.advice import Advice
 from advisor_kubernetes.chooser.chooser import Chooser, ChooserMetrics
 from advisor_kubernetes.chooser.lease import Lease
 from advisor_kubernetes.chooser.pairing import Policy
 from advisor_kubernetes.cluster import Cluster
+from advisor_node.advice import Advice
 
 LOG = logging.getLogger("advisor.kubernetes")
 

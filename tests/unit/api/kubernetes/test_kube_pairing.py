@@ -13,7 +13,6 @@ from kube_serving import admitted, claimed, gpus, node_of, pod_of
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.advice import Answer, Apart, NoAnswer, PairQuestion, Together
 from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.pairing import (
     Decision,
@@ -28,6 +27,7 @@ from advisor_kubernetes.chooser.places import Node, read_node
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import unfinished, writes_of
 from advisor_kubernetes.objects import quantity
+from advisor_node.advice import Answer, Apart, NoAnswer, PairQuestion, Together
 
 NOW_S = 1_000_000.0
 APART = Apart("exclusive is better")

@@ -1,4 +1,4 @@
-"""What `advisor serve` says of two jobs: asked for many pairs at once, within a bounded time."""
+"""What `advisor serve` says of pairs of a scheduler's jobs: many at once, in a bounded time."""
 
 import time
 from collections.abc import Callable, Collection, Mapping

@@ -8,7 +8,7 @@ from kube_answers import ANSWER
 from scripted_http import Reply, scripted_http
 
 from advisor.client import Client
-from advisor_kubernetes.chooser.advice import Advice, Apart, NoAnswer, PairQuestion, Together
+from advisor_node.advice import Advice, Apart, NoAnswer, PairQuestion, Together
 
 ASKED = PairQuestion(jobs=(("fft", 0.5), ("gemm", None)), model="NVIDIA H200")
 LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
