@@ -19,11 +19,11 @@ from advisor.client.errors import (
     TooSlowError,
     UnreachableError,
 )
-from advisor.launch.records.answers import Launch, LaunchPlan
+from advisor.launch.records.answers import Launch, LaunchJoin, LaunchPlan
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.input_power import InputAsked, InputPrediction, InputPredictions
 from advisor.wire.kernel_power import KernelReport
-from advisor.wire.launch_request import LaunchRequest, NextPair
+from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest, NextPair
 from advisor.wire.lists import (
     AuditEntry,
     Champion,
@@ -59,8 +59,10 @@ __all__ = [
     "InputPredictions",
     "JobRequest",
     "JobRow",
+    "JoinLaunchRequest",
     "KernelReport",
     "Launch",
+    "LaunchJoin",
     "LaunchPlan",
     "LaunchRequest",
     "ModelDetails",

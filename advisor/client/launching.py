@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from advisor.client.errors import TooSlowError
 from advisor.client.exchange import Ask, Exchange, quoted
-from advisor.launch.records.answers import Launch, LaunchList, LaunchPlan
+from advisor.launch.records.answers import Launch, LaunchJoin, LaunchList, LaunchPlan
 from advisor.launch.records.status import LaunchStatus
-from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 
 PATH = "/v1/launches"
 
@@ -58,6 +58,42 @@ class Launching(Exchange):
         """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is."""
         return self._ask(Ask(method="DELETE", path=_of(launch)), Launch)
 
+    def join_launch(
+        self,
+        launch: LaunchStatus | str,
+        asked: JoinLaunchRequest,
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+        every_s: float = LOOK_EVERY_S,
+    ) -> LaunchJoin:
+        """Let one more job run beside those of a launch that runs, and give what came of it.
+
+        Args:
+            launch: Or its id.
+            asked: The job, and its share where it is not to be advised.
+            idempotency_key: As of `launch`.
+            timeout_s: Then there is a TooSlowError, and it may join all the same; None: no end.
+            every_s: Time between two looks.
+        """
+        headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
+        path = f"{_of(launch)}/joins"
+        said = self._ask(Ask(method="POST", path=path, body=asked, headers=headers), LaunchJoin)
+        ends = _after(timeout_s)
+        while said.state == "asked":
+            if time.monotonic() >= ends:
+                raise TooSlowError(
+                    f"{said.job} has not joined {said.launch_id} after {timeout_s:g} s",
+                    fix=f"look again: launch_join({said.launch_id!r}, {said.join_id!r})",
+                )
+            time.sleep(every_s)
+            said = self.launch_join(said.launch_id, said.join_id)
+        return said
+
+    def launch_join(self, launch: LaunchStatus | str, join_id: str) -> LaunchJoin:
+        """What has become of a job that was to join a launch, by the `join_id` of its answer."""
+        return self._get(f"{_of(launch)}/joins/{quoted(join_id)}", LaunchJoin)
+
     def wait(
         self,
         launch: LaunchStatus | str,
@@ -72,7 +108,7 @@ class Launching(Exchange):
             timeout_s: Then there is a TooSlowError, and the launch goes on; None: no end.
             every_s: Time between two looks.
         """
-        ends = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
+        ends = _after(timeout_s)
         while True:
             seen = self.launch_status(launch)
             if seen.over:
@@ -83,6 +119,11 @@ class Launching(Exchange):
                     fix="wait longer; stop_launch ends it",
                 )
             time.sleep(min(every_s, left_s))
+
+
+def _after(timeout_s: float | None) -> float:
+    """When time is over, by the clock that goes on."""
+    return time.monotonic() + (math.inf if timeout_s is None else timeout_s)
 
 
 def _start(asked: LaunchRequest, headers: Mapping[str, str]) -> Ask:

@@ -1,15 +1,16 @@
 """What launches can be asked for: by the command line, a request to the service, or the client."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, TypeAlias
 
+from advisor.core.gpu import WHOLE
 from advisor.core.job import HANG_S, WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, parse_split
 from advisor.errors import InputError
 from advisor.wire.bounds import Bounds
-from advisor.wire.requests import JobRequest, SharingRequest
+from advisor.wire.requests import JobRequest, OneJob, SharingRequest
 
 MOST_PAIRS = 100
 """Pairs and sets that wait behind the first one."""
@@ -80,6 +81,34 @@ class LaunchRequest(SharingRequest):
 
     def _every_job(self) -> Iterable[JobRequest]:
         return (job for pair in self.pairs for job in pair)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinLaunchRequest(SharingRequest):
+    """One job to run beside those of a launch that runs, which keep their shares.
+
+    Attributes:
+        share_percent: 100 is no limit; None: the share that is worth most beside the others, for
+            which objective and limits are.
+        allow_unsafe, limit_memory: As of a launch.
+    """
+
+    jobs: OneJob
+    share_percent: Annotated[float, Bounds(gt=0, le=WHOLE)] | None = None
+    allow_unsafe: bool = False
+    limit_memory: bool = True
+
+    def as_launch(self) -> LaunchRequest:
+        """What of it is as of a launch.
+
+        Raises:
+            InputError: as `check_launch`.
+        """
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "share_percent"}
+        share = self.share_percent
+        asked = LaunchRequest(**own)
+        check_launch(asked if share is None else replace(asked, split=f"{share:g}"))
+        return asked
 
 
 def check_launch(asked: LaunchRequest) -> None:

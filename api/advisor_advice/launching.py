@@ -70,8 +70,8 @@ def make_join(
     share_percent: float | None,
     wanted: ResolvedLaunch,
     settings: Settings,
-) -> tuple[JoinRequest, tuple[str, ...]]:
-    """The request for a job to join, and what is to be said of it.
+) -> JoinRequest:
+    """The request for a job to join.
 
     Where no share is given it is the one that is worth most beside those that run now.
 
@@ -100,7 +100,7 @@ def make_join(
         raise _needs_numpy(error, "--share") from error
     there = Running(shares=shares, sharing=status.sharing, cap_percent=cap_percent)
     made, notes = forecasting.joining(parts, job, there, wanted, settings)
-    return _request(made, wanted), notes
+    return _request(made, wanted, notes)
 
 
 def _check_running(status: LaunchStatus) -> None:
@@ -125,25 +125,24 @@ def _set(
     return LaunchSet(split=Split(shares, status.sharing), parts=parts)
 
 
-def _at_share(
-    made: LaunchSet, wanted: ResolvedLaunch, settings: Settings
-) -> tuple[JoinRequest, tuple[str, ...]]:
+def _at_share(made: LaunchSet, wanted: ResolvedLaunch, settings: Settings) -> JoinRequest:
     """At a share that is given; without numpy as well."""
     try:
         from advisor_advice import forecasting
     except ImportError:
-        return _request(made, wanted), ("no forecast: numpy is not installed",)
+        return _request(made, wanted, ("no forecast: numpy is not installed",))
     known, notes = forecasting.with_forecast(made, wanted, settings)
-    return _request(known, wanted), notes
+    return _request(known, wanted, notes)
 
 
-def _request(made: LaunchSet, wanted: ResolvedLaunch) -> JoinRequest:
+def _request(made: LaunchSet, wanted: ResolvedLaunch, notes: tuple[str, ...]) -> JoinRequest:
     return JoinRequest(
         part=replace(made.parts[-1], limit_memory=wanted.request.limit_memory),
         share_percent=made.split.shares[-1],
         beside=tuple(job.name for job in made.jobs[:-1]),
         forecast=made.forecast,
         asked_by=wanted.asked_by,
+        notes=notes,
     )
 
 

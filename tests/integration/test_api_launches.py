@@ -16,6 +16,7 @@ from in_process import error_of, running
 from launch_server import LaunchServer, launch_server, make_tokens, state_of
 from launched import detached, no_leftovers, processes_of
 from postgres import Server
+from waiting import eventually
 
 from advisor.formats.moments import now
 from advisor.formats.wire import to_plain
@@ -101,6 +102,7 @@ def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
         for method, path, body in (
             ("POST", "/v1/launches", _pair("one", "gemm")),
             ("DELETE", "/v1/launches/x", None),
+            ("POST", "/v1/launches/x/joins", {**_jobs("one"), "share_percent": 30}),
         ):
             reply = api.ask(method, path, admin, json=body)
             assert error_of(reply)[:2] == (403, "launching-off")
@@ -206,6 +208,76 @@ def test_three_jobs_are_launched(site: Site) -> None:
     for wrong in ({"split": "30/70"}, {**_jobs(*["one"] * 8), "split": "uncapped"}):
         reply = site.server.ask("POST", "/v1/launches", {**body, **wrong}, "launch")
         assert (reply.status, reply.code) == (422, "bad-input")
+
+
+def test_a_job_joins_a_launch_that_runs(site: Site) -> None:
+    """As at the command line: asked at once, then under its own proven limit; each key once."""
+    server, key = site.server, {"Idempotency_Key": "joins-once"}
+    launch_id = server.launched("one", "gemm")
+    server.await_state(launch_id, RUNS)
+    place, body = f"/v1/launches/{launch_id}/joins", {**_jobs("one"), "share_percent": 26}
+    reply = server.ask("POST", place, body, "launch", **key)
+    assert reply.status == 202, reply.text
+    assert reply.headers["location"] == f"{place}/{reply.json['join_id']}"
+    said = _joined(server, reply.json)
+    assert (said["state"], said["units_granted"]) == ("joined", 34), said
+    again = server.ask("POST", place, body, "launch", **key)
+    assert (again.json["join_id"], again.json["state"]) == (said["join_id"], "joined")
+    status = server.await_status(launch_id, lambda s: len(s["jobs"]) == 3)
+    assert [job["share_percent"] for job in status["jobs"]] == [26, 50, 26]
+    assert _audited(server, launch_id)[-2:] == [("launch.join", "begun"), ("launch.join", "done")]
+
+    refused = _joined(
+        server, server.ask("POST", place, {**body, "share_percent": 90}, "launch").json
+    )
+    assert (refused["state"], refused["code"]) == ("refused", "bad-input")
+    assert "at most 50 %" in refused["cause"]
+    seen = server.ask("GET", f"{place}/{refused['join_id']}").json
+    assert (seen["code"], "50 %" in seen["cause"]) == ("bad-input", False)
+    server.stop_launch(launch_id)
+    reply = server.ask("POST", place, body, "launch")
+    assert (reply.status, reply.code, "it is stopped" in reply.text) == (422, "bad-input", True)
+
+
+def _joined(server: LaunchServer, asked: dict[str, Any]) -> dict[str, Any]:
+    """What the supervisor has answered."""
+    path = f"/v1/launches/{asked['launch_id']}/joins/{asked['join_id']}"
+
+    def answered() -> dict[str, Any] | None:
+        said = server.ask("GET", path, scope="launch").json
+        return said if said["state"] != "asked" else None
+
+    return eventually(answered, lambda: asked)
+
+
+def test_a_join_that_cannot_be_is_refused(site: Site) -> None:
+    """Names of jobs with a file alone, one job, and a share or what a share is advised by."""
+    launch_id = site.server.launched("triad", "gemm")
+    site.server.await_state(launch_id, RUNS)
+    place = f"/v1/launches/{launch_id}/joins"
+    for body, code in (
+        ({**_jobs("nobody"), "share_percent": 30}, "bad-input"),
+        ({**_jobs("../one"), "share_percent": 30}, "bad-input"),
+        ({**_jobs("one", "one"), "share_percent": 30}, "bad-input"),
+        ({**_jobs("one"), "share_percent": 0}, "bad-input"),
+        ({**_jobs("one"), "split": "30/70"}, "bad-input"),
+        ({**_jobs("one"), "share_percent": 30, "max_power_w": 90}, "bad-input"),
+        ({**_jobs("gemm"), "max_power_w": 90}, "no-split"),
+        ({**_jobs("one"), "share_percent": 30}, "unsafe-count"),
+    ):
+        reply = site.server.ask("POST", place, body, "launch")
+        assert (reply.status, reply.code) == (422, code), reply.text
+        assert str(site.host.folder) not in reply.text
+        for scope, status in ((None, 401), ("read", 403)):
+            assert site.server.ask("POST", place, body, scope).status == status
+    assert len(site.server.status(launch_id)["jobs"]) == 2
+
+
+def test_nobody_joins_what_there_is_not(site: Site) -> None:
+    body = {**_jobs("one"), "share_percent": 30}
+    for path in ("x/joins", f"{new_launch_id()}/joins"):
+        assert site.server.ask("POST", f"/v1/launches/{path}", body, "launch").code == "not-found"
+    assert site.server.ask("GET", "/v1/launches/x/joins/0123456789abcdef").code == "not-found"
 
 
 def _pair(a: str, b: str) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from advisor.client import (
     AnswerError,
     ApiError,
     Client,
+    JoinLaunchRequest,
     Launch,
+    LaunchJoin,
     LaunchRequest,
     PlacementRequest,
     QueuedJobs,
@@ -187,6 +189,8 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("launches",),
     ("launch_status", "x"),
     ("stop_launch", "x"),
+    ("join_launch", "x", JoinLaunchRequest.of("a")),
+    ("launch_join", "x", "0123456789abcdef"),
     ("models",),
     ("model", "v"),
     ("evaluation", "v"),
@@ -275,6 +279,33 @@ def test_a_repeated_launch_starts_once(scripted: Scripted) -> None:
     assert keys[0] == keys[1] == keys[2] != keys[3] != keys[4] == "mine"
     assert len(keys[0]) >= 32
     assert scripted.seen[0].body == to_plain(asked)
+
+
+def a_join(**changes: Any) -> Reply:
+    told = {"job": "a", "code": None, "cause": None, "joined_at": None, "share_percent": 30.0}
+    more: dict[str, Any] = {
+        "units_granted": None,
+        "memory_limit_mib": None,
+        "forecast": None,
+        "notes": [],
+    }
+    named = {"launch_id": STATUS.launch_id, "join_id": "0123456789abcdef", "state": "asked"}
+    return Reply(body={**told, **more, **named, **changes})
+
+
+def test_a_join_is_waited_for(scripted: Scripted) -> None:
+    """It is asked once, by a key; then looked at until the supervisor has answered."""
+    asked = JoinLaunchRequest.of("a", share_percent=30.0)
+    scripted.will(a_join(), a_join(), a_join(state="refused", code="no-split", cause="no room"))
+    said: LaunchJoin = speak(scripted.url, "join_launch", STATUS, asked, every_s=0.05)
+    assert (said.state, said.code, said.cause) == ("refused", "no-split", "no room")
+    first, *looks = scripted.seen
+    assert (first.method, first.path) == ("POST", f"/v1/launches/{STATUS.launch_id}/joins")
+    assert first.headers["Idempotency-Key"]
+    assert {look.path for look in looks} == {f"{first.path}/0123456789abcdef"}
+    scripted.will(a_join())
+    with pytest.raises(TooSlowError, match=r"has not joined .* after 0 s.*launch_join"):
+        speak(scripted.url, "join_launch", STATUS.launch_id, asked, timeout_s=0.0)
 
 
 def test_a_launch_is_a_status(scripted: Scripted) -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from advisor.core.job import WhenOneEnds
 from advisor.core.split import Sharing
+from advisor.launch.records.joins import JoinAnswer
 from advisor.launch.records.spec import Forecast
 from advisor.launch.records.status import LaunchStatus
 
@@ -19,6 +20,21 @@ class Launch(LaunchStatus):
     """
 
     host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchJoin(JoinAnswer):
+    """A job that joins a launch, as the service tells it.
+
+    Attributes:
+        state: `asked` until its supervisor has answered.
+        notes: What was said of it before the supervisor was asked.
+    """
+
+    launch_id: str
+    join_id: str
+    state: Literal["asked", "joined", "refused"]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

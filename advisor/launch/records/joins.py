@@ -24,6 +24,7 @@ class JoinRequest:
         beside: Names of those that ran when it was advised.
         forecast: Of these, in their order, and then of the newcomer; None: nobody knows.
         asked_by: As of a launch.
+        notes: What is to be said of it before anybody is asked.
     """
 
     part: LaunchPart
@@ -31,6 +32,7 @@ class JoinRequest:
     beside: tuple[str, ...] = ()
     forecast: Forecast | None = None
     asked_by: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +58,18 @@ class JoinAnswer:
     forecast: Forecast | None = None
 
 
-def ask_join(folder: LaunchFolder, request: JoinRequest) -> str:
+def new_join_id() -> str:
+    """A name for a request that no other has."""
+    return secrets.token_hex(8)
+
+
+def ask_join(folder: LaunchFolder, request: JoinRequest, name: str | None = None) -> str:
     """Ask the supervisor, which takes it up though this process may end; the name of the request.
 
     Raises:
         OSError: it cannot be written; nothing was asked then.
     """
-    name = secrets.token_hex(8)
+    name = name or new_join_id()
     private_folder(_place(folder))
     replace_file(_place(folder) / (name + _ASKED), dumps(request))
     return name
@@ -105,6 +112,23 @@ def answer(folder: LaunchFolder, name: str, said: JoinAnswer) -> None:
         OSError: it cannot be written.
     """
     replace_file(_place(folder) / (name + _ANSWERED), dumps(said))
+
+
+def read_request(folder: LaunchFolder, name: str) -> JoinRequest | None:
+    """What was asked by that name; None: nothing, or it was withdrawn."""
+    try:
+        return loads(JoinRequest, (_place(folder) / (name + _ASKED)).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def last_answer(folder: LaunchFolder, name: str, job: str) -> JoinAnswer | None:
+    """What was answered; None: nothing yet. Of a launch that is over nothing more will be."""
+    # Looked at first: the last request is answered before the last word.
+    over = folder.read_status().over
+    if (said := read_answer(folder, name)) is not None or not over:
+        return said
+    return JoinAnswer(job=job, code=InputError.code, cause="the launch has ended meanwhile")
 
 
 def read_answer(folder: LaunchFolder, name: str) -> JoinAnswer | None:

@@ -290,7 +290,7 @@ class QueueRun:
         name, share = found.profile.job, found.prediction.split.shares[-1]
         folder = self._folder(launch)
         try:
-            request, _ = make_join(folder, name, share, card.wanted, self._settings)
+            request = make_join(folder, name, share, card.wanted, self._settings)
         except AdvisorError:
             # It has ended meanwhile, or cannot at that share: another look says more.
             self._refused.add((launch.launch_id, name))

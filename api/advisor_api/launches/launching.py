@@ -1,6 +1,7 @@
 """Asks for launches, stops them and finds them; everything here may block."""
 
 import hashlib
+from collections.abc import Iterable
 
 from starlette.exceptions import HTTPException
 
@@ -13,7 +14,7 @@ from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import OVER, LaunchStatus
 from advisor.launch.start.plan import plan_of
 from advisor.launch.start.starting import check_memory
-from advisor.wire.launch_request import LaunchRequest, check_launch
+from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest, check_launch
 from advisor_advice.launching import make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_api.http.access import Caller
@@ -118,7 +119,7 @@ def stop(service: Service, launch_id: str, audited: Audit) -> tuple[LaunchStatus
     if status.over:
         return status, host
     with audited.of("launch.stop", launch_id):
-        folder = _folder_to_stop(service, launch_id)
+        folder = folder_reached(service, launch_id, f"advisor launches stop {launch_id}")
         folder.ask_stop()
         if not folder.claimed():
             close_unclaimed(folder, "stopped")
@@ -153,22 +154,59 @@ def listed(
     return [(status, host) for status, host in found if not (active and status.over)]
 
 
-def request_hash(wanted: LaunchRequest) -> str:
-    """Identity of what is asked for, however the JSON is written."""
-    return hashlib.sha256(write(wanted).encode()).hexdigest()
+def check_launchable(service: Service, names: Iterable[str]) -> None:
+    """Refuse jobs of which the server has no file, before anything reads one by that name.
 
-
-def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> LaunchSpec:
-    check_launch(wanted)
-    # Looked up before anything reads a file by that name.
+    Raises:
+        InputError: there is one.
+    """
     known = set(service.engine.jobs.launchable())
-    for name in dict.fromkeys(job.job for pair in wanted.pairs for job in pair):
+    for name in dict.fromkeys(names):
         if name not in known:
             raise InputError(
                 f"there is no job {name} to launch",
                 why="only jobs with a good job file on the server can be launched",
                 fix="see `launchable` in GET /v1/jobs",
             )
+
+
+def folder_reached(service: Service, launch_id: str, command: str) -> LaunchFolder:
+    """The folder of a launch in which its supervisor can be asked for something.
+
+    Args:
+        service: Of this host and home.
+        launch_id: Of one that there is.
+        command: What asks the same at the command line, for those who are refused.
+
+    Raises:
+        BusyError: the folder is lost.
+        OtherHostError: it runs on another host, or under another home of this one.
+        OSError, StoreError: as `find`.
+    """
+    if folder := _folder_here(service, launch_id):
+        return folder
+    row = service.state.launch(launch_id)
+    if row and not is_ours(row, service.home):
+        where = "under another home of this host" if row.host == HOST else f"on {row.host}"
+        raise OtherHostError(
+            f"the launch {launch_id} runs {where}, and this service on {HOST} cannot reach it",
+            fix=f"ask the service there, or in its environment: {command}",
+        )
+    # The process that was asked for it was killed before there was a folder: with one, nothing can
+    # begin.
+    if row is None or row.state != "accepted":
+        raise BusyError(f"the launch {launch_id} has lost its folder", fix="ask again in a second")
+    return folder_of(row, service.settings)
+
+
+def request_hash(wanted: LaunchRequest | JoinLaunchRequest) -> str:
+    """Identity of what is asked for, however the JSON is written."""
+    return hashlib.sha256(write(wanted).encode()).hexdigest()
+
+
+def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> LaunchSpec:
+    check_launch(wanted)
+    check_launchable(service, (job.job for pair in wanted.pairs for job in pair))
     launch = ResolvedLaunch(request=wanted, gpu=gpu.uuid, card=gpu, asked_by=caller.name)
     return make_spec(launch, service.settings)
 
@@ -185,23 +223,6 @@ def _folder_here(service: Service, launch_id: str) -> LaunchFolder | None:
         return find_folder(launches_folder(service.settings), launch_id)
     except InputError:
         return None
-
-
-def _folder_to_stop(service: Service, launch_id: str) -> LaunchFolder:
-    if folder := _folder_here(service, launch_id):
-        return folder
-    row = service.state.launch(launch_id)
-    if row and not is_ours(row, service.home):
-        where = "under another home of this host" if row.host == HOST else f"on {row.host}"
-        raise OtherHostError(
-            f"the launch {launch_id} runs {where}, and this service on {HOST} cannot reach it",
-            fix=f"ask the service there, or in its environment: advisor launches stop {launch_id}",
-        )
-    # The process that was asked for it was killed before there was a folder: with one, nothing can
-    # begin.
-    if row is None or row.state != "accepted":
-        raise BusyError(f"the launch {launch_id} has lost its folder", fix="ask again in a second")
-    return folder_of(row, service.settings)
 
 
 def _subject(spec: LaunchSpec, gpu: Gpu) -> str:

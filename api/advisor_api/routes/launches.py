@@ -1,20 +1,21 @@
-"""Launches: pairs of registered jobs on a GPU of this host."""
+"""Launches: registered jobs that run together on a GPU of this host."""
 
 from typing import Annotated
 
 from fastapi import Depends
 from fastapi.responses import Response
 
-from advisor.launch.records.answers import Launch, LaunchList, LaunchPlan
-from advisor.wire.launch_request import LaunchRequest
+from advisor.launch.records.answers import Launch, LaunchJoin, LaunchList, LaunchPlan
+from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import answer
-from advisor_api.launches import launching
+from advisor_api.launches import joining, launching
 from advisor_api.launches.view import visible_launch
 from advisor_api.schemas.query import (
     ActiveInQuery,
     IdempotencyKey,
+    JoinInPath,
     LaunchInPath,
     LaunchInQuery,
     LimitInQuery,
@@ -85,3 +86,30 @@ def stop(
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
     status, host = launching.stop(service, launch_id, audited)
     return answer(visible_launch(status, host, caller), 202)
+
+
+@router.post(
+    "/launches/{launch_id}/joins",
+    status_code=202,
+    response_model=LaunchJoin,
+    responses={202: {"headers": {"Location": {"schema": {"type": "string"}}}}},
+)
+def join(
+    launch_id: LaunchInPath,
+    service: Launching,
+    caller: Launcher,
+    wanted: JoinLaunchRequest,
+    audited: Audited,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Let one more job run beside those of a launch that runs; answers before it does."""
+    asked = joining.join(service, launch_id, wanted, caller, idempotency_key, audited)
+    return answer(asked, 202, {"Location": f"/v1/launches/{launch_id}/joins/{asked.join_id}"})
+
+
+@router.get("/launches/{launch_id}/joins/{join_id}", response_model=LaunchJoin)
+def one_join(
+    launch_id: LaunchInPath, join_id: JoinInPath, caller: Reader, service: ServiceOf
+) -> Response:
+    """What has become of a job that was to join: it runs with the others, or why not."""
+    return answer(joining.find_join(service, launch_id, join_id, caller))

@@ -42,6 +42,9 @@ BeforeInQuery: TypeAlias = Annotated[
     Query(description="only those that started before this moment; without a zone it is UTC"),
 ]
 LaunchInPath: TypeAlias = Annotated[str, Path(pattern=LAUNCH_ID, description="id of a launch")]
+JoinInPath: TypeAlias = Annotated[
+    str, Path(pattern=r"^[0-9a-f]{16}$", description="`join_id` of a job that was to join")
+]
 LaunchInQuery: TypeAlias = Annotated[
     str | None, Query(pattern=LAUNCH_ID, description="only launches before this one")
 ]
@@ -50,7 +53,7 @@ IdempotencyKey: TypeAlias = Annotated[
     Header(
         alias="Idempotency-Key",
         pattern=r"^[!-~]{1,200}$",
-        description="the same key with the same body is the same launch, however often it is sent",
+        description="the same key with the same body starts a thing once, however often sent",
     ),
 ]
 ActiveInQuery: TypeAlias = Annotated[bool, Query(description="only launches that are not over")]

@@ -9,7 +9,7 @@ from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import write
 from advisor.launch.records.folder import LaunchFolder, find_folder
-from advisor.launch.records.joins import JoinAnswer, JoinRequest, ask_join, read_answer, withdraw
+from advisor.launch.records.joins import JoinAnswer, JoinRequest, ask_join, last_answer, withdraw
 from advisor.settings import Settings
 from advisor_advice.launching import make_join
 from advisor_advice.resolved_launch import ResolvedLaunch
@@ -37,8 +37,8 @@ def join(
             f"{len(jobs)} jobs cannot join {launch_id} at once", fix="name one job; then the next"
         )
     folder = find_folder(settings.home / "launches", launch_id)
-    request, notes = make_join(folder, jobs[0], share_percent, wanted, settings)
-    for text in () if as_json else (*_expected(request), *(f"! {note}" for note in notes)):
+    request = make_join(folder, jobs[0], share_percent, wanted, settings)
+    for text in () if as_json else (*_expected(request), *(f"! {note}" for note in request.notes)):
         typer.echo(text, err=True)
     said = _answer(folder, request)
     typer.echo(write(said) if as_json else _text(launch_id, said, request.share_percent))
@@ -65,19 +65,9 @@ def _answer(folder: LaunchFolder, request: JoinRequest) -> JoinAnswer:
     """What the supervisor says; Ctrl-C withdraws the request."""
     name = ask_join(folder, request)
     try:
-        while True:
-            # Looked at first: the last request is answered before the last word.
-            over = folder.read_status().over
-            if (said := read_answer(folder, name)) is not None:
-                return said
-            if over:
-                withdraw(folder, name)
-                return JoinAnswer(
-                    job=request.part.job.name,
-                    code=InputError.code,
-                    cause="the launch has ended meanwhile",
-                )
+        while (said := last_answer(folder, name, request.part.job.name)) is None:
             time.sleep(_LOOK_S)
+        return said
     except KeyboardInterrupt:
         withdraw(folder, name)
         raise

@@ -56,7 +56,7 @@ def asked(
     """The request of one more `b`."""
     request = LaunchRequest.of("b", gpu_model=CARD)
     wanted = ResolvedLaunch(request=request, profiles=file, asked_by="me")
-    return make_join(folder, "b", share_percent, wanted, settings)[0]
+    return make_join(folder, "b", share_percent, wanted, settings)
 
 
 def test_a_request_names_beside_whom_and_what_is_expected(
