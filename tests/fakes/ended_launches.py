@@ -13,10 +13,10 @@ from advisor.core.split import NINE
 from advisor.formats.moments import to_text
 from advisor.formats.rows import to_row
 from advisor.launch.records.folder import LaunchFolder, create_folder
+from advisor.launch.records.observed import OBSERVATIONS
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import State
 from advisor.launch.records.status_writer import StatusWriter
-from advisor.launch.supervisor.observe import OBSERVATIONS
 
 PAIR = LaunchSet(
     split=NINE[2],

@@ -1,13 +1,22 @@
 """Jobs that join a launch that runs: real processes and a fake driver."""
 
 import json
+import os
 import signal
 import sys
+import time
 from typing import Any
 
 import pytest
 from host import FAKES, FakeHost
 from launched import await_end, await_nobody, await_status, detached, folder, show, stop
+
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.supervisor.keeping import DRAFT_S
+from advisor.runtime.host.processes import marked_pids
+from advisor_api.launches.launch_metrics import LaunchMetrics
+from advisor_api.launches.observations import ObservationImporter
+from advisor_data.store.file_store import FileStore
 
 
 @pytest.fixture
@@ -27,6 +36,12 @@ def joined(host: FakeHost, launch_id: str, *options: str, code: int = 0) -> dict
 
 def told(status: dict[str, Any]) -> list[tuple[str, float, str]]:
     return [(job["job"], job["share_percent"], job["outcome"]) for job in status["jobs"]]
+
+
+def observed(host: FakeHost, launch_id: str) -> list[dict[str, Any]]:
+    """What is told of its stretches."""
+    done = host.advisor("launches", "show", launch_id, "--json")
+    return json.loads(done.stdout)["observations"]
 
 
 def after(host: FakeHost, launch_id: str, seconds: float) -> dict[str, Any]:
@@ -54,8 +69,7 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
     assert all(job["ended_at"] for job in last["jobs"])
     listed = jobs.advisor("launches").stdout
     assert f"third 30 % joined {said['joined_at'][11:17]}" in " ".join(listed.split())
-    done = jobs.advisor("launches", "show", launch_id, "--json")
-    first, second = json.loads(done.stdout)["observations"]
+    first, second = observed(jobs, launch_id)
     assert ([part["job"] for part in first["jobs"]], first["stretch"]) == (["one", "two"], 0)
     assert [part["job"] for part in second["jobs"]] == ["one", "third", "two"]
     assert [part["share_percent"] for part in second["jobs"]] == [50, 30, 50]
@@ -193,4 +207,56 @@ def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
     done = jobs.advisor("launch", "--join", launch_id, "third", "--share", "30")
     assert (done.returncode, "it is stopped" in done.stderr) == (2, True), done.stderr
     assert await_end(jobs, launch_id)["state"] == "stopped"
+    await_nobody(jobs)
+
+
+def test_a_killed_supervisor_costs_no_stretch(jobs: FakeHost) -> None:
+    """Those that were over are whole, the open one is there as far as it was known, each once."""
+    launch_id = detached(jobs, "one", "short", "--split", "50/50")
+    await_status(jobs, launch_id, lambda status: status["jobs"][1]["outcome"] == "finished")
+    joined(jobs, launch_id, "third", "--share", "30")
+    time.sleep(2)
+    joined(jobs, launch_id, "two", "--share", "30")
+    time.sleep(DRAFT_S + 2)
+    os.kill(show(jobs, launch_id)["supervisor_pid"], signal.SIGKILL)
+    assert await_end(jobs, launch_id)["code"] == "supervisor-gone"
+    await_nobody(jobs)
+    kept = observed(jobs, launch_id)
+    assert [[part["job"] for part in seen["jobs"]] for seen in kept] == [
+        ["one", "short"],
+        ["one", "third"],
+        ["one", "third", "two"],
+    ]
+    assert [(seen["stretch"], seen["state"]) for seen in kept] == [
+        (0, "stopped"),
+        (1, "finished"),
+        (2, "stopped"),
+    ]
+    first, second, third = kept
+    assert first["rest_s"] > second["overlap_s"] + third["overlap_s"] - 1
+    assert (second["overlap_s"] > 1.5, third["overlap_s"] > DRAFT_S - 1) == (True, True)
+    store = FileStore(jobs.folder / "store")
+    for _ in range(2):
+        importer = ObservationImporter(store, LaunchMetrics())
+        importer.bring_in(LaunchFolder(folder(jobs, launch_id)))
+    assert sorted(seen.stretch for seen in store.observations()) == [0, 1, 2]
+
+
+def test_a_killed_job_has_failed_in_its_stretch_alone(jobs: FakeHost) -> None:
+    """The others go on, and what they do then is good."""
+    launch_id = detached(jobs, "one", "two", "--split", "50/50")
+    joined(jobs, launch_id, "third", "--share", "30")
+    after(jobs, launch_id, 2)
+    mark = {"ADVISOR_PROGRESS_FILE": str(folder(jobs, launch_id) / "0-joined-0" / "progress")}
+    for pid in marked_pids(mark):
+        os.kill(pid, signal.SIGKILL)
+    status = await_status(jobs, launch_id, lambda s: s["jobs"][2]["outcome"] == "failed")
+    after(jobs, launch_id, status["rest_s"] + 2)
+    assert [job["outcome"] for job in stop(jobs, launch_id)["jobs"][:2]] == ["stopped"] * 2
+    kept = observed(jobs, launch_id)
+    assert [(seen["stretch"], len(seen["jobs"]), seen["state"]) for seen in kept] == [
+        (0, 2, "failed"),
+        (1, 3, "failed"),
+        (2, 2, "stopped"),
+    ]
     await_nobody(jobs)

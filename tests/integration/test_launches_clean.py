@@ -8,7 +8,7 @@ from command_line import Advisor
 from ended_launches import ended_launch, launch_id
 
 from advisor.launch.records.folder import list_folders
-from advisor.launch.supervisor.observe import OBSERVATIONS
+from advisor.launch.records.observed import OBSERVATIONS
 from advisor_data import open_store
 
 

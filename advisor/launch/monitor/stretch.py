@@ -17,6 +17,7 @@ class Stretch:
     Attributes:
         numbers: Which jobs of the launch, counted from 0.
         started_at: When it began, ISO 8601, UTC.
+        seen_s: When it was looked at last.
         overlap_s: How long it has lasted.
         energy_j: Of the GPU in that time; None: it was not read.
         ended: Who of them was over by itself at its end.
@@ -32,7 +33,7 @@ class Stretch:
     ) -> None:
         self.numbers = tuple(numbers)
         self.started_at = to_exact_text(datetime.now(UTC))
-        self.overlap_s = 0.0
+        self.seen_s, self.overlap_s = now_s, 0.0
         self.energy_j: float | None = None
         self.ended: tuple[int, ...] = ()
         self.p99_broken = False
@@ -41,6 +42,7 @@ class Stretch:
 
     def add(self, now_s: float, passed_s: float, total_j: float | None) -> None:
         """Count the time since the last look; `total_j` is the energy of the GPU so far."""
+        self.seen_s = now_s
         self.overlap_s += passed_s
         if total_j is not None:
             self._first_j = total_j if self._first_j is None else self._first_j

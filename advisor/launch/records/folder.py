@@ -7,7 +7,8 @@
     stop                made by anyone who wants it stopped
     joins/              who asked to join, and what was answered (advisor.launch.records.joins)
     reserve             room for the last words, should the disk be full by then
-    observations.jsonl  one line for those that ran together
+    observations.jsonl  one line for each stretch that is known for good
+    observing.jsonl     the same of the others, every few seconds, until they are
     N-a/, N-b/ ..       counter, gate and output of the jobs that were the N-th together
     N-joined-0/ ..      the same of those that joined them
 

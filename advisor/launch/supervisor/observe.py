@@ -1,11 +1,8 @@
 """What jobs really did together, as the records that are kept of it."""
 
-import json
-import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import advisor
 from advisor.core.flags import LIMIT_BROKEN, P99_BROKEN, TOO_FAST
@@ -14,16 +11,12 @@ from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import Observation, ObservedPart
 from advisor.core.results import verdict_flags
 from advisor.core.split import ADVISED_JOBS
-from advisor.files.safe_files import writing_private
-from advisor.formats.rows import to_row
 from advisor.launch.monitor.account import energy_saved
-from advisor.launch.monitor.job_monitor import JobMonitor, relative
+from advisor.launch.monitor.job_monitor import relative
 from advisor.launch.monitor.set_monitor import SetMonitor, work_per_joule
 from advisor.launch.monitor.stretch import Stretch
 from advisor.launch.records.spec import Forecast, LaunchPart
 from advisor.launch.records.status import State
-
-OBSERVATIONS = "observations.jsonl"
 
 FASTEST = 1.3
 """A rate may be above that of the profile by the noise of both: launch-bound jobs moved by 18 %
@@ -31,17 +24,24 @@ between runs. A job that is bound by SMs and got all instead of 70 % of them is 
 
 
 def observe(
-    monitor: SetMonitor, gpu: Gpu, *, launch_id: str, started_at: str, state: State
+    monitor: SetMonitor,
+    gpu: Gpu,
+    *,
+    launch_id: str,
+    started_at: str,
+    state: State,
+    without: Collection[int] = (),
 ) -> tuple[Observation, ...]:
-    """The records of jobs that are over, whose gates opened at `started_at` (ISO 8601, UTC).
+    """The records so far of jobs whose gates opened at `started_at` (ISO 8601, UTC).
 
     The first is of all; each next one of those, two at least, who were left after an end. One that
-    began alone shared nothing until somebody joined it: only what came then is there.
+    began alone shared nothing until somebody joined it: only what came then is there. Stretches
+    `without` which it should be are left out.
     """
     found = [
         _of_stretch(monitor, number, gpu, launch_id=launch_id, state=state)
         for number, stretch in enumerate(monitor.account.stretches)
-        if len(stretch.numbers) >= ADVISED_JOBS
+        if len(stretch.numbers) >= ADVISED_JOBS and number not in without
     ]
     if not found or found[0].stretch > 0:
         return tuple(found)
@@ -90,7 +90,7 @@ def _of_stretch(
         predicted_power_w=forecast and forecast.power_w.value,
         predicted_work_per_joule=forecast and forecast.work_per_joule.value,
         predicted_energy_saved=forecast and forecast.energy_saved and forecast.energy_saved.value,
-        state=state if number == 0 else _state([monitor.jobs[n] for n in stretch.numbers]),
+        state=state if number == 0 else _state(monitor, stretch),
         started_at=stretch.started_at,
         host=socket.gethostname(),
         tool_version=advisor.__version__,
@@ -106,11 +106,14 @@ def _of_stretch(
     return with_job_energy(seen, min(idle, default=None))
 
 
-def _state(jobs: Sequence[JobMonitor]) -> State:
-    """How those ended who were left: who had failed before is no part of it."""
+def _state(monitor: SetMonitor, stretch: Stretch) -> State:
+    """How it ended, by what is known now: who had failed before is no part of it."""
+    jobs = [monitor.jobs[n] for n in stretch.numbers]
     if any(one.code for one in jobs):
         return "failed"
-    return "finished" if all(one.outcome == "finished" for one in jobs) else "stopped"
+    # One that lasts is read only where its jobs were killed with their supervisor.
+    lasts = stretch.numbers == monitor.running_numbers()
+    return "stopped" if lasts or any(one.outcome == "stopped" for one in jobs) else "finished"
 
 
 def _parts(
@@ -147,27 +150,6 @@ def is_too_fast(parts: Iterable[LaunchPart], rates: Iterable[float | None]) -> b
     alone = [part.share_rate for part in parts]
     of_jobs = zip(rates, alone, strict=True)
     return any(rate and known and rate > FASTEST * known for rate, known in of_jobs)
-
-
-def append_observation(folder: Path, observation: Observation) -> None:
-    """Add a line to the launch's observations; it is on disk when this returns.
-
-    Raises:
-        OSError: it cannot be written; the lines before are as they were.
-    """
-    with writing_private(folder / OBSERVATIONS, "ab") as file:
-        before = os.fstat(file.fileno()).st_size
-        try:
-            _write_all(file.fileno(), json.dumps(to_row(observation)).encode() + b"\n")
-            os.fsync(file.fileno())
-        except OSError:
-            os.ftruncate(file.fileno(), before)
-            raise
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 def _predicted_rest(monitor: SetMonitor) -> float | None:

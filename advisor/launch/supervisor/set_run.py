@@ -22,8 +22,8 @@ from advisor.launch.records.status import JobOutcome, JobStatus, State
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import StopAskedError, end_jobs, prove_set, start_set
 from advisor.launch.supervisor.guard import LAUNCH_MARK, ProcessGuard
+from advisor.launch.supervisor.keeping import Keeper
 from advisor.launch.supervisor.newcomers import Newcomers
-from advisor.launch.supervisor.observe import append_observation, observe
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.ending import adopting_orphans
 from advisor.runtime.jobs.launcher import Proven
@@ -131,6 +131,14 @@ class SetRun:
         newcomers = Newcomers(
             self._folder, self._number, monitor, backend, self._base(), self._writer.warn
         )
+        keeper = Keeper(
+            self._folder,
+            monitor,
+            self._context.gpu,
+            started_at,
+            self._context.remember,
+            self._writer.warn,
+        )
         self._show(monitor, "running")
         ending = Ending.FAILED
         try:
@@ -140,6 +148,7 @@ class SetRun:
                 monitor.look()
                 if newcomers.coming or not monitor.over:
                     newcomers.look()
+                keeper.look()
                 self._writer.warn(*monitor.alarms(), *check.warnings(monitor))
                 self._show(monitor)
             ending = found
@@ -154,15 +163,7 @@ class SetRun:
             finally:
                 self._show(monitor, self._writer.status.state)
                 self._blame(monitor)
-            seen = observe(
-                monitor,
-                self._context.gpu,
-                launch_id=self._folder.launch_id,
-                started_at=started_at,
-                state=_state(ending, monitor),
-            )
-            for one in seen:
-                self._remember(one)
+            keeper.close(_state(ending, monitor))
         return ending
 
     def _ending(self, monitor: SetMonitor, *, coming: bool) -> Ending | None:
@@ -225,25 +226,6 @@ class SetRun:
             self._writer.update(**changes)
         else:
             self._writer.enter(state, **changes)
-
-    def _remember(self, seen: Observation) -> None:
-        try:
-            self._append(seen)
-        except OSError as error:
-            self._writer.warn(f"the observation could not be written: {error.strerror}")
-        try:
-            self._context.remember(seen)
-        except (AdvisorError, OSError) as error:
-            # It is in the folder, from where it can be brought in.
-            self._writer.warn(f"the observation is not in the store: {error}")
-
-    def _append(self, seen: Observation) -> None:
-        try:
-            append_observation(self._folder.path, seen)
-        except OSError:
-            # A disk that is full: hours of running are worth the room that was kept for this.
-            self._folder.free_reserve()
-            append_observation(self._folder.path, seen)
 
 
 def _state(ending: Ending, monitor: SetMonitor) -> State:

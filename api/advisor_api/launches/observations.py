@@ -4,7 +4,7 @@ from advisor.core.observations import Observation
 from advisor.errors import InputError
 from advisor.formats.rows import from_row
 from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.supervisor.observe import OBSERVATIONS
+from advisor.launch.records.observed import observation_lines
 from advisor_api.http.errors import LOG
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_data import Store
@@ -23,11 +23,11 @@ class ObservationImporter:
         """Bring in the observations of a launch that are new.
 
         Raises:
-            OSError: they cannot be read.
+            OSError, UnsafeFileError: they cannot be read.
             StoreError: they cannot be stored now.
         """
         launch_id = folder.launch_id
-        lines = _lines(folder)
+        lines = observation_lines(folder)
         for line in lines[self._counted.get(launch_id, 0) :]:
             if seen := _observation(line, launch_id):
                 self._launch_metrics.score(seen, folder.read_spec())
@@ -47,14 +47,6 @@ class ObservationImporter:
             self._store.add([seen])
         except InputError as error:
             LOG.error("an observation of the launch %s is no good: %s", seen.launch_id, error)
-
-
-def _lines(folder: LaunchFolder) -> list[bytes]:
-    """Whole lines; one that is being written comes later."""
-    try:
-        return (folder.path / OBSERVATIONS).read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
 
 
 def _observation(line: bytes, launch_id: str) -> Observation | None:

@@ -17,9 +17,9 @@ from advisor.errors import AdvisorError, InputError, JobError
 from advisor.formats.rows import from_row, to_row
 from advisor.formats.wire import to_plain, write
 from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.observed import observation_lines
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import LOG
-from advisor.launch.supervisor.observe import OBSERVATIONS
 from advisor_cli.launching.text import line, table
 from advisor_cli.shared.console import plain_console
 
@@ -105,7 +105,7 @@ def observations(folder: LaunchFolder) -> list[Observation]:
     """What those that are over did together; a line that was cut off is left out."""
     found: list[Observation] = []
     with suppress(OSError):
-        for text in (folder.path / OBSERVATIONS).read_text().splitlines():
+        for text in observation_lines(folder):
             with suppress(ValueError, InputError):
                 found.append(from_row(Observation, json.loads(text)))
     return found

@@ -4,7 +4,6 @@ Never one that runs, and never one of which anything is not kept elsewhere: what
 be in the store first, and its end in the table of launches where a service looks after it.
 """
 
-import os
 import shutil
 import time
 from collections.abc import Iterable
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING
 from advisor.core.observations import Observation
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.files.home import open_home
-from advisor.files.safe_files import open_file
 from advisor.formats.moments import now
 from advisor.formats.rows import from_row
 from advisor.launch.records.folder import LaunchFolder, list_folders
+from advisor.launch.records.observed import observation_lines
 from advisor.launch.records.removing import (
     EndedLaunch,
     beyond,
@@ -27,7 +26,6 @@ from advisor.launch.records.removing import (
     remove,
 )
 from advisor.launch.records.status import OVER
-from advisor.launch.supervisor.observe import OBSERVATIONS
 from advisor.retention import Retention
 from advisor.wire.lists import AuditEntry
 from advisor_data.store.lines import json_row
@@ -181,13 +179,7 @@ def _finish_removals(root: Path) -> list[KeptLaunch]:
 
 
 def _observations(folder: Path) -> list[Observation]:
-    try:
-        descriptor = open_file(folder / OBSERVATIONS, os.O_RDONLY)
-    except FileNotFoundError:
-        return []
-    with os.fdopen(descriptor, "rb") as file:
-        # A line without an end was never whole.
-        lines = file.read().split(b"\n")[:-1]
+    lines = observation_lines(LaunchFolder(folder))
     with InputError.instead_of(
         InputError,
         f"an observation of {folder.name} cannot be read",

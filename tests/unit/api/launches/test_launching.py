@@ -18,10 +18,10 @@ from advisor.errors import InputError, StoreError, UnsafeFileError
 from advisor.formats.wire import adapter, read, to_plain, write
 from advisor.launch.records.answers import Launch
 from advisor.launch.records.folder import create_folder, list_folders
+from advisor.launch.records.observed import append_observation
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.records.status_writer import first_status
-from advisor.launch.supervisor.observe import append_observation
 from advisor.wire.launch_request import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics

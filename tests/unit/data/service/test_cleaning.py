@@ -18,9 +18,9 @@ from other_user import MALLORY
 
 from advisor.errors import StoreError, UnsafeFileError
 from advisor.launch.records.folder import create_folder, list_folders
+from advisor.launch.records.observed import OBSERVATIONS
 from advisor.launch.records.removing import EndedLaunch, beyond, remove
 from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.supervisor.observe import OBSERVATIONS
 from advisor.retention import Retention, read_retention
 from advisor.wire.lists import AuditEntry
 from advisor_data import Store, open_store

@@ -15,8 +15,9 @@ from advisor.core.interval import Interval
 from advisor.core.observations import Observation
 from advisor.core.results import Reported
 from advisor.core.split import UNCAPPED, Split
+from advisor.launch.records.observed import OBSERVATIONS, append_observation
 from advisor.launch.records.spec import Forecast, JobForecast
-from advisor.launch.supervisor.observe import OBSERVATIONS, append_observation, observe
+from advisor.launch.supervisor.observe import observe
 
 FORECAST = Forecast(
     model_version="v1",
