@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from advisor.core.objectives import Prices
+from advisor.core.objectives import ADVISED, Prices, priced
 from advisor.core.split import Split
 from advisor.decide.limits import Limits
 from advisor.errors import InputError
@@ -19,7 +19,7 @@ from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Floats, Profile
 from advisor.validity.safe_counts import CheckedCounts
 
-Aim: TypeAlias = Literal["fewest-cards", "least-energy", "least-money"]
+Aim: TypeAlias = Literal["fewest-cards", "least-energy", "cost"]
 
 AIMS: tuple[Aim, ...] = get_args(Aim)
 """What a placement of running jobs can make small."""
@@ -129,10 +129,7 @@ def _weights(aim: Aim, prices: Prices) -> tuple[float, float]:
         return 1.0, 0.0
     if aim == "least-energy":
         return prices.host_w, 1.0
-    if not prices.are_set:
-        raise InputError(
-            "least-money has no prices", fix="set ADVISOR_GPU_HOUR, or ADVISOR_KWH, or both"
-        )
+    priced(ADVISED[aim], prices)  # refuses it where nothing has a price
     return prices.of_hour(0.0), prices.kwh / 1000
 
 

@@ -316,7 +316,7 @@ def test_sets_on_two_gpu_models_by_a_deadline_with_limits(place: Advisor) -> Non
         (("--objective", "throughput", "--deadline", "2h"), "--deadline is not for --objective"),
         (("--objective", "fewest-cards", "--gpu-uuid", "GPU-1"), "--gpu-uuid is not for"),
         (("--objective", "fewest-cards", "--also", "H100=2"), "no further GPU model"),
-        (("--objective", "least-money"), "no prices"),
+        (("--objective", "cost"), "no prices"),
         (("--objective", "max-min"), "fewest-cards"),
     ],
 )

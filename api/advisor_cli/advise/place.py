@@ -66,7 +66,7 @@ def place(
         str,
         typer.Option(
             help="Of a queue: energy-efficiency, throughput (done soonest). Of jobs that run "
-            "together, in sets: fewest-cards, least-energy, least-money"
+            "together, in sets: fewest-cards, least-energy, cost"
         ),
     ] = DEFAULT_OBJECTIVE,
     deadline: Annotated[

@@ -13,7 +13,7 @@ from advisor_cli.shared.screen import Screen, print_folded, print_screen
 
 _WIDTH = 110
 
-_UNITS = {"fewest-cards": "cards", "least-energy": "W", "least-money": "an hour"}
+_UNITS = {"fewest-cards": "cards", "least-energy": "W", "cost": "an hour"}
 
 
 def show(found: SetPlacement, details: Collection[str] = ()) -> None:

@@ -293,7 +293,7 @@ def test_what_cannot_be_placed_is_refused() -> None:
     with pytest.raises(InputError, match="not placed by max-min"):
         make_placing(kinds, [pool], "max-min")
     with pytest.raises(InputError, match="no prices"):
-        make_placing(kinds, [pool], "least-money")
+        make_placing(kinds, [pool], "cost")
     with pytest.raises(InputError, match="no profile"):
         make_placing(kinds, [dataclasses.replace(pool, profiles=(None,))], "least-energy")
     with pytest.raises(NoSplitError, match="a cannot be placed"):
