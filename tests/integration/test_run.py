@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,26 @@ def test_dry_run_starts_nothing(h100: FakeHost) -> None:
     assert "advisor profile home-made" in " ".join(shown.split())
     assert not (h100.folder / "home" / "launches").exists()
     assert processes_of(h100) == {}
+
+
+def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:
+    """Of the model that is named, with its memory; only a dry run does that."""
+    shutil.rmtree(h100.folder / "nvml")
+    h100.write_job("large", memory_mib=100_000)
+    asked = ("run", "bert-serve-10", "resnet50-train-b2", "triad", "--gpu-model")
+    done = h100.advisor(*asked, "H100", "--gpus", "0,3", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert {job["gpu"] for job in plan["first"]} == {0, 3}
+    assert all(job["predicted_speed"] for job in plan["first"])
+    large = h100.advisor("run", "large", "--gpu-model", "h100", "--dry-run")
+    assert (large.returncode, "MiB of memory" in large.stderr) == (10, True), large.stderr
+    for options, words in (
+        (("H100",), "is for --dry-run"),
+        (("H100", "--dry-run", "--gpus", "1,1"), "twice"),
+    ):
+        done = h100.advisor(*asked, *options)
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
 
 
 def test_two_gpus_are_filled_from_one_queue(h100: FakeHost) -> None:

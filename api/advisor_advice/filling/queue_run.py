@@ -173,13 +173,12 @@ class QueueRun:
         """What starts at once on GPUs that are empty, without starting it."""
         look = self.look()
         left = list(look.waiting)
-        for card in self.cards:
-            if left and not any(launch.gpu == card.gpu.uuid for launch in look.launches):
-                made = self._set(card, left, look, spare=0)
-                for part in made.parts if made else ():
+        empty = [c for c in self.cards if all(c.gpu.uuid != one.gpu for one in look.launches)]
+        for spare, card in zip(range(len(empty) - 1, -1, -1), empty, strict=True):
+            if left and (made := self._set(card, left, look, spare)):
+                for part in made.parts:
                     left.remove(part.job.name)
-                if made:
-                    yield card, made
+                yield card, made
 
     @property
     def _root(self):

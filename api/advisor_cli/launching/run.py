@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu
 from advisor.core.job import Job
 from advisor.core.split import Split
+from advisor.core.units import vendor_of
 from advisor.core.wording import listed
 from advisor.decide.filling import OBJECTIVE
 from advisor.errors import InputError, JobError, NoSplitError
@@ -62,6 +63,10 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would start, and start nothing")
     ] = False,
+    gpu_model: Annotated[
+        str | None,
+        typer.Option(help="With --dry-run: what would start on such GPUs, though none is here"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a queue on the GPUs of this host until all jobs are done; goes on after any end.
@@ -73,7 +78,12 @@ def run(
     found = [frozen(name, settings) for name in names]
     _check_ends(found)
     works_s = read_works(work or (), names)
-    cards = [_card(gpu, found, min_speed or (), max_p99 or (), settings) for gpu in _gpus(gpus)]
+    if gpu_model is not None and not dry_run:
+        raise InputError(
+            "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
+        )
+    there = _gpus(gpus, settings) if gpu_model is None else _assumed(gpus, gpu_model)
+    cards = [_card(gpu, found, min_speed or (), max_p99 or (), settings) for gpu in there]
     _check_alone(found, cards)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
         if fresh and not dry_run:
@@ -130,12 +140,34 @@ def _check_ends(jobs: Sequence[Job]) -> None:
         )
 
 
-def _gpus(text: str) -> list[Gpu]:
-    settings = read_settings()
+def _gpus(text: str, settings: Settings) -> list[Gpu]:
     found = [with_units(find_gpu(name), settings) for name in text.split(",")]
-    if len({gpu.uuid for gpu in found}) < len(found):
-        raise InputError(f"--gpus {text} names a GPU twice", fix="name each once: --gpus 0,1")
+    _check_once(text, found)
     return found
+
+
+def _assumed(text: str, gpu_model: str) -> list[Gpu]:
+    """GPUs that need not be there, with what is known of their model."""
+    names = [model for model in MEMORY_MIB if gpu_model.casefold() in model.casefold()]
+    model = names[0] if len(names) == 1 else gpu_model
+    found = [
+        Gpu(
+            uuid=name,
+            model=model,
+            vendor=vendor_of(model),
+            index=int(name) if name.isdecimal() else n,
+            units_total=CARD_UNITS.get(model),
+            memory_mib=MEMORY_MIB.get(model),
+        )
+        for n, name in enumerate(text.split(","))
+    ]
+    _check_once(text, found)
+    return found
+
+
+def _check_once(text: str, gpus: Sequence[Gpu]) -> None:
+    if len({gpu.uuid for gpu in gpus}) < len(gpus):
+        raise InputError(f"--gpus {text} names a GPU twice", fix="name each once: --gpus 0,1")
 
 
 def _card(
