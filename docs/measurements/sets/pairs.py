@@ -38,7 +38,7 @@ from advisor_cli.learn.measured import read_measured
 from advisor_data.files.bundled import bundled_set_references
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import BUNDLED
-from advisor_training.dataset.data import make_data
+from advisor_training.dataset.data import Data, make_data
 from advisor_training.evaluation import choices
 from advisor_training.learn.held_out import leave_one_job_out
 from advisor_training.learn.learners import extra_trees, fit
@@ -232,6 +232,26 @@ def show_bundled(seed: int) -> None:
             saved = 100 * statistics.fmean(c.energy_saved for c in own)
             missed = sum(bool(c.missed) for c in shared)
             print(f"| {which} | {name} | {len(own)} | {len(shared)} | {saved:.2f} | {missed} |")
+    show_held(data)
+
+
+def show_held(data: Data) -> None:
+    """Print what the ranges of physics hold of small pairs without limits."""
+    held: dict[str, list[bool]] = defaultdict(list)
+    for measurement in data.measurements:
+        profiles = data.profiles_of(measurement)
+        for split, did in measurement.splits["uncapped"].items():
+            if is_by_physics(profiles, split):
+                (said,) = SetPredictor().predict(profiles, [split])
+                energy, watts = said.energy_saved, said.power_w
+                held["energy"].append(energy.low <= did.energy_saved <= energy.high)
+                held["watts"].append(watts.low <= did.power_w <= watts.high)
+                held["speeds"] += [
+                    part.speed.low <= min(1.0, speed) <= part.speed.high
+                    for speed, part in zip(did.speeds, said.parts, strict=True)
+                ]
+    for what, of in held.items():
+        print(f"{what} of small bundled pairs: {sum(of)} of {len(of)} held")
 
 
 def by_physics(
@@ -245,7 +265,7 @@ def by_physics(
     return name, SetPredictor().predict(profiles, [prediction.split])[0]
 
 
-def _is_small(data: Any, choice: choices.Choice) -> bool:
+def _is_small(data: Data, choice: choices.Choice) -> bool:
     profiles = data.profiles_of(data.measurements[choice.number])
     return is_by_physics(profiles, Split((100.0, 100.0), "uncapped"))
 
