@@ -38,12 +38,26 @@ def cheapest(groups: Groups, cost: Floats, used: Floats | None, time_limit_s: fl
     program.row_upper_ = counts if used is None else np.append(counts, groups.problem.gpus)
     program.num_row_ = len(program.row_upper_)
     _set_matrix(program, groups, kept, used)
-    found = _solved(program, time_limit_s)
+    found = solved(program, time_limit_s)
     if found is None:
         return None
     chosen = np.zeros(len(cost), dtype=np.int64)
     chosen[kept] = np.round(found)
     return chosen
+
+
+def solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
+    """Values of the columns of an integer program; None: none were found in time."""
+    solver = highspy.Highs()
+    # One thread: plans are the same on every host, and the service's other requests keep theirs.
+    options = {"output_flag": False, "threads": 1, "time_limit": time_limit_s, "mip_rel_gap": GAP}
+    for name, value in options.items():
+        solver.setOptionValue(name, value)
+    solver.passModel(program)
+    solver.run()
+    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return None
+    return np.array(solver.getSolution().col_value)
 
 
 def _set_matrix(program: highspy.HighsLp, groups: Groups, kept: Ints, used: Floats | None) -> None:
@@ -65,16 +79,3 @@ def _set_matrix(program: highspy.HighsLp, groups: Groups, kept: Ints, used: Floa
     program.a_matrix_.start_ = np.append(0, np.cumsum(np.bincount(column, minlength=len(kept))))
     program.a_matrix_.index_ = np.concatenate(kinds)[order]
     program.a_matrix_.value_ = np.concatenate(values)[order]
-
-
-def _solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
-    solver = highspy.Highs()
-    # One thread: plans are the same on every host, and the service's other requests keep theirs.
-    options = {"output_flag": False, "threads": 1, "time_limit": time_limit_s, "mip_rel_gap": GAP}
-    for name, value in options.items():
-        solver.setOptionValue(name, value)
-    solver.passModel(program)
-    solver.run()
-    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return None
-    return np.array(solver.getSolution().col_value)

@@ -90,6 +90,9 @@ ObjectiveName: TypeAlias = Annotated[
 Speed: TypeAlias = Annotated[
     float, Bounds(ge=0, le=1, says="relative speed: 1 is as alone on the whole GPU, 0 no limit")
 ]
+Percent: TypeAlias = Annotated[
+    float, Bounds(gt=0, le=100, says="share of the GPU, percent; 100 is no limit")
+]
 Gain: TypeAlias = Annotated[
     float, Bounds(ge=0, le=1, says="part that is gained over one after the other")
 ]

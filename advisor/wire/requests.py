@@ -20,6 +20,7 @@ from advisor.wire.bounds import (
     Mebibytes,
     Milliseconds,
     ObjectiveName,
+    Percent,
     Speed,
     Watts,
     WorkSeconds,
@@ -129,9 +130,9 @@ OneJob: TypeAlias = Annotated[
 SetOfJobs: TypeAlias = Annotated[
     tuple[JobRequest, ...],
     Bounds(
-        min_length=ADVISED_JOBS + 1,
+        min_length=ADVISED_JOBS,
         max_length=MOST_JOBS,
-        says="three to seven jobs; one that comes several times so often",
+        says="three to seven jobs, or two of which one runs; one that comes several times so often",
     ),
 ]
 
@@ -185,9 +186,32 @@ class WayRequest(SharingRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetRequest(WayRequest):
-    """Three to seven jobs that are to share a GPU."""
+    """Three to seven jobs that are to share a GPU, or one that is to join those that run there.
+
+    Attributes:
+        running: Shares of all jobs but the last, percent, which they have and keep; none: all are
+            yet to start.
+    """
 
     jobs: SetOfJobs
+    running: tuple[Percent, ...] = ()
+
+    def check_running(self) -> None:
+        """Refuse shares of other jobs than all but the last.
+
+        Raises:
+            InputError: said so, or two jobs of which none runs.
+        """
+        count = len(self.jobs)
+        if self.running and len(self.running) != count - 1:
+            raise InputError(
+                f"{len(self.running)} shares are of jobs that run, and {count} jobs are named",
+                fix="give a share of each job but the last, which is to join them",
+            )
+        if not self.running and count == ADVISED_JOBS:
+            raise InputError(
+                "two jobs are no set", fix="ask for a recommendation: POST /v1/recommendations"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,23 @@
-"""What `advisor serve` says of pairs of a scheduler's jobs: many at once, in a bounded time."""
+"""What `advisor serve` says of jobs of a scheduler: many at once, in a bounded time."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from advisor.client import Client, ClientError, JobRequest, Recommendation, RecommendationRequest
+from advisor.client import (
+    ApiError,
+    Client,
+    ClientError,
+    JobRequest,
+    Recommendation,
+    RecommendationRequest,
+    SetAdvice,
+    SetRequest,
+)
 from advisor.core.gpu import PERCENTAGE, WHOLE, Share
 from advisor.errors import InputError
+from advisor.wire.recommendation import AskedJob, JobShare
 
 _QUIET_S = 10.0
 """A service that gave no answer is left alone for so long."""
@@ -17,18 +27,31 @@ _KEPT_S = 60.0
 
 _AT_ONCE = 50
 
+MOST_PAIRS, MOST_SETS = 2 * _AT_ONCE, 10
+"""New questions that are asked at a time: who has many must not hold up others."""
+
+_REFUSED = range(400, 500)
+
+_OF_CALLER = (401, 403, 408, 429)
+"""Statuses that say nothing of the jobs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairQuestion:
-    """Two jobs, and the GPU model that they would share.
+class Question:
+    """Jobs that are to share a GPU.
 
     Attributes:
-        jobs: Name and minimum relative speed of each; None: the service's setting.
-        model: None: the one that all profiles have in common.
+        jobs: With what each must keep; None: the service's setting.
+        model: Of the GPU; None: the one that all profiles have in common.
+        memory_mib: Of the card; None: not known.
+        running: Shares of all but the last, percent, which run already; none: two that are to
+            start.
     """
 
-    jobs: tuple[tuple[str, float | None], tuple[str, float | None]]
+    jobs: tuple[JobRequest, ...]
     model: str | None
+    memory_mib: float | None = None
+    running: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +60,15 @@ class Together:
 
     Attributes:
         shares: In percent of the SMs, as the driver is given them, in the order of the question.
+        needs_mib: Memory of each job; None: not known.
+        speeds: Relative speed that is expected of each.
         energy_saved: For the same work, against one after the other.
         split: As people write it.
     """
 
-    shares: tuple[str, str]
+    shares: tuple[str, ...]
+    needs_mib: tuple[float | None, ...]
+    speeds: tuple[float, ...] = ()
     energy_saved: float
     split: str
 
@@ -68,45 +95,67 @@ class Advice:
 
     def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, now
-        self._kept: dict[PairQuestion, tuple[float, Answer]] = {}
+        self._kept: dict[Question, tuple[float, Answer]] = {}
         self._quiet_until, self._failure = 0.0, NoAnswer("")
 
-    def answers(self, questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
-        """An answer to each question."""
+    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        """The answers; of many new questions the first, and of the others none yet."""
         now = self._now()
-        missing = [q for q in dict.fromkeys(questions) if self._known(q, now) is None]
-        for first in range(0, len(missing), _AT_ONCE):
-            if self._now() < self._quiet_until:
-                break
-            self._ask(missing[first : first + _AT_ONCE])
-        return {q: self._known(q, now) or self._failure for q in questions}
+        new = [q for q in dict.fromkeys(questions) if self._known(q, now) is None]
+        pairs = [q for q in new if not q.running][:MOST_PAIRS]
+        sets = [q for q in new if q.running][:MOST_SETS]
+        for first in range(0, len(pairs), _AT_ONCE):
+            self._unless_quiet(self._ask_pairs, pairs[first : first + _AT_ONCE])
+        for question in sets:
+            self._unless_quiet(self._ask_set, question)
+        asked = {*pairs, *sets}
+        found = (
+            (q, self._known(q, now) or (self._failure if q in asked else None)) for q in questions
+        )
+        return {question: answer for question, answer in found if answer is not None}
 
-    def _known(self, question: PairQuestion, now: float) -> Answer | None:
+    def _known(self, question: Question, now: float) -> Answer | None:
         until, answer = self._kept.get(question, (0.0, None))
         return answer if until > now else None
 
-    def _ask(self, questions: list[PairQuestion]) -> None:
-        try:
-            items = self._client.recommend_batch([_request(question) for question in questions])
-        except ClientError as error:
-            self._fail(str(error))
+    def _unless_quiet(self, ask: Callable[..., Mapping[Question, Answer]], *asked: object) -> None:
+        if self._now() < self._quiet_until:
             return
-        if len(items) != len(questions):
-            self._fail(f"the service answered {len(items)} of {len(questions)} questions")
+        try:
+            found = ask(*asked)
+        except ClientError as error:
+            self._failure = NoAnswer(str(error))
+            self._quiet_until = self._now() + _QUIET_S
             return
         now = self._now()
         self._kept = {q: kept for q, kept in self._kept.items() if kept[0] > now}
-        until = now + _KEPT_S
-        for question, item in zip(questions, items, strict=True):
-            if item.answer is not None:
-                self._kept[question] = until, _read(item.answer)
-            else:
-                said = item.error.message if item.error else "the service said nothing"
-                self._kept[question] = until, Apart(said)
+        self._kept |= {question: (now + _KEPT_S, answer) for question, answer in found.items()}
 
-    def _fail(self, why: str) -> None:
-        self._failure = NoAnswer(why)
-        self._quiet_until = self._now() + _QUIET_S
+    def _ask_pairs(self, questions: list[Question]) -> Mapping[Question, Answer]:
+        requests = [
+            RecommendationRequest(jobs=q.jobs, gpu_model=q.model, memory_mib=q.memory_mib)
+            for q in questions
+        ]
+        items = self._client.recommend_batch(requests)
+        if len(items) != len(questions):
+            raise ClientError(f"the service answered {len(items)} of {len(questions)} questions")
+        said = (item.error.message if item.error else "the service said nothing" for item in items)
+        return {
+            question: Apart(why) if item.answer is None else _read(item.answer, question)
+            for question, item, why in zip(questions, items, said, strict=True)
+        }
+
+    def _ask_set(self, question: Question) -> Mapping[Question, Answer]:
+        request = SetRequest(
+            jobs=question.jobs, gpu_model=question.model, memory_mib=question.memory_mib,
+            running=question.running,
+        )  # fmt: skip
+        try:
+            return {question: _read_set(self._client.recommend_set(request), question)}
+        except ApiError as error:
+            if error.status not in _REFUSED or error.status in _OF_CALLER:
+                raise
+            return {question: Apart(error.message)}
 
 
 def is_share(text: str) -> bool:
@@ -118,19 +167,36 @@ def is_share(text: str) -> bool:
     return True
 
 
-def _request(question: PairQuestion) -> RecommendationRequest:
-    jobs = (JobRequest(job=name, min_speed=least) for name, least in question.jobs)
-    return RecommendationRequest(jobs=tuple(jobs), gpu_model=question.model)
-
-
-def _read(answer: Recommendation) -> Answer:
+def _read(answer: Recommendation, asked: Question) -> Answer:
     choice = answer.choice
     if choice.sharing not in ("limited", "uncapped"):
         return Apart(f"{choice.sharing} is better")
-    if len(choice.jobs) != 2:
-        return Apart(f"the service answered for {len(choice.jobs)} jobs")
-    mine, other = (job.environment.get(PERCENTAGE, f"{WHOLE:g}") for job in choice.jobs)
-    if not (is_share(mine) and is_share(other)):
-        return Apart(f"the service answered with the shares {mine!a} and {other!a}")
     saved = choice.energy_saved.value
-    return Together(shares=(mine, other), energy_saved=saved, split=choice.split)
+    shared, alone = answer.same_work.choice, answer.same_work.baselines.get("exclusive")
+    if asked.jobs[0].work_s is not None and shared and alone:
+        saved = 1 - shared.energy_j / alone.energy_j  # until both are done
+    return _together(asked, answer.jobs, choice.jobs, saved, choice.split)
+
+
+def _read_set(answer: SetAdvice, asked: Question) -> Answer:
+    way = next((way for way in answer.ways if way.name == answer.choice), None)
+    if way is None:
+        return Apart("a card each is better")
+    return _together(asked, answer.jobs, way.jobs, way.energy_saved.value, way.name)
+
+
+def _together(
+    asked: Question, jobs: Sequence[AskedJob], given: Sequence[JobShare], saved: float, split: str
+) -> Answer:
+    if not len(asked.jobs) == len(jobs) == len(given):
+        return Apart(f"the service answered for {len(given)} jobs")
+    shares = tuple(job.environment.get(PERCENTAGE, f"{WHOLE:g}") for job in given)
+    if not all(map(is_share, shares)):
+        return Apart(f"the service answered with the shares {', '.join(map(ascii, shares))}")
+    return Together(
+        shares=shares,
+        needs_mib=tuple(job.alone.memory_used_mib for job in jobs),
+        speeds=tuple(job.speed.value for job in given),
+        energy_saved=saved,
+        split=split,
+    )

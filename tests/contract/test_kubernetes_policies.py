@@ -11,7 +11,7 @@ from kube_objects import Object, merged
 from kube_serving import admitted, node_of, pod_of
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.pairing import Single
+from advisor_kubernetes.chooser.offers import Start
 from advisor_kubernetes.chooser.places import GpuSlot, read_node
 from advisor_kubernetes.chooser.pods import read_pod
 from advisor_kubernetes.chooser.writing import writes_of
@@ -134,7 +134,10 @@ def test_the_chooser_may_write_what_it_decides(chart: list[Object]) -> None:
     """All that it writes, as it writes it; and nobody else may."""
     node = read_node(node_of("n", "GPU-1"))
     pod = waiting()
-    single = Single(pod=read_pod(pod), place=GpuSlot(key="GPU-1", node=node), why="alone")
+    place = GpuSlot(key="GPU-1", node=node)
+    single = Start(
+        pods=(read_pod(pod),), shares=("100",), memory_mib=(1000,), place=place, why="alone"
+    )
     new = merged(pod, writes_of(single)[0].body)
     assert denied(chart, "webhook", new, pod, CHOOSER) == []
     assert denied(chart, "pods", new, pod, CHOOSER) == []

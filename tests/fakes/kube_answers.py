@@ -23,8 +23,9 @@ OPTION: dict[str, Any] = {
     "objectives": {},
     "violations": [],
 }
+ALONE = {"rate": 1.0, "power_w": 300.0, "memory_used_mib": 1000.0}
 ANSWER: dict[str, Any] = {
-    "jobs": [],
+    "jobs": [{"job": job, "rate_unit": "steps", "alone": ALONE} for job in ("fft", "gemm")],
     "gpu_model": "NVIDIA H200",
     "objective": "energy-efficiency",
     "choice": OPTION,

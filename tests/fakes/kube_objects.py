@@ -346,8 +346,17 @@ def _in(path: str, watched: str) -> bool:
 
 def _selected(item: Object, query: Mapping[str, str]) -> bool:
     """Of a label, and of a node's name: no others are asked for here."""
-    label, _, value = query.get("labelSelector", "").partition("=")
-    field_, _, node = query.get("fieldSelector", "").partition("=")
-    assert field_ in ("", "spec.nodeName")
+    field_, node = _wanted(query.get("fieldSelector", "spec.nodeName!=-"))
+    assert field_ == "spec.nodeName"
+    label, value = _wanted(query.get("labelSelector", "-!=-"))
     labels: Mapping[str, str] = item["metadata"].get("labels") or {}
-    return labels.get(label, "") == value and (not field_ or item["spec"].get("nodeName") == node)
+    return value(labels.get(label, "")) and node(item.get("spec", {}).get("nodeName", ""))
+
+
+def _wanted(selector: str) -> tuple[str, Callable[[str], bool]]:
+    """A name, and whether a value of it is selected."""
+    name, is_not, other = selector.partition("!=")
+    if is_not:
+        return name, lambda value: value != other
+    name, _, one = selector.partition("=")
+    return name, lambda value: value == one

@@ -264,10 +264,31 @@ def test_what_says_nothing_of_sets_and_copies_is_refused(
     assert (status, code) == (422, "bad-input")
 
 
-@pytest.mark.parametrize("names", [("fft", "gemm"), ("fft",) * 8])
-def test_other_numbers_of_jobs_are_no_set(api: Api, names: tuple[str, ...]) -> None:
+def test_those_that_run_keep_their_shares(api: Api) -> None:
+    """The answer is about the last job; also of two, of which one runs."""
+    for names, shares in ((("triad", "mobilenet-train-b2"), [30]), (SET, [50, 20])):
+        body = {"jobs": jobs(*names), "gpu_model": "NVIDIA H200", "running": shares}
+        found = read(SetAdvice, json.dumps(api.post("/v1/sets", body)))
+        limited = [way for way in found.ways if way.sharing == "limited"]
+        assert limited
+        for way in limited:
+            assert [job.share_percent for job in way.jobs[:-1]] == shares
+
+
+@pytest.mark.parametrize(
+    ("names", "running", "says"),
+    [
+        (("fft", "gemm"), [], "two jobs are no set"),
+        (("fft",) * 8, [], "jobs: "),
+        (("fft", "gemm"), [30, 70], "2 shares are of jobs that run, and 2 jobs are named"),
+        (("fft", "gemm"), [0], "running"),
+    ],
+)
+def test_other_numbers_of_jobs_are_no_set(
+    api: Api, names: tuple[str, ...], running: list[float], says: str
+) -> None:
     """Two are a pair, with an answer of their own; more than seven were never measured."""
-    body = json.dumps({"jobs": jobs(*names)})
+    body = json.dumps({"jobs": jobs(*names), "running": running})
     status, code, message = error_of(api.ask("POST", "/v1/sets", content=body))
     assert (status, code) == (422, "bad-input")
-    assert message.startswith("jobs: ")
+    assert says in message

@@ -37,6 +37,8 @@ A, B = "11111111-aaaa-4aaa-8aaa-111111111111", "22222222-bbbb-4bbb-8bbb-22222222
 
 PODS = "/api/v1/namespaces/team/pods"
 
+MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+
 PIPE = f"mps/{UUID}/pipe"
 # The daemon is in a fault, gives clients less, and NVML does not say who computes.
 FAULTS = {
@@ -61,7 +63,10 @@ class Node:
 
     def run_pod(self, uid: str, job: str, share: str, **variables: str) -> subprocess.Popen[bytes]:
         """Bind a pod; its container starts when its progress file is there."""
-        self.api.create(PODS, placed(uid, job, share, UUID))
+        pod = placed(uid, job, share, UUID)
+        if MEMORY in variables:
+            pod["metadata"]["annotations"]["advisor.dev/memory-limit"] = variables[MEMORY]
+        self.api.create(PODS, pod)
         progress = progress_file(self.host.folder / "pods", uid)
         progress.parent.mkdir(parents=True, exist_ok=True)
         given = {
@@ -255,6 +260,19 @@ def test_a_pod_that_lifts_its_limit_is_found(node: Node) -> None:
     assert {event["reason"] for event in node.api.events()} == {"LimitNotProven"}
     for job in ("alpha", "beta"):
         node.proven(job, 0)
+
+
+def test_memory_is_bounded_and_who_comes_to_it_is_told(node: Node) -> None:
+    """The bound is read back from the driver; each context of the fake takes 100 MiB."""
+    node.run_pod(A, "alpha", "30", **{MEMORY: "0=104M"})
+    node.run_pod(B, "beta", "70", **{MEMORY: "0=9000M"})
+    for job, most_mib in (("alpha", 104), ("beta", 9000)):
+        node.proven(job)
+        assert node.metric("advisor_pod_memory_limit_mib", job) == most_mib
+        assert node.metric("advisor_pod_memory_mib", job) == 100
+    [event] = eventually(lambda: node.api.events())
+    assert (event["reason"], event["involvedObject"]["uid"]) == ("MemoryLimitMet", A)
+    assert "100 MiB, and its memory is bounded at 104 MiB" in event["message"]
 
 
 def test_a_daemon_that_is_lost_is_started_again_and_pods_are_told(node: Node) -> None:

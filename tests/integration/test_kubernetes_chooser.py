@@ -21,8 +21,9 @@ from advisor.client import Client
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser import lease
 from advisor_kubernetes.chooser.pairing import Policy
+from advisor_kubernetes.cluster import NODES
 from advisor_kubernetes.serve.choosing import Choosing
-from advisor_node.advice import Advice, Answer, PairQuestion, Together
+from advisor_node.advice import Advice, Answer, Question, Together
 
 ANY = Policy()
 
@@ -35,8 +36,9 @@ class Knows(Advice):
     def __init__(self) -> None:
         pass
 
-    def answers(self, questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
-        good = Together(shares=("26", "50"), energy_saved=0.2, split="26/50")
+    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        unknown = (None, None)
+        good = Together(shares=("26", "50"), needs_mib=unknown, energy_saved=0.2, split="26/50")
         return dict.fromkeys(questions, good)
 
 
@@ -182,7 +184,7 @@ def test_chooser_killed_between_the_two_patches(
 class Silent(Knows):
     """Must not be asked: what was decided stands in the first pod."""
 
-    def answers(self, questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
+    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         assert not questions
         return {}
 
@@ -202,7 +204,7 @@ def test_pod_that_is_deleted_while_it_waits_is_forgotten(api: KubeApi) -> None:
 
 
 def test_partner_that_is_deleted_between_the_patches(api: KubeApi) -> None:
-    """The first pod keeps what it was given, and a later pod of that name gets nothing of it."""
+    """The first pod keeps what it was given; a later pod of that name is another, and joins it."""
     deleted: list[str] = []
 
     def refuse(call: Call) -> None:
@@ -218,8 +220,11 @@ def test_partner_that_is_deleted_between_the_patches(api: KubeApi) -> None:
         eventually(lambda: deleted and metric(found, "advisor_kubernetes_write_conflicts_total"))
         name = deleted[0].rpartition("/")[2]
         make_pod(api, name, max_wait_s="600")
-        eventually(lambda: "no GPU is free that the pod may use" in said(api, name))
-    assert not open_(api, name)
+        eventually(lambda: open_(api, name))
+        assert metric_of(found, "joined") == 1
+    [first] = {"a", "b"} - {name}
+    assert notes(api, name)[names.PARTNER] == f"default/{first}"
+    assert names.PARTNER_UID not in notes(api, name)
 
 
 def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
@@ -295,3 +300,24 @@ def test_one_of_two_chooses(api: KubeApi) -> None:
             assert metric_of(first, "paired") == 0
     [path] = [path for path in api.objects if "/leases/" in path]
     assert api.get(path)["spec"]["holderIdentity"] == ""
+
+
+def test_node_whose_device_plugin_offers_gpus_is_told_of(api: KubeApi) -> None:
+    """By an event of the node and a metric, before anybody runs there twice."""
+    api.change(f"{NODES}/node-1", {"status": {"allocatable": {"nvidia.com/gpu": "8"}}})
+    with choosing(api) as found:
+        [told] = eventually(lambda: said(api, "node-1"))
+        assert "its device plugin offers 8 nvidia.com/gpu" in told
+        assert metric(found, "advisor_kubernetes_nodes_refused") == 1
+        assert not found.is_full
+
+
+def test_every_process_knows_when_no_gpu_is_free(api: KubeApi) -> None:
+    """Also the one that does not choose: the API server asks either about new pods."""
+    with choosing(api) as first, choosing(api) as second:
+        eventually(lambda: first.ready and second.ready)
+        assert not first.is_full
+        make_pod(api, "a", max_wait_s="0")
+        eventually(lambda: first.is_full and second.is_full)
+        api.delete(f"{PODS}/a")
+        eventually(lambda: not first.is_full and not second.is_full)

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from advisor.core.gpu import WHOLE
+from advisor.decide.candidates import Running
 from advisor.errors import BusyError
 from advisor.formats.wire import write
 from advisor.predict.windows import Windows
@@ -188,11 +190,17 @@ class Engine:
         return await asyncio.to_thread(with_components, told, given.recommendation, known)
 
     async def _set(self, kept: Kept, asked: SetRequest) -> SetAdvice:
+        asked.check_running()
+        # The daemon of those that run bounds nobody further.
+        there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
+        running = there if asked.running else None
         found = await self._found(kept, asked.names, asked.gpu_model)
         checked, fill = await self._checked(kept, found), await self._fill(kept)
         request = set_request_of(asked, self._settings)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
-        return await asyncio.to_thread(advise_set_by, fill, found, request, checked, conditions)
+        return await asyncio.to_thread(
+            advise_set_by, fill, found, request, checked, conditions, running
+        )
 
     async def _replicas(self, kept: Kept, asked: ReplicasRequest) -> Replicas:
         found = await self._found(kept, asked.names, asked.gpu_model)

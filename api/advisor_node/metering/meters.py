@@ -20,6 +20,9 @@ UNSEEN_S = 15.0
 """A job that has made progress for so long without being seen on its GPU computes somewhere else,
 or where nobody can see its limit."""
 
+AT_BOUND = 0.95
+"""Of the memory at which a job is bounded: its next larger allocation fails."""
+
 
 class Tenant(Protocol):
     """A pod or a batch job that has part of a GPU, as it is at one moment."""
@@ -66,6 +69,7 @@ class TenantMeter(Generic[T]):
         energy_j: Its part of the GPU's energy so far; None: no power could be read.
         results: What its own results were found to be; only wrong ones can be seen from here.
         libraries: Versions of the GPU libraries that it has loaded; None: not known.
+        memory_mib: GPU memory of its processes; None: not known.
         working: It uses the GPU now and has made progress.
         unseen: Its count grows, and yet none of its processes was seen on the GPU for a while.
     """
@@ -73,6 +77,8 @@ class TenantMeter(Generic[T]):
     def __init__(self, tenant: T) -> None:
         self.tenant, self.reference, self.proof = tenant, Reference(), Proof()
         self.limit_broken = self.working = self.unseen = False
+        self.memory_mib: float | None = None
+        self._met_memory = False
         self._unseen_from_s: float | None = None
         self.steps: int | None = None
         self.energy_j: float | None = None
@@ -101,6 +107,14 @@ class TenantMeter(Generic[T]):
         self.proof = proof
         new = proof.proven is False and not self.limit_broken
         self.limit_broken = self.limit_broken or proof.proven is False
+        return new
+
+    def take_memory(self, memory_mib: float | None) -> bool:
+        """Take note of its GPU memory; whether it has come to its bound, for the first time."""
+        self.memory_mib, most_mib = memory_mib, self.tenant.share.memory_mib
+        met = bool(memory_mib and most_mib and memory_mib >= AT_BOUND * most_mib)
+        new = met and not self._met_memory
+        self._met_memory = self._met_memory or met
         return new
 
     def rate(self) -> float | None:

@@ -9,6 +9,7 @@ from typing import Generic, Protocol
 from advisor.core.gpu import Gpu, Share
 from advisor.core.observations import Observation
 from advisor.core.telemetry import TelemetrySource
+from advisor.errors import AdvisorError
 from advisor.runtime.backends.backend import Sight
 from advisor_node.metering.meters import GpuMeter, T, TenantMeter
 from advisor_node.metering.overlaps import Overlaps
@@ -144,8 +145,16 @@ class Room(Generic[T]):
             meter.look(now_s, read_progress(self._tenancy.progress_file(meter.tenant)), own)
             if users is not None and meter.take_proof(self._proof(meter, own)):
                 self._tenancy.warn(meter.tenant, "LimitNotProven", meter.proof.why)
+            if meter.take_memory(self._memory_mib(own)):
+                self._tenancy.warn(meter.tenant, "MemoryLimitMet", _at_bound(meter))
         for meter in self.meters:
             meter.working = meter.working and not meter.tenant.over
+
+    def _memory_mib(self, own: GpuUsers) -> float | None:
+        try:
+            return self._source.processes_memory_mib(own.all) if self._source and own.all else None
+        except AdvisorError:
+            return None
 
     def _proof(self, meter: TenantMeter[T], own: GpuUsers) -> Proof:
         if meter.unseen:
@@ -168,3 +177,12 @@ class Room(Generic[T]):
             if not meter.steps:
                 why = "it reported no progress (docs/progress.md), so nothing could be observed"
                 LOG.info("job %s (%s): %s", uid, meter.tenant.job, why)
+
+
+def _at_bound(meter: TenantMeter[T]) -> str:
+    return (
+        f"it has taken {meter.memory_mib:,.0f} MiB, and its memory is bounded at "
+        f"{meter.tenant.share.memory_mib:,} MiB for those who share the GPU: what it asks for "
+        "beyond that fails as out of memory. Profile the job as it runs now, or give it a GPU of "
+        "its own"
+    )

@@ -22,6 +22,7 @@ class Mirror:
         cluster: The API server.
         path: Of the list.
         changed: Called after each change.
+        kept: What is kept of an object; with its uid and version.
         **query: Which of them.
 
     Attributes:
@@ -29,9 +30,14 @@ class Mirror:
     """
 
     def __init__(
-        self, cluster: Cluster, path: str, changed: Callable[[], None], **query: str
+        self,
+        cluster: Cluster,
+        path: str,
+        changed: Callable[[], None],
+        kept: Callable[[Object], Object] = lambda item: item,
+        **query: str,
     ) -> None:
-        self._cluster, self._path, self._query = cluster, path, query
+        self._cluster, self._path, self._query, self._kept = cluster, path, query, kept
         self._changed = changed
         self._lock = threading.Lock()
         self._objects: dict[str, Object] = {}
@@ -50,7 +56,7 @@ class Mirror:
             # Versions are numbers of the store, though the API calls them opaque. A late event
             # would make a GPU look free that we have just given away.
             if known is None or _age(item) >= _age(known):
-                self._objects[_uid(item)] = item
+                self._objects[_uid(item)] = self._kept(item)
 
     def run(self, stopping: threading.Event) -> None:
         """List and watch until the end; nothing that goes wrong ends it."""
@@ -78,7 +84,7 @@ class Mirror:
             kept = {uid: item for uid, item in known.items() if _age(item) > _number(version)}
             for item in items:
                 newer = known.get(_uid(item), item)
-                kept[_uid(item)] = newer if _age(newer) > _age(item) else item
+                kept[_uid(item)] = newer if _age(newer) > _age(item) else self._kept(item)
             self._objects, self._version = kept, version
         self.synced.set()
         self._changed()

@@ -6,13 +6,24 @@ JOB = "advisor.dev/job"
 WITH = "advisor.dev/with"
 MIN_SPEED = "advisor.dev/min-speed"
 MAX_WAIT_S = "advisor.dev/max-wait-s"
+MAX_P99_MS = "advisor.dev/max-p99-ms"
+EXPECTED_S = "advisor.dev/expected-s"
+WHEN_FULL = "advisor.dev/when-full"
 CONTAINER = "advisor.dev/container"
-ASKED = frozenset((JOB, WITH, MIN_SPEED, MAX_WAIT_S, CONTAINER))
+ASKED = frozenset((JOB, WITH, MIN_SPEED, MAX_P99_MS, EXPECTED_S, WHEN_FULL, MAX_WAIT_S, CONTAINER))
 """Annotations that the author of a pod writes."""
 
 SHARE_PERCENT = "advisor.dev/share-percent"
 SPLIT = "advisor.dev/split"
-"""Both shares in percent, that of the pod itself first, such as `26/50`; or `alone`."""
+"""The shares of all on the GPU, percent, that of the pod itself first, such as `26/50`; or `alone`.
+"""
+
+MEMORY_MIB = "advisor.dev/memory-mib"
+"""At how much their memory is bounded, MiB, in the same order; of who was there before only its own
+is told."""
+
+MEMORY_LIMIT = "advisor.dev/memory-limit"
+"""The same of the pod itself, as the driver reads it: `0=12288M`."""
 
 GPU_UUID = "advisor.dev/gpu-uuid"
 NODE = "advisor.dev/node"
@@ -29,7 +40,8 @@ MANAGED = "advisor.dev/managed"
 """Label of a pod that the webhook has changed; its value is `true`."""
 
 GPUS = "advisor.dev/gpus"
-"""Annotation of a node: a JSON list of `{"uuid", "model", "sm_count", "ready", "why"}`."""
+"""Annotation of a node: a JSON list of `{"uuid", "model", "sm_count", "memory_mib", "ready",
+"why"}`."""
 
 GPUS_CHECKED_AT = "advisor.dev/gpus-checked-at"
 """Annotation of a node: when that list was last true. Nobody renews it if the agent is gone."""

@@ -97,10 +97,10 @@ def quantity(value: object) -> float:
 def event_of(
     pod: Mapping[str, str], source: Mapping[str, str], kind: str, reason: str, message: str
 ) -> Object:
-    """An event of a pod, which `kubectl describe pod` shows.
+    """An event of a pod or node, which `kubectl describe pod` shows.
 
     Args:
-        pod: Its `namespace`, `name` and `uid`.
+        pod: Its `namespace`, `name` and `uid`; and its `kind`, where it is something else.
         source: The `component` that says it, and its `host`.
         kind: Normal or Warning.
         reason: In one word.

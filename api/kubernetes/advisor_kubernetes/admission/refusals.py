@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from advisor.core.gpu import MEMORY_LIMIT
 from advisor.errors import InputError
 from advisor.settings import LIMIT_VARIABLES
 from advisor_kubernetes import names
@@ -18,7 +19,7 @@ from advisor_kubernetes.admission.shape import (
 from advisor_kubernetes.admission.wishes import Wishes, shown
 from advisor_kubernetes.objects import Object, part, parts, word
 
-_RESERVED = (*LIMIT_VARIABLES, "NVIDIA_VISIBLE_DEVICES")
+_RESERVED = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES")
 
 _OURS = (*_RESERVED, "ADVISOR_")
 """How names of variables begin that nobody else may set where a pod computes."""

@@ -19,17 +19,25 @@ _VERSION = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
 STRICT = Site()
 
+_FULL = (
+    "advisor: no GPU is free for sharing, so the pod waits behind its gate until one is; with the "
+    f"annotation {names.WHEN_FULL}: whole it would ask for a whole GPU instead"
+)
+
 _LONGEST = 1000
 """Characters of a reason."""
 
 
-def review(asked: Object, chooser: str | None, site: Site = STRICT) -> Object:
+def review(
+    asked: Object, chooser: str | None, site: Site = STRICT, *, is_full: bool = False
+) -> Object:
     """Answer a review.
 
     Args:
         asked: The AdmissionReview.
         chooser: Name of the user that writes what was chosen; None: not known yet.
         site: What the site allows.
+        is_full: Whether no GPU is free that pods could share.
 
     Raises:
         InputError: it is no AdmissionReview of this version.
@@ -40,16 +48,20 @@ def review(asked: Object, chooser: str | None, site: Site = STRICT) -> Object:
             "this is no AdmissionReview of admission.k8s.io/v1",
             fix="set admissionReviewVersions: [v1] in the webhook's configuration",
         )
-    return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser, site)}}
+    return {
+        **_VERSION,
+        "response": {"uid": request["uid"], **_answer(request, chooser, site, is_full=is_full)},
+    }
 
 
-def _answer(request: Object, chooser: str | None, site: Site) -> Object:
+def _answer(request: Object, chooser: str | None, site: Site, *, is_full: bool) -> Object:
     if part(request, "kind").get("kind") != "Pod":
         return {"allowed": True}
+    warning = ""
     try:
         match request.get("operation"):
             case "CREATE":
-                patch = _created(part(request, "object"), site)
+                patch, warning = _created(part(request, "object"), site, is_full=is_full)
             case "UPDATE":
                 patch = _updated(request, chooser)
             case _:
@@ -57,13 +69,15 @@ def _answer(request: Object, chooser: str | None, site: Site) -> Object:
     except InputError as error:
         status = {"code": 422, "reason": "Invalid", "message": f"advisor: {error}"[:_LONGEST]}
         return {"allowed": False, "status": status}
+    told = {"allowed": True, **({"warnings": [warning]} if warning else {})}
     if not patch:
-        return {"allowed": True}
+        return told
     encoded = base64.b64encode(json.dumps(patch).encode()).decode()
-    return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+    return {**told, "patchType": "JSONPatch", "patch": encoded}
 
 
-def _created(pod: Object, site: Site) -> list[Object]:
+def _created(pod: Object, site: Site, *, is_full: bool) -> tuple[list[Object], str]:
+    """The patch of a new pod, and what its author is told, which `kubectl` prints."""
     annotations = part(pod, "metadata", "annotations")
     if strangers := sorted(_ours(annotations) - names.ASKED):
         raise InputError(
@@ -73,11 +87,16 @@ def _created(pod: Object, site: Site) -> list[Object]:
     asked = read_wishes(annotations)
     if asked is None:
         _check_unmanaged(pod)
-        return []
+        return [], ""
     place, container = refusals.container_of(pod, asked)
     shape = shape_of(pod, container)
     refusals.check(pod, container, shape, site)
-    return patch_of(pod, place, shape)
+    if not is_full:
+        return patch_of(pod, place, shape), ""
+    whole = names.GPU_RESOURCE in part(container, "resources", "limits")
+    if asked.whole_when_full and whole and names.MANAGED not in part(pod, "metadata", "labels"):
+        return [], "advisor: no GPU is free for sharing, so the pod asks for a whole one"
+    return patch_of(pod, place, shape), _FULL
 
 
 def _check_unmanaged(pod: Object) -> None:

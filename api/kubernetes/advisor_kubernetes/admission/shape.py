@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.core.gpu import PERCENTAGE
+from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.wishes import shown
@@ -55,11 +55,13 @@ def _mount(name: str, path: str, **more: Any) -> Object:
 _SHARE = _of_annotation(PERCENTAGE, names.SHARE_PERCENT)
 
 ON_CLAIM = PodShape((_SHARE,))
+"""The claim says how much memory, too."""
 
 ON_HOST = PodShape(
     variables=(
         _of_annotation("ADVISOR_GPU_UUID", names.GPU_UUID),
         _SHARE,
+        _of_annotation(MEMORY_LIMIT, names.MEMORY_LIMIT),
         {"name": "CUDA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"},
         {"name": "NVIDIA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"},
         {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": names.PIPE_MOUNT},

@@ -27,6 +27,9 @@ class Wishes:
     Attributes:
         partner: Name of the job that it wants beside it; None: any that fits.
         min_speed: Minimum relative speed, 0 to 1; None: the service's setting.
+        max_p99_ms: Longest p99 latency of its answers, ms; None: the service's.
+        expected_s: How long it takes alone on a whole GPU, s; None: not known.
+        whole_when_full: Whether it takes a whole GPU where none for sharing is free.
         max_wait_s: How long it waits for a partner before it runs alone, s.
         container: Name of the container that computes; None: the one that asks for a GPU.
     """
@@ -34,6 +37,9 @@ class Wishes:
     job: str
     partner: str | None = None
     min_speed: float | None = None
+    max_p99_ms: float | None = None
+    expected_s: float | None = None
+    whole_when_full: bool = False
     max_wait_s: float = DEFAULT_WAIT_S
     container: str | None = None
 
@@ -67,6 +73,9 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
         job=text(names.JOB, NAME, of_job) or "",
         partner=text(names.WITH, NAME, of_job),
         min_speed=number(names.MIN_SPEED, 1.0, "a number from 0 to 1"),
+        max_p99_ms=number(names.MAX_P99_MS, 3600e3, "milliseconds above 0"),
+        expected_s=number(names.EXPECTED_S, 366 * 86400.0, "seconds, a year at most"),
+        whole_when_full=text(names.WHEN_FULL, "whole|wait", "whole or wait") == "whole",
         max_wait_s=DEFAULT_WAIT_S
         if (wait_s := number(names.MAX_WAIT_S, MOST_WAIT_S, "seconds, a week at most")) is None
         else wait_s,

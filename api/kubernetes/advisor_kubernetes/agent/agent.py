@@ -248,6 +248,7 @@ def _published(daemon: GpuDaemon) -> Mapping[str, object]:
         "uuid": daemon.gpu.uuid,
         "model": daemon.gpu.model,
         "sm_count": daemon.gpu.units_total,
+        "memory_mib": daemon.gpu.memory_mib,
         "ready": daemon.readiness.ready,
         "why": daemon.readiness.why,
     }
@@ -259,6 +260,8 @@ def _state(meter: TenantMeter[SharedPod], hours: GpuHours) -> PodState:
         labels=(pod.namespace, pod.name, pod.job, pod.gpu_uuid),
         share_percent=pod.share.percent,
         booked_percent=pod.booked_percent,
+        memory_mib=meter.memory_mib,
+        memory_limit_mib=pod.memory_mib,
         held_gpus=hours.held.get(pod.uid, 0.0),
         held_s=hours.total_s.get(pod.uid, 0.0),
         granted_units=meter.proof.units,

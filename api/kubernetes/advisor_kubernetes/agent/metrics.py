@@ -24,6 +24,8 @@ class PodState:
     Attributes:
         labels: Namespace, pod, job, GPU.
         booked_percent: What it books of its GPU.
+        memory_mib: GPU memory of its processes.
+        memory_limit_mib: At how much that of each is bounded.
         held_gpus: The part of a GPU that it holds now.
         held_s: Seconds of a whole GPU that it has held.
         granted_units: SMs that the driver grants under its share.
@@ -34,6 +36,8 @@ class PodState:
     labels: tuple[str, str, str, str]
     share_percent: float
     booked_percent: int
+    memory_mib: float | None
+    memory_limit_mib: int | None
     held_gpus: float
     held_s: float
     granted_units: int | None
@@ -101,6 +105,11 @@ _OF_PODS: Sequence[tuple[_Kind, str, str, Callable[[PodState], float | None]]] =
      lambda pod: pod.share_percent),
     (GaugeMetricFamily, "advisor_pod_booked_percent",
      "What the pod books of a GPU, as quotas count it", lambda pod: pod.booked_percent),
+    (GaugeMetricFamily, "advisor_pod_memory_mib", "GPU memory of its processes",
+     lambda pod: pod.memory_mib),
+    (GaugeMetricFamily, "advisor_pod_memory_limit_mib",
+     "At how much the GPU memory of each of its processes is bounded",
+     lambda pod: pod.memory_limit_mib),
     (GaugeMetricFamily, "advisor_pod_held_gpus",
      "Part of a GPU that it holds: of the pods on a GPU all parts are 1",
      lambda pod: pod.held_gpus),

@@ -12,6 +12,7 @@ from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object, part, parts, word
 
 _STATES: dict[str, State] = {"Succeeded": "finished", "Failed": "failed"}
+_LIMIT = re.compile(r"0=([1-9][0-9]{0,9})M")
 _UID = re.compile(r"[0-9A-Za-z-]{1,63}")
 
 
@@ -23,6 +24,7 @@ class SharedPod:
         share_text: The percentage exactly as its containers have it in their environment.
         phase: Pending, Running, Succeeded, Failed or Unknown.
         booked_percent: What it books of its GPU.
+        memory_mib: At how much the memory of its processes is bounded; None: not at all.
     """
 
     uid: str
@@ -33,11 +35,12 @@ class SharedPod:
     gpu_uuid: str
     phase: str
     booked_percent: int = names.BOOKED_PERCENT
+    memory_mib: int | None = None
 
     @property
     def share(self) -> Share:
-        """Its part of the SMs."""
-        return Share(float(self.share_text))
+        """Its part of the SMs, and of the memory."""
+        return Share(float(self.share_text), memory_mib=self.memory_mib)
 
     @property
     def over(self) -> bool:
@@ -69,6 +72,7 @@ def read_pod(raw: Object) -> SharedPod | None:
         gpu_uuid=notes[names.GPU_UUID],
         phase=word(part(raw, "status"), "phase"),
         booked_percent=sum(map(_booked, parts(raw, "spec", "containers"))) or names.BOOKED_PERCENT,
+        memory_mib=_memory_mib(notes.get(names.MEMORY_LIMIT)),
     )
     _check(pod)
     return pod
@@ -76,6 +80,18 @@ def read_pod(raw: Object) -> SharedPod | None:
 
 def _booked(container: Object) -> int:
     return int(part(container, "resources", "limits").get(names.SHARE_RESOURCE, 0))
+
+
+def _memory_mib(limit: str | None) -> int | None:
+    if limit is None:
+        return None  # of an earlier version
+    if not (found := _LIMIT.fullmatch(limit)):
+        raise InputError(
+            f"the annotation {names.MEMORY_LIMIT} is {limit!a}",
+            why="the driver would take it as no limit, or refuse the process",
+            fix="delete the pod and let its owner make another one",
+        )
+    return int(found[1])
 
 
 def _check(pod: SharedPod) -> None:

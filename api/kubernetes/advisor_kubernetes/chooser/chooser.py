@@ -4,7 +4,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,13 +15,13 @@ from advisor_kubernetes import names
 from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.events import Events
 from advisor_kubernetes.chooser.lease import Lease
-from advisor_kubernetes.chooser.pairing import Decision, Pair, Policy, Round, Stay
-from advisor_kubernetes.chooser.places import Node, read_node
+from advisor_kubernetes.chooser.pairing import Decision, Policy, Round, Stay
+from advisor_kubernetes.chooser.places import Node, added, read_node, requested
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
 from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError
 from advisor_kubernetes.mirror import Mirror
-from advisor_kubernetes.objects import Object
+from advisor_kubernetes.objects import Object, part, word
 from advisor_node.advice import Advice
 
 T = TypeVar("T")
@@ -45,7 +45,9 @@ class ChooserMetrics:
     Attributes:
         waiting: Pods behind the gate.
         leading: 1 where this process chooses.
-        decided: Pods, by `outcome`: `paired` or `alone`.
+        decided: Pods, by `outcome`: `paired`, `joined` or `alone`.
+        refused: Nodes of which no GPU is used, since their device plugin offers them as well.
+        longest: How long the pod has waited that waits longest, s.
         conflicts: Writes that came too late: the pod had changed or was gone.
     """
 
@@ -53,10 +55,16 @@ class ChooserMetrics:
     leading: Gauge
     decided: Counter
     conflicts: Counter
+    refused: Gauge
+    longest: Gauge
 
 
 class Chooser:
-    """Watches pods and nodes, and decides."""
+    """Watches pods and nodes, and decides.
+
+    Attributes:
+        is_full: Whether all GPUs that pods may share are held, as of the last look.
+    """
 
     def __init__(
         self,
@@ -75,10 +83,16 @@ class Chooser:
         self.pods = Mirror(cluster, PODS, changed, labelSelector=managed)
         self.nodes = Mirror(cluster, NODES, changed)
         self.quotas = Mirror(cluster, QUOTAS, changed)
+        # What they ask of nodes; that one of them changes is no reason to look again.
+        self.others = Mirror(
+            cluster, PODS, lambda: None, kept=_asked_of_node,
+            labelSelector=f"{names.MANAGED}!=true", fieldSelector="spec.nodeName!=",
+        )  # fmt: skip
         self._agents = Agents()
         self._unreadable: set[str] = set()
         self._left_alone: dict[str, float] = {}
         self.last_round_s = time.monotonic()
+        self.is_full = False
 
     def run(self, stopping: threading.Event) -> None:
         """Choose until the end; nothing that goes wrong ends it."""
@@ -101,21 +115,31 @@ class Chooser:
     def _turn(self) -> None:
         leads = self._lease.take()
         self._counts.leading.set(leads)
-        if leads and self.synced:
-            self._round()
+        if self.synced:
+            nodes = self._nodes()
+            self._count_free(nodes)
+            if leads:
+                self._round(nodes)
 
     @property
     def mirrors(self) -> Sequence[Mirror]:
         """What it sees the cluster by."""
-        return self.pods, self.nodes, self.quotas
+        return self.pods, self.nodes, self.quotas, self.others
 
     @property
     def synced(self) -> bool:
         """Whether all of it was listed once."""
         return all(mirror.synced.is_set() for mirror in self.mirrors)
 
-    def _round(self) -> None:
-        nodes = self._read(self.nodes.objects(), read_node)
+    def _nodes(self) -> list[Node]:
+        return self._read(self.nodes.objects(), read_node)
+
+    def _count_free(self, nodes: Iterable[Node]) -> None:
+        held = {pod.holds for pod in self._pods()}
+        there = [gpu.uuid for node in nodes for gpu in node.gpus]
+        self.is_full = bool(there) and held.issuperset(there)
+
+    def _round(self, nodes: Sequence[Node]) -> None:
         hostnames = {node.name: node.labels.get(names.HOSTNAME, node.name) for node in nodes}
         now = time.monotonic()
         self._left_alone = {uid: end for uid, end in self._left_alone.items() if end > now}
@@ -123,7 +147,13 @@ class Chooser:
             self._write([write], "paired")
         pods = self._pods()
         self._events.forget({pod.uid for pod in pods})
-        self._counts.waiting.set(sum(pod.waits for pod in pods))
+        waits_s = [time.time() - pod.created_s for pod in pods if pod.waits]
+        self._counts.waiting.set(len(waits_s))
+        self._counts.longest.set(max(waits_s, default=0.0))
+        refused = [node for node in nodes if node.refused]
+        self._counts.refused.set(len(refused))
+        for node in refused:
+            self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
         for decision in self._decisions(pods, self._agents.heard(nodes, now)):
             self._carry_out(decision)
 
@@ -133,19 +163,23 @@ class Chooser:
 
     def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[Decision]:
         answers = self._advice.answers
-        allowed = gpus_allowed(self.quotas.objects())
         return Round(
-            pods=pods, nodes=nodes, ask=answers, now_s=time.time(), policy=self._policy,
-            allowed=allowed,
-        ).decide()  # fmt: skip
+            pods=pods,
+            nodes=nodes,
+            ask=answers,
+            now_s=time.time(),
+            policy=self._policy,
+            allowed=gpus_allowed(self.quotas.objects()),
+            others=_by_node(self.others.objects()),
+        ).decide()
 
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Stay):
-            held = "advice" in decision.why
-            kind = "Warning" if held else "Normal"
+            warns = decision.held_up or "advice" in decision.why
+            kind = "Warning" if warns else "Normal"
             self._events.say(decision.pod, "WaitsForGpu", decision.why, kind=kind)
             return
-        outcome = "paired" if isinstance(decision, Pair) else "alone"
+        outcome = "paired" if len(decision.pods) > 1 else "joined" if decision.beside else "alone"
         self._write(writes_of(decision), outcome)
 
     def _write(self, writes: list[Write], outcome: str) -> None:
@@ -184,6 +218,24 @@ class Chooser:
                     self._unreadable.add(str(error))
                     LOG.warning("%s: %s", item.get("metadata", {}).get("name"), error)
         return found
+
+
+def _asked_of_node(item: Object) -> Object:
+    """What is kept of a pod that is none of ours: there may be ten thousand."""
+    spec, metadata = part(item, "spec"), part(item, "metadata")
+    over = part(item, "status").get("phase") in ("Succeeded", "Failed")
+    return {
+        "metadata": {key: metadata.get(key) for key in ("uid", "resourceVersion")},
+        "node": "" if over else word(spec, "nodeName"),
+        "requested": {} if over else requested(spec),
+    }
+
+
+def _by_node(items: Iterable[Object]) -> Mapping[str, Mapping[str, float]]:
+    found: dict[str, Mapping[str, float]] = {}
+    for item in items:
+        found[item["node"]] = added(found.get(item["node"], {}), item["requested"])
+    return found
 
 
 SILENT_S = 120.0

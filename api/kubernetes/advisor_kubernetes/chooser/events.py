@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from collections.abc import Mapping
 
 from advisor_kubernetes.chooser.pods import Pod
 from advisor_kubernetes.cluster import Cluster, ClusterError
@@ -16,20 +17,30 @@ class Events:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._said: dict[str, str] = {}
+        self._said_of_nodes: dict[str, str] = {}
 
     def say(self, pod: Pod, reason: str, text: str, *, kind: str = "Normal") -> None:
         """Say something about a pod, unless it was the last thing that was said of it."""
-        if self._said.get(pod.uid) == text:
-            return
-        self._said[pod.uid] = text
-        try:
+        if self._said.get(pod.uid) != text:
+            self._said[pod.uid] = text
             involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-            source = {"component": "advisor", "host": socket.gethostname()}
+            self._send(involved, kind, reason, text)
+
+    def say_of_node(self, name: str, reason: str, text: str) -> None:
+        """Warn of a node, once; its events are where those of the kubelet are."""
+        if self._said_of_nodes.get(name) != text:
+            self._said_of_nodes[name] = text
+            involved = {"kind": "Node", "namespace": "default", "name": name, "uid": name}
+            self._send(involved, "Warning", reason, text)
+
+    def _send(self, involved: Mapping[str, str], kind: str, reason: str, text: str) -> None:
+        source = {"component": "advisor", "host": socket.gethostname()}
+        try:
             event = event_of(involved, source, kind, reason, text)
-            self._cluster.post(f"/api/v1/namespaces/{pod.namespace}/events", event)
+            self._cluster.post(f"/api/v1/namespaces/{involved['namespace']}/events", event)
         except ClusterError as error:
             # An event is news, and no part of what was done.
-            LOG.warning("no event for %s: %s", pod.key, error)
+            LOG.warning("no event for %s: %s", involved["name"], error)
 
     def forget(self, uids: set[str]) -> None:
         """Keep only what was said of these pods."""

@@ -1,19 +1,34 @@
-"""Who meets whom: the oldest pod first, beside the partner with whom most energy is saved."""
+"""Who meets whom: a matching over all pods of a namespace that wait, and over those that run."""
 
 import math
-from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.places import Gpus, GpuSlot, Node
+from advisor_kubernetes.chooser.cards import Card, Cards, may_meet
+from advisor_kubernetes.chooser.matching import Edge, matched
+from advisor_kubernetes.chooser.offers import (
+    ALONE,
+    Offer,
+    Start,
+    memory_bounds,
+    question_of_join,
+    question_of_pair,
+)
+from advisor_kubernetes.chooser.places import Node
 from advisor_kubernetes.chooser.pods import Pod
-from advisor_node.advice import Answer, Apart, NoAnswer, PairQuestion, Together
+from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 
 WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a
 whole GPU, or waits on."""
+
+GATHER_S = 2.0
+"""So long pods wait for others that are made together with them, before anybody is matched."""
+
+MOST_KINDS = 40
+"""Of the pods of one namespace that are looked at together: 820 pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,44 +43,19 @@ class Policy:
     mixed_nodes: bool = False
 
 
-Ask: TypeAlias = Callable[[Collection[PairQuestion]], Mapping[PairQuestion, Answer]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two pods that share a GPU; shares in percent, in their order."""
-
-    pods: tuple[Pod, Pod]
-    shares: tuple[str, str]
-    place: GpuSlot
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Single:
-    """A pod that has a GPU to itself."""
-
-    pod: Pod
-    place: GpuSlot
-    why: str
+Ask: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """A pod that waits on."""
+    """A pod that waits on; it `held_up` longer than it should."""
 
     pod: Pod
     why: str
+    held_up: bool = False
 
 
-Decision: TypeAlias = Pair | Single | Stay
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Offer:
-    partner: Pod
-    place: GpuSlot
-    answer: Together
+Decision: TypeAlias = Start | Stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +66,7 @@ class Round:
         pods: All that the webhook has changed.
         now_s: Seconds since 1970.
         allowed: The most GPUs of a namespace, where its quotas bound them.
+        others: What all other pods ask of nodes, by node.
     """
 
     pods: Sequence[Pod]
@@ -84,105 +75,168 @@ class Round:
     now_s: float
     policy: Policy
     allowed: Mapping[str, int] = field(default_factory=dict[str, int])
+    others: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict[str, Mapping[str, float]]
+    )
 
     def decide(self) -> Iterator[Decision]:
-        """What each waiting pod does now; the oldest first."""
-        gpus = Gpus(self.nodes, self.pods, mixed_nodes=self.policy.mixed_nodes)
-        holders = {pod.holds: pod.namespace for pod in self.pods if pod.holds is not None}
-        taken = Counter(holders.values())
+        """What each waiting pod does now; by namespace, that of the oldest first."""
+        cards = Cards(self.nodes, self.pods, self.others, mixed_nodes=self.policy.mixed_nodes)
         # A pod whose partner has its share already is given its own, and to nobody else.
         promised = {
             (pod.namespace, pod.given.get(names.PARTNER_UID)) for pod in self.pods if not pod.over
         }
         waiting = [p for p in self.pods if p.waits and (p.namespace, p.uid) not in promised]
         waiting.sort(key=lambda pod: (pod.created_s, pod.uid))
-        younger: dict[object, deque[Pod]] = {}
+        by_namespace: dict[str, list[Pod]] = {}
         for pod in waiting:
-            younger.setdefault(pod.kind, deque()).append(pod)
-        older: dict[object, Pod] = {}
-        for pod in waiting:
-            if pod is not next(iter(younger[pod.kind]), None):
-                continue  # it has a partner already
-            younger[pod.kind].popleft()
-            oldest = [pods[0] for pods in younger.values() if pods]
-            if taken[pod.namespace] >= self.allowed.get(pod.namespace, math.inf):
-                yield Stay(pod=pod, why=_full(self.allowed[pod.namespace]))
-                continue
-            decision = self._of(pod, oldest, older.values(), gpus)
-            if isinstance(decision, Stay):
-                older[pod.kind] = pod
-            else:
-                gpus.take(decision.place, pod)
-                taken[pod.namespace] += 1
-            if isinstance(decision, Pair):
-                younger[decision.pods[1].kind].popleft()
+            by_namespace.setdefault(pod.namespace, []).append(pod)
+        for namespace, pods in by_namespace.items():
+            most = self.allowed.get(namespace, math.inf)
+            yield from _Tenant(round=self, cards=cards, namespace=namespace, most=most).decide(pods)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tenant:
+    """The waiting pods of one namespace in a round.
+
+    Attributes:
+        most: GPUs that it may hold.
+        refusals: Why not, of the kinds of pods that asked.
+        unasked: Kinds of which not everything was asked yet.
+    """
+
+    round: Round
+    cards: Cards
+    namespace: str
+    most: float
+    refusals: dict[object, list[Apart | NoAnswer]] = field(
+        default_factory=dict[object, list[Apart | NoAnswer]]
+    )
+    unasked: set[object] = field(default_factory=set[object])
+
+    @property
+    def left(self) -> float:
+        """How many more GPUs it may hold."""
+        return self.most - self.cards.number_of(self.namespace)
+
+    def decide(self, pods: Sequence[Pod]) -> Iterator[Decision]:
+        rest = {pod.uid: pod for pod in pods}
+        for start in self._together(pods):
+            for pod in start.pods:
+                del rest[pod.uid]
+            yield start
+        for pod in rest.values():
+            decision = self._alone(pod)
+            if isinstance(decision, Start):
+                self.cards.take(decision.place, decision.pods)
             yield decision
 
-    def _of(self, pod: Pod, younger: Iterable[Pod], older: Iterable[Pod], gpus: Gpus) -> Decision:
-        places = gpus.for_all(pod)
+    def _together(self, pods: Sequence[Pod]) -> Iterator[Start]:
+        """Those that start together or join others, by the matching that is worth most."""
+        by_kind: dict[object, list[Pod]] = {}
+        for pod in pods:
+            by_kind.setdefault(pod.kind, []).append(pod)
+        kinds = [*by_kind.values()][:MOST_KINDS]
+        open_cards: dict[object, list[Card]] = {}
+        for card in self.cards.of(self.namespace):
+            open_cards.setdefault(card.kind, []).append(card)
+        there = [*open_cards.values()]
+        offers = self._offers(kinds, there)
+        free = min(self.left, self.cards.number_free(self.namespace)) + self._claims(pods)
+        edges = [self._edge(offer) for offer in offers]
+        counts = [*map(len, kinds), *map(len, there)]
+        used = matched(counts, edges, max(0, int(free)))
+        times = [offer for offer, count in zip(offers, used, strict=True) for _ in range(count)]
+        # Within a kind, and for a GPU, the oldest comes first.
+        for offer in sorted(times, key=lambda offer: offer.first[0].created_s):
+            start = offer.start(self.cards)
+            if start is not None and self.round.now_s - start.pods[0].created_s >= GATHER_S:
+                self.cards.take(start.place, start.pods)
+                yield start
+
+    def _claims(self, pods: Iterable[Pod]) -> int:
+        return len({pod.claim for pod in pods if pod.claim and pod.claim not in self.cards.held})
+
+    def _edge(self, offer: Offer) -> Edge:
+        oldest = offer.first[0]
+        late = self.round.now_s - oldest.created_s >= oldest.asked.max_wait_s
+        # A GPU less is what counts most, and those before all others who have waited long enough.
+        worth = 1 + offer.answer.energy_saved + late
+        return Edge(kinds=offer.kinds, worth=max(worth, 0.01), takes_gpu=not offer.cards)
+
+    def _offers(self, kinds: Sequence[list[Pod]], there: Sequence[list[Card]]) -> list[Offer]:
+        """Those of all possible ones for which sharing is recommended, on the best GPU model."""
+        possible = [*self._pairs(kinds), *self._joins(kinds, there)]
+        answers = self.round.ask([offer.question for offer in possible])
+        best: dict[tuple[int, int], Offer] = {}
+        for offer in possible:
+            answer = answers.get(offer.question)
+            if isinstance(answer, Together):
+                known = best.get(offer.kinds)
+                if known is None or answer.energy_saved > known.answer.energy_saved:
+                    best[offer.kinds] = replace(offer, answer=answer)
+                continue
+            for pods in (offer.first, offer.second):
+                if answer is None:
+                    self.unasked.add(pods[0].kind)
+                else:
+                    self.refusals.setdefault(pods[0].kind, []).append(answer)
+        return [*best.values()]
+
+    def _pairs(self, kinds: Sequence[list[Pod]]) -> Iterator[Offer]:
+        for i, first in enumerate(kinds):
+            for j, second in enumerate(kinds[i:], i):
+                if (i == j and len(first) < 2) or not may_meet(first[0], second[-1]):
+                    continue
+                for place in self.cards.free_for(first[0], second[-1]):
+                    question = question_of_pair(first[0], second[-1], place)
+                    yield Offer(kinds=(i, j), first=first, second=second, question=question)
+
+    def _joins(self, kinds: Sequence[list[Pod]], there: Sequence[list[Card]]) -> Iterator[Offer]:
+        for i, pods in enumerate(kinds):
+            for j, cards in enumerate(there, len(kinds)):
+                if cards[0].takes(pods[0]) and any(self.cards.has_room(c, pods[0]) for c in cards):
+                    question = question_of_join(cards[0], pods[0])
+                    yield Offer(
+                        kinds=(i, j), first=pods, second=pods, question=question, cards=cards
+                    )
+
+    def _alone(self, pod: Pod) -> Decision:
+        waited_s = self.round.now_s - pod.created_s
+        late = waited_s >= pod.asked.max_wait_s
+        if self.left <= 0 and pod.claim is None:
+            of = "no GPU" if self.most == 0 else f"{self.most} GPU{'s' * (self.most > 1)}"
+            why = f"the quota of the namespace is for {of}, and its pods hold as many"
+            return Stay(pod=pod, why=why, held_up=late)
+        places = self.cards.free_for(pod)
         if not places:
-            return Stay(pod=pod, why="no GPU is free that the pod may use")
-        offers, refusals = self._offers(pod, younger, gpus)
-        if offers:
-            return _pair(pod, max(offers, key=lambda offer: offer.answer.energy_saved))
-        # Those before it found nobody, nor does it among them; but it says why.
-        refusals += self._offers(pod, older, gpus)[1]
+            return Stay(pod=pod, why=_no_gpu(pod, self.round.nodes, late), held_up=late)
+        refusals = self.refusals.get(pod.kind, [])
         silent = next((said.why for said in refusals if isinstance(said, NoAnswer)), None)
-        if self.now_s - pod.created_s < pod.asked.max_wait_s:
+        if late and pod.kind in self.unasked:
+            return Stay(pod=pod, why="waits for advice")
+        if not late and pod.booked_percent < 100:
             return Stay(pod=pod, why=f"no advice: {silent}" if silent else "waits for a partner")
-        if silent and self.policy.without_advice == "hold":
-            return Stay(pod=pod, why=f"held, no advice: {silent}")
+        if silent and self.round.policy.without_advice == "hold":
+            return Stay(pod=pod, why=f"held, no advice: {silent}", held_up=True)
         reason = refusals[0].why if refusals else "no partner came"
         why = f"no advice: {silent}" if silent else reason
-        return Single(pod=pod, place=places[0], why=f"alone on a whole GPU: {why}")
-
-    def _offers(
-        self, pod: Pod, others: Iterable[Pod], gpus: Gpus
-    ) -> tuple[list[_Offer], list[Apart | NoAnswer]]:
-        """Partners with whom sharing is recommended, on each GPU model; and other answers."""
-        asked = [
-            (_question(pod, partner, place), partner, place)
-            for partner in others
-            if may_meet(pod, partner)
-            for place in gpus.for_all(pod, partner)
-        ]
-        answers = self.ask([question for question, _, _ in asked])
-        offers: list[_Offer] = []
-        rest: list[Apart | NoAnswer] = []
-        for question, partner, place in asked:
-            answer = answers[question]
-            if isinstance(answer, Together):
-                offers.append(_Offer(partner=partner, place=place, answer=answer))
-            else:
-                rest.append(answer)
-        return offers, rest
+        if pod.booked_percent == 100:
+            why = "it books all of it"
+        whole = f"alone on a whole GPU: {why}"
+        bound = memory_bounds((None,), places[0])
+        return Start(pods=(pod,), shares=(ALONE,), memory_mib=bound, place=places[0], why=whole)
 
 
-def may_meet(a: Pod, b: Pod) -> bool:
-    """Whether two pods may share a GPU: one namespace, one user, and each wants the other."""
-    if a.booked_percent + b.booked_percent > 100:
-        return False
-    wanted = a.asked.partner in (None, b.asked.job) and b.asked.partner in (None, a.asked.job)
-    same = a.namespace == b.namespace and a.user == b.user and a.claim == b.claim
-    return wanted and same
-
-
-def _full(most: int) -> str:
-    of = "no GPU" if most == 0 else "1 GPU" if most == 1 else f"{most} GPUs"
-    return f"the quota of the namespace is for {of}, and its pods hold as many"
-
-
-def _pair(pod: Pod, offer: _Offer) -> Pair:
-    answer, jobs = offer.answer, (pod.asked.job, offer.partner.asked.job)
-    return Pair(
-        pods=(pod, offer.partner),
-        shares=answer.shares,
-        place=offer.place,
-        why=f"{jobs[0]} and {jobs[1]} at {answer.split}: "
-        f"{100 * answer.energy_saved:.0f} % less energy for the same work expected",
-    )
-
-
-def _question(a: Pod, b: Pod, place: GpuSlot) -> PairQuestion:
-    jobs = ((a.asked.job, a.asked.min_speed), (b.asked.job, b.asked.min_speed))
-    return PairQuestion(jobs=jobs, model=place.model)
+def _no_gpu(pod: Pod, nodes: Iterable[Node], late: bool) -> str:
+    told = "no GPU is free that the pod may use"
+    refused = [f"{node.name}: {node.refused}" for node in nodes if node.refused]
+    if refused:
+        told += f" ({'; '.join(refused)})"
+    if late and not pod.asked.whole_when_full:
+        told += (
+            f". It has waited {pod.asked.max_wait_s:g} s and waits on: for a whole GPU of the "
+            f"device plugin delete it and make it again with {names.WHEN_FULL}: whole"
+        )
+    return told

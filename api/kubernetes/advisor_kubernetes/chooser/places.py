@@ -1,15 +1,13 @@
-"""GPUs of nodes, and which of them a pod may have."""
+"""Nodes and their GPUs, and which pods they take."""
 
 import json
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.pods import Pod
-from advisor_kubernetes.objects import Object, part, parts, word
+from advisor_kubernetes.objects import Object, part, parts, quantity, word
 
 _TOLERATES_ALL = ("", None)
 
@@ -21,12 +19,23 @@ class GpuSlot:
     Attributes:
         key: Its UUID, or the claim.
         model: As its driver names it; None: not known.
+        memory_mib: Of the card; None: not known.
         node: Of the GPU; None: the claim says where.
     """
 
     key: str
     model: str | None = None
+    memory_mib: int | None = None
     node: "Node | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGpu:
+    """A GPU that is ready, as the agent of its node says."""
+
+    uuid: str
+    model: str
+    memory_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,22 +45,26 @@ class Node:
     Attributes:
         labels: For what pods ask of nodes.
         taints: Those that keep pods away.
-        gpus: UUID and model of those that are ready.
+        gpus: Those that are ready.
+        allocatable: What all pods may ask for together; nothing: it does not say.
         checked_at: What its agent wrote when that was last true; empty: nobody renews it.
+        refused: Why none of its GPUs is used; empty: they are.
     """
 
     name: str
     labels: Mapping[str, str]
     taints: tuple[Object, ...]
-    gpus: tuple[tuple[str, str], ...]
+    gpus: tuple[NodeGpu, ...]
+    allocatable: Mapping[str, float] = field(default_factory=dict[str, float])
     checked_at: str = ""
+    refused: str = ""
 
 
 def read_node(item: Object) -> Node:
     """A node, of the API's JSON; without GPUs where it takes no new pods.
 
     Raises:
-        InputError: what its agent has written cannot be read.
+        InputError: what it or its agent says cannot be read.
     """
     spec, metadata = part(item, "spec"), part(item, "metadata")
     labels = part(metadata, "labels")
@@ -60,22 +73,43 @@ def read_node(item: Object) -> Node:
     takes = ready and not spec.get("unschedulable") and names.HOSTNAME in labels
     taints = [t for t in parts(spec, "taints") if t.get("effect") in ("NoSchedule", "NoExecute")]
     told = word(part(metadata, "annotations"), names.GPUS)
+    offered = part(item, "status", "allocatable")
+    allocatable = {name: quantity(count) for name, count in offered.items()}
+    refused = _refused(allocatable) if told else ""
     return Node(
         name=word(metadata, "name"),
         labels=labels,
         taints=tuple(taints),
-        gpus=tuple(_gpus(told)) if takes and told else (),
+        gpus=tuple(_gpus(told)) if takes and told and not refused else (),
+        allocatable=allocatable,
         checked_at=word(part(metadata, "annotations"), names.GPUS_CHECKED_AT),
+        refused=refused,
     )
 
 
-def _gpus(told: str) -> Iterator[tuple[str, str]]:
+def _refused(allocatable: Mapping[str, float]) -> str:
+    """A device plugin there gives the same GPUs to others, whom nobody limits."""
+    for name, count in allocatable.items():
+        if name.startswith(names.GPU_RESOURCE) and count > 0:
+            return (
+                f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
+                "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
+            )
+    return ""
+
+
+def _gpus(told: str) -> Iterator[NodeGpu]:
     try:
         found: Any = json.loads(told)
         for gpu in found:
             if gpu["ready"] is True:
-                yield str(gpu["uuid"]), str(gpu["model"])
-    except (ValueError, TypeError, KeyError) as error:
+                memory_mib = gpu.get("memory_mib")
+                yield NodeGpu(
+                    uuid=str(gpu["uuid"]),
+                    model=str(gpu["model"]),
+                    memory_mib=memory_mib and int(memory_mib),
+                )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"{names.GPUS} is not a list of GPUs",
             why=repr(error),
@@ -83,60 +117,37 @@ def _gpus(told: str) -> Iterator[tuple[str, str]]:
         ) from error
 
 
-class Gpus:
-    """The free GPUs of a round; each look at them costs little, however many there are.
+def requested(spec: Object) -> Mapping[str, float]:
+    """What a pod asks of its node, as the scheduler counts it, and its place among the pods.
 
-    Args:
-        nodes: All.
-        pods: Not free are the GPUs and claims that some of these hold.
-        mixed_nodes: Whether pods of several namespaces may have GPUs of one node.
+    Raises:
+        InputError: it says something that is no quantity.
     """
+    total: Mapping[str, float] = {"pods": 1.0}
+    for container in parts(spec, "containers"):
+        total = added(total, _asked(container))
+    for container in parts(spec, "initContainers"):
+        asked = _asked(container)
+        if container.get("restartPolicy") == "Always":
+            total = added(total, asked)  # a sidecar, which stays
+        else:
+            total = {**total, **{n: max(count, total.get(n, 0.0)) for n, count in asked.items()}}
+    over = part(spec, "overhead")
+    return added(total, {name: quantity(text) for name, text in over.items()})
 
-    def __init__(self, nodes: Sequence[Node], pods: Iterable[Pod], *, mixed_nodes: bool) -> None:
-        holders = [(pod, pod.holds) for pod in pods if pod.holds is not None]
-        self._nodes, self._mixed = nodes, mixed_nodes
-        self._held = {held for _, held in holders}
-        self._tenants = {pod.given.get(names.NODE): pod.namespace for pod, _ in holders}
-        self._free: dict[object, dict[str, deque[GpuSlot]]] = {}
 
-    def take(self, place: GpuSlot, pod: Pod) -> None:
-        """Give a GPU to somebody."""
-        self._held.add(place.key)
-        if place.node is not None:
-            self._tenants[place.node.name] = pod.namespace
+def _asked(container: Object) -> Mapping[str, float]:
+    told = {**part(container, "resources", "limits"), **part(container, "resources", "requests")}
+    return {name: quantity(count) for name, count in told.items()}
 
-    def for_all(self, *pods: Pod) -> list[GpuSlot]:
-        """A free GPU of each model that all of these pods, of one namespace, may have."""
-        claim = pods[0].claim
-        if claim is not None:
-            return [] if claim in self._held else [GpuSlot(key=claim)]
-        kind = (pods[0].namespace, frozenset(pod.where for pod in pods))
-        if kind not in self._free:
-            self._free[kind] = self._that_fit(pods)
-        found: list[GpuSlot] = []
-        for places in self._free[kind].values():
-            while places and not self._is_free(places[0], pods[0].namespace):
-                places.popleft()
-            found += [places[0]] if places else []
-        return found
 
-    def _is_free(self, place: GpuSlot, namespace: str) -> bool:
-        """Who has a GPU of a node keeps others out, whose shared memory he would see."""
-        tenant = place.node and self._tenants.get(place.node.name, namespace)
-        return place.key not in self._held and (self._mixed or tenant == namespace)
-
-    def _that_fit(self, pods: Sequence[Pod]) -> dict[str, deque[GpuSlot]]:
-        found: dict[str, deque[GpuSlot]] = {}
-        for node in self._nodes:
-            if all(fits(pod.spec, node) for pod in pods):
-                for uuid, model in node.gpus:
-                    place = GpuSlot(key=uuid, model=model, node=node)
-                    found.setdefault(model, deque()).append(place)
-        return found
+def added(some: Mapping[str, float], more: Mapping[str, float]) -> Mapping[str, float]:
+    """Two amounts of all resources together."""
+    return {**some, **{name: some.get(name, 0.0) + count for name, count in more.items()}}
 
 
 def fits(spec: Object, node: Node) -> bool:
-    """Whether labels and taints let a pod run on a node; processors and memory are not counted."""
+    """Whether labels and taints let a pod run on a node."""
     wanted: Mapping[str, str] = part(spec, "nodeSelector")
     if any(node.labels.get(key) != value for key, value in wanted.items()):
         return False

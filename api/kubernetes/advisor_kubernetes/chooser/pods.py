@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from advisor.client import JobRequest
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.refusals import container_of
 from advisor_kubernetes.admission.shape import booked_percent
 from advisor_kubernetes.admission.wishes import Wishes, read_wishes
+from advisor_kubernetes.chooser.places import requested
 from advisor_kubernetes.objects import Object, part, parts, word
+from advisor_node.advice import is_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,7 @@ class Pod:
         claim: The resource claim that brings its GPU; None: a GPU of a node is chosen.
         booked_percent: What it books of a GPU.
         gates: Names of its scheduling gates.
+        requested: What it asks of its node.
         over: It has ended, or is about to be deleted before it began.
         given: Annotations that the chooser wrote.
         spec: As it came, for what it says of nodes.
@@ -39,6 +43,7 @@ class Pod:
     user: str
     claim: str | None
     booked_percent: int
+    requested: Mapping[str, float]
     gates: tuple[str, ...]
     over: bool
     given: Mapping[str, str]
@@ -58,9 +63,20 @@ class Pod:
     @property
     def kind(self) -> object:
         """What the choice of a partner and a GPU depends on; equal ones are alike in it."""
+        needs = (self.where, self.booked_percent, tuple(self.requested.items()))
+        return (self.namespace, self.user, self.claim, *needs, self.asked.partner, self.wanted)
+
+    @property
+    def wanted(self) -> JobRequest:
+        """Its job, and what that must keep; its length to two digits, as each asks anew."""
         asked = self.asked
-        wishes = (asked.job, asked.partner, asked.min_speed)
-        return (self.namespace, self.user, self.claim, self.where, self.booked_percent, *wishes)
+        work_s = asked.expected_s and float(f"{asked.expected_s:.2g}")
+        return JobRequest(
+            job=asked.job,
+            min_speed=asked.min_speed,
+            max_p99_ms=asked.max_p99_ms,
+            work_s=work_s or None,
+        )
 
     @property
     def path(self) -> str:
@@ -71,6 +87,12 @@ class Pod:
     def waits(self) -> bool:
         """Nothing is decided yet."""
         return names.GATE in self.gates and not self.over
+
+    @property
+    def share(self) -> str | None:
+        """The share that it has, percent; None: none, or nothing that the chooser has written."""
+        given = self.given.get(names.SHARE_PERCENT, "")
+        return given if is_share(given) else None
 
     @property
     def holds(self) -> str | None:
@@ -104,6 +126,7 @@ def read_pod(item: Object) -> Pod:
         user=_user(spec, container),
         claim=_claim(namespace, spec, container),
         booked_percent=booked_percent(container),
+        requested=requested(spec),
         gates=gates,
         over=ended or ("deletionTimestamp" in metadata and names.GATE in gates),
         given={key: text for key, text in annotations.items() if key not in names.ASKED},

@@ -4,14 +4,18 @@ All that a pod needs stands in one patch, the opened gate with it. The second po
 written from the first one's annotations alone, whatever happened in between.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.pairing import Pair, Single, may_meet
+from advisor_kubernetes.chooser.cards import may_meet
+from advisor_kubernetes.chooser.offers import Start
 from advisor_kubernetes.chooser.pods import Pod
 from advisor_kubernetes.objects import Object
 from advisor_node.advice import is_share
+
+T = TypeVar("T")
 
 ALONE, WHOLE = "alone", "100"
 
@@ -25,32 +29,38 @@ class Given:
 
     Attributes:
         share: In percent of the SMs, as the driver reads it.
-        split: Both shares, its own first; or `alone`.
+        split: All shares on the GPU, its own first; or `alone`.
+        memory: Bounds of those that start together, MiB, its own first.
         gpu_uuid: None: its claim says which.
         node: None: its claim says which.
         hostname: Label of the node by which the pod is kept there.
-        partner: None: nobody.
+        partners: Who is on the GPU as well; the second of two that start together is written from
+            what the first has.
     """
 
     share: str
     split: str
+    memory: str
     why: str
     gpu_uuid: str | None = None
     node: str | None = None
     hostname: str | None = None
-    partner: Pod | None = None
+    partners: tuple[Pod, ...] = ()
+    second: Pod | None = None
 
     @property
     def annotations(self) -> dict[str, str]:
         """As the pod has them."""
-        partner = self.partner
+        partners = ", ".join(partner.key for partner in self.partners)
         written = {
             names.SHARE_PERCENT: self.share,
             names.SPLIT: self.split,
             names.GPU_UUID: self.gpu_uuid,
             names.NODE: self.node,
-            names.PARTNER: partner and partner.key,
-            names.PARTNER_UID: partner and partner.uid,
+            names.PARTNER: partners or None,
+            names.PARTNER_UID: self.second and self.second.uid,
+            names.MEMORY_MIB: self.memory,
+            names.MEMORY_LIMIT: f"0={self.memory.partition('/')[0]}M",
             names.WHY: self.why[:_SHOWN],
             names.KAI_PORTION: f"{float(self.share) / 100:.4g}",
         }
@@ -76,24 +86,32 @@ class Write:
         return {"metadata": metadata, "spec": spec}
 
 
-def writes_of(decision: Pair | Single) -> list[Write]:
+def writes_of(start: Start) -> list[Write]:
     """The patches of a decision, in the order in which they are made."""
-    node = decision.place.node
-    alone = Given(
-        share=WHOLE,
-        split=ALONE,
-        why=decision.why,
-        gpu_uuid=node and decision.place.key,
-        node=node and node.name,
-        hostname=node and node.labels[names.HOSTNAME],
-    )
-    if isinstance(decision, Single):
-        return [Write(decision.pod, alone)]
-    (first, second), (a, b) = decision.pods, decision.shares
+    node, there = start.place.node, [pod.share or WHOLE for pod in start.beside]
     return [
-        Write(first, replace(alone, share=a, split=f"{a}/{b}", partner=second)),
-        Write(second, replace(alone, share=b, split=f"{b}/{a}", partner=first)),
+        Write(
+            pod,
+            Given(
+                share=start.shares[n],
+                split="/".join([*_own_first(start.shares, n), *there])
+                if there or len(start.pods) > 1
+                else ALONE,
+                memory="/".join(map(str, _own_first(start.memory_mib, n))),
+                why=start.why,
+                gpu_uuid=node and start.place.key,
+                node=node and node.name,
+                hostname=node and node.labels[names.HOSTNAME],
+                partners=(*start.beside, *start.pods[:n], *start.pods[n + 1 :]),
+                second=start.pods[1 - n] if len(start.pods) > 1 else None,
+            ),
+        )
+        for n, pod in enumerate(start.pods)
     ]
+
+
+def _own_first(values: Sequence[T], own: int) -> list[T]:
+    return [values[own], *values[:own], *values[own + 1 :]]
 
 
 def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Write]:
@@ -107,16 +125,19 @@ def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Wr
         if second is None or not second.waits or first.over or not may_meet(first, second):
             continue
         a, _, b = first.given.get(names.SPLIT, "").partition("/")
-        if not (is_share(a) and is_share(b)):
+        own, _, other = first.given.get(names.MEMORY_MIB, "").partition("/")
+        if not (is_share(a) and is_share(b) and own.isdigit() and other.isdigit()):
             continue  # not of the chooser
         node = first.given.get(names.NODE)
         given = Given(
             share=b,
             split=f"{b}/{a}",
+            memory=f"{other}/{own}",
             why=first.given.get(names.WHY, ""),
             gpu_uuid=first.given.get(names.GPU_UUID),
             node=node,
             hostname=node and hostnames.get(node, node),
-            partner=first,
+            partners=(first,),
+            second=first,
         )
         yield Write(second, given)

@@ -55,7 +55,10 @@ def create_app(options: ServeOptions, choosing: Choosing, site: Site = STRICT) -
 
     app = Starlette(
         routes=[
-            _post("/mutate", lambda asked: review(asked, choosing.username, site)),
+            _post(
+                "/mutate",
+                lambda asked: review(asked, choosing.username, site, is_full=choosing.is_full),
+            ),
             _get("/healthz", lambda: _state(choosing.lives, "the chooser has stopped")),
             _get("/readyz", lambda: _state(choosing.ready, "the cluster was not listed yet")),
             _get("/metrics", lambda: Response(metrics.text(), media_type=_PLAIN)),

@@ -50,6 +50,11 @@ class Choosing:
         return self.username is None or time.monotonic() - self._chooser.last_round_s < _HANGS_S
 
     @property
+    def is_full(self) -> bool:
+        """Whether no GPU is free that pods could share; also where another process chooses."""
+        return self._chooser.is_full
+
+    @property
     def ready(self) -> bool:
         """Whether the cluster was seen: rights and addresses are good."""
         return self.username is not None and self._chooser.synced
@@ -81,7 +86,7 @@ class Choosing:
 
 def _counts(metrics: HttpMetrics) -> ChooserMetrics:
     decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
-    for outcome in ("paired", "alone"):
+    for outcome in ("paired", "joined", "alone"):
         decided.labels(outcome)
     return ChooserMetrics(
         waiting=metrics.gauge("kubernetes_pods_waiting", "Pods behind the gate, where this leads"),
@@ -89,5 +94,11 @@ def _counts(metrics: HttpMetrics) -> ChooserMetrics:
         decided=decided,
         conflicts=metrics.counter(
             "kubernetes_write_conflicts", "Writes that came after another change of the pod"
+        ),
+        refused=metrics.gauge(
+            "kubernetes_nodes_refused", "Nodes whose device plugin offers the same GPUs"
+        ),
+        longest=metrics.gauge(
+            "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
         ),
     )

@@ -172,6 +172,16 @@ def test_annotation_that_cannot_be_meant_is_refused(key: str, text: str) -> None
     assert f"advisor.dev/{key.replace('_', '-')} is " in refused(asking(**{key: text}))
 
 
+def test_pod_is_told_when_no_gpu_is_free_for_sharing() -> None:
+    """It waits, or asks for a whole one as it came, where its author has said so."""
+    waits = review(asking(), None, is_full=True)["response"]
+    assert "patch" in waits
+    assert "when-full: whole" in waits["warnings"][0]
+    whole = review(asking(when_full="whole"), None, is_full=True)["response"]
+    assert set(whole) == {"uid", "allowed", "warnings"}
+    assert "warnings" not in review(asking(when_full="whole"), None)["response"]
+
+
 @pytest.mark.parametrize("key", [names.SHARE_PERCENT, names.GPU_UUID, names.NODE, names.PARTNER])
 @pytest.mark.parametrize("job", [True, False])
 def test_author_cannot_write_what_the_chooser_writes(key: str, job: bool) -> None:

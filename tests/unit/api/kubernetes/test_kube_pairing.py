@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 from hypothesis import given, settings
@@ -11,15 +12,16 @@ from hypothesis import strategies as st
 from kube_objects import merged
 from kube_serving import admitted, claimed, gpus, node_of, pod_of
 
+from advisor.client import JobRequest
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.pairing import (
+    MOST_KINDS,
     Decision,
-    Pair,
     Policy,
     Round,
-    Single,
+    Start,
     Stay,
     WithoutAdvice,
 )
@@ -27,19 +29,20 @@ from advisor_kubernetes.chooser.places import Node, read_node
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import unfinished, writes_of
 from advisor_kubernetes.objects import quantity
-from advisor_node.advice import Answer, Apart, NoAnswer, PairQuestion, Together
+from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 
 NOW_S = 1_000_000.0
 APART = Apart("exclusive is better")
 ANY = Policy()
+NO_NEEDS = (None, None)
 
 
-def stored(name: str, job: str, *, age_s: float = 1.0, **more: Any) -> dict[str, Any]:
+def stored(name: str, job: str, *, age_s: float = 5.0, **more: Any) -> dict[str, Any]:
     """A pod that waits, as the API has it."""
     return held(pod_of(name, job, **more), age_s)
 
 
-def held(pod: dict[str, Any], age_s: float = 1.0) -> dict[str, Any]:
+def held(pod: dict[str, Any], age_s: float = 5.0) -> dict[str, Any]:
     """The same of a pod as its author wrote it."""
     pod = admitted(pod)
     made = datetime.fromtimestamp(NOW_S - age_s, UTC).isoformat()
@@ -67,37 +70,218 @@ def decided(
     known: Mapping[frozenset[str], float],
     policy: Policy = ANY,
     otherwise: Answer = APART,
+    seen: list[Question] | None = None,
     **more: Any,
 ) -> list[Decision]:
-    """What a round decides where these pairs save energy."""
+    """What a round decides where these jobs together save energy; what it asks is `seen`."""
+    seen = [] if seen is None else seen
 
-    def ask(questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
-        found: dict[PairQuestion, Answer] = {}
+    def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
+        found: dict[Question, Answer] = {}
+        seen.extend(questions)
         for question in questions:
-            saved = known.get(frozenset(name for name, _ in question.jobs))
-            shares = ("26", "50")
+            saved = known.get(frozenset(job.job for job in question.jobs))
+            shares = (*(f"{share:g}" for share in question.running), "26", "50")
+            shares = shares[-len(question.jobs) :] if question.running else shares
+            needs = (1000.0, 2000.0, 3000.0)[: len(question.jobs)]
             found[question] = (
                 otherwise
                 if saved is None
-                else Together(shares=shares, energy_saved=saved, split="26/50")
+                else Together(shares=shares, energy_saved=saved, split="26/50", needs_mib=needs)
             )
         return found
 
     return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=policy, **more).decide()]
 
 
+def is_pair(decision: Decision) -> TypeGuard[Start]:
+    return isinstance(decision, Start) and len(decision.pods) == 2
+
+
 def pairs(decisions: list[Decision]) -> list[set[str]]:
-    return [{p.key.partition("/")[2] for p in d.pods} for d in decisions if isinstance(d, Pair)]
+    return [{p.key.partition("/")[2] for p in d.pods} for d in decisions if is_pair(d)]
 
 
-def test_oldest_pod_gets_the_partner_that_saves_most() -> None:
-    """Not the first that comes, and nobody twice."""
-    ages_s = {("new", "c"): 1, ("old", "a"): 9, ("mid", "b"): 5}
+def test_nobody_is_left_whom_another_choice_would_have_paired() -> None:
+    """The oldest two would save most, and leave two for whom there is nobody else."""
+    ages_s = {("o", "a"): 9, ("p", "a"): 8, ("q", "b"): 7, ("r", "b"): 6}
     pods = [waiting(*names_, age_s=age_s) for names_, age_s in ages_s.items()]
-    found = decided(pods, [node("n", "GPU-1", "GPU-2")], saves(a_b=0.1, a_c=0.3, b_c=0.5))
-    assert pairs(found) == [{"old", "new"}]
-    [stay] = [d for d in found if isinstance(d, Stay)]
-    assert stay.why == "waits for a partner"
+    found = decided(pods, [node("n", "GPU-1", "GPU-2")], saves(a=0.5, a_b=0.1))
+    assert pairs(found) == [{"o", "q"}, {"p", "r"}]
+    # With one GPU for all of them those who save most get it.
+    assert pairs(decided(pods, [node("n", "GPU-1")], saves(a=0.5, a_b=0.1))) == [{"o", "p"}]
+
+
+def test_a_hundred_pods_of_four_jobs_leave_nobody() -> None:
+    """Of which one has one partner only, who would also do with others."""
+    jobs = ("bert", "gemm", "fft", "triad")
+    pods = [waiting(f"p{n}", jobs[n % 4], age_s=5 + n) for n in range(100)]
+    nodes = [node(f"n{n}", *(f"GPU-{n}-{gpu}" for gpu in range(8))) for n in range(9)]
+    known = saves(bert=0.3, bert_gemm=0.1, fft_triad=0.2, bert_fft=0.25)
+    found = decided(pods, nodes, known)
+    assert len(pairs(found)) == 50
+    assert len({name for pair in pairs(found) for name in pair}) == 100
+
+
+def test_pods_wait_a_moment_for_those_that_are_made_with_them() -> None:
+    """Then they are matched, all at once; who waited long enough comes before who saves more."""
+    young = [waiting("a", "a", age_s=1), waiting("b", "b", age_s=0)]
+    [stay, _] = decided(young, [node("n", "GPU-1")], saves(a_b=0.2))
+    assert isinstance(stay, Stay)
+    late = [
+        waiting("w", "a", age_s=70), waiting("x", "b", age_s=9),
+        waiting("y", "c", age_s=9), waiting("z", "c", age_s=9),
+    ]  # fmt: skip
+    found = decided(late, [node("n", "GPU-1")], saves(a_b=0.1, c=0.5))
+    assert pairs(found) == [{"w", "x"}]
+
+
+def booking(name: str, job: str, percent: int, *, age_s: float = 5.0, **wishes: str) -> Pod:
+    """A pod that books so much of a GPU."""
+    pod = pod_of(name, job, user=1000, **wishes)
+    resources = {"limits": {names.SHARE_RESOURCE: str(percent)}}
+    pod["spec"]["containers"][0]["resources"] = resources
+    return read_pod(held(pod, age_s))
+
+
+def running(pods: list[Pod], start: Start) -> list[Pod]:
+    """The pods, those that were started with what is written into them."""
+    bodies = {write.pod.uid: write.body for write in writes_of(start)}
+    return [
+        replace(pod, gates=(), given=bodies[pod.uid]["metadata"]["annotations"])
+        if pod.uid in bodies
+        else pod
+        for pod in pods
+    ]
+
+
+def test_a_third_pod_joins_two_that_run() -> None:
+    """At the share that is advised beside them; they keep theirs, and nobody is promised."""
+    pods = [booking(name, name, 30, age_s=9 - n) for n, name in enumerate("abc")]
+    gpu = node("n", "GPU-1")
+    [pair, _] = decided(pods, [gpu], saves(a_b=0.3))
+    assert isinstance(pair, Start)
+    there = running(pods, pair)
+    [join] = decided(there, [gpu], saves(a_b_c=0.1))
+    assert isinstance(join, Start)
+    assert [pod.name for pod in join.pods] == ["c"]
+    assert [pod.name for pod in join.beside] == ["a", "b"]
+    [write] = writes_of(join)
+    notes = write.body["metadata"]["annotations"]
+    assert notes[names.SHARE_PERCENT] == "50"
+    assert notes[names.SPLIT] == "50/26/50"
+    assert notes[names.GPU_UUID] == "GPU-1"
+    assert notes[names.PARTNER] == "default/a, default/b"
+    assert names.PARTNER_UID not in notes
+    # The card less what the others need, with a margin: 1000 and 2000 MiB.
+    most_mib = int(0.95 * 143771) - 1512 - 2512
+    assert notes[names.MEMORY_LIMIT] == f"0={most_mib}M"
+    full = [*running(there, join), booking("d", "d", 30)]
+    assert isinstance(decided(full, [gpu], saves(a_b_c_d=0.5))[0], Stay)
+
+
+def test_who_is_left_gets_the_next_partner() -> None:
+    """His share stays, and the rest of his GPU is given to who fits beside him."""
+    pods = [waiting("a", "a", age_s=9), waiting("b", "b", age_s=8), waiting("c", "c", age_s=7)]
+    gpu = node("n", "GPU-1")
+    [pair, _] = decided(pods, [gpu], saves(a_b=0.3))
+    assert isinstance(pair, Start)
+    a, b, c = running(pods, pair)
+    questions: list[Question] = []
+    [join] = decided([a, replace(b, over=True), c], [gpu], saves(a_c=0.1), seen=questions)
+    assert isinstance(join, Start)
+    assert [pod.name for pod in (*join.beside, *join.pods)] == ["a", "c"]
+    [asked] = questions
+    assert (asked.running, [job.job for job in asked.jobs]) == ((26.0,), ["a", "c"])
+
+
+def test_who_books_all_of_a_gpu_is_alone_at_once() -> None:
+    pods = [booking("a", "a", 100), booking("b", "b", 50)]
+    alone, stay = decided(pods, [node("n", "GPU-1")], saves(a_b=0.3))
+    assert isinstance(alone, Start)
+    assert alone.why == "alone on a whole GPU: it books all of it"
+    assert isinstance(stay, Stay)
+
+
+def test_processors_and_memory_of_nodes_are_counted() -> None:
+    """Two pods that do not fit on one node together have a GPU each, and who has no room waits."""
+
+    def greedy(name: str) -> Pod:
+        pod = pod_of(name, name, max_wait_s="0")
+        pod["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "60", "memory": "1Gi"}
+        return read_pod(held(pod))
+
+    def sized(name: str, *uuids: str) -> Node:
+        item = node_of(name, *uuids)
+        item["status"]["allocatable"] = {
+            "cpu": "64", "memory": "8Gi", "pods": "110", names.SHARE_RESOURCE: "200",
+        }  # fmt: skip
+        return read_node(item)
+
+    nodes = [sized("n", "GPU-1", "GPU-2"), sized("m", "GPU-3")]
+    found = decided([greedy("a"), greedy("b"), greedy("c")], nodes, saves(a_b=0.3))
+    assert [type(decision) for decision in found] == [Start, Start, Stay]
+    assert {d.place.key for d in found if isinstance(d, Start)} == {"GPU-1", "GPU-3"}
+    [stay] = decided([greedy("a")], [nodes[0]], {}, others={"n": {"cpu": 5.0}})
+    assert isinstance(stay, Stay)
+
+
+def test_node_whose_device_plugin_offers_gpus_is_refused() -> None:
+    """It would give the same GPU to somebody whom nobody limits; a pod that waits is told."""
+    item = node_of("n", "GPU-1")
+    item["status"]["allocatable"] = {"nvidia.com/gpu": "8"}
+    refused = read_node(item)
+    assert refused.gpus == ()
+    [stay] = decided([waiting("a", "a", max_wait_s="0")], [refused], {})
+    assert isinstance(stay, Stay)
+    assert "n: its device plugin offers 8 nvidia.com/gpu" in stay.why
+    assert "make it again with advisor.dev/when-full: whole" in stay.why
+    item["status"]["allocatable"] = {"nvidia.com/gpu": "0"}
+    assert len(read_node(item).gpus) == 1
+
+
+def test_wishes_reach_the_service() -> None:
+    """Lengths where both are known, to two digits; p99 and speed of each."""
+    questions: list[Question] = []
+    a = waiting("a", "a", max_p99_ms="12.5", expected_s="3612", **{"min-speed": "0.5"})
+    decided([a, waiting("b", "b", expected_s="60")], [node("n", "GPU-1")], {}, seen=questions)
+    [asked] = questions
+    first = JobRequest(job="a", min_speed=0.5, max_p99_ms=12.5, work_s=3600)
+    assert asked.jobs == (first, JobRequest(job="b", work_s=60))
+    questions.clear()
+    decided([a, waiting("b", "b")], [node("n", "GPU-1")], {}, seen=questions)
+    assert [job.work_s for job in questions[0].jobs] == [None, None]
+
+
+def test_many_kinds_of_one_namespace_hold_up_no_other() -> None:
+    """Each namespace has its own part of the questions of a round, however many pods it has."""
+    evil = [waiting(f"e{n}", "a", min_speed=f"0.{n % 100:02d}", age_s=50) for n in range(500)]
+    nodes = [node("n", "GPU-1")]
+    asked: list[int] = []
+
+    def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
+        asked.append(len(questions))
+        good = Together(shares=("30", "70"), needs_mib=NO_NEEDS, energy_saved=0.1, split="30/70")
+        return dict.fromkeys(questions, good) if len(questions) == 1 else {}
+
+    others: list[Pod] = []
+    for name in ("x", "y"):
+        pod = pod_of(name, name)
+        pod["metadata"]["namespace"] = "tenant"
+        others.append(read_pod(held(pod)))
+    found = Round(
+        pods=[*evil, *others], nodes=nodes, ask=ask, now_s=NOW_S, policy=ANY
+    ).decide()  # fmt: skip
+    assert pairs([*found]) == [{"x", "y"}]
+    assert max(asked) <= MOST_KINDS * (MOST_KINDS + 1) / 2
+
+
+def test_pod_that_waited_long_enough_waits_on_while_something_was_not_asked() -> None:
+    """Else who has many jobs would run them alone, though they share well."""
+    pods = [waiting("a", "a", age_s=99), waiting("b", "b", age_s=99)]
+    nodes = [node("n", "GPU-1", "GPU-2")]
+    found = Round(pods=pods, nodes=nodes, ask=lambda _: {}, now_s=NOW_S, policy=ANY).decide()
+    assert [d.why for d in found] == ["waits for advice"] * 2
 
 
 @pytest.mark.parametrize("other", [{"user": 1001}, {"user": None}, {"with": "x"}])
@@ -120,13 +304,13 @@ def test_pods_of_two_namespaces_are_on_no_node_together() -> None:
     other["metadata"]["namespace"] = "tenant"
     pods = [waiting("a", "a", max_wait_s="0", age_s=9), read_pod(held(other))]
     found = decided(pods, [node("n", "GPU-1", "GPU-2")], {})
-    assert [type(decision) for decision in found] == [Single, Stay]
-    assert isinstance(found[0], Single)
+    assert [type(decision) for decision in found] == [Start, Stay]
+    assert isinstance(found[0], Start)
     first = read_pod(merged(stored("a", "a"), writes_of(found[0])[0].body))
     again = decided([first, pods[1]], [node("n", "GPU-1", "GPU-2")], {})
     assert [type(decision) for decision in again] == [Stay]
     mixed = decided(pods, [node("n", "GPU-1", "GPU-2")], {}, Policy(mixed_nodes=True))
-    assert [type(decision) for decision in mixed] == [Single, Single]
+    assert [type(decision) for decision in mixed] == [Start, Start]
 
 
 def test_users_of_images_meet_only_in_the_same_image() -> None:
@@ -146,7 +330,7 @@ def test_one_gpu_holds_one_pair() -> None:
     assert [d.why for d in found if isinstance(d, Stay)] == [
         "no GPU is free that the pod may use"
     ] * 2
-    given = [write for d in found if isinstance(d, Pair) for write in writes_of(d)]
+    given = [write for d in found if is_pair(d) for write in writes_of(d)]
     bodies = {write.pod.key: write.body for write in given}
     after = [stored(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")]
     for item in after[:2]:
@@ -185,7 +369,7 @@ def test_nobody_holds_more_gpus_than_the_quota_of_the_namespace() -> None:
     pods = [waiting(name, name, age_s=99 - n) for n, name in enumerate("abc")]
     nodes = [node("n", "GPU-1", "GPU-2", "GPU-3")]
     found = decided(pods, nodes, {}, allowed={"default": 2})
-    assert [type(decision) for decision in found] == [Single, Single, Stay]
+    assert [type(decision) for decision in found] == [Start, Start, Stay]
     assert found[-1].why == "the quota of the namespace is for 2 GPUs, and its pods hold as many"
     [found] = decided([waiting("a", "a")], nodes, {}, allowed={"default": 0})
     assert "is for no GPU" in found.why
@@ -212,7 +396,7 @@ def test_quantities_are_read_as_kubernetes_writes_them(text: object, number: flo
 def test_many_pods_are_paired_on_as_many_gpus_as_pairs() -> None:
     pods = [waiting(f"p{n}", "ab"[n % 2]) for n in range(200)]
     nodes = [node(f"n{n}", *(f"GPU-{n}-{gpu}" for gpu in range(4))) for n in range(25)]
-    found = [d for d in decided(pods, nodes, saves(a_b=0.2)) if isinstance(d, Pair)]
+    found = [d for d in decided(pods, nodes, saves(a_b=0.2)) if is_pair(d)]
     assert len({d.place.key for d in found}) == len(found) == 100
     assert {pod.key for d in found for pod in d.pods} == {pod.key for pod in pods}
 
@@ -220,7 +404,7 @@ def test_many_pods_are_paired_on_as_many_gpus_as_pairs() -> None:
 def test_pod_that_waited_long_enough_runs_alone() -> None:
     """At 100 %, on a GPU of its own, with the reason."""
     [found] = decided([waiting("a", "a", age_s=61)], [node("n", "GPU-1")], {})
-    assert isinstance(found, Single)
+    assert isinstance(found, Start)
     [write] = writes_of(found)
     annotations = write.body["metadata"]["annotations"]
     assert annotations[names.SHARE_PERCENT] == "100"
@@ -231,7 +415,7 @@ def test_pod_that_waited_long_enough_runs_alone() -> None:
     assert isinstance(found, Stay)
 
 
-@pytest.mark.parametrize(("without", "outcome"), [("pass", Single), ("hold", Stay)])
+@pytest.mark.parametrize(("without", "outcome"), [("pass", Start), ("hold", Stay)])
 def test_policy_says_what_pods_do_without_advice(without: WithoutAdvice, outcome: type) -> None:
     """Only after their wait: a restart of the service sends nobody to a whole GPU at once."""
     silent = NoAnswer("nobody listens")
@@ -251,14 +435,14 @@ def test_each_gpu_model_is_asked_for() -> None:
     nodes = [node("n", "GPU-1", model="A"), node("m", "GPU-2", model="B")]
     asked: list[str | None] = []
 
-    def ask(questions: Collection[PairQuestion]) -> Mapping[PairQuestion, Answer]:
+    def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
         asked.extend(question.model for question in questions)
-        good = Together(shares=("10", "90"), energy_saved=0.1, split="10/90")
+        good = Together(shares=("10", "90"), needs_mib=NO_NEEDS, energy_saved=0.1, split="10/90")
         return {q: good if q.model == "B" else Apart("no profile") for q in questions}
 
     pods = [waiting("a", "a"), waiting("b", "b")]
     [found] = Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=ANY).decide()
-    assert isinstance(found, Pair)
+    assert isinstance(found, Start)
     assert found.place.key == "GPU-2"
     assert set(asked) == {"A", "B"}
 
@@ -291,7 +475,7 @@ def test_pods_go_only_to_nodes_that_take_them(spec: dict[str, Any], fits: bool) 
     pod = pod_of("a", "a", max_wait_s="0")
     pod["spec"] |= spec
     [found] = decided([read_pod(held(pod))], [node("n", "GPU-1", taints=[TAINT])], {})
-    assert isinstance(found, Single if fits else Stay)
+    assert isinstance(found, Start if fits else Stay)
 
 
 @pytest.mark.parametrize(
@@ -325,8 +509,8 @@ def given_pair(shares: tuple[str, str] = ("26", "50")) -> tuple[dict[str, Any], 
     first, second = stored("a", "a"), stored("b", "b")
     place = node("n", "GPU-1")
     [found] = decided([read_pod(first), read_pod(second)], [place], saves(a_b=0.2))
-    assert isinstance(found, Pair)
-    given = Pair(pods=found.pods, shares=shares, place=found.place, why=found.why)
+    assert isinstance(found, Start)
+    given = replace(found, shares=shares)
     return merged(first, writes_of(given)[0].body), second
 
 
@@ -396,7 +580,7 @@ def test_patch_opens_our_gate_and_no_other() -> None:
     item = stored("a", "a", age_s=99)
     item["spec"]["schedulingGates"].append({"name": "example.com/quota"})
     [found] = decided([read_pod(item)], [node("n", "GPU-1")], {})
-    assert isinstance(found, Single)
+    assert isinstance(found, Start)
     after = merged(item, writes_of(found)[0].body)
     assert after["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
     assert json.loads(json.dumps(after))["metadata"]["annotations"]["gpu-compute.portion"] == "1"
@@ -408,7 +592,7 @@ def test_claim_is_a_place_of_its_own() -> None:
     found = decided([read_pod(item) for item in items], [], saves(a_b=0.2, a_c=0.1))
     assert pairs(found) == [{"a", "b"}]
     assert isinstance(found[-1], Stay)
-    assert isinstance(found[0], Pair)
+    assert isinstance(found[0], Start)
     body = writes_of(found[0])[0].body
     assert "nodeSelector" not in body["spec"]
     assert names.GPU_UUID not in body["metadata"]["annotations"]

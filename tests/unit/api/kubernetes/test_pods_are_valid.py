@@ -8,7 +8,7 @@ import pytest
 from kube_objects import merged
 from kube_serving import admitted, claimed, pod_of
 
-from advisor_kubernetes.chooser.pairing import Pair
+from advisor_kubernetes.chooser.offers import Start
 from advisor_kubernetes.chooser.places import GpuSlot, Node
 from advisor_kubernetes.chooser.pods import read_pod
 from advisor_kubernetes.chooser.writing import writes_of
@@ -35,7 +35,7 @@ def decided() -> dict[str, Any]:
     node = Node(name="n", labels={"kubernetes.io/hostname": "n"}, taints=(), gpus=())
     pods = (read_pod(first), read_pod(second))
     place = GpuSlot(key="GPU-1", model="NVIDIA H200", node=node)
-    pair = Pair(pods=pods, shares=("26", "50"), place=place, why="26/50")
+    pair = Start(pods=pods, shares=("26", "50"), memory_mib=(1000, 2000), place=place, why="26/50")
     return merged(first, writes_of(pair)[0].body)
 
 

@@ -1,16 +1,26 @@
 """What is made of the answers of a service, right ones and wrong ones."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kube_answers import ANSWER
 from scripted_http import Reply, scripted_http
 
-from advisor.client import Client
-from advisor_node.advice import Advice, Apart, NoAnswer, PairQuestion, Together
+from advisor.client import Client, JobRequest
+from advisor_node.advice import (
+    MOST_PAIRS,
+    Advice,
+    Apart,
+    NoAnswer,
+    Question,
+    Together,
+)
 
-ASKED = PairQuestion(jobs=(("fft", 0.5), ("gemm", None)), model="NVIDIA H200")
+ASKED = Question(
+    jobs=(JobRequest(job="fft", min_speed=0.5), JobRequest(job="gemm")), model="NVIDIA H200"
+)
 LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
@@ -41,7 +51,13 @@ def test_answer_is_asked_for_once_and_kept_for_a_while() -> None:
     with scripted_http() as server, Client(server.url, timeout_s=5) as client:
         server.will(answers(ANSWER))
         advice = Advice(client, clock)
-        wanted = Together(shares=("26", "50"), energy_saved=0.5, split="26/50")
+        wanted = Together(
+            shares=("26", "50"),
+            needs_mib=(1000.0, 1000.0),
+            energy_saved=0.5,
+            split="26/50",
+            speeds=(0.5, 0.5),
+        )
         assert advice.answers([ASKED, ASKED]) == {ASKED: wanted}
         assert advice.answers([ASKED]) == {ASKED: wanted}
         assert len(server.seen) == 1
@@ -92,3 +108,61 @@ def test_nonsense_is_no_answer_and_is_not_asked_for_again_at_once(reply: Reply) 
         server.will(answers(ANSWER))
         clock.now_s += 11
         assert isinstance(advice.answers([ASKED])[ASKED], Together)
+
+
+JOIN = replace(ASKED, running=(30.0,))
+
+
+def way(name: str) -> dict[str, Any]:
+    """A way of the answer for sets."""
+    interval = ANSWER["choice"]["power_w"]
+    return {
+        "name": name, "sharing": "limited", "isolates": False, "violations": [],
+        "jobs": ANSWER["choice"]["jobs"], "power_w": interval, "energy_saved": interval,
+        "energy_saved_idle": interval, "gpu_time_saved": interval, "cost_saved": None,
+    }  # fmt: skip
+
+
+def set_answer(choice: str | None) -> dict[str, Any]:
+    needs = dict.fromkeys(("memory_mib", "memory_of_mib", "host_cores"))
+    return {
+        "jobs": ANSWER["jobs"],
+        "gpu_model": "NVIDIA H200", "objective": "energy-efficiency",
+        "verdict": "share" if choice else "a card each", "choice": choice, "call": None,
+        "ways": [way("26/50")], "needs": {**needs, "mps_clients": 2, "mps_clients_most": 48},
+        "near": None, "searched": 1, "warnings": [],
+    }  # fmt: skip
+
+
+def test_who_joins_is_asked_about_with_the_shares_of_those_that_run() -> None:
+    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+        server.will(Reply(body=set_answer("26/50")))
+        found = Advice(client).answers([JOIN])[JOIN]
+        assert server.seen[0].body["running"] == [30.0]
+        assert isinstance(found, Together)
+        assert (found.shares, found.needs_mib) == (("26", "50"), (1000.0, 1000.0))
+        server.will(Reply(body=set_answer(None)))
+        assert Advice(client).answers([JOIN])[JOIN] == Apart("a card each is better")
+
+
+@pytest.mark.parametrize(("status", "kind"), [(422, Apart), (409, Apart), (401, NoAnswer)])
+def test_refusal_of_a_set_is_an_answer_unless_it_is_of_the_caller(status: int, kind: type) -> None:
+    body = {"error": {"code": "bad-input", "message": "no profile", "request_id": "1"}}
+    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+        server.will(Reply(status=status, body=body))
+        assert isinstance(Advice(client).answers([JOIN])[JOIN], kind)
+
+
+def test_new_questions_are_bounded_and_the_rest_has_no_answer_yet() -> None:
+    """Who asks much at once gets it in several rounds, and others theirs between them."""
+    many = [
+        replace(ASKED, jobs=(JobRequest(job="a", work_s=n + 1.0), JobRequest(job="b")))
+        for n in range(250)
+    ]
+    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+        batch = answers(*[ANSWER] * 50)
+        server.will(batch, batch)
+        advice = Advice(client)
+        assert len(advice.answers(many)) == MOST_PAIRS
+        server.will(batch, batch)
+        assert len(advice.answers(many)) == 2 * MOST_PAIRS
