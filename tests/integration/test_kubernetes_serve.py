@@ -215,6 +215,47 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
         assert api.pod(name)["spec"]["nodeSelector"] == {names.HOSTNAME: "node-1.example"}
 
 
+def test_pod_that_another_scheduler_places_is_advised(api: KubeApi, served: KubeServed) -> None:
+    """By the real service while the API server waits; a job that nobody knows is as it was."""
+    found = api.create_pod(
+        pod_of("a", "mobilenet-train-b2", placed_by="hami", **{"with": "triad"}, user=1000)
+    )
+    share = float(found["metadata"]["annotations"][names.ADVISED_SHARE])
+    assert 0 < share < 100
+    limits = found["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["nvidia.com/gpucores"] == f"{share:.0f}"
+    assert not gates(api, "a")
+    other = pod_of("b", "nobody", placed_by="hami", **{"with": "triad"}, user=1000)
+    assert api.create_pod(other)["spec"] == other["spec"]
+
+
+def test_pods_of_several_jobs_share_one_gpu(api: KubeApi, served: KubeServed) -> None:
+    """Two meet, and others join them one by one, by what the real service says."""
+    make_node(api, "node-1", "GPU-1")
+    for name in "abcd":
+        pod = pod_of(name, "mobilenet-train-b2")
+        resources = {"limits": {names.SHARE_RESOURCE: "25"}}
+        pod["spec"]["containers"][0]["resources"] = resources
+        api.create_pod(pod)
+    eventually(lambda: not any(gates(api, name) for name in "abcd"), served.log.read_text)
+    assert {notes(api, name)[names.GPU_UUID] for name in "abcd"} == {"GPU-1"}
+    last = max("abcd", key=lambda name: len(notes(api, name)[names.PARTNER]))
+    assert len(notes(api, last)[names.PARTNER].split(", ")) == 3
+
+
+def test_many_pods_of_one_namespace_hold_up_no_other(api: KubeApi, served: KubeServed) -> None:
+    """A hundred kinds that nobody wants, for a week; two of another namespace meet at once."""
+    for n in range(200):
+        evil = pod_of(f"e{n}", "gemm", min_speed=f"0.{n % 100:02d}", max_wait_s="604800")
+        api.create("/api/v1/namespaces/evil/pods", evil)
+    make_node(api, "node-1", "GPU-1")
+    began = time.monotonic()
+    for name, job in (("a", "mobilenet-train-b2"), ("b", "triad")):
+        api.create_pod(pod_of(name, job))
+    eventually(lambda: not gates(api, "a") and not gates(api, "b"), served.log.read_text)
+    assert time.monotonic() - began < 20
+
+
 def make_quota(api: KubeApi, namespace: str, **hard: str) -> None:
     named = {f"requests.{key.replace('__', '.').replace('_', '/')}": v for key, v in hard.items()}
     api.create(f"/api/v1/namespaces/{namespace}/resourcequotas", {

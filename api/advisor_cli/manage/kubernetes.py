@@ -49,6 +49,7 @@ def serve(
     from advisor_kubernetes.admission.refusals import Site
     from advisor_kubernetes.chooser.pairing import Policy
     from advisor_kubernetes.cluster import connect
+    from advisor_kubernetes.serve.adviser import PATIENCE_S, Adviser
     from advisor_kubernetes.serve.app import create_app
     from advisor_kubernetes.serve.choosing import Choosing
 
@@ -65,12 +66,15 @@ def serve(
         body_s=2.0,
         log_level=log_level,
     )
-    with client_of(service, service_ca, settings) as client:
+    with (
+        client_of(service, service_ca, settings) as client,
+        client_of(service, service_ca, settings, PATIENCE_S) as quick,
+    ):
         policy = Policy(without_advice=without_advice, mixed_nodes=mixed_nodes)
         choosing = Choosing(connect(), client, namespace, policy)
         site = Site(host_paths=tuple(host_path or ()))
         serve_app(
-            lambda real: create_app(real, choosing, site),
+            lambda real: create_app(real, choosing, Adviser(quick), site),
             options,
             lambda real: typer.echo(f"advisor answers the cluster on {real.url}"),
             settings.environment,

@@ -21,11 +21,14 @@ def ended_by_signals() -> threading.Event:
     return stop
 
 
-def client_of(service: str, service_ca: Path | None, settings: Settings) -> Client:
-    """The service at an address, with the token of the environment; an answer may take 5 s.
+def client_of(
+    service: str, service_ca: Path | None, settings: Settings, timeout_s: float = 5.0
+) -> Client:
+    """The service at an address, with the token of the environment.
 
     Raises:
         InputError: one of these cannot be used.
     """
     trusted = True if service_ca is None else service_ca
-    return Client(service, settings.secrets().get("ADVISOR_TOKEN"), timeout_s=5, verify=trusted)
+    token = settings.secrets().get("ADVISOR_TOKEN")
+    return Client(service, token, timeout_s=timeout_s, verify=trusted)

@@ -10,8 +10,16 @@ MAX_P99_MS = "advisor.dev/max-p99-ms"
 EXPECTED_S = "advisor.dev/expected-s"
 WHEN_FULL = "advisor.dev/when-full"
 CONTAINER = "advisor.dev/container"
-ASKED = frozenset((JOB, WITH, MIN_SPEED, MAX_P99_MS, EXPECTED_S, WHEN_FULL, MAX_WAIT_S, CONTAINER))
+PLACED_BY = "advisor.dev/placed-by"
+ASKED = frozenset(
+    (JOB, WITH, MIN_SPEED, MAX_P99_MS, EXPECTED_S, WHEN_FULL, MAX_WAIT_S, CONTAINER, PLACED_BY)
+)
 """Annotations that the author of a pod writes."""
+
+ADVISED_SHARE = "advice.advisor.dev/share-percent"
+ADVISED_SPEED = "advice.advisor.dev/speed"
+ADVISED_MEMORY = "advice.advisor.dev/memory-mib"
+"""Of pods that another scheduler places; they bind nobody."""
 
 SHARE_PERCENT = "advisor.dev/share-percent"
 SPLIT = "advisor.dev/split"

@@ -5,15 +5,19 @@ So dry runs, requests that come twice and forged requests do no harm.
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeAlias
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import refusals
+from advisor_kubernetes.admission.advising import Advise, advised, question_of
 from advisor_kubernetes.admission.refusals import Site
 from advisor_kubernetes.admission.shape import patch_of, shape_of, without_devices, without_gpu
 from advisor_kubernetes.admission.wishes import read_wishes, shown
 from advisor_kubernetes.objects import Object, part, parts, word
+from advisor_node.advice import Answer, NoAnswer, Question
 
 _VERSION = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
@@ -28,8 +32,17 @@ _LONGEST = 1000
 """Characters of a reason."""
 
 
+def _nobody(_: Question) -> Answer:
+    return NoAnswer("there is no service to ask")
+
+
 def review(
-    asked: Object, chooser: str | None, site: Site = STRICT, *, is_full: bool = False
+    asked: Object,
+    chooser: str | None,
+    site: Site = STRICT,
+    *,
+    is_full: bool = False,
+    advise: Advise = _nobody,
 ) -> Object:
     """Answer a review.
 
@@ -38,6 +51,7 @@ def review(
         chooser: Name of the user that writes what was chosen; None: not known yet.
         site: What the site allows.
         is_full: Whether no GPU is free that pods could share.
+        advise: Asks the service about a pod that another scheduler places.
 
     Raises:
         InputError: it is no AdmissionReview of this version.
@@ -48,20 +62,24 @@ def review(
             "this is no AdmissionReview of admission.k8s.io/v1",
             fix="set admissionReviewVersions: [v1] in the webhook's configuration",
         )
+    create = partial(_created, site=site, is_full=is_full, advise=advise)
     return {
         **_VERSION,
-        "response": {"uid": request["uid"], **_answer(request, chooser, site, is_full=is_full)},
+        "response": {"uid": request["uid"], **_answer(request, chooser, create)},
     }
 
 
-def _answer(request: Object, chooser: str | None, site: Site, *, is_full: bool) -> Object:
+_Create: TypeAlias = Callable[[Object], tuple[list[Object], str]]
+
+
+def _answer(request: Object, chooser: str | None, create: _Create) -> Object:
     if part(request, "kind").get("kind") != "Pod":
         return {"allowed": True}
     warning = ""
     try:
         match request.get("operation"):
             case "CREATE":
-                patch, warning = _created(part(request, "object"), site, is_full=is_full)
+                patch, warning = create(part(request, "object"))
             case "UPDATE":
                 patch = _updated(request, chooser)
             case _:
@@ -76,7 +94,7 @@ def _answer(request: Object, chooser: str | None, site: Site, *, is_full: bool) 
     return {**told, "patchType": "JSONPatch", "patch": encoded}
 
 
-def _created(pod: Object, site: Site, *, is_full: bool) -> tuple[list[Object], str]:
+def _created(pod: Object, *, site: Site, is_full: bool, advise: Advise) -> tuple[list[Object], str]:
     """The patch of a new pod, and what its author is told, which `kubectl` prints."""
     annotations = part(pod, "metadata", "annotations")
     if strangers := sorted(_ours(annotations) - names.ASKED):
@@ -89,6 +107,8 @@ def _created(pod: Object, site: Site, *, is_full: bool) -> tuple[list[Object], s
         _check_unmanaged(pod)
         return [], ""
     place, container = refusals.container_of(pod, asked)
+    if asked.placed_by is not None:
+        return advised(pod, asked, place, advise(question_of(asked)))
     shape = shape_of(pod, container)
     refusals.check(pod, container, shape, site)
     if not is_full:

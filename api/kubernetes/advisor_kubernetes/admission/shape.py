@@ -5,7 +5,7 @@ Dynamic Resource Allocation the claim brings daemon and GPU, and only the share 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,6 +181,11 @@ def booked_percent(container: Object) -> int:
             fix="ask for a whole number from 1 to 100",
         )
     return int(told)
+
+
+def added_to(path: str, values: Mapping[str, str]) -> Iterator[Object]:
+    """Keys of an object that is there, added or replaced."""
+    return (_add(f"{path}/{_escaped(name)}", value) for name, value in values.items())
 
 
 def _add(path: str, value: Any) -> Object:

@@ -30,6 +30,7 @@ class Wishes:
         max_p99_ms: Longest p99 latency of its answers, ms; None: the service's.
         expected_s: How long it takes alone on a whole GPU, s; None: not known.
         whole_when_full: Whether it takes a whole GPU where none for sharing is free.
+        placed_by: Who else places it: it is only advised; None: the chooser.
         max_wait_s: How long it waits for a partner before it runs alone, s.
         container: Name of the container that computes; None: the one that asks for a GPU.
     """
@@ -40,6 +41,7 @@ class Wishes:
     max_p99_ms: float | None = None
     expected_s: float | None = None
     whole_when_full: bool = False
+    placed_by: str | None = None
     max_wait_s: float = DEFAULT_WAIT_S
     container: str | None = None
 
@@ -76,11 +78,14 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
         max_p99_ms=number(names.MAX_P99_MS, 3600e3, "milliseconds above 0"),
         expected_s=number(names.EXPECTED_S, 366 * 86400.0, "seconds, a year at most"),
         whole_when_full=text(names.WHEN_FULL, "whole|wait", "whole or wait") == "whole",
+        placed_by=text(names.PLACED_BY, "kai|hami|dra|other", "kai, hami, dra or other"),
         max_wait_s=DEFAULT_WAIT_S
         if (wait_s := number(names.MAX_WAIT_S, MOST_WAIT_S, "seconds, a week at most")) is None
         else wait_s,
         container=text(names.CONTAINER, _LABEL.pattern, "the name of a container"),
     )
+    if asked.placed_by is not None and asked.partner is None:
+        faults.append(f"{names.PLACED_BY} needs {names.WITH}: the job that runs beside it")
     if faults:
         raise InputError(
             "annotations of the pod cannot be used: " + "; ".join(faults),
