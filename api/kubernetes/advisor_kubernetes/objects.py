@@ -15,7 +15,9 @@ from advisor.errors import InputError
 
 Object: TypeAlias = dict[str, Any]
 
-_QUANTITY = re.compile(r"([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)([numkMGTPE]|[KMGTPE]i)?")
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([numkMGTPE]|[KMGTPE]i)?"
+)
 
 _SUFFIXES: Mapping[str, float] = {
     "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3,
@@ -100,7 +102,7 @@ def event_of(
     """An event of a pod or node, which `kubectl describe pod` shows.
 
     Args:
-        pod: Its `namespace`, `name` and `uid`; and its `kind`, where it is something else.
+        pod: Its `namespace`, `name` and `uid`; of something else that has no namespace `kind`.
         source: The `component` that says it, and its `host`.
         kind: Normal or Warning.
         reason: In one word.
@@ -111,7 +113,7 @@ def event_of(
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": unique, "namespace": pod["namespace"]},
+        "metadata": {"name": unique, "namespace": pod.get("namespace", "default")},
         "involvedObject": {"apiVersion": "v1", "kind": "Pod", **pod},
         "type": kind,
         "reason": reason,

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge
 
@@ -90,6 +90,9 @@ class Chooser:
         )  # fmt: skip
         self._agents = Agents()
         self._unreadable: set[str] = set()
+        # What was read in this turn and in the one before, by uid and version.
+        self._now: dict[object, Any] = {}
+        self._before: dict[object, Any] = {}
         self._left_alone: dict[str, float] = {}
         self.last_round_s = time.monotonic()
         self.is_full = False
@@ -116,6 +119,7 @@ class Chooser:
         leads = self._lease.take()
         self._counts.leading.set(leads)
         if self.synced:
+            self._before, self._now = self._now, {}
             nodes = self._nodes()
             self._count_free(nodes)
             if leads:
@@ -208,11 +212,14 @@ class Chooser:
             raise error
 
     def _read(self, items: Iterable[Object], read: Callable[[Object], T]) -> list[T]:
-        """Those that can be read; of others is said once why not."""
+        """Those that can be read, each version once; of others is said once why not."""
         found: list[T] = []
         for item in items:
+            key = str(part(item, "metadata").get("uid")), item["metadata"].get("resourceVersion")
             try:
-                found.append(read(item))
+                one = self._now.get(key) or self._before.get(key) or read(item)
+                self._now[key] = one
+                found.append(one)
             except AdvisorError as error:
                 if str(error) not in self._unreadable:
                     self._unreadable.add(str(error))

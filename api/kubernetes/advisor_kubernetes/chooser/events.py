@@ -30,14 +30,15 @@ class Events:
         """Warn of a node, once; its events are where those of the kubelet are."""
         if self._said_of_nodes.get(name) != text:
             self._said_of_nodes[name] = text
-            involved = {"kind": "Node", "namespace": "default", "name": name, "uid": name}
+            involved = {"kind": "Node", "name": name, "uid": name}
             self._send(involved, "Warning", reason, text)
 
     def _send(self, involved: Mapping[str, str], kind: str, reason: str, text: str) -> None:
         source = {"component": "advisor", "host": socket.gethostname()}
         try:
             event = event_of(involved, source, kind, reason, text)
-            self._cluster.post(f"/api/v1/namespaces/{involved['namespace']}/events", event)
+            namespace = event["metadata"]["namespace"]
+            self._cluster.post(f"/api/v1/namespaces/{namespace}/events", event)
         except ClusterError as error:
             # An event is news, and no part of what was done.
             LOG.warning("no event for %s: %s", involved["name"], error)

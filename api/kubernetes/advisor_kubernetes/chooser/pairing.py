@@ -217,7 +217,9 @@ class _Tenant:
         if late and pod.kind in self.unasked:
             return Stay(pod=pod, why="waits for advice")
         if not late and pod.booked_percent < 100:
-            return Stay(pod=pod, why=f"no advice: {silent}" if silent else "waits for a partner")
+            told = f" (not beside those that are there: {refusals[0].why})" if refusals else ""
+            why = f"no advice: {silent}" if silent else f"waits for a partner{told}"
+            return Stay(pod=pod, why=why)
         if silent and self.round.policy.without_advice == "hold":
             return Stay(pod=pod, why=f"held, no advice: {silent}", held_up=True)
         reason = refusals[0].why if refusals else "no partner came"

@@ -385,7 +385,17 @@ def test_pods_that_book_more_than_a_gpu_together_do_not_meet() -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("2", 2), (3, 3), ("500m", 0.5), ("1k", 1000), ("2Mi", 2**21), ("1e3", 1000), ("1.5G", 1.5e9)],
+    [
+        ("2", 2),
+        (3, 3),
+        ("500m", 0.5),
+        ("1k", 1000),
+        ("2Mi", 2**21),
+        ("1e3", 1000),
+        ("1.5G", 1.5e9),
+        (".5", 0.5),
+        ("1E", 1e18),
+    ],
 )
 def test_quantities_are_read_as_kubernetes_writes_them(text: object, number: float) -> None:
     assert quantity(text) == pytest.approx(number)
