@@ -28,13 +28,22 @@ scheduler says of it, which learns of the end of a process seconds later."""
 
 
 class Overlap(Generic[T]):
-    """Jobs that work together on one GPU, from the moment at which they were seen to do so."""
+    """Jobs that work together on one GPU, from the moment at which they were seen to do so.
+
+    They have been `before` so often: others had joined them, and left.
+    """
 
     def __init__(
-        self, gpu: Gpu, meters: Sequence[TenantMeter[T]], now_s: float, total_j: float | None
+        self,
+        gpu: Gpu,
+        meters: Sequence[TenantMeter[T]],
+        now_s: float,
+        total_j: float | None,
+        before: int = 0,
     ) -> None:
         self.meters = tuple(sorted(meters, key=lambda meter: meter.tenant.uid))
         self._gpu, self._begun_s, self._last_s = gpu, now_s, now_s
+        self._before = before
         self._started_at = to_exact_text(datetime.now(UTC))
         self._total_j, self._energy_j = total_j, 0.0
         self._has_energy = total_j is not None
@@ -78,8 +87,9 @@ class Overlap(Generic[T]):
         parts = tuple(_part(meter, rate) for meter, rate in zip(self.meters, rates, strict=True))
         power_w = self._joules.rate() if self._has_energy else None
         speeds = [relative(part.rate, part.solo_rate) for part in parts]
+        who = [scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]
         seen = Observation(
-            launch_id="-".join([scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]),
+            launch_id="-".join([*who, *([f"again{self._before}"] if self._before else [])]),
             parts=parts,
             gpu_model=self._gpu.model,
             gpu_uuid=self._gpu.uuid,
@@ -117,6 +127,7 @@ class Overlaps(Generic[T]):
     def __init__(self, gpu: Gpu, node: str, scheduler: str) -> None:
         self._gpu, self._node, self._scheduler = gpu, node, scheduler
         self._now: Overlap[T] | None = None
+        self._before: dict[frozenset[str], int] = {}
 
     @property
     def uids(self) -> frozenset[str]:
@@ -139,8 +150,11 @@ class Overlaps(Generic[T]):
             elif uids > self._now.uids or self._now.has_ended(now_s, present):
                 yield self._now.observe(self._node, self._scheduler)
                 self._now = None
+        self._before = {them: n for them, n in self._before.items() if them <= present | uids}
         if self._now is None and len(working) > 1:
-            self._now = Overlap(self._gpu, working, now_s, total_j)
+            before = self._before.get(uids, 0)
+            self._before[uids] = before + 1
+            self._now = Overlap(self._gpu, working, now_s, total_j, before)
             names = ", ".join(f"{one.tenant.uid} ({one.tenant.job})" for one in working)
             LOG.info("%s work together on %s", names, self._gpu.uuid)
 

@@ -15,13 +15,13 @@ from advisor.core.records import SoloPoint
 from advisor.launch.records.status import OVER, State
 from advisor_node.metering import reports
 from advisor_node.metering.meters import UNSEEN_S, TenantMeter
-from advisor_node.metering.overlaps import GONE_S, Overlap
+from advisor_node.metering.overlaps import GONE_S, Overlap, Overlaps
 from advisor_node.metering.progress_files import ProgressReading, parse_progress
 from advisor_node.metering.proof import GpuUsers, Proof
 from advisor_node.metering.references import Reference, ReferenceCache, reference_of
 from advisor_node.metering.reports import ObservationQueue
 
-UID, OTHER = "11", "12"
+UID, OTHER, THIRD = "11", "12", "13"
 SMALL = st.floats(0, 1e6, allow_nan=False)
 
 
@@ -186,6 +186,23 @@ def test_doubts_become_flags() -> None:
     overlap, _ = together(Job(UID, share=Share(25)), Job(OTHER, share=Share(25)), 20)
     overlap.meters[0].take_proof(Proof(False, why="x"))
     assert overlap.observe("n", "slurm").flags == ("limit-broken", "too-fast")
+
+
+def test_who_joins_and_leaves_parts_observations() -> None:
+    """Two, then three, then the two again: each stretch is one of its own, with its own name."""
+    meters = [TenantMeter(Job(uid)) for uid in (UID, OTHER, THIRD)]
+    overlaps = Overlaps[Job](Gpu(uuid="GPU-1", model="H", units_total=132), "n", "k8s")
+    seen: list[Observation] = []
+    for now_s in range(61):
+        there = meters[: 3 if 20 <= now_s < 40 else 2 if now_s < 60 else 1]
+        for meter in meters:
+            users = HERE if meter in there else GpuUsers()
+            meter.look(now_s, progress(1 + 10 * now_s), users)
+        present = frozenset(meter.tenant.uid for meter in there)
+        seen += overlaps.follow(float(now_s), there, present, 300.0 * now_s)
+    assert [len(one.parts) for one in seen] == [2, 3, 2]
+    assert len({one.launch_id for one in seen}) == 3
+    assert [one.overlap_s for one in seen] == [19, 19, 19]
 
 
 def test_an_overlap_ends_with_a_job_and_not_with_a_pause() -> None:
