@@ -164,40 +164,40 @@ ACTIVE_IDLE_OVER_W = 50.0
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.66, 1.39),
-        "held": (0.69, 1.46),
-        "filling": (0.12, 2.82),
-        "time-sliced": (0.60, 1.14),
+        "no filling": (0.68, 1.38),
+        "held": (0.71, 1.45),
+        "filling": (0.15, 2.11),
+        "time-sliced": (0.33, 1.13),
     }
 )
 """Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile."""
 
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.84, 1.18),
-        "held": (0.87, 1.20),
-        "filling": (0.87, 1.07),
-        "time-sliced": (0.73, 1.27),
+        "no filling": (0.85, 1.17),
+        "held": (0.87, 1.19),
+        "filling": (0.79, 1.07),
+        "time-sliced": (0.71, 1.27),
     }
 )
 """The same of the watts of a set, by the class of the job with most beside it."""
 
 ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.87, 1.22),
-        "held": (0.91, 1.14),
-        "filling": (0.94, 1.22),
-        "time-sliced": (0.83, 1.26),
+        "no filling": (0.87, 1.21),
+        "held": (0.90, 1.14),
+        "filling": (0.81, 1.21),
+        "time-sliced": (0.71, 1.26),
     }
 )
 """The same of the energy of the work on a card each, for each 1 together."""
 
 P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
     {
-        "no filling": Interval(1.0, 0.55, 2.63),
-        "held": Interval(1.0, 0.47, 2.60),
-        "filling": Interval(1.0, 0.25, 10.5),
-        "time-sliced": Interval(5.25, 2.43, 66.4),
+        "no filling": Interval(1.0, 0.55, 2.79),
+        "held": Interval(1.0, 0.47, 2.57),
+        "filling": Interval(1.0, 0.26, 15.5),
+        "time-sliced": Interval(7.04, 3.64, 53.2),
     }
 )
 """p99 for each 1 that `TAILS` says, of servers that it was not fitted to, 5th and 95th percentile

@@ -158,9 +158,17 @@ def test_small_jobs_share_without_limits() -> None:
 
 
 def test_a_fault_that_must_stay_alone_takes_turns() -> None:
-    found = recommended([SMALL] * 3, isolate=True)
+    found = recommended([SMALL] * 3, isolate=True, default_min_speed=0.3)
     assert found.choice is not None
     assert found.choice.name == "time-sliced"
+
+
+def test_turns_are_not_sure_of_the_least_speed_unless_that_is_low() -> None:
+    """Measured jobs kept a third of what was said of them in turns, so 0.4 is promised by none."""
+    found = recommended([SMALL] * 3, isolate=True)
+    assert found.choice is None
+    (turns,) = (way for way in found.ways if way.sharing == "time-sliced")
+    assert all(job.speed.low < 0.4 < job.speed.value for job in turns.prediction.parts)
 
 
 def test_a_limit_for_the_job_that_fills_lets_a_server_keep_its_tail() -> None:
