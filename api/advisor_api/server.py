@@ -67,7 +67,7 @@ def serve_app(
     options = replace(options, max_connections=min(options.max_connections, _room_for_files()))
     certificate = None
     if options.tls_certificate is not None and options.tls_key is not None:
-        certificate = Certificate(options.tls_certificate, options.tls_key)
+        certificate = Certificate(options.tls_certificate, options.tls_key, options.client_ca)
     _log_to_stderr(options.log_level)
     with listening(options) as listener:
         real = options

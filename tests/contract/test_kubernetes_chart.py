@@ -29,6 +29,7 @@ OTHERWISE: Mapping[str, Any] = {
     "webhook": {
         "failurePolicy": "Ignore",
         "withoutAdvice": "hold",
+        "clientCaSecret": "api-server",
         "hostPaths": ["/data"],
         "mixedNodes": True,
     },

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from certificates import make_certificate
+from certificates import Made, make_certificate
 from kube_api import kube_api
 from kube_objects import CHOOSER, Call, KubeApi, RefusedError, Webhook, requested
 from kube_serving import KubeServed, kube_serving, make_node, pod_of, said
@@ -149,9 +149,11 @@ def test_who_sends_large_bodies_holds_up_nobody(served: KubeServed) -> None:
     assert peak_kib < 512 * 1024
 
 
-def _asked_from(address: str, served: KubeServed, body: bytes) -> int:
+def _asked_from(address: str, served: KubeServed, body: bytes, shown: Made | None = None) -> int:
     """The status of the answer to somebody at another address of this host."""
     context = ssl.create_default_context(cafile=str(served.tls.certificate))
+    if shown is not None:
+        context.load_cert_chain(*shown)
     port = urlsplit(served.url).port
     connection = http.client.HTTPSConnection(
         "127.0.0.1", port, timeout=20, context=context, source_address=(address, 0)
@@ -174,6 +176,21 @@ def test_wrong_certificate_admits_nothing(api: KubeApi, served: KubeServed, tmp_
         api.webhook = served.webhook
     assert api.list("/api/v1/pods", {})["items"] == []
     assert served.ask("/healthz").status == 200
+
+
+def test_only_the_api_server_is_answered_where_it_shows_a_certificate(
+    api: KubeApi, tmp_path: Path
+) -> None:
+    """Another certificate, or none, is refused; probes and metrics need none."""
+    ours, other = make_certificate(tmp_path, "api"), make_certificate(tmp_path, "other")
+    options = ("--client-ca", str(ours.certificate), "--log-level", "warning")
+    asked = json.dumps(recorded("admission-create-gpu-pod")).encode()
+    with kube_serving(tmp_path, api, "http://127.0.0.1:9", *options) as served:
+        assert _asked_from("127.0.0.1", served, asked) == 403
+        assert _asked_from("127.0.0.1", served, asked, ours) == 200
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            _asked_from("127.0.0.1", served, asked, other)
+        assert served.ask("/healthz").status == 200
 
 
 def test_dry_runs_and_replays_change_nothing(api: KubeApi, served: KubeServed) -> None:

@@ -12,13 +12,14 @@ LOG = logging.getLogger("advisor.service")
 class Certificate:
     """A certificate and its key, in PEM files, as new connections see them.
 
-    Connections that are open keep what they have.
+    Connections that are open keep what they have. Where `client_ca` is given, clients may show
+    a certificate that one of those in it has signed; another one ends the connection.
 
     Raises:
         InputError: the files cannot be used together.
     """
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
         self._files = (certificate, key)
         self._seen = self._state()
         self.context = _context()
@@ -28,6 +29,14 @@ class Certificate:
             fix="give a certificate and its key, without a password, as PEM files",
         ):
             _load(self.context, self._files)
+        if client_ca is not None:
+            with InputError.instead_of(
+                OSError,
+                f"{client_ca} cannot be read as certificates",
+                fix="give a PEM file with the certificate that signs those of clients",
+            ):
+                self.context.load_verify_locations(cafile=str(client_ca))
+            self.context.verify_mode = ssl.CERT_OPTIONAL
 
     def renew(self) -> None:
         """Load the files again where they changed; what cannot be used leaves the old ones."""

@@ -18,6 +18,8 @@ class ServeOptions:
         socket_group: Number of a group whose members may read, write and launch there.
         tls_certificate: PEM file with the certificate and those that signed it.
         tls_key: PEM file with its private key, without a password.
+        client_ca: PEM file with those who sign certificates that clients may show; None: nobody is
+            asked for one.
         insecure: Listen on other addresses than loopback without TLS.
         launching: Requests may launch registered jobs.
         anonymous_read: Whether reading needs no token; None: on a port that only this host
@@ -43,6 +45,7 @@ class ServeOptions:
     socket_group: int | None = None
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    client_ca: Path | None = None
     insecure: bool = False
     launching: bool = False
     anonymous_read: bool | None = None

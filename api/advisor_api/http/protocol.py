@@ -85,6 +85,10 @@ class Connections:
             queue.pop(connection, None)
 
 
+CERTIFIED = "advisor.certified"
+"""Key of a scope: the client has shown a certificate, and the service trusts who signed it."""
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, with bounds on what a client may keep open, send and leave unread."""
 
@@ -94,6 +98,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self._too_large = False
         self._peer: Peer | None = None
+        self._certified = False
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection in, or end it; at a Unix socket the kernel says whose it is."""
@@ -103,6 +108,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._peer = peer_of(ours.fileno())
             # Rates, the audit log and what is refused go by user, as by address elsewhere.
             self.client = (self._peer.name, 0)
+        self._certified = bool(transport.get_extra_info("peercert"))
         if not self._all.admit(self):
             transport.abort()
 
@@ -146,6 +152,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         if self._peer is not None:
             cast("dict[str, Any]", self.scope)["advisor.peer"] = self._peer
+        if self._certified:
+            cast("dict[str, Any]", self.scope)[CERTIFIED] = True
 
     def on_headers_complete(self) -> None:
         """The head is there: bound it, and end the connection's wait for one.

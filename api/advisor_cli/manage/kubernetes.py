@@ -18,6 +18,10 @@ def serve(
         Path, typer.Option(help="PEM file with the certificate and its signers")
     ],
     tls_key: Annotated[Path, typer.Option(help="PEM file with its key")],
+    client_ca: Annotated[
+        Path | None,
+        typer.Option(help="PEM file with who signs the API server's certificate as a client"),
+    ] = None,
     service: ServiceAddress = "http://127.0.0.1:8765",
     service_ca: ServiceCa = None,
     namespace: Annotated[
@@ -59,6 +63,7 @@ def serve(
         port=port,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
+        client_ca=client_ca,
         # Of each address; a pod is some four by its length. An API server sends a hundred pods a
         # second at most, within the 2 s that it waits; who sends megabytes is kept out after eight.
         requests_per_s=500.0,

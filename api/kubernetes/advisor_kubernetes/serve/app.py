@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as _PLAIN
 from starlette.applications import Starlette
@@ -12,13 +13,14 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from advisor_api.http.access import ANONYMOUS_READER, Caller
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.limits import QUESTION, Most
 from advisor_api.http.options import ServeOptions
+from advisor_api.http.protocol import CERTIFIED
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.advising import Advise
 from advisor_kubernetes.admission.refusals import Site
@@ -37,7 +39,13 @@ class _Gate(Gate):
     in Host headers are those of Kubernetes' services, and no browser comes here.
     """
 
+    def __init__(self, app: ASGIApp, *, certified: bool, **more: Any) -> None:
+        super().__init__(app, **more)
+        self._certified = certified
+
     async def caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
+        if self._certified and scope["path"] == "/mutate" and CERTIFIED not in scope:
+            raise HTTPException(403, "only who shows a certificate of the API server is answered.")
         return ANONYMOUS_READER
 
     def check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
@@ -75,7 +83,15 @@ def create_app(
             _get("/readyz", lambda: _state(choosing.ready, "the cluster was not listed yet")),
             _get("/metrics", lambda: Response(metrics.text(), media_type=_PLAIN)),
         ],
-        middleware=[Middleware(_Gate, options=options, metrics=metrics, most_of=most_of)],
+        middleware=[
+            Middleware(
+                _Gate,
+                certified=options.client_ca is not None,
+                options=options,
+                metrics=metrics,
+                most_of=most_of,
+            )
+        ],
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
