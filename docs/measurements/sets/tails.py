@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from law import active
-from rows import Row, measured_rows
+from rows import Part, Row, measured_rows
 
 from advisor.predict.profiles import Floats, make_profiles
 from advisor.predict.set_law import TAILS, SetClass, Tails, class_of, filling_beside
@@ -38,6 +38,10 @@ LAWS = tuple(
 )
 MET = 0.9
 
+PULSES = 0.045
+"""Standard error of the watts of a job alone over a window, for each 1: those that pause have more
+(5 to 8 %), others less than 4.2."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tail:
@@ -46,6 +50,7 @@ class Tail:
     Attributes:
         longer: p99 for each 1 ms alone.
         is_met: Whether it served its demand.
+        pulses: A job beside it computes in bursts.
     """
 
     server: str
@@ -56,6 +61,7 @@ class Tail:
     place: int
     sm: Floats
     fills: Floats
+    pulses: bool = False
 
     @property
     def of_class(self) -> SetClass:
@@ -109,7 +115,14 @@ CUTS: Mapping[str, Callable[[Tail], bool]] = {
     "pairs, limits": lambda tail: tail.source == "pairs" and tail.mode == "limits",
     "all": lambda tail: True,
     "all, demand met": lambda tail: tail.is_met,
+    "sets, met, none fills or pulses": lambda tail: _is_calm(tail) and not tail.pulses,
+    "sets, met, none fills, one pulses": lambda tail: _is_calm(tail) and tail.pulses,
 }
+
+
+def _is_calm(tail: Tail) -> bool:
+    """A server of a set that serves its demand beside jobs of which none fills the GPU."""
+    return tail.source == "sets" and tail.is_met and tail.of_class == "no filling"
 
 
 def _cell(offs: Sequence[float]) -> str:
@@ -176,7 +189,15 @@ def of_sets(rows: Sequence[Row]) -> Iterator[Tail]:
             longer = part.p99_ms / statistics.median(alone[where])
             fills = row.column(lambda p: p.fills)
             is_met = part.speed >= MET
-            yield Tail(part.whole.job, "sets", row.mode, longer, is_met, n, active(row), fills)
+            pulses = any(pulse(other) > PULSES for other in row.parts if other is not part)
+            yield Tail(
+                part.whole.job, "sets", row.mode, longer, is_met, n, active(row), fills, pulses
+            )
+
+
+def pulse(part: Part) -> float:
+    """Standard error of the watts of a job alone, for each 1."""
+    return (part.alone.power_stderr_w or 0.0) / (part.alone.power_w or 1.0)
 
 
 def of_pairs() -> Iterator[Tail]:
