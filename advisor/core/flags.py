@@ -11,7 +11,7 @@ SLOW_ALONE = "slow-alone"
 
 LIMIT_BROKEN = "limit-broken"
 
-TOO_FAST = "too-fast"
+TOO_FAST, TOO_SLOW = "too-fast", "too-slow"
 
 HEAT = "heat"
 
@@ -31,6 +31,7 @@ FLAGS: dict[str, str] = {
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
     LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
     TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
+    TOO_SLOW: "a job made under a twentieth of the progress that its profile says of its share",
     P99_BROKEN: "a server of a launch was above its promised p99 for several windows in a row",
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
@@ -54,6 +55,7 @@ DOUBTFUL = WRONG | {
     UNREAD,
     LIMIT_BROKEN,
     TOO_FAST,
+    TOO_SLOW,
     HEAT,
     "not-settled",
     "counter-mismatch",

@@ -1,11 +1,11 @@
 """What jobs really did together, as the records that are kept of it."""
 
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 import advisor
-from advisor.core.flags import LIMIT_BROKEN, P99_BROKEN, TOO_FAST
+from advisor.core.flags import LIMIT_BROKEN, P99_BROKEN, TOO_FAST, TOO_SLOW
 from advisor.core.gpu import Gpu
 from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import Observation, ObservedPart
@@ -15,12 +15,16 @@ from advisor.launch.monitor.account import energy_saved
 from advisor.launch.monitor.job_monitor import relative
 from advisor.launch.monitor.set_monitor import SetMonitor, work_per_joule
 from advisor.launch.monitor.stretch import Stretch
-from advisor.launch.records.spec import Forecast, LaunchPart
+from advisor.launch.records.spec import Forecast
 from advisor.launch.records.status import State
 
 FASTEST = 1.3
 """A rate may be above that of the profile by the noise of both: launch-bound jobs moved by 18 %
 between runs. A job that is bound by SMs and got all instead of 70 % of them is faster than this."""
+
+SLOWEST = 0.05
+"""No neighbour takes so much: six others that fill the GPU leave a seventh. What is slower waits
+for something else, such as requests or files, or counts something else."""
 
 
 def observe(
@@ -98,7 +102,7 @@ def _of_stretch(
             *(("not-settled",) if None in rates else ()),
             *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
             *((P99_BROKEN,) if stretch.p99_broken else ()),
-            *((TOO_FAST,) if is_too_fast(known, rates) else ()),
+            *pace_flags(zip(rates, (part.share_rate for part in known), strict=True)),
             *verdict_flags(monitor.jobs[n].results for n in stretch.numbers),
         ),
     )
@@ -145,11 +149,16 @@ def _parts(
     )
 
 
-def is_too_fast(parts: Iterable[LaunchPart], rates: Iterable[float | None]) -> bool:
-    """Whether a job went far beyond what its profile says of its share alone."""
-    alone = [part.share_rate for part in parts]
-    of_jobs = zip(rates, alone, strict=True)
-    return any(rate and known and rate > FASTEST * known for rate, known in of_jobs)
+def pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[str]:
+    """Whether a job went far beyond what its profile says of its share alone, or stood still.
+
+    Of each job its rate and that of the profile; None: not known.
+    """
+    known = [rate / alone for rate, alone in rates if rate is not None and alone]
+    if any(pace > FASTEST for pace in known):
+        yield TOO_FAST
+    if any(pace < SLOWEST for pace in known):
+        yield TOO_SLOW
 
 
 def _predicted_rest(monitor: SetMonitor) -> float | None:

@@ -15,6 +15,7 @@ export const FLAGS = {
   "results-only": "too short for rates: measured to read the job's results",
   "limit-broken": "a process computed on the GPU that was not under its limit, or of no job",
   "too-fast": "a job of a launch made far more progress than its profile says of its share alone",
+  "too-slow": "a job made under a twentieth of the progress that its profile says of its share",
   "p99-broken": "a server of a launch was above its promised p99 for several windows in a row",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",

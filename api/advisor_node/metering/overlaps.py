@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Generic
 
 import advisor
-from advisor.core.flags import LIMIT_BROKEN, TOO_FAST
+from advisor.core.flags import LIMIT_BROKEN
 from advisor.core.gpu import Gpu
 from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import SETTLE_S, Observation, ObservedPart
@@ -17,7 +17,7 @@ from advisor.launch.monitor.job_monitor import relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.set_monitor import work_per_joule
 from advisor.launch.records.status import State
-from advisor.launch.supervisor.observe import FASTEST
+from advisor.launch.supervisor.observe import pace_flags
 from advisor_node.metering.meters import T, TenantMeter, idle_power_w
 
 LOG = logging.getLogger("advisor.node")
@@ -112,11 +112,13 @@ class Overlap(Generic[T]):
         return with_job_energy(seen, idle_power_w(self.meters))
 
     def _flags(self, parts: Sequence[ObservedPart]) -> tuple[str, ...]:
+        of_meters = zip(self.meters, parts, strict=True)
+        alone = [meter.reference.rate_at(part.share_percent) for meter, part in of_meters]
         not_proven = any(m.limit_broken or m.proof.proven is not True for m in self.meters)
         return (
             *(("not-settled",) if any(part.rate is None for part in parts) else ()),
             *((LIMIT_BROKEN,) if not_proven else ()),
-            *((TOO_FAST,) if any(map(_is_too_fast, self.meters, parts)) else ()),
+            *pace_flags(zip((part.rate for part in parts), alone, strict=True)),
             *verdict_flags(meter.results for meter in self.meters),
         )
 
@@ -172,11 +174,6 @@ def _part(meter: TenantMeter[T], rate: float | None) -> ObservedPart:
         libraries=meter.libraries,
         ended_first=meter.tenant.over,
     )
-
-
-def _is_too_fast(meter: TenantMeter[T], part: ObservedPart) -> bool:
-    alone = meter.reference.rate_at(part.share_percent)
-    return bool(part.rate and alone and part.rate > FASTEST * alone)
 
 
 def _state(meters: Sequence[TenantMeter[T]]) -> State:

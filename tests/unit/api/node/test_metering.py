@@ -186,6 +186,8 @@ def test_doubts_become_flags() -> None:
     overlap, _ = together(Job(UID, share=Share(25)), Job(OTHER, share=Share(25)), 20)
     overlap.meters[0].take_proof(Proof(False, why="x"))
     assert overlap.observe("n", "slurm").flags == ("limit-broken", "too-fast")
+    overlap.meters[1].reference = Reference(rates=((25, 1000.0), (100, 4000.0)))
+    assert "too-slow" in overlap.observe("n", "slurm").flags
 
 
 def test_who_joins_and_leaves_parts_observations() -> None:

@@ -231,8 +231,8 @@ def test_what_makes_a_record_doubtful_is_flagged(monkeypatch: pytest.MonkeyPatch
 def test_a_rate_just_within_the_noise_of_the_profile_is_none_too_fast(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Beyond it, it is."""
-    for rate, flags in ((64.0, ()), (66.0, ("too-fast",))):
+    """Beyond it, it is; and one that all but stands still is too slow to teach."""
+    for rate, flags in ((64.0, ()), (66.0, ("too-fast",)), (2.0, ("too-slow",)), (3.0, ())):
         watch = Watch(monkeypatch, Script(rate=rate), parts={"share_rate": 50.0})
         watch.go_on(10)
         assert record(watch).flags == flags
