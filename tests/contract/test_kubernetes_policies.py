@@ -34,7 +34,9 @@ def conditions(chart: list[Object]) -> list[str]:
 
 def is_sent(conditions: list[str], new: Object, old: Object | None, part: str = "") -> bool:
     """Whether the webhook is asked about a request."""
-    known = {"object": new, "oldObject": old, "request": {"subResource": part}}
+    # What is empty is not there: so the API server hands it to expressions.
+    request = {"subResource": part} if part else {}
+    known = {"object": new, "oldObject": old, "request": request}
     return all(cel.evaluate(condition, known) for condition in conditions)
 
 
@@ -93,6 +95,7 @@ def test_who_asks_again_for_the_gpu_that_was_taken_away_is_sent(conditions: list
     new = merged(old, {"spec": {"containers": pod_of("a", "fft")["spec"]["containers"]}})
     assert is_sent(conditions, new, old)
     assert is_sent(conditions, old, old, "ephemeralcontainers")
+    assert not is_sent(conditions, old, old)
 
 
 CHOOSER = "system:serviceaccount:gpu-sharing:advisor-webhook"
@@ -105,8 +108,8 @@ def denied(
 ) -> list[str]:
     """Messages of a policy about a request."""
     policy = one(chart, "ValidatingAdmissionPolicy", f"advisor-{name}")["spec"]
-    extra = {NODE_NAME: [node]} if node else {}
-    request = {"userInfo": {"username": who, "extra": extra}}
+    extra = {"extra": {NODE_NAME: [node]}} if node else {}
+    request = {"userInfo": {"username": who, **extra}}
     known: Object = {"object": new, "oldObject": old, "request": request}
     if not all(cel.evaluate(c["expression"], known) for c in policy["matchConditions"]):
         return []
