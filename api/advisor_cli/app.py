@@ -39,7 +39,7 @@ _COMMANDS = {
     "models": "List, check and choose the models on this host.",
     "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
     "kubernetes": "Pods that share a GPU: the service of the cluster, and the agent of each node.",
-    "slurm": "Batch jobs that share a GPU: the agent of each node, which Slurm's Prolog starts.",
+    "slurm": "Batch jobs that share a GPU: who meets whom, and the agent of each node.",
 }
 """Commands in the order of the help, with its line. Each is a module that has an `app` or a
 function of the same name, and is imported when it is called: all together they load every

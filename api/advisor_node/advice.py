@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from advisor.client import (
@@ -62,15 +62,19 @@ class Together:
         shares: In percent of the SMs, as the driver is given them, in the order of the question.
         needs_mib: Memory of each job; None: not known.
         speeds: Relative speed that is expected of each.
+        low_speeds: What it is at least, as far as it can be said.
         energy_saved: For the same work, against one after the other.
         split: As people write it.
+        gpu_model: Of which this is said.
     """
 
     shares: tuple[str, ...]
     needs_mib: tuple[float | None, ...]
     speeds: tuple[float, ...] = ()
+    low_speeds: tuple[float, ...] = ()
     energy_saved: float
     split: str
+    gpu_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +179,20 @@ def _read(answer: Recommendation, asked: Question) -> Answer:
     shared, alone = answer.same_work.choice, answer.same_work.baselines.get("exclusive")
     if asked.jobs[0].work_s is not None and shared and alone:
         saved = 1 - shared.energy_j / alone.energy_j  # until both are done
-    return _together(asked, answer.jobs, choice.jobs, saved, choice.split)
+    together = _together(asked, answer.jobs, choice.jobs, saved, choice.split)
+    return _of_model(together, answer.gpu_model)
 
 
 def _read_set(answer: SetAdvice, asked: Question) -> Answer:
     way = next((way for way in answer.ways if way.name == answer.choice), None)
     if way is None:
         return Apart("a card each is better")
-    return _together(asked, answer.jobs, way.jobs, way.energy_saved.value, way.name)
+    together = _together(asked, answer.jobs, way.jobs, way.energy_saved.value, way.name)
+    return _of_model(together, answer.gpu_model)
+
+
+def _of_model(answer: Answer, model: str) -> Answer:
+    return replace(answer, gpu_model=model) if isinstance(answer, Together) else answer
 
 
 def _together(
@@ -197,6 +207,7 @@ def _together(
         shares=shares,
         needs_mib=tuple(job.alone.memory_used_mib for job in jobs),
         speeds=tuple(job.speed.value for job in given),
+        low_speeds=tuple(job.speed.low for job in given),
         energy_saved=saved,
         split=split,
     )

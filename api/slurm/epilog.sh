@@ -16,6 +16,6 @@ for job in "$RUN_FOLDER"/*/jobs/"$SLURM_JOB_ID"; do
     printf %s "${SLURM_JOB_EXIT_CODE:-}" >"$folder/ended/$SLURM_JOB_ID"
   fi
   rm -rf "$job"
-  [ -n "$(ls "$folder/jobs")" ] || echo quit -t 5 | control "$folder" "$gpu" "$user" >/dev/null 2>&1
+  [ -n "$(ls "$folder/jobs")" ] || echo quit -t 5 | control "$folder" "$gpu" "$user" 10 >/dev/null 2>&1
 done
 exit 0

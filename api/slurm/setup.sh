@@ -4,15 +4,19 @@
 #     setup.sh install     writes them; refuses where one of the files is there already
 #     setup.sh remove      removes them; leaves, and names, what was changed since
 #
-# Variables: SLURM_FOLDER (/etc/slurm), RUN_FOLDER (/run/advisor-mps), SLURM_USER (slurm), GPU_FILES
-# (/dev/nvidia0 ..), CPUS and MEMORY_MIB (of this host), ADVISOR (path of the program). docs/slurm.md
-# explains every line.
+# Variables: SLURM_FOLDER (/etc/slurm), RUN_FOLDER (/run/advisor-mps), SLURM_USER (slurm), STATE_FOLDER
+# (/var/lib/slurm/slurmctld), GPU_FILES (/dev/nvidia0 ..), CPUS and MEMORY_MIB (of this host), ADVISOR (path
+# of the program), USERS (one, or several at a time on a node), BOOKS
+# (host of slurmdbd; none where it is empty). docs/slurm.md explains every line.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 SLURM_FOLDER=${SLURM_FOLDER:-/etc/slurm}
 RUN_FOLDER=${RUN_FOLDER:-/run/advisor-mps}
 SLURM_USER=${SLURM_USER:-slurm}
+STATE_FOLDER=${STATE_FOLDER:-/var/lib/slurm/slurmctld}
+USERS=${USERS:-one}
+BOOKS=${BOOKS:-}
 GPU_FILES=${GPU_FILES:-$(ls /dev/nvidia[0-9]* 2>/dev/null || true)}
 CPUS=${CPUS:-$(nproc)}
 MEMORY_MIB=${MEMORY_MIB:-$(awk '/^MemTotal/ { print int($2 / 1024 * 0.95) }' /proc/meminfo)}
@@ -21,7 +25,7 @@ ours=$SLURM_FOLDER/advisor
 list=$ours/installed.sha256
 
 FILES="slurm.conf gres.conf job_submit.lua advisor/advisor.conf advisor/agent.env advisor/advisor.lua
-  advisor/service.lua advisor/json.lua advisor/mps.sh advisor/prolog.sh advisor/epilog.sh advisor/task_prolog.sh"
+  advisor/advisor-slurm-match.service advisor/mps.sh advisor/prolog.sh advisor/epilog.sh advisor/task_prolog.sh"
 
 fail() {
   echo "setup.sh: $*" >&2
@@ -30,10 +34,12 @@ fail() {
 
 slurm_conf() { # number of GPUs
   host=$(hostname -s)
+  [ "$USERS" = several ] && exclusive=NO || exclusive=YES
   cat <<END
 ClusterName=advisor
 SlurmctldHost=$host(127.0.0.1)
 SlurmUser=$SLURM_USER
+StateSaveLocation=$STATE_FOLDER
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
@@ -47,7 +53,12 @@ PrologFlags=Alloc
 Epilog=$ours/epilog.sh
 TaskProlog=$ours/task_prolog.sh
 NodeName=$host NodeAddr=127.0.0.1 CPUs=$CPUS RealMemory=$MEMORY_MIB Gres=gpu:$1,mps:$(($1 * 100))
-PartitionName=shared Nodes=$host Default=YES ExclusiveUser=YES OverSubscribe=NO State=UP
+PartitionName=shared Nodes=$host Default=YES ExclusiveUser=$exclusive OverSubscribe=NO State=UP${BOOKS:+ TRESBillingWeights=CPU=1.0,GRES/gpu=100.0,GRES/mps=1.0}
+END
+  [ -z "$BOOKS" ] || cat <<END
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=$BOOKS
+AccountingStorageTRES=gres/gpu,gres/mps
 END
 }
 
@@ -60,25 +71,31 @@ gres_conf() {
 
 install_files() {
   control=$(command -v nvidia-cuda-mps-control) || fail "nvidia-cuda-mps-control is missing: install NVIDIA's driver"
-  command -v curl >/dev/null || fail "curl is missing: install it"
+  case $USERS in one | several) ;; *) fail "USERS=$USERS is neither one nor several" ;; esac
+  id "$SLURM_USER" >/dev/null 2>&1 || fail "there is no user $SLURM_USER: install slurmctld, or set SLURM_USER"
   set -- $GPU_FILES
   [ $# -gt 0 ] || fail "there is no /dev/nvidia0: load NVIDIA's driver, or set GPU_FILES"
   for name in $FILES; do
     [ ! -e "$SLURM_FOLDER/$name" ] || fail "$SLURM_FOLDER/$name is there already: nothing was written." \
       "docs/slurm.md says which lines an existing Slurm needs"
   done
+  [ -d "$STATE_FOLDER" ] || install -d -m 0700 -o "$SLURM_USER" "$STATE_FOLDER"
   mkdir -p "$ours"
   slurm_conf $# >"$SLURM_FOLDER/slurm.conf"
   [ $# -eq 1 ] && flags= || flags=Flags=all_sharing
   gres_conf "$flags" >"$SLURM_FOLDER/gres.conf"
   install -m 0644 "$here/job_submit.lua" "$SLURM_FOLDER"
-  install -m 0644 "$here/advisor.conf" "$here/advisor.lua" "$here/service.lua" "$here/json.lua" "$ours"
+  install -m 0644 "$here/advisor.conf" "$here/advisor.lua" "$ours"
   install -m 0755 "$here/prolog.sh" "$here/epilog.sh" "$here/task_prolog.sh" "$ours"
   install -m 0600 "$here/agent.env" "$ours"
-  sed "s|@RUN_FOLDER@|$RUN_FOLDER|; s|@MPS_CONTROL@|$control|; s|@ADVISOR@|$ADVISOR|" "$here/mps.sh" >"$ours/mps.sh"
+  sed "s|@RUN_FOLDER@|$RUN_FOLDER|; s|@MPS_CONTROL@|$control|; s|@ADVISOR@|$ADVISOR|; s|@USERS@|$USERS|" \
+    "$here/mps.sh" >"$ours/mps.sh"
+  sed "s|@ADVISOR@|$ADVISOR|; s|@USER@|$SLURM_USER|; s|@FOLDER@|$ours|" "$here/advisor-slurm-match.service" \
+    >"$ours/advisor-slurm-match.service"
   (cd "$SLURM_FOLDER" && sha256sum $FILES) >"$list"
-  [ -n "$ADVISOR" ] || echo "the program advisor is missing: what jobs did together will not be reported"
+  [ -n "$ADVISOR" ] || echo "the program advisor is missing: no job will share"
   echo "written to $SLURM_FOLDER. Start it: systemctl restart munge slurmctld slurmd"
+  echo "and what decides who shares: systemctl enable --now $ours/advisor-slurm-match.service"
 }
 
 remove_files() {
@@ -92,10 +109,18 @@ remove_files() {
       left="$left $SLURM_FOLDER/$name"
     fi
   done
+  [ ! -e "$SLURM_FOLDER/job_submit.lua" ] || cp "$here/advisor.lua" "$ours" # which it reads
+  [ ! -e "$SLURM_FOLDER/slurm.conf" ] || leave_us_out
   rm "$list"
   rmdir "$ours" 2>/dev/null || true
   [ -z "$left" ] || fail "left, since they were changed:$left"
   echo "removed from $SLURM_FOLDER. Stop it: systemctl stop slurmctld slurmd"
+}
+
+# A slurm.conf that stays starts without what was removed.
+leave_us_out() {
+  [ -e "$SLURM_FOLDER/job_submit.lua" ] && plugin= || plugin='s/^JobSubmitPlugins=lua$/# &/'
+  sed -E -i "s#^(Prolog|Epilog|TaskProlog)=$ours/.*#\# &#; $plugin" "$SLURM_FOLDER/slurm.conf"
 }
 
 case ${1:-} in

@@ -1,31 +1,42 @@
 #!/bin/sh
-# Slurm's TaskProlog, as the user: lines `export NAME=VALUE` go into the task's environment after Slurm has
-# put its own percentage there, which is of whole counts and may be one at which libraries compute wrong
-# results.
+# Slurm's TaskProlog, as the user: lines `export NAME=VALUE` go into the task's environment. The share is the
+# one that root has written for this job. What a parent job had, which has submitted this one, goes.
 . "${0%/*}/mps.sh"
 
-[ -n "${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE:-}" ] || exit 0 # no job with gres/mps
-gpu=${SLURM_JOB_GPUS:-${SLURM_STEP_GPUS:-}}
-echo "export CUDA_MPS_PIPE_DIRECTORY=$(folder_of "$gpu" "$(id -u)")/pipe"
+job=
+for found in "$RUN_FOLDER"/gpu*/jobs/"$SLURM_JOB_ID"; do
+  [ ! -r "$found/share" ] || job=$found
+done
+
+case ${ADVISOR_PROGRESS_FILE:-} in "$RUN_FOLDER"/*) echo "unset ADVISOR_PROGRESS_FILE" ;; esac
+if [ -z "$job" ]; then
+  case ${CUDA_MPS_PIPE_DIRECTORY:-} in
+    "$RUN_FOLDER"/*)
+      for name in CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; do
+        echo "unset $name"
+      done
+      ;;
+  esac
+  [ -n "${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE:-}" ] || exit 0 # no job with gres/mps
+  echo "print advisor: no MPS daemon of yours answers on this node, and without one the job would have no limit"
+  exit 1
+fi
+
+folder=${job%/jobs/*}
+echo "export CUDA_MPS_PIPE_DIRECTORY=$folder/pipe"
 echo "export CUDA_VISIBLE_DEVICES=0" # the daemon has this GPU alone, and calls it 0; Slurm may say 1
-
-# The driver takes 0, more than 100 and what is no number for no limit at all.
-share=${ADVISOR_SHARE_PERCENT:-}
-case $share in *[!0-9.]*) share= ;; esac
-if echo "$share" | grep -Eqx '[1-9][0-9]?(\.[0-9]+)?|100'; then
-  echo "export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$share"
-  echo "unset SLURM_GPUS" # of `sbatch --gpus=1`: each srun in the script would ask for a whole GPU
+echo "export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$(cat "$job/share")"
+# Each srun in the script would ask for a whole GPU, or for what comes with one.
+for name in SLURM_GPUS SLURM_CPUS_PER_GPU SLURM_MEM_PER_GPU; do echo "unset $name"; done
+if [ -r "$job/memory" ]; then
+  memory=$(cat "$job/memory")
+  echo "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=${memory}M"
+  [ "${SLURM_STEP_ID:-4294967291}" != 4294967291 ] || # of the batch script
+    echo "print advisor: at most $memory MiB of GPU memory: what asks for more fails as on a smaller card"
 else
-  share=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE
+  echo "unset CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 fi
 
-# For the agent. Of several tasks one counts: each would overwrite what the others have written.
-job=$(folder_of "$gpu" "$(id -u)")/jobs/$SLURM_JOB_ID
-if [ -w "$job/share" ]; then
-  [ -s "$job/share" ] || printf %s "$share" >"$job/share"
-  if [ "${SLURM_PROCID:-0}" = 0 ]; then
-    echo "export ADVISOR_PROGRESS_FILE=$job/progress"
-  else
-    echo "unset ADVISOR_PROGRESS_FILE"
-  fi
-fi
+# Of several tasks one counts: each would overwrite what the others have written.
+[ ! -w "$job/progress" ] || [ "${SLURM_PROCID:-0}" != 0 ] || echo "export ADVISOR_PROGRESS_FILE=$job/progress"
+exit 0

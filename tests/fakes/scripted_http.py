@@ -14,7 +14,7 @@ class Reply:
     """One answer; without a status the connection ends instead.
 
     Attributes:
-        body: Bytes as they are, anything else as JSON.
+        body: Bytes as they are, what a function makes of the request, anything else as JSON.
         after_s: How long it takes.
     """
 
@@ -69,7 +69,8 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.status is None:
             self.close_connection = True
             return
-        content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+        said = reply.body(body) if callable(reply.body) else reply.body
+        content = said if isinstance(said, bytes) else json.dumps(said).encode()
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)

@@ -1,7 +1,7 @@
 """A real Slurm on loopback: one node with a GPU that is no GPU, set up by `api/slurm/setup.sh`.
 
 Its daemons are children of the test, in the foreground; slurmd has a process namespace of its own,
-so that jobs and MPS daemons end with it.
+so that jobs and MPS daemons end with it. With books there are slurmdbd and MariaDB, too.
 """
 
 import os
@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,8 +21,11 @@ from waiting import eventually
 
 SETUP = Path(__file__).parents[2] / "api/slurm/setup.sh"
 FAKE_MPS = Path(__file__).parent / "mps"
-PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "unshare", "setpriv", "curl")
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "unshare", "setpriv")
+OF_BOOKS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db")
 PATIENCE_S = 40
+USERS = ("root", "nobody", "games")
+"""Whom the books know."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,11 @@ class Cluster:
             timeout=PATIENCE_S,
             check=False,
         )
+
+    def manage(self, *words: str) -> None:
+        """Change the books."""
+        done = self.run("sacctmgr", "-i", *words)
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}{self.logs()}"
 
     def submit(self, script: str, *options: str) -> tuple[str, str]:
         """The number of a submitted job, and what the user was shown."""
@@ -100,8 +109,11 @@ class Cluster:
         return "\n".join(path.read_text()[-2000:] for path in self.folder.glob("*.log"))
 
     def point_at(self, address: str, **more: str) -> None:
-        """Write `advisor.conf`: this address and other settings."""
-        write_settings(self.etc, address, **more)
+        """Write `advisor.conf`, and let what decides read it."""
+        write_settings(self.etc, address, facts=str(self.folder / "facts"), **more)
+        kill(self, "match")
+        (self.folder / "facts").unlink(missing_ok=True)
+        start(self, "match")
 
 
 def environment(folder: Path, **more: str) -> Mapping[str, str]:
@@ -111,18 +123,23 @@ def environment(folder: Path, **more: str) -> Mapping[str, str]:
 
 
 def run_setup(
-    folder: Path, command: str, gpus: int = 1, advisor: str = ""
+    folder: Path,
+    command: str,
+    gpus: int = 1,
+    advisor: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """`setup.sh` into the folder; `advisor` is the program that the Prolog starts."""
     files = " ".join(str(file) for file in _gpu_files(folder, gpus))
-    more = {
+    variables = {
         "SLURM_FOLDER": str(folder / "etc"), "RUN_FOLDER": str(folder / "mps"),
-        "SLURM_USER": "root", "GPU_FILES": files, "CPUS": "8",
+        "SLURM_USER": "root", "STATE_FOLDER": str(folder / "state"), "GPU_FILES": files,
+        "CPUS": "8", **(more or {}),
         "MEMORY_MIB": "4000", "ADVISOR": advisor,
     }  # fmt: skip
     return subprocess.run(
         [SETUP, command],
-        env=environment(folder, **more),
+        env=environment(folder, **variables),
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -131,12 +148,30 @@ def run_setup(
 
 
 @contextmanager
-def slurm_cluster(folder: Path, gpus: int = 1, advisor: str = "") -> Generator[Cluster]:
-    """A running Slurm; skips where one cannot be run."""
+def slurm_cluster(
+    folder: Path,
+    gpus: int = 1,
+    advisor: str = "",
+    *,
+    books: bool = False,
+    settings: str = "",
+    users: str = "one",
+) -> Generator[Cluster]:
+    """A running Slurm; skips where one cannot be run.
+
+    Args:
+        folder: With a short name, for munge's socket; other users must be able to enter it.
+        gpus: Of the node.
+        advisor: The program that the Prolog starts.
+        books: Whether there is accounting.
+        settings: More lines of slurm.conf.
+        users: How many share a node at a time, `one` or `several`.
+    """
+    wanted = PROGRAMS + (OF_BOOKS if books else ())
     if missing := [
-        name for name in PROGRAMS if shutil.which(name, path="/usr/sbin:/usr/bin") is None
+        name for name in wanted if shutil.which(name, path="/usr/sbin:/usr/bin") is None
     ]:
-        pytest.skip(f"needs {', '.join(missing)} (Debian packages slurm-wlm, munge)")
+        pytest.skip(f"needs {', '.join(missing)} ({DEBIAN})")
     if os.geteuid() != 0:
         pytest.skip("needs root, which slurmd runs as")
     if subprocess.run(
@@ -145,26 +180,78 @@ def slurm_cluster(folder: Path, gpus: int = 1, advisor: str = "") -> Generator[C
         pytest.skip("needs a process namespace, so that nothing is left running")
     for file in _gpu_files(folder, gpus):
         os.mknod(file, 0o20666, os.makedev(1, 3))
-    done = run_setup(folder, "install", gpus, advisor)
+    variables = {"USERS": users, "BOOKS": "127.0.0.1" if books else ""}
+    done = run_setup(folder, "install", gpus, advisor, variables)
     assert done.returncode == 0, done.stderr
-    _add_test_settings(folder)
+    _add_test_settings(folder, settings)
     with ExitStack() as stack:
         cluster = Cluster(folder, {})
-        for name in ("munged", "slurmctld", "slurmd"):
+        for name in ("mariadbd", "munged", "slurmdbd", "slurmctld", "slurmd", "match"):
             stack.callback(kill, cluster, name)
-        start(cluster, "munged", "slurmctld", "slurmd")
+        if books:
+            _start_books(cluster)
+        start(cluster, *(["slurmctld", "slurmd"] if books else ["munged", "slurmctld", "slurmd"]))
         yield cluster
+
+
+DEBIAN = "Debian packages slurm-wlm, munge; with books slurmdbd, mariadb-server"
+
+
+def _start_books(cluster: Cluster) -> None:
+    """MariaDB with a database of its own, slurmdbd, and the cluster in it."""
+    folder, (port, dbd) = cluster.folder, _free_ports(2)
+    data = folder / "books"
+    subprocess.run(
+        ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root",
+         "--auth-root-authentication-method=normal", "--skip-test-db"],
+        check=True, capture_output=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    (folder / "init.sql").write_text(
+        "CREATE USER 'slurm'@'127.0.0.1' IDENTIFIED BY 'x';\n"
+        "GRANT ALL ON *.* TO 'slurm'@'127.0.0.1';\n"
+    )
+    (folder / "mariadb.port").write_text(str(port))
+    conf = folder / "etc/slurmdbd.conf"
+    conf.write_text(
+        f"DbdHost=localhost\nDbdAddr=127.0.0.1\nDbdPort={dbd}\nSlurmUser=root\n"
+        f"AuthType=auth/munge\nAuthInfo=socket={folder}/munge.socket\n"
+        f"PidFile={folder}/slurmdbd.pid\nStorageType=accounting_storage/mysql\n"
+        f"StorageHost=127.0.0.1\nStoragePort={port}\nStorageUser=slurm\nStoragePass=x\n"
+    )
+    conf.chmod(0o600)
+    with (folder / "etc/slurm.conf").open("a") as text:
+        text.write(f"AccountingStoragePort={dbd}\nAccountingStoragePass={folder}/munge.socket\n")
+    start(cluster, "mariadbd", "munged")
+    eventually((folder / "mariadb.socket").exists, cluster.logs)
+    start(cluster, "slurmdbd")
+    eventually(
+        lambda: cluster.run("sacctmgr", "-nP", "show", "cluster").returncode == 0,
+        lambda: str(cluster.run("sacctmgr", "-nP", "show", "cluster")),
+        15,
+    )
+    cluster.manage("add", "cluster", "advisor")
+    cluster.manage("add", "account", "work", "Cluster=advisor")
+    for user in USERS:
+        cluster.manage("add", "user", user, "Account=work", "Cluster=advisor")
 
 
 def start(cluster: Cluster, *names: str) -> None:
     """Start daemons, and wait until the node takes jobs."""
     folder = cluster.folder
+    port = folder / "mariadb.port"
     commands = {
+        "mariadbd": ["mariadbd", "--no-defaults", f"--datadir={folder}/books", "--user=root",
+                     f"--socket={folder}/mariadb.socket", "--bind-address=127.0.0.1",
+                     f"--port={port.read_text() if port.exists() else ''}",
+                     f"--init-file={folder}/init.sql", f"--pid-file={folder}/mariadb.pid"],
         "munged": ["munged", "--foreground", "--force", f"--key-file={folder}/munge.key",
                    f"--socket={folder}/munge.socket", f"--pid-file={folder}/munged.pid",
                    f"--seed-file={folder}/munge.seed"],
+        "slurmdbd": ["slurmdbd", "-D"],
         "slurmctld": ["slurmctld", "-D"],
         "slurmd": ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "slurmd", "-D"],
+        "match": [sys.executable, str(Path(__file__).parent / "slurm_match.py"), "slurm", "match",
+                  "--settings", f"{folder}/etc/advisor/advisor.conf"],
     }  # fmt: skip
     for name in names:
         with (folder / f"{name}.log").open("ab") as log:
@@ -173,9 +260,12 @@ def start(cluster: Cluster, *names: str) -> None:
             )
         if name == "munged":
             eventually((folder / "munge.socket").exists, cluster.logs)
-    # A controller that was started again knows of no GPU before the node has reported.
-    eventually(lambda: "Time=None" not in cluster.run("scontrol", "show", "node").stdout)
-    eventually(lambda: cluster.node_state() in ("idle", "mixed"), cluster.logs)
+    if "match" in names:
+        eventually((folder / "facts").exists, cluster.logs)
+    if "slurmctld" in names or "slurmd" in names:
+        # A controller that was started again knows of no GPU before the node has reported.
+        eventually(lambda: "Time=None" not in cluster.run("scontrol", "show", "node").stdout)
+        eventually(lambda: cluster.node_state() in ("idle", "mixed"), cluster.logs)
 
 
 def kill(cluster: Cluster, name: str) -> None:
@@ -188,13 +278,12 @@ def kill(cluster: Cluster, name: str) -> None:
     process.wait(10)
 
 
-def _add_test_settings(folder: Path) -> None:
+def _add_test_settings(folder: Path, settings: str) -> None:
     """Ports, and folders for everything; what a site has by default."""
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
-    for name in ("state", "spool"):
-        (folder / name).mkdir()
+    (folder / "spool").mkdir()
     control, node = _free_ports(2)
     conf = folder / "etc/slurm.conf"
     text = conf.read_text().replace("NodeAddr=127.0.0.1", f"NodeAddr=127.0.0.1 Port={node}")
@@ -202,12 +291,11 @@ def _add_test_settings(folder: Path) -> None:
         f"{text}"
         f"SlurmctldPort={control}\n"
         f"AuthInfo=socket={folder}/munge.socket\n"
-        f"StateSaveLocation={folder}/state\n"
         f"SlurmdSpoolDir={folder}/spool\n"
         f"SlurmctldPidFile={folder}/slurmctld.pid\n"
         f"SlurmdPidFile={folder}/slurmd.pid\n"
         "SlurmdUser=root\n"
-        "AccountingStorageType=accounting_storage/none\n"
+        f"{settings}"
         "JobAcctGatherType=jobacct_gather/none\n"
         "MpiDefault=none\n"
         "SlurmdParameters=config_overrides\n"

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 API = Path(__file__).parents[2] / "api/slurm"
 # Slurm links one of these, whichever the distribution has.
 INTERPRETERS = [name for name in ("lua5.1", "lua5.3", "lua5.4") if shutil.which(name)]
-BATCH = {"tres_per_node": "gres:gpu:1", "script": "#!/bin/sh", "comment": "advisor:job=a,with=b"}
+BATCH = {"tres_per_node": "gres:gpu:1", "script": "#!/bin/sh", "comment": "advisor:job=a"}
 
 _DRIVER = """
 local said = ""
@@ -18,14 +19,17 @@ slurm = { SUCCESS = 0, ERROR = -1, NO_VAL = 4294967294 }
 function slurm.log_user(form, ...) said = string.format(form, ...) end
 assert(loadfile(ETC .. "/job_submit.lua"))()
 for number, job in ipairs(JOBS) do
-  job.environment = {}
-  io.write("code=", slurm_job_submit(job, {}, 0), "\\30said=", said)
-  for name, value in pairs(job.environment) do io.write("\\30", name, "=", value) end
-  job.environment = nil
+  said = ""
+  local code = RECORDED and slurm_job_modify(job, { comment = RECORDED }, {}, USER)
+  io.write("code=", code or slurm_job_submit(job, {}, 0), "\\30said=", said)
   for name, value in pairs(job) do io.write("\\30", name, "=", value) end
   io.write("\\31")
 end
 """
+
+
+FACTS = {"user": "64030", "wait_s": "60", "books": "ok", "default": "gpus", "partition.gpus": "ok"}
+"""What `advisor slurm match` tells the plugin of a site where all is well."""
 
 
 @dataclass(frozen=True)
@@ -35,30 +39,38 @@ class Plugin:
     interpreter: str
     etc: Path
 
-    def configure(self, address: str, **more: str) -> None:
-        write_settings(self.etc, address, **more)
+    def tell(self, facts: Mapping[str, str] = {}, ago_s: float = 0) -> None:
+        """Write the facts of a site, beside or instead of the usual ones."""
+        lines = FACTS | {"written_at": f"{time.time() - ago_s:.0f}"} | dict(facts)
+        text = "".join(f"{name} = {value}\n" for name, value in lines.items())
+        (self.etc / "facts").write_text(text)
 
     def submit(self, *jobs: Mapping[str, str | int]) -> list[dict[str, str]]:
-        """What becomes of jobs, one after the other: fields, environment, `code` and `said`."""
-        tables = ", ".join(
-            "{" + ", ".join(f"{name} = {json.dumps(v)}" for name, v in job.items()) + "}"
-            for job in jobs
-        )
-        text = f"ETC = {json.dumps(str(self.etc))}\nJOBS = {{{tables}}}\n{_DRIVER}"
-        parts = [job.split("\x1e") for job in run_lua(self.interpreter, text).split("\x1f")[:-1]]
-        return [dict(part.split("=", 1) for part in job) for job in parts]
+        """What becomes of jobs, one after the other: fields, `code` and `said`."""
+        return self._run("RECORDED = nil", *jobs)
 
     def submit_one(self, **fields: str | int) -> dict[str, str]:
         """What becomes of a batch job for one GPU, with these fields beside or instead."""
         return self.submit(BATCH | fields)[0]
 
+    def may_modify(self, recorded: str, user: int, **fields: str) -> bool:
+        """Whether a user may change these fields of a job with this comment."""
+        before = f"RECORDED = {json.dumps(recorded)}\nUSER = {user}"
+        return self._run(before, fields)[0]["code"] == "0"
+
+    def _run(self, before: str, *jobs: Mapping[str, str | int]) -> list[dict[str, str]]:
+        tables = ", ".join(
+            "{" + ", ".join(f"{name} = {json.dumps(v)}" for name, v in job.items()) + "}"
+            for job in jobs
+        )
+        text = f"ETC = {json.dumps(str(self.etc))}\nJOBS = {{{tables}}}\n{before}\n{_DRIVER}"
+        parts = [job.split("\x1e") for job in run_lua(self.interpreter, text).split("\x1f")[:-1]]
+        return [dict(part.split("=", 1) for part in job) for job in parts]
+
 
 def write_settings(etc: Path, address: str, **more: str) -> None:
     """Write `advisor.conf`: this address and other settings."""
-    settings = {
-        "address": address, "timeout_s": "10", "pause_s": "0", "without_advice": "pass",
-        "mps_per_gpu": "100",
-    }  # fmt: skip
+    settings = {"address": address, "wait_s": "60", "without_advice": "pass"}
     lines = [f"{name} = {text}\n" for name, text in (settings | more).items()]
     (etc / "advisor/advisor.conf").write_text("".join(lines))
 
@@ -81,6 +93,8 @@ def install(interpreter: str, etc: Path) -> Plugin:
     """The plugin's files where Slurm would have them."""
     (etc / "advisor").mkdir(parents=True)
     shutil.copy(API / "job_submit.lua", etc)
-    for name in ("advisor.lua", "service.lua", "json.lua", "advisor.conf"):
-        shutil.copy(API / name, etc / "advisor")
-    return Plugin(interpreter, etc)
+    shutil.copy(API / "advisor.lua", etc / "advisor")
+    write_settings(etc, "http://127.0.0.1:1", facts=str(etc / "facts"))
+    plugin = Plugin(interpreter, etc)
+    plugin.tell()
+    return plugin

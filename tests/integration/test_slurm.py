@@ -1,28 +1,30 @@
-"""A real Slurm with the plugin, its scripts and a real service; the GPU and its MPS are fakes."""
+"""A real Slurm with its books, the plugin, the scripts and what decides; GPU and MPS are fakes."""
 
 import re
-import socket
 import tempfile
+import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
-from serving import Served, serving
+from pair_service import pair_service
+from scripted_http import Scripted, scripted_http
 from slurm_cluster import Cluster, kill, slurm_cluster, start
 from waiting import eventually
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
+SHARES = {("a", "b"): (50, 26), ("a", "c"): (50, 40), ("k", "k"): (30, 30)}
+WAIT_S = 6
 # Writes what it was given, and what its steps are; then waits until its partner runs, too.
 PAIR = """
 env > env.$SLURM_JOB_NAME
 srun env > step.$SLURM_JOB_NAME || exit 3
-for i in $(seq 100); do [ -e step.$1 ] && exit 0; sleep 0.2; done; exit 4
+for i in $(seq 100); do [ -e step.{} ] && exit 0; sleep 0.2; done; exit 4
 """
 # Runs until the test makes a file.
-UNTIL = "while [ ! -e {} ]; do sleep 0.1; done"
+UNTIL = "env > env.$SLURM_JOB_NAME; while [ ! -e {} ]; do sleep 0.1; done"
 
 
 @pytest.fixture(scope="module")
@@ -30,46 +32,307 @@ def cluster() -> Iterator[Cluster]:
     """Its folder has a short name for munge's socket, and other users of the host may enter it."""
     with tempfile.TemporaryDirectory(prefix="adv") as folder:
         Path(folder).chmod(0o755)
-        with slurm_cluster(Path(folder)) as running:
+        (Path(folder) / "out").mkdir()
+        (Path(folder) / "out").chmod(0o777)
+        more = "AccountingStorageEnforce=limits\nDefCpuPerGPU=3\n"
+        with slurm_cluster(Path(folder), books=True, settings=more) as running:
             yield running
 
 
 @pytest.fixture(scope="module")
-def service(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("serve")) as served:
-        yield served
+def server() -> Iterator[Scripted]:
+    with scripted_http() as server:
+        yield server
 
 
-@pytest.fixture
-def nobody_listens() -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{probe.getsockname()[1]}"
+@pytest.fixture(scope="module")
+def service(cluster: Cluster, server: Scripted) -> Scripted:
+    """Knows which of the jobs a, b, c and k should share."""
+    server.will(pair_service(SHARES))
+    cluster.point_at(server.url, wait_s=str(WAIT_S))
+    return server
 
 
-def test_two_jobs_share_a_gpu_as_advised(cluster: Cluster, service: Served) -> None:
-    """Both are rewritten, run at the same time, and have the advised percentages in every step."""
-    cluster.point_at(service.url)
-    a, said = submit_pair(cluster, "bert-infer-b2", "reduction", "--gres=gpu:1")
-    b, _ = submit_pair(cluster, "reduction", "bert-infer-b2", "--gpus=1")
-    assert "advisor: 50 % of a GPU: beside reduction, split 50/26" in said
-    ended = {number: cluster.await_state(number, *ENDED) for number in (a, b)}
-    assert [job["ExitCode"] for job in ended.values()] == ["0:0", "0:0"], job_output(cluster, a, b)
-    assert [ended[number]["TresPerNode"] for number in (a, b)] == ["gres:mps:50", "gres:mps:26"]
+@pytest.fixture(autouse=True)
+def nothing_is_left(cluster: Cluster) -> Iterator[None]:
+    yield
+    cluster.run("scancel", "--user=root")
+    cluster.run("scancel", "--user=nobody")
+    eventually(lambda: not cluster.run("squeue", "-h").stdout, cluster.logs)
+
+
+def submit(cluster: Cluster, job: str, script: str, *options: str) -> str:
+    """A job that names itself and nobody else."""
+    words = (f"--comment=advisor:job={job}", f"--job-name={job}", f"--chdir={cluster.folder}")
+    request = () if any("gpu" in option for option in options) else ("--gres=gpu:1",)
+    return cluster.submit(script, *request, *words, *options)[0]
+
+
+def variables(cluster: Cluster, name: str) -> dict[str, str]:
+    lines = (cluster.folder / name).read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def billed(cluster: Cluster, number: str) -> dict[str, str]:
+    """What the books have of a job that has ended."""
+    return eventually(
+        lambda: dict(
+            word.split("=", 1)
+            for word in cluster.run("sacct", "-nXP", "-j", number, "-o", "AllocTRES")
+            .stdout.strip()
+            .split(",")
+            if "=" in word
+        )
+    )
+
+
+def finished(cluster: Cluster, *numbers: str) -> list[dict[str, str]]:
+    jobs = [cluster.await_state(number, *ENDED) for number in numbers]
+    out = [cluster.folder / f"slurm-{number}.out" for number in numbers]
+    said = [file.read_text() for file in out if file.exists()]
+    assert [job["ExitCode"] for job in jobs] == ["0:0"] * len(jobs), f"{said}{cluster.logs()}"
+    return jobs
+
+
+# Who meets whom
+
+
+@pytest.mark.usefixtures("service")
+def test_two_jobs_meet_that_do_not_name_each_other(cluster: Cluster) -> None:
+    """They run at the same time, have the advised percentages in every step, and are billed."""
+    numbers = [submit(cluster, job, PAIR.format(other), "-t", "30") for job, other in ("ab", "ba")]
+    ended = finished(cluster, *numbers)
     for kind in ("env", "step"):
-        assert percentages(cluster, kind, "bert-infer-b2", "reduction") == ["50", "26"]
-    assert ended[b]["AdminComment"] == ("advisor: 26 % of a GPU: beside bert-infer-b2, split 26/50")
+        found = [variables(cluster, f"{kind}.{job}") for job in "ab"]
+        assert [f["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for f in found] == ["50", "26"]
+        # What nobody needs of the card is open to both.
+        limits = {f["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] for f in found}
+        assert limits == {"0=134070M"}
+        assert {f["CUDA_MPS_PIPE_DIRECTORY"] for f in found} == {str(cluster.mps / "gpu0-0/pipe")}
+    assert [job["TresPerNode"] for job in ended] == ["gres:mps:66", "gres:mps:34"]
+    assert ended[0]["AdminComment"] == (
+        "advisor: 50 % of a GPU, held for b, split 50/26, at most 134,070 MiB of its memory; "
+        "time limit 60 min, since it runs at 50 % of its speed at worst"
+    )
+    assert f"of a GPU beside job {numbers[0]} (a), split 50/26" in ended[1]["AdminComment"]
+    assert [job["TimeLimit"] for job in ended] == ["01:00:00", "01:00:00"]
+    books = [billed(cluster, number) for number in numbers]
+    assert [book["gres/mps"] for book in books] == ["66", "34"]
+    # Three CPUs come with a GPU by default; the GPU weighs 100.
+    assert [(book["cpu"], book["billing"]) for book in books] == [("3", "69"), ("3", "37")]
+    said = (cluster.folder / f"slurm-{numbers[0]}.out").read_text()
+    assert "advisor: at most 134070 MiB of GPU memory" in said
 
 
-def test_shares_that_overlap_run_together(cluster: Cluster, service: Served) -> None:
-    """11 % and 90 % are all SMs of a GPU; Slurm counts them as 10 and 89."""
-    cluster.point_at(service.url)
-    a, _ = submit_pair(cluster, "resnet50-infer-b2", "whisper-infer-b2", "--gres=gpu:1")
-    b, _ = submit_pair(cluster, "whisper-infer-b2", "resnet50-infer-b2", "--gres=gpu:1")
-    ended = [cluster.await_state(number, *ENDED) for number in (a, b)]
-    assert [job["ExitCode"] for job in ended] == ["0:0", "0:0"], job_output(cluster, a, b)
-    assert [job["TresPerNode"] for job in ended] == ["gres:mps:10", "gres:mps:89"]
-    assert percentages(cluster, "step", "resnet50-infer-b2", "whisper-infer-b2") == ["11", "90"]
+@pytest.mark.usefixtures("service")
+def test_who_is_left_is_joined_by_the_next(cluster: Cluster) -> None:
+    """At what is free, and at the share that was given already."""
+    a = submit(cluster, "a", UNTIL.format("go.a"))
+    b = submit(cluster, "b", UNTIL.format("go.b"))
+    cluster.await_state(b, "RUNNING")
+    (cluster.folder / "go.b").touch()
+    cluster.await_state(b, "COMPLETED")
+    c = submit(cluster, "c", UNTIL.format("go.a"))
+    cluster.await_state(c, "RUNNING")
+    assert cluster.job(a)["JobState"] == "RUNNING"
+    (cluster.folder / "go.a").touch()
+    assert finished(cluster, c)[0]["TresPerNode"] == "gres:mps:34"
+    assert variables(cluster, "env.c")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "40"
+
+
+@pytest.mark.usefixtures("service")
+def test_who_fits_nobody_has_a_whole_gpu(cluster: Cluster) -> None:
+    """After its time, and billed as one."""
+    number = submit(cluster, "alone", "env > env.alone")
+    job = finished(cluster, number)[0]
+    assert job["TresPerNode"] == "gres:mps:100"
+    assert variables(cluster, "env.alone")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
+    assert billed(cluster, number)["billing"] == "103"
+
+
+@pytest.mark.usefixtures("service")
+def test_tasks_of_an_array_meet(cluster: Cluster) -> None:
+    """Each task is a job of its own."""
+    script = "touch k.$SLURM_ARRAY_TASK_ID; for i in $(seq 100); do [ -e k.1 -a -e k.2 ] && exit 0;"
+    array = submit(cluster, "k", f"{script} sleep 0.2; done; exit 4", "--array=1-2")
+    for task in (1, 2):
+        job = cluster.await_state(f"{array}_{task}", *ENDED)
+        assert (job["JobState"], job["TresPerNode"]) == ("COMPLETED", "gres:mps:50")
+
+
+def test_who_decides_may_die(cluster: Cluster, service: Scripted) -> None:
+    """Jobs that wait begin by themselves; those that come are left as they are."""
+    a, b = (submit(cluster, job, "true", "--begin=now+2") for job in "ab")
+    kill(cluster, "match")
+    assert [job["TresPerNode"] for job in finished(cluster, a, b)] == ["gres:mps:100"] * 2
+    (cluster.folder / "facts").write_text("written_at = 1\n")
+    number, said = cluster.submit("true", "--gres=gpu:1", "--comment=advisor:job=a")
+    assert "unchanged: `advisor slurm match` does not run" in said
+    assert finished(cluster, number)[0]["TresPerNode"] == "gres:gpu:1"
+    cluster.point_at(service.url, wait_s=str(WAIT_S))
+
+
+# The books
+
+
+@pytest.mark.usefixtures("service")
+def test_a_limit_on_gpus_holds_for_parts_of_them(cluster: Cluster) -> None:
+    """Where it is for both; where it is for GPUs alone, nothing is rewritten."""
+    of_user = ("modify", "user", "nobody", "set")
+    wrapped = ("--gres=gpu:1", "--chdir=/", "--output=/dev/null", "--wrap=true")
+
+    def submit_as_nobody() -> tuple[str, str]:
+        comment = "--comment=advisor:job=a"
+        done = cluster.run("sbatch", "--parsable", comment, *wrapped, user="nobody")
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip(), done.stderr
+
+    def facts() -> str:
+        return (cluster.folder / "facts").read_text()
+
+    try:
+        cluster.manage(*of_user, "GrpTRES=gres/gpu=0")
+        eventually(lambda: "without gres/mps: add gres/mps=0" in facts())
+        number, said = submit_as_nobody()
+        assert "advisor: unchanged: assoc work nobody has GrpTRES=gres/gpu=0 without" in said
+        assert cluster.await_turn(number) == "PENDING"
+        assert cluster.job(number)["TresPerNode"] == "gres:gpu:1"
+        cluster.manage(*of_user, "GrpTRES=gres/gpu=0,gres/mps=0")
+        eventually(lambda: "books = ok" in facts())
+        number, _ = submit_as_nobody()
+        cluster.run("scontrol", "update", f"JobId={number}", "StartTime=now")
+        eventually(lambda: cluster.job(number)["Reason"] == "AssocGrpGRES")
+    finally:
+        cluster.manage(*of_user, "GrpTRES=gres/gpu=-1,gres/mps=-1")
+        eventually(lambda: "books = ok" in facts())
+
+
+# What a submission says
+
+
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize(
+    ("options", "cpus", "memory"),
+    [
+        (("--gres=gpu:1", "--cpus-per-gpu=2"), "2", "0"),
+        (("--gpus=1", "--cpus-per-gpu=2", "--mem-per-gpu=100M"), "2", "100M"),
+        (("--gres=gpu:1",), "3", "0"),
+        (("--gres=gpu:1", "--cpus-per-task=4"), "4", "0"),
+    ],
+)
+def test_what_comes_with_a_gpu_is_kept(
+    cluster: Cluster, options: tuple[str, ...], cpus: str, memory: str
+) -> None:
+    """Slurm refuses such options without a GPU, and would give its default CPUs to nobody."""
+    number = submit(cluster, "alone", "srun true", "--hold", *options)
+    job = cluster.job(number)
+    found = (job["TresPerNode"], job["NumCPUs"], job["MinMemoryNode"])
+    assert found == ("gres:mps:100", cpus, memory)
+
+
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize(
+    "options",
+    [("--gres=gpu:1", "--exclusive"), ("--gres=gpu:1", ":", "--gres=gpu:1"), ("--gres=gpu:2",)],
+)
+def test_what_cannot_share_is_taken_as_it_is(cluster: Cluster, options: tuple[str, ...]) -> None:
+    first, *rest = options
+    done = cluster.run(
+        "sbatch", "--hold", "--comment=advisor:job=a", first, *rest, script="#!/bin/sh\ntrue\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "advisor: unchanged: " in done.stderr
+
+
+# Shares belong to jobs
+
+
+@pytest.mark.usefixtures("service")
+def test_a_job_within_a_job_has_its_own_share(cluster: Cluster) -> None:
+    """Not its parent's, nor the parent's daemon and count."""
+    kinds = {"whole": "--gres=gpu:1", "part": "--gres=mps:10", "none": "--ntasks=1"}
+    sends = "\n".join(
+        f"sbatch {request} --job-name={name} --chdir={cluster.folder} "
+        f"--wrap='env > env.{name}; srun env > step.{name}; touch done.{name}'"
+        for name, request in kinds.items()
+    )
+    a = submit(cluster, "a", f"{sends}\n{UNTIL.format('go.parent')}")
+    b = submit(cluster, "b", UNTIL.format("go.parent"))
+    cluster.await_state(b, "RUNNING")
+    (cluster.folder / "go.parent").touch()
+    finished(cluster, a, b)
+    eventually(lambda: all((cluster.folder / f"done.{name}").exists() for name in kinds))
+    for kind in ("env", "step"):
+        for name in ("whole", "none"):
+            found = variables(cluster, f"{kind}.{name}")
+            assert not [key for key in found if key.startswith(("CUDA_MPS", "ADVISOR"))], found
+        part = variables(cluster, f"{kind}.part")
+        assert part["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "10"
+        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in part
+        assert "ADVISOR_PROGRESS_FILE" not in part
+
+
+def test_a_share_in_the_environment_is_nothing(cluster: Cluster) -> None:
+    options = ("--gres=mps:1", "--export=ALL,ADVISOR_SHARE_PERCENT=100", "--job-name=sly")
+    number, _ = cluster.submit("env > env.sly", f"--chdir={cluster.folder}", *options)
+    finished(cluster, number)
+    assert variables(cluster, "env.sly")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
+
+
+@pytest.mark.usefixtures("service")
+def test_a_count_that_root_has_changed_is_followed(cluster: Cluster) -> None:
+    """And its user cannot change it."""
+    blocker, _ = cluster.submit(UNTIL.format("go.block"), "--gres=mps:100")
+    cluster.await_state(blocker, "RUNNING")
+    a = submit(cluster, "a", "env > env.changed")
+    submit(cluster, "b", "true")
+    eventually(lambda: cluster.job(a)["TresPerNode"] == "gres:mps:66", cluster.logs)
+    theirs = cluster.run("scontrol", "update", f"JobId={a}", "Gres=mps:5", user="nobody")
+    assert theirs.returncode != 0
+    cluster.run("scontrol", "update", f"JobId={a}", "Gres=mps:5")
+    cluster.run("scancel", blocker)
+    finished(cluster, a)
+    assert variables(cluster, "env.changed")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "5"
+
+
+@pytest.mark.usefixtures("service")
+def test_a_user_cannot_change_what_was_decided(cluster: Cluster) -> None:
+    """Neither its share in the comment, nor what is counted."""
+    done = cluster.run(
+        "sbatch", "--parsable", "--gres=gpu:1", "--comment=advisor:job=alone", "--chdir=/",
+        "--output=/dev/null", "--wrap=true", user="nobody",
+    )  # fmt: skip
+    number = done.stdout.strip()
+    for change in ("Comment=advisor:job=alone,share=90,counted=1", "Gres=mps:1"):
+        done = cluster.run("scontrol", "update", f"JobId={number}", change, user="nobody")
+        assert done.returncode != 0, change
+    assert (
+        cluster.run("scontrol", "update", f"JobId={number}", "Name=x", user="nobody").returncode
+        == 0
+    )
+    assert cluster.job(number)["TresPerNode"] == "gres:mps:100"
+
+
+def test_no_user_drains_a_node(cluster: Cluster) -> None:
+    """Who kills his own daemon, and locks its folder, has his own jobs refused."""
+    script = cluster.etc / "advisor/mps.sh"
+    text = script.read_text()
+    eventually(lambda: not list(cluster.mps.glob("gpu0-0/jobs/*")))  # also where none ran yet
+    script.write_text(re.sub("^MPS_CONTROL=.*", "MPS_CONTROL=/bin/false", text, flags=re.MULTILINE))
+    try:
+        number, _ = cluster.submit("touch ran", "--gres=mps:30", f"--chdir={cluster.folder}")
+        job = cluster.await_state(number, *ENDED)
+        assert job["JobState"] != "COMPLETED"
+        assert not (cluster.folder / "ran").exists()
+        assert "drain" not in cluster.node_state()
+        said = (cluster.folder / f"slurm-{number}.out").read_text()
+        assert "no MPS daemon of yours answers on this node" in said
+    finally:
+        script.write_text(text)
+    finished(cluster, cluster.submit("true", "--gres=mps:30")[0])
+
+
+# Daemons and nodes
 
 
 def test_a_daemon_lives_as_long_as_its_jobs(cluster: Cluster) -> None:
@@ -103,67 +366,23 @@ def test_another_user_waits(cluster: Cluster) -> None:
     assert (cluster.mps / f"gpu0-{uid}/pipe").stat().st_uid == int(uid)
 
 
-def test_a_job_that_is_held_without_the_service_can_be_released(
-    cluster: Cluster, nobody_listens: str
-) -> None:
-    cluster.point_at(nobody_listens, without_advice="hold")
-    number, said = cluster.submit("true", "--gres=gpu:1", "--comment=advisor:job=gemm")
-    assert "without advice: no answer from " in said
-    job = cluster.await_state(number, "PENDING")
-    assert job["TresPerNode"] == "gres:gpu:1"
-    assert "without advice: no answer from " in job["AdminComment"]
-    assert job["Reason"].startswith("JobHeld")
-    cluster.run("scontrol", "release", number)
-    cluster.await_state(number, "COMPLETED")
-
-
-def test_a_whole_gpu_is_waited_for(cluster: Cluster, nobody_listens: str) -> None:
-    cluster.point_at(nobody_listens, without_advice="100")
-    beside, _ = cluster.submit("sleep 60", "--gres=mps:30")
-    cluster.await_state(beside, "RUNNING")
-    whole, _ = cluster.submit("true", "--gres=gpu:1", "--comment=advisor:job=gemm")
-    assert cluster.await_turn(whole) == "PENDING"
-    cluster.run("scancel", beside)
-    assert cluster.await_state(whole, *ENDED)["JobState"] == "COMPLETED"
-
-
-def test_a_service_that_is_killed_stops_no_submission(cluster: Cluster, tmp_path: Path) -> None:
-    """Kill -9 while jobs are being submitted: those before are rewritten, those after pass."""
-    (tmp_path / "serve").mkdir()
-    with serving(tmp_path / "serve") as served, ThreadPoolExecutor(2) as pool:
-        cluster.point_at(served.url)
-        options = ("--gres=gpu:1", "--hold", "--comment=advisor:job=reduction,with=bert-infer-b2")
-        cluster.submit("true", *options)
-        sent = [pool.submit(cluster.submit, "true", *options) for _ in range(30)]
-        wait(sent, return_when=FIRST_COMPLETED)
-        served.process.kill()
-        said = [each.result()[1] for each in sent]
-    cluster.run("scancel", "--state=PENDING", "--user=root")
-    advised = ["26 % of a GPU: beside bert-infer-b2" in text for text in said]
-    assert any(advised), said
-    assert all(
-        "without advice: " in text for text, known in zip(said, advised, strict=True) if not known
-    )
-    assert not advised[-1]
-
-
-def test_a_controller_that_was_killed_forgets_nothing(cluster: Cluster, service: Served) -> None:
-    """Kill -9 of slurmctld beside a running job and a waiting one; both end with their shares."""
-    cluster.point_at(service.url)
+@pytest.mark.usefixtures("service")
+def test_a_controller_that_was_killed_forgets_nothing(cluster: Cluster) -> None:
+    """Kill -9 of slurmctld beside a running job and one that was given a part."""
     running, _ = cluster.submit(UNTIL.format("go"), "--gres=mps:80")
     cluster.await_state(running, "RUNNING")
-    comment = "--comment=advisor:job=bert-infer-b2,with=reduction"
-    options = ("--gres=gpu:1", "--job-name=written-down", comment)
-    waiting, _ = cluster.submit("env > env.killed", *options)
+    a = submit(cluster, "a", "env > env.killed")
+    submit(cluster, "b", "true")
     # Slurm writes its state down every five seconds; what came later would be lost.
-    state = cluster.folder / "state/job_state"
-    eventually(lambda: state.exists() and b"written-down" in state.read_bytes())
+    eventually(lambda: cluster.job(a)["TresPerNode"] == "gres:mps:66", cluster.logs)
+    state, decided = cluster.folder / "state/job_state", time.time()
+    eventually(lambda: state.exists() and state.stat().st_mtime > decided)
     kill(cluster, "slurmctld")
     start(cluster, "slurmctld")
     (cluster.folder / "go").touch()
-    assert cluster.await_state(waiting, *ENDED)["TresPerNode"] == "gres:mps:50"
+    assert cluster.await_state(a, *ENDED)["TresPerNode"] == "gres:mps:66"
     assert cluster.await_state(running, *ENDED)["JobState"] == "COMPLETED"
-    assert percentages(cluster, "env", "killed") == ["50"]
+    assert variables(cluster, "env.killed")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
 
 
 def test_a_node_that_died_starts_clean(cluster: Cluster) -> None:
@@ -175,22 +394,6 @@ def test_a_node_that_died_starts_clean(cluster: Cluster) -> None:
     cluster.run("scancel", lost)
     number, _ = cluster.submit("true", "--gres=mps:30")
     assert cluster.await_state(number, *ENDED)["JobState"] == "COMPLETED"
-
-
-def test_no_daemon_no_job(cluster: Cluster) -> None:
-    """A job that would run without a limit does not run: the node is drained, and says so."""
-    script = cluster.etc / "advisor/mps.sh"
-    text = script.read_text()
-    eventually(lambda: not list(cluster.mps.glob("gpu0-0/jobs/*")))  # also where none ran yet
-    script.write_text(re.sub("^MPS_CONTROL=.*", "MPS_CONTROL=/bin/false", text, flags=re.MULTILINE))
-    number, _ = cluster.submit("touch ran", "--gres=mps:30")
-    try:
-        eventually(lambda: "drain" in cluster.node_state())
-        assert not (cluster.folder / "ran").exists()
-    finally:
-        script.write_text(text)
-        cluster.run("scancel", number)
-        cluster.set_node("State=RESUME")
 
 
 def test_each_gpu_has_a_daemon_of_its_own() -> None:
@@ -207,24 +410,19 @@ def test_each_gpu_has_a_daemon_of_its_own() -> None:
             assert f"CUDA_MPS_PIPE_DIRECTORY={folder}/mps/gpu{gpu}-0/pipe" in lines
 
 
-def submit_pair(cluster: Cluster, job: str, partner: str, request: str) -> tuple[str, str]:
-    """A job that waits for its partner to run; its number, and what the user was shown."""
-    comment = f"--comment=advisor:job={job},with={partner}"
-    script = f"set -- {partner}\n{PAIR}"
-    options = (request, comment, f"--job-name={job}", f"--chdir={cluster.folder}")
-    return cluster.submit(script, *options)
-
-
-def percentages(cluster: Cluster, kind: str, *jobs: str) -> list[str | None]:
-    """The limits in the environments that jobs or their steps wrote down."""
-    found: list[str | None] = []
-    for job in jobs:
-        lines = (cluster.folder / f"{kind}.{job}").read_text().splitlines()
-        variables = dict(line.split("=", 1) for line in lines if "=" in line)
-        assert variables["CUDA_MPS_PIPE_DIRECTORY"] == str(cluster.mps / "gpu0-0/pipe")
-        found.append(variables.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"))
-    return found
-
-
-def job_output(cluster: Cluster, *numbers: str) -> str:
-    return "".join((cluster.folder / f"slurm-{number}.out").read_text() for number in numbers)
+def test_several_users_share_a_gpu_where_the_site_wants_it() -> None:
+    """One daemon of root's serves both, and a part of one user's locks no node."""
+    with tempfile.TemporaryDirectory(prefix="adv") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with slurm_cluster(folder, users="several") as both:
+            mine, _ = both.submit(UNTIL.format("go"), "--gres=mps:30", f"--chdir={folder}")
+            both.await_state(mine, "RUNNING")
+            theirs = both.run(
+                "sbatch", "--parsable", "--gres=mps:40", "--chdir=/", "--output=/dev/null",
+                f"--wrap=[ $CUDA_MPS_PIPE_DIRECTORY = {folder}/mps/gpu0-0/pipe ]", user="nobody",
+            ).stdout.strip()  # fmt: skip
+            assert both.await_state(theirs, *ENDED)["ExitCode"] == "0:0"
+            (folder / "go").touch()
+            both.await_state(mine, "COMPLETED")
+            eventually(lambda: not list((both.mps / "gpu0-0/jobs").iterdir()))

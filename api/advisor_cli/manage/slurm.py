@@ -11,18 +11,15 @@ from advisor.settings import read_settings
 from advisor_cli.manage.node_agent import client_of, ended_by_signals
 from advisor_cli.shared.options import ServiceAddress, ServiceCa
 from advisor_node.slurm.agent import run_agent
+from advisor_node.slurm.matching.cluster import read_settings_file
+from advisor_node.slurm.matching.match import run_match
 
 _LOG_BYTES = 1024 * 1024
 
 app = typer.Typer(
-    help="Batch jobs that share a GPU: the agent of each node, which Slurm's Prolog starts.",
+    help="Batch jobs that share a GPU: who meets whom, and the agent of each node.",
     no_args_is_help=True,
 )
-
-
-@app.callback()
-def _commands() -> None:
-    """Keep `agent` a command of its own, as the only one there is."""
 
 
 @app.command()
@@ -46,3 +43,23 @@ def agent(
     stop = ended_by_signals()
     with client_of(service, service_ca, settings) as client:
         run_agent(folder, settings, client, stop)
+
+
+@app.command()
+def match(
+    settings_file: Annotated[
+        Path, typer.Option("--settings", help="advisor.conf of the site")
+    ] = Path("/etc/slurm/advisor/advisor.conf"),
+    service_ca: ServiceCa = None,
+) -> None:
+    """Let waiting jobs that name themselves share GPUs, on the controller, as SlurmUser or root.
+
+    Remembers nothing: what was decided stands in the jobs. While it does not run, jobs stay as they
+    were submitted, and those that wait begin alone. docs/slurm.md says how it decides.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
+    site = read_settings_file(settings_file)
+    stop = ended_by_signals()
+    with client_of(site.address, service_ca, read_settings()) as client:
+        run_match(site, client, stop)

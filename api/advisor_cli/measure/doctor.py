@@ -1,14 +1,18 @@
 """`advisor doctor`: what was found on this host, what is missing, and the fix."""
 
 import json
+import shutil
 from dataclasses import asdict
 
 import typer
 from rich.text import Text
 
+from advisor.errors import AdvisorError
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
+from advisor_node.slurm.matching.books import all_faults
+from advisor_node.slurm.matching.slurm import ask
 from advisor_profiling.reports.doctor import examine
 from advisor_profiling.reports.finding import Finding
 from advisor_profiling.testbed.live import list_gpus
@@ -20,13 +24,28 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check everything that measuring needs; changes nothing. Exit code 1: something is missing."""
-    findings = examine(read_settings(), list_gpus)
+    findings = [*examine(read_settings(), list_gpus), *_of_slurm()]
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings]))
     else:
         print_table(plain_table(("check", "", "found", "fix"), map(_cells, findings)))
     if any(finding.verdict == "missing" for finding in findings):
         raise typer.Exit(1)
+
+
+def _of_slurm() -> list[Finding]:
+    """Whether Slurm, where it is, sees in its books what jobs hold that share."""
+    if shutil.which("scontrol") is None:
+        return []
+    try:
+        faults = all_faults(ask)
+    except AdvisorError as error:
+        return [Finding("slurm", "warning", error.what, error.fix)]
+    found = "gres/mps is counted, billed and limited as gres/gpu is"
+    if not faults:
+        return [Finding("slurm books", "ok", found)]
+    split = (fault.partition(": ") for fault in faults)
+    return [Finding("slurm books", "warning", what, fix) for what, _, fix in split]
 
 
 def _cells(finding: Finding) -> tuple[str | Text, ...]:

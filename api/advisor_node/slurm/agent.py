@@ -147,7 +147,7 @@ def _read_jobs(
     jobs: list[SlurmJob] = []
     for folder in job_folders(gpu):
         try:
-            job = running.get(folder.name) or read_job(folder, gpu.user)
+            job = running.get(folder.name) or read_job(folder)
         except InputError as error:
             wrong[folder] = str(error)
             continue

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from advisor.core.gpu import PERCENTAGE, Gpu, Share
 from advisor.errors import AdvisorError
 from advisor.runtime.backends.backend import ComputingPids, Sight
-from advisor.runtime.backends.mps import PIPE_DIRECTORY, MpsBackend
+from advisor.runtime.backends.mps import MpsBackend
 from advisor.runtime.backends.mps_control import Control
 from advisor.runtime.host.processes import environment_of, owner_of
 from advisor_node.metering.proof import granted_units
@@ -61,14 +61,22 @@ class UserDaemon:
 
     def job_of(self, pid: int) -> str | None:
         """The job of a process; it says so itself, but only its user's jobs are to be had."""
-        if owner_of(pid) != self._folder.user:
-            return None
-        return environment_of(pid).get("SLURM_JOB_ID")
+        number = environment_of(pid).get("SLURM_JOB_ID", "")
+        return number if number and owner_of(pid) == self._user_of(number) else None
+
+    def _user_of(self, number: str) -> int | None:
+        """Where one daemon of root's serves several users, the owner of the job's count."""
+        if self._folder.user or not number.isdecimal():
+            return self._folder.user or None
+        try:
+            return (self._folder.path / "jobs" / number / "progress").stat().st_uid
+        except OSError:
+            return 0
 
     def wanted(self, job: SlurmJob) -> Mapping[str, str]:
         """Variables of a job's limit."""
-        limit = {PIPE_DIRECTORY: str(self._folder.pipe_dir), PERCENTAGE: job.share_text}
-        return limit | _ONLY_GPU
+        limit = self._backend.environment(job.share) | {PERCENTAGE: job.share_text}
+        return {**limit, **_ONLY_GPU}
 
     def _say_once(self, matter: str, state: object, text: str) -> None:
         if state and state != self._said.get(matter):

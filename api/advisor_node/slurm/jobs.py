@@ -1,11 +1,12 @@
 """Slurm's jobs that share a GPU of this node, as Prolog, TaskProlog and Epilog write them down.
 
-    FOLDER/gpu0-1000/jobs/42/comment     of the job; root's
-                             share       the percentage that its tasks get; its user's
-                             progress    docs/progress.md; its user's
-                    /ended/42            its exit status; root's
+    FOLDER/gpu0-1000/jobs/42/comment     of the job
+                             share       the percentage that its tasks get
+                             memory      at how many MiB its GPU memory is bounded
+                             progress    docs/progress.md; its user's, all else is root's
+                    /ended/42            its exit status
 
-All folders are root's, so a user can change what is in his two files and nothing else.
+All folders are root's, so a user can change the count and nothing else.
 """
 
 import re
@@ -15,18 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.core.gpu import Share
-from advisor.errors import InputError
 from advisor.launch.records.status import OVER, State
-from advisor.wire.bounds import NAME
 from advisor_node.metering.progress_files import read_plain
+from advisor_node.slurm.comment import parse_comment
 
 _GPU = re.compile(r"gpu([0-9]{1,3})-([0-9]{1,10})")
 _JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
-_ASKED = re.compile(r"(?:^|\s)advisor:(\S*)")
-_NAMED = re.compile(r"job=([^,]*)(?:,with=[^,]*)?")
-_SHARE = re.compile(r"[1-9][0-9]?(?:\.[0-9]{1,17})?|100")
-"""As the TaskProlog has it: the driver takes 0, and more than 100, for no limit at all."""
-
 _MOST_BYTES = 1024
 
 
@@ -57,6 +52,7 @@ class SlurmJob:
         uid: Its number.
         job: Name of the profiled job that it says it is.
         share_text: The percentage exactly as its tasks have it in their environment.
+        memory_mib: At how much its GPU memory is bounded; None: at nothing.
         folder: What is known of it.
         state: While it is in `jobs` it runs.
     """
@@ -64,13 +60,14 @@ class SlurmJob:
     uid: str
     job: str
     share_text: str
+    memory_mib: int | None = None
     folder: Path
     state: State = "running"
 
     @property
     def share(self) -> Share:
         """Its part of the SMs."""
-        return Share(float(self.share_text))
+        return Share(float(self.share_text), memory_mib=self.memory_mib)
 
     @property
     def over(self) -> bool:
@@ -95,42 +92,27 @@ def job_folders(gpu: GpuFolder) -> list[Path]:
     return sorted(path for path in gpu.path.glob("jobs/*") if _JOB_ID.fullmatch(path.name))
 
 
-def read_job(folder: Path, user: int) -> SlurmJob | None:
-    """The job of a folder; None where it is none of ours, or its first task has not begun.
+def read_job(folder: Path) -> SlurmJob | None:
+    """The job of a folder; None where it is none of ours, or not all of it is written yet.
 
     Raises:
-        InputError: what is written there cannot be meant.
+        InputError: its comment names no job.
     """
-    comment = read_plain(folder / "comment", _MOST_BYTES, _owner_of(folder))
-    share = read_plain(folder / "share", _MOST_BYTES, user)
-    name = parse_comment((comment or b"").decode(errors="replace"))
-    if name is None or not share:
+    root = _owner_of(folder)
+    comment, share, memory = (
+        (read_plain(folder / name, _MOST_BYTES, root) or b"").decode(errors="replace")
+        for name in ("comment", "share", "memory")
+    )
+    named = parse_comment(comment)
+    if named is None or not share:
         return None
-    text = share.decode(errors="replace")
-    if not _SHARE.fullmatch(text):
-        raise InputError(
-            f"job {folder.name} has the share {text[:40]!r}",
-            why="its user has changed the file that the TaskProlog wrote",
-        )
-    return SlurmJob(uid=folder.name, job=name, share_text=text, folder=folder)
-
-
-def parse_comment(text: str) -> str | None:
-    """The profiled job that a comment names; None: it names none.
-
-    Raises:
-        InputError: a job is named by what is no name.
-    """
-    asked = _ASKED.search(text)
-    if asked is None:
-        return None
-    named = _NAMED.fullmatch(asked[1])
-    if named is None or not re.fullmatch(NAME, named[1]):
-        raise InputError(
-            f"the comment {text[:100]!r} names no job",
-            fix="write advisor:job=NAME or advisor:job=NAME,with=PARTNER",
-        )
-    return named[1]
+    return SlurmJob(
+        uid=folder.name,
+        job=named.job,
+        share_text=share,
+        memory_mib=int(memory) if memory else None,
+        folder=folder,
+    )
 
 
 def ended(job: SlurmJob, gpu: GpuFolder) -> SlurmJob:

@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.cards import Card, Cards, may_meet
-from advisor_kubernetes.chooser.matching import Edge, matched
 from advisor_kubernetes.chooser.offers import (
     ALONE,
     Offer,
@@ -19,6 +18,7 @@ from advisor_kubernetes.chooser.offers import (
 from advisor_kubernetes.chooser.places import Node
 from advisor_kubernetes.chooser.pods import Pod
 from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
+from advisor_node.matching import Edge, matched
 
 WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a

@@ -57,6 +57,8 @@ def test_answer_is_asked_for_once_and_kept_for_a_while() -> None:
             energy_saved=0.5,
             split="26/50",
             speeds=(0.5, 0.5),
+            low_speeds=(0.4, 0.4),
+            gpu_model="NVIDIA H200",
         )
         assert advice.answers([ASKED, ASKED]) == {ASKED: wanted}
         assert advice.answers([ASKED]) == {ASKED: wanted}

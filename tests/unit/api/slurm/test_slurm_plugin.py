@@ -1,76 +1,53 @@
-"""The Lua plugin by itself: which jobs it rewrites, and what it does when the service fails."""
+"""The Lua plugin by itself: which jobs wait for others, and what it leaves alone."""
 
-import json
-import socket
-import socketserver
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scripted_http import Reply, Scripted, scripted_http
-from slurm_lua import API, BATCH, INTERPRETERS, Plugin, install, run_lua
+from slurm_lua import BATCH, INTERPRETERS, Plugin, install, write_settings
 
 NEEDS = "needs a Lua interpreter (Debian package lua5.1, lua5.3 or lua5.4)"
 pytestmark = pytest.mark.skipif(not INTERPRETERS, reason=NEEDS)
+NO_VAL = 4294967294
 
 
-@pytest.fixture
-def plugin(tmp_path: Path) -> Plugin:
-    return install(INTERPRETERS[0], tmp_path / "etc")
+@pytest.fixture(params=INTERPRETERS)
+def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Plugin:
+    return install(request.param, tmp_path / "etc")
 
 
-@pytest.fixture
-def service(plugin: Plugin) -> Iterator[Scripted]:
-    with scripted_http() as server:
-        plugin.configure(server.url)
-        yield server
+def test_a_job_that_names_itself_waits_for_others(plugin: Plugin) -> None:
+    """In the books of parts it is a whole GPU, and starts as that when its time is up."""
+    job = plugin.submit_one(time_limit=30)
+    assert job["tres_per_node"] == "gres:mps:100"
+    assert abs(float(job["begin_time"]) - time.time() - 60) < 5
+    assert job["admin_comment"] == job["said"]
+    assert job["said"].startswith("advisor: waits 60 s at most for who is to share its GPU")
+    assert job["comment"] == BATCH["comment"]
 
 
-def answer(mine: float = 26, other: float = 50, sharing: str = "limited") -> Reply:
-    """What the service says of the jobs a and b, as far as the plugin reads it."""
-    jobs = [{"job": "a", "share_percent": mine}, {"job": "b", "share_percent": other}]
-    choice = {"split": f"{mine}/{other}", "sharing": sharing, "jobs": jobs}
-    return Reply(body={"jobs": [], "choice": choice})
-
-
-# Which jobs are rewritten
-
-
-def test_a_named_job_gets_its_share(plugin: Plugin, service: Scripted) -> None:
-    """The request becomes gres/mps, and the comment says why."""
-    service.will(answer())
-    job = plugin.submit_one()
-    assert (job["tres_per_node"], job["ADVISOR_SHARE_PERCENT"]) == ("gres:mps:26", "26")
-    assert job["admin_comment"] == job["said"] == "advisor: 26 % of a GPU: beside b, split 26/50"
-    assert service.seen[0].body == {"jobs": [{"job": "a"}, {"job": "b"}]}
+def test_a_job_that_begins_later_waits_from_then(plugin: Plugin) -> None:
+    later = int(time.time()) + 5000
+    assert float(plugin.submit_one(begin_time=later)["begin_time"]) == later + 60
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        *(
-            {"tres_per_node": f"gres{asked}"}
-            for asked in (":mps:80", ":gpu", ":gpu:h100:1", ":gpu:h100", "/gpu:1", "/gpu=1")
-        ),
-        {"comment": "my run advisor:job=a,with=b v2"},
-        {"min_nodes": 4294967294},
+        *({"tres_per_node": f"gres{asked}"}
+          for asked in (":gpu", ":gpu:h100:1", ":gpu:h100", "/gpu:1", "/gpu=1")),
+        {"comment": "my run advisor:job=a,p99=40,speed=0.6 v2"},
+        {"comment": "project=x;Advisor:job=a"},
+        {"min_nodes": NO_VAL},
         # `--gpus=1` and gres/mps together would be refused: it moves to the node.
         {"tres_per_node": "", "tres_per_job": "gres:gpu:1"},
     ],
-)
-def test_requests_for_one_gpu_are_rewritten(
-    plugin: Plugin, service: Scripted, fields: dict[str, str | int]
-) -> None:
+)  # fmt: skip
+def test_requests_for_one_gpu_are_rewritten(plugin: Plugin, fields: dict[str, str | int]) -> None:
     """In whichever way this version of Slurm writes them."""
-    service.will(answer())
     job = plugin.submit_one(**fields)
     mark = "/" if "gres/" in str(fields) else ":"
-    assert job["tres_per_node"] == f"gres{mark}mps:26"
+    assert job["tres_per_node"] == f"gres{mark}mps:100"
     assert job.get("tres_per_job", "") == ""
 
 
@@ -80,303 +57,140 @@ def test_requests_for_one_gpu_are_rewritten(
         ({"tres_per_node": "gres:gpu:2"}, "not one GPU"),
         ({"tres_per_node": "gres:gpu:h100:8"}, "not one GPU"),
         ({"tres_per_node": "gres:gpu:1,gres:nic:1"}, "not one GPU"),
+        ({"tres_per_node": "gres:mps:30"}, "not one GPU"),
         ({"tres_per_node": "gres:shard:4"}, "not one GPU"),
-        ({"tres_per_node": ""}, "asks for no GPU"),
+        ({"tres_per_node": ""}, "does not ask for a GPU"),
         ({"tres_per_task": "gres:gpu:1"}, "by --gres or --gpus alone"),
         ({"tres_per_socket": "gres:gpu:1"}, "by --gres or --gpus alone"),
         ({"tres_per_job": "gres:gpu:4"}, "asks for GPUs twice"),
         ({"min_nodes": 2}, "several nodes"),
+        ({"shared": 0}, "--exclusive"),
+        ({"het_job_offset": 1}, "heterogeneous"),
+        ({"req_nodes": "n1"}, "names its node"),
+        ({"tres_freq": "gpu:high"}, "sets their clock"),
+        ({"partition": "cpus"}, "nothing is known of partition cpus"),
+        ({"cpus_per_tres": "gres:gpu:4", "num_tasks": 2}, "several tasks"),
+        ({"cpus_per_tres": "gres:nic:4"}, "a form that is not known"),
     ],
 )
 def test_what_cannot_share_stays_as_it_is(
-    plugin: Plugin, service: Scripted, fields: dict[str, str | int], why: str
+    plugin: Plugin, fields: dict[str, str | int], why: str
 ) -> None:
-    """Nothing is asked, and the comment says why, whatever the policy."""
-    plugin.configure(service.url, without_advice="50")
-    service.will(answer())
+    """And the comment says why."""
     job = plugin.submit_one(**fields)
-    assert job["tres_per_node"] == fields.get("tres_per_node", "gres:gpu:1")
+    for name, value in (BATCH | fields).items():
+        assert job[name] == str(value)
     assert why in job["admin_comment"]
-    assert service.seen == []
 
 
-def test_srun_stays_as_it_is(plugin: Plugin, service: Scripted) -> None:
+def test_srun_stays_as_it_is(plugin: Plugin) -> None:
     """Its step would ask for what the job has no more."""
-    service.will(answer())
-    (job,) = plugin.submit({name: text for name, text in BATCH.items() if name != "script"})
-    assert job["tres_per_node"] == "gres:gpu:1"
-    assert "only batch jobs" in job["admin_comment"]
+    job = {key: value for key, value in BATCH.items() if key != "script"}
+    [done] = plugin.submit(job)
+    assert done["tres_per_node"] == "gres:gpu:1"
+    assert "only batch jobs" in done["admin_comment"]
 
 
-@pytest.mark.parametrize("comment", ["", "my run", "myadvisor:job=a"])
-def test_other_jobs_are_left_alone(plugin: Plugin, service: Scripted, comment: str) -> None:
-    service.will(answer())
+@pytest.mark.parametrize("comment", ["", "my run", "radvisor:job=a", "advisor job=a"])
+def test_other_jobs_are_left_alone(plugin: Plugin, comment: str) -> None:
     job = plugin.submit_one(comment=comment)
-    assert job["tres_per_node"] == "gres:gpu:1"
+    assert (job["tres_per_node"], job["said"]) == ("gres:gpu:1", "")
     assert "admin_comment" not in job
-    assert (service.seen, job["said"], job["code"]) == ([], "", "0")
 
 
 @pytest.mark.parametrize(
-    "comment",
-    [
-        "advisor:", "advisor:job=", "advisor:job=a,with=", "advisor:a", "advisor:job=a,b=c",
-        "advisor:job=-x", "advisor:job=a';touch${IFS}made;'", "advisor:job=$(touch${IFS}made)",
-        "advisor:job=a,with=`touch${IFS}made`", 'advisor:job=a"}]',
-    ],
+    "word",
+    ["job=a,share=90", "job=a,counted=1", "job=a,memory=9", "job=A", "with=b", "job=a,job=b",
+     "job=a,", "job=../a", "job=$(id)", "", "job=a,p99=fast"],
 )  # fmt: skip
-def test_odd_names_reach_no_shell(plugin: Plugin, service: Scripted, comment: str) -> None:
-    """A name is letters, digits, '.', '_' and '-', or nothing is asked."""
-    service.will(answer())
-    job = plugin.submit_one(comment=comment)
+def test_a_share_is_not_the_users_to_say(plugin: Plugin, word: str) -> None:
+    """What cannot be meant is taken out, so that no script of root's reads it."""
+    job = plugin.submit_one(comment=f"mine advisor:{word} run")
     assert job["tres_per_node"] == "gres:gpu:1"
-    assert "is not advisor:job=NAME" in job["admin_comment"]
-    assert service.seen == []
-    assert not Path("made").exists()
+    assert job["comment"] == "mine  run"
+    assert job["said"].startswith("advisor: unchanged: advisor:")
 
 
-# Shares
+# What a GPU brings
 
 
-@pytest.mark.parametrize(
-    ("mine", "other", "counted", "share"),
-    [
-        (50, 50, "50", "50"),
-        (11, 90, "10", "11"),
-        (90, 11, "89", "90"),
-        (26.5, 50, "26", "26.5"),
-        (0.5, 99.5, "1", "0.5"),
-    ],
-)
-def test_what_is_counted_fits_on_a_gpu(
-    plugin: Plugin, service: Scripted, mine: float, other: float, counted: str, share: str
-) -> None:
-    """Shares of whole SMs may add up to 101 %; Slurm would never start the second job."""
-    service.will(answer(mine, other))
-    for interpreter in INTERPRETERS:
-        job = Plugin(interpreter, plugin.etc).submit_one()
-        assert job["tres_per_node"] == f"gres:mps:{counted}"
-        assert job["ADVISOR_SHARE_PERCENT"] == share
-
-
-@pytest.mark.parametrize(
-    ("sharing", "counted", "why"),
-    [
-        # Both fit, and neither is limited.
-        ("uncapped", "50", "beside b"),
-        # Nobody else fits beside them.
-        ("exclusive", "100", "exclusive is better for a and b"),
-        ("time-sliced", "100", "time-sliced is better for a and b"),
-    ],
-)
-def test_jobs_without_limits_take_half_or_all(
-    plugin: Plugin, service: Scripted, sharing: str, counted: str, why: str
-) -> None:
-    service.will(answer(100, 100, sharing))
-    job = plugin.submit_one()
-    assert (job["tres_per_node"], job["ADVISOR_SHARE_PERCENT"]) == (f"gres:mps:{counted}", "100")
-    assert why in job["admin_comment"]
-
-
-def test_no_split_is_an_answer(plugin: Plugin, service: Scripted) -> None:
-    """Nothing keeps the limits: a GPU of its own, not the policy for failures."""
-    plugin.configure(service.url, without_advice="30")
-    error = {"code": "no-split", "message": "better off apart"}
-    service.will(Reply(status=422, body={"error": error}))
-    job = plugin.submit_one()
+def test_what_is_asked_for_each_gpu_is_kept(plugin: Plugin) -> None:
+    """Slurm refuses such options without a GPU."""
+    job = plugin.submit_one(cpus_per_tres="gres:gpu:4", mem_per_tres="gres:gpu:2048")
     assert job["tres_per_node"] == "gres:mps:100"
-    assert "better off apart" in job["admin_comment"]
+    assert (job["cpus_per_task"], job["min_cpus"], job["min_mem_per_node"]) == ("4", "4", "2048")
+    assert (job["cpus_per_tres"], job["mem_per_tres"]) == ("", "")
 
 
-def test_a_gpu_may_count_otherwise_than_100(plugin: Plugin, service: Scripted) -> None:
-    """The share stays, the count follows gres.conf."""
-    plugin.configure(service.url, mps_per_gpu="1300")
-    service.will(answer())
+def test_defaults_for_each_gpu_are_kept(plugin: Plugin) -> None:
+    """Unless the job says itself what it wants."""
+    plugin.tell({"partition.gpus": "ok cpus=3 mib=1000"})
+    assert plugin.submit_one(cpus_per_task=65534)["cpus_per_task"] == "3"
+    assert plugin.submit_one()["min_mem_per_node"] == "1000"
+    own = plugin.submit_one(cpus_per_task=8, pn_min_memory=500)
+    assert own["cpus_per_task"] == "8"
+    assert "min_mem_per_node" not in own
+
+
+# What the site says
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"books": "gres/mps is not in AccountingStorageTRES"}, "not in AccountingStorageTRES"),
+        ({"partition.gpus": "no GPUs are not counted"}, "in partition gpus GPUs are not counted"),
+        ({"default": "other"}, "nothing is known of partition other"),
+    ],
+)
+def test_nothing_is_rewritten_where_the_books_would_not_see_it(
+    plugin: Plugin, facts: dict[str, str], why: str
+) -> None:
+    plugin.tell(facts)
     job = plugin.submit_one()
-    assert (job["tres_per_node"], job["ADVISOR_SHARE_PERCENT"]) == ("gres:mps:338", "26")
+    assert job["tres_per_node"] == "gres:gpu:1"
+    assert why in job["said"]
 
 
-def test_the_gpu_model_is_asked_for(plugin: Plugin, service: Scripted) -> None:
-    plugin.configure(service.url, gpu_model="NVIDIA H100 80GB HBM3")
-    service.will(answer())
-    plugin.submit_one()
-    assert service.seen[0].body["gpu_model"] == "NVIDIA H100 80GB HBM3"
+@pytest.mark.parametrize(
+    ("policy", "request_text"), [("pass", "gres:gpu:1"), ("whole", "gres:mps:100")]
+)
+def test_without_who_decides_nobody_waits(plugin: Plugin, policy: str, request_text: str) -> None:
+    write_settings(plugin.etc, "http://x", without_advice=policy, facts=str(plugin.etc / "facts"))
+    plugin.tell(ago_s=60)
+    job = plugin.submit_one()
+    assert job["tres_per_node"] == request_text
+    assert "begin_time" not in job
+    assert "`advisor slurm match` does not run" in job["said"]
 
 
-# Without advice
-
-NONSENSE = [
-    b"", b"<html>", b"{", b'{"choice"', b"[]", b"null", b'"text"', b"7", b"{}", b'{"choice": 7}',
-    b'{"choice": {"sharing": "limited"}}', b"[" * 200_000, b"x" * 3_000_000, b"\xff\x00\n200",
-    json.dumps(answer(0).body).encode(), json.dumps(answer(101).body).encode(),
-    json.dumps(answer(sharing="later").body).encode(),
-    json.dumps(answer().body).replace('"a"', '"c"').encode(),
-    json.dumps(answer().body).replace(": 26}", ': "26"}').encode(),
-    json.dumps(answer().body).encode() + b"}",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("body", NONSENSE, ids=lambda body: repr(body[:30]))
-def test_nonsense_is_no_advice(plugin: Plugin, service: Scripted, body: bytes) -> None:
-    """The job goes on as it was submitted, with the reason."""
-    service.will(Reply(body=body))
+@pytest.mark.parametrize("name", ["facts", "advisor/advisor.conf"])
+def test_a_lost_file_passes_jobs(plugin: Plugin, name: str) -> None:
+    (plugin.etc / name).unlink()
     job = plugin.submit_one()
     assert (job["code"], job["tres_per_node"]) == ("0", "gres:gpu:1")
-    assert job["admin_comment"].startswith("advisor: unchanged, without advice: ")
-    assert len(job["admin_comment"]) < 320
 
 
-@pytest.mark.parametrize(
-    ("policy", "request_text", "share", "priority"),
-    [
-        ("pass", "gres:gpu:1", None, None),
-        ("hold", "gres:gpu:1", None, "0"),
-        ("50", "gres:mps:50", "50", None),
-    ],
-)
-def test_the_policy_decides(
-    plugin: Plugin,
-    service: Scripted,
-    policy: str,
-    request_text: str,
-    share: str | None,
-    priority: str | None,
-) -> None:
-    """For a job without a profile as for everything else that is no advice."""
-    plugin.configure(service.url, without_advice=policy)
-    error = {"code": "bad-input", "message": "there is no job a. measure it"}
-    service.will(Reply(status=422, body={"error": error}))
-    job = plugin.submit_one()
-    assert (job["code"], job["tres_per_node"]) == ("0", request_text)
-    assert (job.get("ADVISOR_SHARE_PERCENT"), job.get("priority")) == (share, priority)
-    assert "the service answered 422: there is no job a." in job["admin_comment"]
+@pytest.mark.parametrize("text", ["", "\0\xff", "= = =\n" * 9, "written_at = soon", "x" * 10**6])
+def test_nonsense_for_facts_passes_jobs(plugin: Plugin, text: str) -> None:
+    (plugin.etc / "facts").write_text(text)
+    assert plugin.submit_one()["tres_per_node"] == "gres:gpu:1"
 
 
-def test_a_unix_socket_is_asked(plugin: Plugin, tmp_path: Path) -> None:
-    """Where the service listens on one, as its systemd unit lets it."""
-    content = json.dumps(answer().body).encode()
-    reply = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content
+# Changes of jobs
 
-    class Once(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            self.request.recv(65536)
-            self.wfile.write(reply)
-
-    path = tmp_path / "s"
-    with socketserver.UnixStreamServer(str(path), Once) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        plugin.configure(f"unix:{path}")
-        job = plugin.submit_one()
-        thread.join(30)
-    assert job["tres_per_node"] == "gres:mps:26"
+DECIDED = "advisor:job=a,share=30,counted=50"
 
 
-def test_a_service_that_is_down_costs_little(plugin: Plugin) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        plugin.configure(f"http://127.0.0.1:{probe.getsockname()[1]}")
-        job = plugin.submit_one()
-    assert job["tres_per_node"] == "gres:gpu:1"
-    assert "curl: (7)" in job["admin_comment"]
+@pytest.mark.parametrize("field", ["comment", "tres_per_node", "tres_per_job"])
+def test_what_was_decided_is_not_its_users_to_change(plugin: Plugin, field: str) -> None:
+    fields = {field: "gres:mps:1"}
+    assert not plugin.may_modify(DECIDED, 1000, **fields)
+    assert plugin.may_modify(DECIDED, 0, **fields)
+    assert plugin.may_modify(DECIDED, 64030, **fields)
 
 
-def test_a_slow_service_is_not_waited_for(plugin: Plugin, service: Scripted) -> None:
-    """Its time is bounded, and the next submissions do not wait at all until it is asked again."""
-    plugin.configure(service.url, timeout_s="0.3", pause_s="60")
-    service.will(Reply(body={}, after_s=30))
-    began = time.monotonic()
-    first, *others = plugin.submit(*[BATCH] * 20)
-    assert time.monotonic() - began < 10
-    assert "curl: (28)" in first["admin_comment"]
-    assert all("too slow less than 60 s ago" in job["admin_comment"] for job in others)
-    assert len(service.seen) == 1
-    plugin.configure(service.url, timeout_s="0.3", pause_s="0")
-    plugin.submit(BATCH, BATCH)
-    assert len(service.seen) == 3
-
-
-def test_a_service_that_hangs_up_is_no_advice(plugin: Plugin, service: Scripted) -> None:
-    service.will(Reply(status=None))
-    assert "no answer from http://127.0.0.1" in plugin.submit_one()["admin_comment"]
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("address", "http://x/'; touch made; '"), ("address", ""), ("timeout_s", "60"),
-        ("timeout_s", "0"), ("timeout_s", "soon"), ("without_advice", "101"),
-        ("without_advice", "0"), ("without_advice", "maybe"), ("mps_per_gpu", "0"),
-        ("pause_s", "-1"), ("gpu_model", "x\"'"),
-    ],
-)  # fmt: skip
-def test_a_wrong_setting_passes_jobs(
-    plugin: Plugin, service: Scripted, name: str, text: str
-) -> None:
-    plugin.configure(**{"address": service.url, name: text})
-    service.will(answer())
-    job = plugin.submit_one()
-    assert job["tres_per_node"] == "gres:gpu:1"
-    assert f"advisor.conf: {name} = {text}" in job["admin_comment"]
-    assert service.seen == []
-
-
-def test_a_lost_settings_file_passes_jobs(plugin: Plugin) -> None:
-    (plugin.etc / "advisor/advisor.conf").unlink()
-    assert "there is no " in plugin.submit_one()["admin_comment"]
-
-
-def test_the_shipped_settings_are_valid(plugin: Plugin) -> None:
-    """What `advisor.conf` comes with is read without a complaint."""
-    assert "is not valid" not in plugin.submit_one()["admin_comment"]
-
-
-# JSON
-
-PLAIN = st.text(
-    st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\b\f\n\r\t"), max_size=12
-)
-NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
-VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.booleans() | NUMBERS | PLAIN,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(PLAIN, inner, max_size=4),
-    max_leaves=12,
-)
-_DUMP = """
-local decode = dofile(PATH)
-local function dump(value)
-  if type(value) == "number" then return string.format("%.17g", value) end
-  if type(value) == "string" then
-    return "s" .. value:gsub(".", function(c) return string.format("%02x", c:byte()) end)
-  end
-  if type(value) ~= "table" then return tostring(value) end
-  local parts = {}
-  for key, item in pairs(value) do parts[#parts + 1] = dump(key) .. ":" .. dump(item) end
-  table.sort(parts)
-  return "{" .. table.concat(parts, ",") .. "}"
-end
-for _, text in ipairs(TEXTS) do print(dump(decode(text))) end
-"""
-
-
-@settings(max_examples=25)
-@given(values=st.lists(VALUES, min_size=1, max_size=8), indent=st.sampled_from([None, 1]))
-def test_json_is_read_as_it_was_meant(values: list[Any], indent: int | None) -> None:
-    """Whatever the service may write, but for null, which is absent in Lua."""
-    texts = [json.dumps(value, ensure_ascii=False, indent=indent) for value in values]
-    quoted = ", ".join("'" + "".join(f"\\{b:03d}" for b in text.encode()) + "'" for text in texts)
-    program = f"PATH = {json.dumps(str(API / 'json.lua'))}\nTEXTS = {{{quoted}}}\n{_DUMP}"
-    for interpreter in INTERPRETERS:
-        assert run_lua(interpreter, program).splitlines() == [_dump(value) for value in values]
-
-
-def _dump(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return f"{value:.17g}"
-    if isinstance(value, str):
-        return "s" + value.encode().hex()
-    named = cast("dict[str, Any]", value) if isinstance(value, dict) else None
-    items = named.items() if named is not None else enumerate(cast("list[Any]", value), 1)
-    return "{" + ",".join(sorted(f"{_dump(key)}:{_dump(item)}" for key, item in items)) + "}"
+def test_other_changes_are_free(plugin: Plugin) -> None:
+    assert plugin.may_modify(DECIDED, 1000, name="new")
+    assert plugin.may_modify("mine", 1000, comment="other", tres_per_node="gres:gpu:2")
+    assert not plugin.may_modify("mine", 1000, comment=DECIDED)

@@ -1,6 +1,7 @@
 """What `setup.sh` writes, refuses and removes, and the scripts that Slurm runs around a job."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,10 +11,6 @@ from slurm_cluster import SETUP, run_setup
 
 DOCS = SETUP.parents[2] / "docs/slurm.md"
 OURS = {"slurm.conf", "gres.conf", "job_submit.lua", "advisor"}
-
-pytestmark = pytest.mark.skipif(
-    shutil.which("curl") is None, reason="needs curl, as the plugin does"
-)
 
 
 @pytest.fixture
@@ -66,6 +63,10 @@ def test_what_was_changed_since_is_left(folder: Path, name: str) -> None:
     assert done.returncode == 1
     assert done.stderr.strip() == f"setup.sh: left, since they were changed: {etc / name}"
     assert list(contents(etc)) == [str(etc / name)]
+    if name == "slurm.conf":
+        left = (etc / name).read_text()
+        assert "\n# TaskProlog=" in left
+        assert not re.search("^[^#].*(olog=|Epilog=|JobSubmitPlugins)", left, re.MULTILINE)
 
 
 def test_nothing_is_written_without_the_driver(folder: Path) -> None:
@@ -105,81 +106,76 @@ def test_the_page_has_every_line(folder: Path) -> None:
 # TaskProlog
 
 
-def task_prolog(folder: Path, **variables: str) -> list[str]:
+def task_prolog(folder: Path, code: int, **variables: str) -> list[str]:
     """The lines that it gives Slurm for a job."""
     if not (folder / "etc/slurm.conf").exists():
         installed(folder)
     done = subprocess.run(
         [folder / "etc/advisor/task_prolog.sh"],
-        env={"SLURM_JOB_GPUS": "2", **variables},
+        env={"SLURM_JOB_ID": "42", **variables},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (code, "")
     return done.stdout.splitlines()
 
 
-def gpu_lines(folder: Path) -> list[str]:
-    """What every job with gres/mps gets: the daemon of its GPU, which has no other."""
-    pipe = f"{folder}/mps/gpu2-{os.getuid()}/pipe"
-    return [f"export CUDA_MPS_PIPE_DIRECTORY={pipe}", "export CUDA_VISIBLE_DEVICES=0"]
-
-
-@pytest.mark.parametrize("share", ["1", "26", "26.5", "99.9", "100"])
-def test_the_share_replaces_slurms(folder: Path, share: str) -> None:
-    """And a step of the job asks for no whole GPU."""
-    lines = task_prolog(folder, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10", ADVISOR_SHARE_PERCENT=share)
-    assert lines == [
-        *gpu_lines(folder),
-        f"export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={share}",
-        "unset SLURM_GPUS",
-    ]
-
-
-@pytest.mark.parametrize(
-    "share", ["", "0", "-1", "101", "1e2", "100.5", "26%", "26\nexport X=1", " 26", "0.4", "nan"]
-)
-def test_no_limit_is_never_written(folder: Path, share: str) -> None:
-    """What the driver would take for the whole GPU leaves Slurm's percentage as it is."""
-    lines = task_prolog(folder, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10", ADVISOR_SHARE_PERCENT=share)
-    assert lines == gpu_lines(folder)
-
-
-def test_other_jobs_get_no_lines(folder: Path) -> None:
-    assert task_prolog(folder, ADVISOR_SHARE_PERCENT="26") == []
-
-
-# Of jobs that name themselves
-
-
 @pytest.fixture
-def named(folder: Path) -> Path:
+def job(folder: Path) -> Path:
     """The folder of a job as the Prolog leaves it."""
     job = folder / f"mps/gpu2-{os.getuid()}/jobs/42"
     job.mkdir(parents=True)
-    for name in ("share", "progress"):
-        (job / name).touch()
+    (job / "share").write_text("26.5")
+    (job / "progress").touch()
     return job
 
 
-@pytest.mark.parametrize(("advised", "written"), [("26.5", "26.5"), ("101", "10"), ("", "10")])
-def test_the_agent_learns_of_the_share(
-    folder: Path, named: Path, advised: str, written: str
-) -> None:
-    """The one that the tasks get, with or without advice; a later step changes nothing."""
-    given = {"SLURM_JOB_ID": "42", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10"}
-    lines = task_prolog(folder, ADVISOR_SHARE_PERCENT=advised, **given)
-    assert f"export ADVISOR_PROGRESS_FILE={named}/progress" in lines
-    assert (named / "share").read_text() == written
-    task_prolog(folder, ADVISOR_SHARE_PERCENT="99", **given)
-    assert (named / "share").read_text() == written
+def test_the_share_is_the_one_that_root_wrote(folder: Path, job: Path) -> None:
+    """Whatever the job, or the job that has submitted it, says in its environment."""
+    theirs = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100", "ADVISOR_SHARE_PERCENT": "100"}
+    assert task_prolog(folder, 0, **theirs) == [
+        f"export CUDA_MPS_PIPE_DIRECTORY={job.parents[1]}/pipe",
+        "export CUDA_VISIBLE_DEVICES=0",
+        "export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=26.5",
+        *(f"unset SLURM_{name}" for name in ("GPUS", "CPUS_PER_GPU", "MEM_PER_GPU")),
+        "unset CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+        f"export ADVISOR_PROGRESS_FILE={job}/progress",
+    ]
 
 
-def test_of_several_tasks_one_counts(folder: Path, named: Path) -> None:
+def test_memory_is_bounded_and_the_job_is_told(folder: Path, job: Path) -> None:
+    """Once, in the output of the batch script."""
+    (job / "memory").write_text("2512")
+    said = "print advisor: at most 2512 MiB of GPU memory: what asks for more fails as on a "
+    said += "smaller card"
+    lines = task_prolog(folder, 0)
+    assert "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2512M" in lines
+    assert said in lines
+    assert said not in task_prolog(folder, 0, SLURM_STEP_ID="0")
+
+
+def test_a_job_without_a_daemon_is_refused(folder: Path) -> None:
+    """It would run without a limit."""
+    [line] = task_prolog(folder, 1, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10")
+    assert line.startswith("print advisor: no MPS daemon of yours answers")
+
+
+def test_other_jobs_lose_what_a_parent_had(folder: Path) -> None:
+    """Only what is ours: a daemon of their own stays."""
+    assert task_prolog(folder, 0) == []
+    assert task_prolog(folder, 0, CUDA_MPS_PIPE_DIRECTORY="/tmp/mine") == []
+    pipe, progress = f"{folder}/mps/gpu0-0/pipe", f"{folder}/mps/gpu0-0/jobs/7/progress"
+    lines = task_prolog(folder, 0, CUDA_MPS_PIPE_DIRECTORY=pipe, ADVISOR_PROGRESS_FILE=progress)
+    limits = ("PIPE_DIRECTORY", "ACTIVE_THREAD_PERCENTAGE", "PINNED_DEVICE_MEM_LIMIT")
+    assert lines == [
+        "unset ADVISOR_PROGRESS_FILE", *(f"unset CUDA_MPS_{name}" for name in limits)
+    ]  # fmt: skip
+
+
+def test_of_several_tasks_one_counts(folder: Path, job: Path) -> None:
     """The others do not have the variable, not even that of the batch script."""
-    lines = task_prolog(
-        folder, SLURM_JOB_ID="42", SLURM_PROCID="1", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10"
-    )
+    before = f"{job}/progress"
+    lines = task_prolog(folder, 0, SLURM_PROCID="1", ADVISOR_PROGRESS_FILE=before)
     assert "unset ADVISOR_PROGRESS_FILE" in lines
-    assert not any(str(named) in line for line in lines)
+    assert not any("export ADVISOR_PROGRESS_FILE" in line for line in lines)

@@ -1,6 +1,6 @@
-"""Who shares with whom, all at once: a matching of kinds of pods, and of cards with room, by HiGHS.
+"""Who shares with whom, all at once: a matching of kinds of jobs, and of cards with room, by HiGHS.
 
-One pod after the other, the best partner for each, leaves some without one whom another choice
+One job after the other, the best partner for each, leaves some without one whom another choice
 would have left somebody.
 """
 

@@ -1,0 +1,200 @@
+"""What Slurm's commands say: the queue in old and new forms, partitions, nodes, and the books."""
+
+import json
+from typing import Any
+
+import pytest
+
+from advisor.errors import SourceError
+from advisor_node.slurm.matching.books import all_faults, books
+from advisor_node.slurm.matching.cluster import parse_minutes, read_nodes, read_partitions
+from advisor_node.slurm.matching.queued import read_queue
+from advisor_node.slurm.matching.slurm import ask
+
+CONFIG = {
+    "AccountingStorageType": "accounting_storage/slurmdbd",
+    "AccountingStorageTRES": "cpu,mem,gres/gpu,gres/mps",
+    "AccountingStorageEnforce": "associations,limits",
+    "JobDefaults": "DefCpuPerGPU=3",
+}
+PARTITION = (
+    "PartitionName=p Default=YES DefaultTime=NONE ExclusiveUser=YES MaxTime=1-02:00:00 "
+    "JobDefaults=DefMemPerGPU=1000 TRESBillingWeights=CPU=1.0,GRES/gpu=100.0,GRES/mps=1.0\n"
+)
+
+
+class Site:
+    """Answers as Slurm's commands do."""
+
+    def __init__(self, **config: str) -> None:
+        self.config = CONFIG | config
+        self.partition, self.assoc, self.qos = PARTITION, "", ""
+        self.rows: dict[str, list[dict[str, Any]]] = {"jobs": [], "nodes": []}
+
+    def __call__(self, *words: str) -> str:
+        if words[:3] == ("scontrol", "show", "config"):
+            return "".join(f"{name:24}= {text}\n" for name, text in self.config.items())
+        if words[0] == "scontrol":
+            return self.partition
+        if words[0] == "sacctmgr":
+            return self.assoc if "assoc" in words else self.qos
+        return json.dumps(self.rows)
+
+
+def test_books_that_see_parts_are_right() -> None:
+    site = Site()
+    site.assoc = "work|alice|gres/gpu=4,gres/mps=400||||\nwork||cpu=4||||\n"
+    assert books(site) == "ok"
+    assert all_faults(site) == []
+
+
+def test_without_books_nothing_is_passed_by() -> None:
+    assert (
+        books(Site(AccountingStorageType="accounting_storage/none", AccountingStorageTRES="cpu"))
+        == "ok"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"AccountingStorageTRES": "cpu,gres/gpu"}, "gres/mps is not in AccountingStorageTRES"),
+        ({"partition": PARTITION.replace(",GRES/mps=1.0", "")}, "write GRES/mps=1"),
+        ({"partition": PARTITION.replace("mps=1.0", "mps=100.0")}, "write GRES/mps=1"),
+        ({"assoc": "work|alice||||gres/gpu=4|\n"},
+         "alice has MaxTRES=gres/gpu=4 without gres/mps: add gres/mps=400"),
+        ({"qos": "urgent||gres/gpu=60|||||\n"},
+         "qos urgent has GrpTRESMins=gres/gpu=60 without gres/mps"),
+    ],
+)  # fmt: skip
+def test_what_the_books_would_not_see_is_named(change: dict[str, str], said: str) -> None:
+    site = Site()
+    for name, text in change.items():
+        if name in CONFIG:
+            site.config[name] = text
+        else:
+            setattr(site, name, text)
+    assert said in books(site)
+
+
+def test_limits_that_nobody_enforces_are_none() -> None:
+    site = Site(AccountingStorageEnforce="none")
+    site.assoc = "work|alice||||gres/gpu=4|\n"
+    assert books(site) == "ok"
+
+
+def test_partitions_are_read() -> None:
+    part = read_partitions(Site())["p"]
+    assert (part.is_default, part.one_user, part.most_min, part.default_min) == (
+        True,
+        True,
+        1560,
+        None,
+    )
+    assert (part.cpus, part.memory_mib) == (3, 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [("00:30:00", 30), ("2-00:00:00", 2880), ("UNLIMITED", None), ("NONE", None), ("", None)],
+)
+def test_time_limits_are_read(text: str, minutes: float | None) -> None:
+    assert parse_minutes(text) == minutes
+
+
+@pytest.mark.parametrize(
+    ("gres", "shared"),
+    [("gpu:2,mps:200", True), ("gpu:h100:2(S:0-1),mps:200", True), ("gpu:2,mps:100", False),
+     ("gpu:2", False), ("", False)],
+)  # fmt: skip
+def test_nodes_are_read(gres: str, shared: bool) -> None:
+    site = Site()
+    site.rows["nodes"] = [{"name": "n", "partitions": ["p"], "gres": gres, "cpus": 8,
+                           "alloc_cpus": 3}]  # fmt: skip
+    node = read_nodes(site)["n"]
+    assert (node.is_shared, node.free_cpus, node.partitions) == (shared, 5, ("p",))
+
+
+def row(**more: Any) -> dict[str, Any]:
+    """A job as Slurm 22.05 has it."""
+    usual: dict[str, Any] = {
+        "job_id": 7, "array_job_id": 0, "array_task_id": None, "job_state": "PENDING",
+        "comment": "advisor:job=a", "tres_per_node": "gres:mps:100", "user_name": "u",
+        "partition": "p", "priority": 5, "eligible_time": 1000, "time_limit": 30, "cpus": 2,
+        "state_reason": "BeginTime", "gres_detail": [], "required_nodes": "", "nodes": "",
+    }  # fmt: skip
+    return usual | more
+
+
+def wrapped(number: int | None) -> dict[str, Any]:
+    """As later versions have numbers."""
+    return {"set": number is not None, "infinite": False, "number": number or 0}
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {},
+        {"array_job_id": wrapped(0), "array_task_id": wrapped(None), "priority": wrapped(5),
+         "eligible_time": wrapped(1000), "time_limit": wrapped(30), "cpus": wrapped(2),
+         "job_state": ["PENDING"], "tres_per_node": "gres/mps:100"},
+    ],
+)  # fmt: skip
+def test_a_waiting_job_is_read(newer: dict[str, Any]) -> None:
+    """As 22.05 writes it, and as later versions do."""
+    site = Site()
+    site.rows["jobs"] = [row(**newer)]
+    [job] = read_queue(site)
+    assert (job.key, job.undecided, job.eligible_s, job.limit_min, job.cpus) == (
+        "7",
+        True,
+        1000,
+        30,
+        2,
+    )
+
+
+def test_tasks_of_an_array_are_jobs() -> None:
+    site = Site()
+    site.rows["jobs"] = [
+        row(array_job_id=9, array_task_string="1-3,7%2"),
+        row(job_id=10, array_job_id=9, array_task_id=0, job_state="RUNNING", nodes="n1",
+            gres_detail=["mps:30(IDX:1)"]),
+    ]  # fmt: skip
+    jobs = read_queue(site)
+    assert [job.key for job in jobs] == ["9_0", "9_1", "9_2", "9_3", "9_7"]
+    assert jobs[0].cards == {("n1", 1): 30}
+
+
+def test_whole_gpus_are_held_wholly() -> None:
+    site = Site()
+    nodes = {"allocated_nodes": [{"nodename": "n1"}, {"nodename": "n2"}]}
+    site.rows["jobs"] = [row(job_state="RUNNING", job_resources=nodes, comment="",
+                             gres_detail=["gpu:h100:2(IDX:0,3)", "gpu:1(IDX:1)"])]  # fmt: skip
+    [job] = read_queue(site)
+    assert job.cards == {("n1", 0): 100, ("n1", 3): 100, ("n2", 1): 100}
+    assert job.named is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"priority": 0}, {"state_reason": "Dependency"}, {"tres_per_node": "gres:mps:30"},
+     {"comment": "advisor:job=../a"}, {"comment": "advisor:job=a,share=30,counted=50"}],
+)  # fmt: skip
+def test_some_jobs_do_not_wait_for_us(more: dict[str, Any]) -> None:
+    site = Site()
+    site.rows["jobs"] = [row(**more)]
+    assert not read_queue(site)[0].undecided
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "no"])
+def test_no_answer_in_json_is_said(text: str) -> None:
+    with pytest.raises(SourceError, match="has no jobs"):
+        read_queue(lambda *_words: text)
+
+
+def test_a_command_that_fails_or_is_not_there_is_said() -> None:
+    with pytest.raises(SourceError, match="could not be asked"):
+        ask("/no/such/scontrol", "show")
+    with pytest.raises(SourceError, match="false failed"):
+        ask("false")
