@@ -13,6 +13,7 @@ from prometheus_client import Counter, Gauge
 from advisor.errors import AdvisorError
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.books import gpus_allowed
+from advisor_kubernetes.chooser.clocks import Agents, Ages
 from advisor_kubernetes.chooser.events import Events
 from advisor_kubernetes.chooser.lease import Lease
 from advisor_kubernetes.chooser.pairing import Decision, Policy, Round, Stay
@@ -88,7 +89,7 @@ class Chooser:
             cluster, PODS, lambda: None, kept=_asked_of_node,
             labelSelector=f"{names.MANAGED}!=true", fieldSelector="spec.nodeName!=",
         )  # fmt: skip
-        self._agents = Agents()
+        self._agents, self._ages = Agents(), Ages()
         self._unreadable: set[str] = set()
         # What was read in this turn and in the one before, by uid and version.
         self._now: dict[object, Any] = {}
@@ -149,7 +150,7 @@ class Chooser:
         self._left_alone = {uid: end for uid, end in self._left_alone.items() if end > now}
         for write in unfinished(self._pods(), hostnames):
             self._write([write], "paired")
-        pods = self._pods()
+        pods = self._ages.aged(self._pods(), time.time(), now)
         self._events.forget({pod.uid for pod in pods})
         waits_s = [time.time() - pod.created_s for pod in pods if pod.waits]
         self._counts.waiting.set(len(waits_s))
@@ -179,8 +180,7 @@ class Chooser:
 
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Stay):
-            warns = decision.held_up or "advice" in decision.why
-            kind = "Warning" if warns else "Normal"
+            kind = "Warning" if decision.held_up else "Normal"
             self._events.say(decision.pod, "WaitsForGpu", decision.why, kind=kind)
             return
         outcome = "paired" if len(decision.pods) > 1 else "joined" if decision.beside else "alone"
@@ -243,33 +243,3 @@ def _by_node(items: Iterable[Object]) -> Mapping[str, Mapping[str, float]]:
     for item in items:
         found[item["node"]] = added(found.get(item["node"], {}), item["requested"])
     return found
-
-
-SILENT_S = 120.0
-"""An agent renews what it says twice a minute; GPUs of one that did not for so long are left."""
-
-
-class Agents:
-    """When what each agent says was seen to change; clocks of nodes are not compared."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, float]] = {}
-
-    def heard(self, nodes: Iterable[Node], now_s: float) -> list[Node]:
-        """The nodes whose agent said something lately, or on which nobody renews anything.
-
-        All nodes are to be given, since of others nothing is kept, and a clock that does not jump.
-        """
-        known = list(nodes)
-        last = {node.name: self._seen.get(node.name, ("", now_s)) for node in known}
-        self._seen = {
-            node.name: last[node.name]
-            if last[node.name][0] == node.checked_at
-            else (node.checked_at, now_s)
-            for node in known
-        }
-        return [
-            node
-            for node in known
-            if not node.checked_at or now_s - self._seen[node.name][1] <= SILENT_S
-        ]

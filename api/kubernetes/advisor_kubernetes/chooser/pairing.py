@@ -219,7 +219,7 @@ class _Tenant:
         if not late and pod.booked_percent < 100:
             told = f" (not beside those that are there: {refusals[0].why})" if refusals else ""
             why = f"no advice: {silent}" if silent else f"waits for a partner{told}"
-            return Stay(pod=pod, why=why)
+            return Stay(pod=pod, why=why, held_up=silent is not None)
         if silent and self.round.policy.without_advice == "hold":
             return Stay(pod=pod, why=f"held, no advice: {silent}", held_up=True)
         reason = refusals[0].why if refusals else "no partner came"

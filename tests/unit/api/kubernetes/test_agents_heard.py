@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from advisor_kubernetes.chooser.chooser import SILENT_S, Agents
-from advisor_kubernetes.chooser.places import Node
+from advisor_kubernetes.chooser.clocks import SILENT_S, Agents
+from advisor_kubernetes.chooser.places import Node, NodeGpu
 
-NODE = Node(name="one", labels={}, taints=(), gpus=(("GPU-1", "H100"),), checked_at="10:00")
+GPU = NodeGpu(uuid="GPU-1", model="H100")
+NODE = Node(name="one", labels={}, taints=(), gpus=(GPU,), checked_at="10:00")
 
 
 def test_an_agent_that_renews_is_heard() -> None:

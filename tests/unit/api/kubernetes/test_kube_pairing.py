@@ -16,6 +16,7 @@ from advisor.client import JobRequest
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.books import gpus_allowed
+from advisor_kubernetes.chooser.clocks import Ages
 from advisor_kubernetes.chooser.pairing import (
     MOST_KINDS,
     Decision,
@@ -121,6 +122,16 @@ def test_a_hundred_pods_of_four_jobs_leave_nobody() -> None:
     found = decided(pods, nodes, known)
     assert len(pairs(found)) == 50
     assert len({name for pair in pairs(found) for name in pair}) == 100
+
+
+def test_pods_grow_old_by_our_own_clock_where_that_of_the_api_server_is_ahead() -> None:
+    """Else nobody would be matched for as long as it is."""
+    ahead, old = waiting("a", "a", age_s=-3600), waiting("b", "b", age_s=30)
+    ages = Ages()
+    assert [NOW_S - pod.created_s for pod in ages.aged([ahead, old], NOW_S, 100.0)] == [0, 30]
+    later = ages.aged([ahead, old], NOW_S + 5, 105.0)
+    assert [NOW_S + 5 - pod.created_s for pod in later] == [5, 35]
+    assert pairs(decided(later, [node("n", "GPU-1")], saves(a_b=0.2))) == [{"a", "b"}]
 
 
 def test_pods_wait_a_moment_for_those_that_are_made_with_them() -> None:
