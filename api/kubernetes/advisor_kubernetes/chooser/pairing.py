@@ -28,7 +28,8 @@ GATHER_S = 2.0
 """So long pods wait for others that are made together with them, before anybody is matched."""
 
 MOST_KINDS = 40
-"""Of the pods of one namespace that are looked at together: 820 pairs."""
+"""Of the pods of one namespace that are looked at together, 820 pairs: half are the oldest, and of
+all others each second the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,7 @@ class _Tenant:
         by_kind: dict[object, list[Pod]] = {}
         for pod in pods:
             by_kind.setdefault(pod.kind, []).append(pod)
-        kinds = [*by_kind.values()][:MOST_KINDS]
+        kinds = _in_turns([*by_kind.values()], int(self.round.now_s))
         open_cards: dict[object, list[Card]] = {}
         for card in self.cards.of(self.namespace):
             open_cards.setdefault(card.kind, []).append(card)
@@ -229,6 +230,15 @@ class _Tenant:
         whole = f"alone on a whole GPU: {why}"
         bound = memory_bounds((None,), places[0])
         return Start(pods=(pod,), shares=(ALONE,), memory_mib=bound, place=places[0], why=whole)
+
+
+def _in_turns(kinds: list[list[Pod]], turn: int) -> list[list[Pod]]:
+    if len(kinds) <= MOST_KINDS:
+        return kinds
+    half = MOST_KINDS // 2
+    others = kinds[half:]
+    first = turn * half % len(others)
+    return [*kinds[:half], *(others[first:] + others[:first])[:half]]
 
 
 def _no_gpu(pod: Pod, nodes: Iterable[Node], late: bool) -> str:

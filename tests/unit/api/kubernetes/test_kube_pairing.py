@@ -287,6 +287,24 @@ def test_many_kinds_of_one_namespace_hold_up_no_other() -> None:
     assert max(asked) <= MOST_KINDS * (MOST_KINDS + 1) / 2
 
 
+def test_every_kind_has_its_turn() -> None:
+    """Who comes after many that fit nobody is looked at all the same."""
+    pods = [waiting(f"p{n}", f"j{n}", age_s=200 - n, max_wait_s="900") for n in range(100)]
+    nodes, known = [node("n", "GPU-1")], saves(j90_j95=0.2)
+
+    def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
+        jobs = ({job.job for job in question.jobs} for question in questions)
+        good = Together(shares=("30", "70"), needs_mib=NO_NEEDS, energy_saved=0.1, split="30/70")
+        found = (good if frozenset(names_) in known else APART for names_ in jobs)
+        return dict(zip(questions, found, strict=True))
+
+    rounds = (
+        Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S + n, policy=ANY).decide()
+        for n in range(10)
+    )
+    assert {"p90", "p95"} in [pair for found in rounds for pair in pairs([*found])]
+
+
 def test_pod_that_waited_long_enough_waits_on_while_something_was_not_asked() -> None:
     """Else who has many jobs would run them alone, though they share well."""
     pods = [waiting("a", "a", age_s=99), waiting("b", "b", age_s=99)]
