@@ -1,5 +1,6 @@
 """Words of messages."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -57,3 +58,24 @@ def in_ranges(counts: Sequence[int], step: int) -> str:
         for run in runs
         for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))
     )
+
+
+_STEERS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Categories of Unicode that a terminal obeys or that turn text around, and half characters."""
+
+
+def printable(text: str) -> str:
+    r"""A text of others, such as output of a job or the name of a file, that steers no terminal.
+
+    What would, but for newline and tab, is shown as JSON writes it: `\u001b`, `\u202e`.
+    """
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in _STEERS:
+        return character
+    halves = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{halves[n : n + 2].hex()}" for n in range(0, len(halves), 2))

@@ -13,6 +13,7 @@ import typer
 import advisor
 from advisor.errors import AdvisorError, InputError
 from advisor_cli.shared.lazy import LazyGroup, imported
+from advisor_cli.shared.say import say
 
 _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
@@ -133,7 +134,7 @@ for _name, _line in _COMMANDS.items():
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"advisor {advisor.__version__}")
+        say(f"advisor {advisor.__version__}")
         raise typer.Exit
 
 
@@ -144,7 +145,7 @@ def options(
 ) -> None:
     """How should jobs share one GPU, with how many SMs or CUs each?"""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(context.get_help())
 
 
 def main() -> None:
@@ -164,7 +165,7 @@ def main() -> None:
         _fail(_not_installed(error))
     except OSError as error:
         # Disk full, no permission: the system's own words, without a stack trace.
-        typer.echo(f"advisor: {error}", err=True)
+        say(f"advisor: {error}", err=True)
         sys.exit(1)
     finally:
         if stdout is not None:
@@ -173,8 +174,8 @@ def main() -> None:
 
 def _fail(error: AdvisorError) -> NoReturn:
     if "--json" in sys.argv:
-        typer.echo(json.dumps({"error": {"code": error.code, "message": str(error)}}))
-    typer.echo("advisor: " + "\n".join(error.lines()), err=True)
+        say(json.dumps({"error": {"code": error.code, "message": str(error)}}))
+    say("advisor: " + "\n".join(error.lines()), err=True)
     sys.exit(error.exit_code)
 
 

@@ -1,12 +1,16 @@
 """Text that somebody else stored, in what commands print: it is text, whatever is in it."""
 
+import json
+import logging
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import Advisor
+from host import FAKES, FakeHost
 
+from advisor_api.server import _Printable  # pyright: ignore[reportPrivateUsage]
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
@@ -35,5 +39,53 @@ def test_tables_and_lines_hold_markup_as_text(capsys: pytest.CaptureFixture[str]
 def test_no_command_has_a_console_of_its_own() -> None:
     """Each would have to switch markup off by itself."""
     folder = Path(__file__).parents[2] / "api" / "advisor_cli"
-    own = {p.name for p in folder.rglob("*.py") if re.search(r"\bConsole\(", p.read_text())}
+    own = {p.name for p in folder.rglob("*.py") if re.search(r"Console\(", p.read_text())}
     assert own == {"console.py"}
+    echoes = {p.name for p in folder.rglob("*.py") if re.search(r"\becho\(", p.read_text())}
+    assert echoes == {"console.py", "say.py"}
+
+
+STEERING = "\x1b]0;PWN\x07\u009b31m\u202e\x1b]52;c;aGk=\x07"
+SHOWN = r"\u001b]0;PWN\u0007\u009b31m\u202e\u001b]52;c;aGk=\u0007"
+BELL = r"\u0007"
+
+
+def test_output_of_a_job_steers_no_terminal(jobs: FakeHost) -> None:
+    """Titles, clipboards, colours and turned lines; at the end, and whenever it is shown again."""
+    path = jobs.write_job("esc")
+    words = f"import sys; sys.stderr.write({STEERING!r}); sys.exit('died')"
+    job = path.read_text().replace(str(FAKES / "fake_job.py"), "-c", 1)
+    path.write_text(job.replace('"-c"', json.dumps("-c") + ", " + json.dumps(words)))
+    launched = jobs.advisor("launch", "esc", "two", "--split", "30/70")
+    assert launched.returncode
+    launch_id = next(iter((jobs.folder / "home" / "launches").iterdir())).name
+    for said in launched, jobs.advisor("launches", "show", launch_id):
+        text = said.stdout + said.stderr
+        # Tables leave the bell out.
+        assert SHOWN.replace(BELL, "") in re.sub(r"\s", "", text).replace(BELL, "")
+        assert not set(STEERING) & {"\x1b", "\x07", "\u009b", "\u202e"} & set(text)
+
+
+def test_names_of_files_steer_no_terminal(advisor: Advisor, tmp_path: Path) -> None:
+    """They are in warnings, errors and their JSON."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "x\u202e\x9b2J.yaml").write_text("command: [true]")
+    for said in advisor("jobs"), advisor("recommend", "x\u202e\x9b2J.yaml", "triad"):
+        assert r"x\u202e\u009b2J.yaml" in said.err
+        assert said.err.isascii()
+
+
+def test_colours_are_those_of_styles(capsys: pytest.CaptureFixture[str]) -> None:
+    """A terminal gets ours, and shows what others wrote."""
+    console = plain_console(width=80)
+    console._force_terminal = True  # pyright: ignore[reportPrivateUsage]
+    console.print(plain_table([STEERING], [["\x1b[31m"]]))
+    said = capsys.readouterr().out
+    assert r"\u001b[31m" in said
+    assert set(re.findall(r"\x1b.{0,3}", said)) <= {"\x1b[1m", "\x1b[0m"}
+
+
+def test_the_log_of_the_service_steers_no_terminal() -> None:
+    """Causes in it quote what jobs said."""
+    said = logging.LogRecord("it", logging.ERROR, "", 0, "failed: %s", (STEERING,), None)
+    assert _Printable().format(said) == f"failed: {SHOWN}"

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-import typer
-
 from advisor.core.wording import count_of
 from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
@@ -11,6 +9,7 @@ from advisor.wire.observed import CardPower, DriftedJob, DriftReport
 from advisor_advice.site.conditions import checks_of, experience_of, stored_factor
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_data import open_store
 from advisor_data.store.store import is_begun
 from advisor_models.registry import Registry
@@ -27,15 +26,15 @@ def drift(as_json: AsJson = False) -> None:
     """
     report = drift_report(read_settings())
     if as_json:
-        typer.echo(write(report))
+        say(write(report))
         return
     for line in _lines(report):
-        typer.echo(line)
+        say(line)
     if report.drifts:
-        typer.echo("")
+        say("")
         print_table(plain_table(_JOBS, map(_job, report.drifts)))
     if report.cards:
-        typer.echo("")
+        say("")
         print_table(plain_table(_CARDS, map(_card, report.cards)))
 
 

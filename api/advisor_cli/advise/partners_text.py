@@ -1,17 +1,16 @@
 """The best partners of one job, for a person."""
 
-import typer
-
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
 from advisor.wire.partners import Partners
 from advisor_cli.shared.console import plain_table, print_table
+from advisor_cli.shared.say import say
 
 
 def show(found: Partners) -> None:
     """Print partners, the best size alone and how many copies there is memory for."""
     job, best = found.job, found.partners
-    typer.echo(
+    say(
         f"{job} on the {found.gpu_model}: {len(best)} best of {found.looked_at} jobs to share it "
         "with, predicted or measured; against one after the other"
     )
@@ -33,9 +32,9 @@ def show(found: Partners) -> None:
         for p in best
     )
     print_table(plain_table(headings, rows))
-    typer.echo(_alone(found))
+    say(_alone(found))
     if best:
-        typer.echo(f"next: advisor recommend {job} {best[0].partner}")
+        say(f"next: advisor recommend {job} {best[0].partner}")
 
 
 def _alone(found: Partners) -> str:

@@ -38,6 +38,7 @@ from advisor_cli.shared.options import (
     ProfilesOption,
 )
 from advisor_cli.shared.progress import progress
+from advisor_cli.shared.say import say
 
 PATIENCE_S = 2.0
 """After this long a person is shown how far it is."""
@@ -114,7 +115,7 @@ def place(
         )
         running = _with_names(running, max_p99 or ())
         found = sets_to_wire(place_jobs(running, settings, profiles))
-        typer.echo(write(found)) if as_json else place_sets_text.show(found, details)
+        say(write(found)) if as_json else place_sets_text.show(found, details)
         return
     of_sets = {"--also": also, "--deadline": deadline, "--max-p99": max_p99}
     _refuse(objective, of_sets | {"--host-cores": host_cores})
@@ -133,9 +134,9 @@ def place(
         settings = read_settings()
         planned = plan(asked, settings, profiles, on_progress)
     if gpu_uuid is not None and planned.card is None:
-        typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
+        say(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
-        typer.echo(write(to_wire(planned)))
+        say(write(to_wire(planned)))
     else:
         place_text.show(planned, settings.prices, details)
 

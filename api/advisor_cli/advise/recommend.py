@@ -42,6 +42,7 @@ from advisor_cli.shared.options import (
     ProfilesOption,
 )
 from advisor_cli.shared.power_bars import letters, print_parts
+from advisor_cli.shared.say import say
 from advisor_data.files.files import read_points
 
 
@@ -111,7 +112,7 @@ def recommend(
             min_gain=min_gain,
         )
         partners = best_partners(names[0], settings, limits, gpu_model)
-        typer.echo(write(partners)) if as_json else partners_text.show(partners)
+        say(write(partners)) if as_json else partners_text.show(partners)
         return
     works_s = read_works(work or (), names)
     of_any: dict[str, Any] = {
@@ -142,7 +143,7 @@ def recommend(
         find_profiles(names, settings, gpu_model, profiles), request, settings, gpu_uuid
     )
     if as_json:
-        typer.echo(write(given))
+        say(write(given))
         return
     _say_unknown_card(gpu_uuid, given.card)
     set_screen.show(given, settings.prices, details)
@@ -156,7 +157,7 @@ def _refuse(options: Mapping[str, object], of: str, *, why: str, fix: str) -> No
 
 def _say_unknown_card(gpu_uuid: str | None, card: object) -> None:
     if gpu_uuid is not None and card is None:
-        typer.echo(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
+        say(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
 
 
 def _answer(
@@ -175,9 +176,9 @@ def _answer(
         recommend_text.show(given, details)
     if asked.components:
         whole = _with_parts(given, found, settings, file)
-        typer.echo(write(whole)) if as_json else _show_parts(whole)
+        say(write(whole)) if as_json else _show_parts(whole)
     elif as_json:
-        typer.echo(write(to_wire(given)))
+        say(write(to_wire(given)))
 
 
 def _with_parts(
@@ -192,9 +193,9 @@ def _with_parts(
 def _show_parts(told: Recommendation) -> None:
     found = told.components
     if found is None:
-        typer.echo(f"what the power goes to is not known: {told.components_unknown}")
+        say(f"what the power goes to is not known: {told.components_unknown}")
         return
-    typer.echo(f"what the power at {found.split} goes to; ~ estimated, ? extrapolated")
-    typer.echo(letters())
+    say(f"what the power at {found.split} goes to; ~ estimated, ? extrapolated")
+    say(letters())
     print_parts("split", [(found.split, found.power)])
-    typer.echo(found.jostling)
+    say(found.jostling)

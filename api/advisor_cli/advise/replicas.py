@@ -31,6 +31,7 @@ from advisor_cli.shared.options import (
     Notes,
     ProfilesOption,
 )
+from advisor_cli.shared.say import say
 from advisor_cli.shared.screen import MOST_WIDTH, print_folded, print_list
 
 
@@ -72,7 +73,7 @@ def replicas(
         host_cores=cores,
     )
     told = advise_replicas(find_profiles([job], settings, gpu_model, profiles), asked, settings)
-    typer.echo(write(told)) if as_json else _show(told, with_notes=notes)
+    say(write(told)) if as_json else _show(told, with_notes=notes)
 
 
 def _show(told: Replicas, *, with_notes: bool) -> None:

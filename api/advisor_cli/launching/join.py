@@ -3,8 +3,6 @@
 import time
 from collections.abc import Iterator, Sequence
 
-import typer
-
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import write
@@ -13,6 +11,7 @@ from advisor.launch.records.joins import JoinAnswer, JoinRequest, ask_join, last
 from advisor.settings import Settings
 from advisor_advice.launching import make_join
 from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_cli.shared.say import say
 
 _LOOK_S = 0.2
 
@@ -39,9 +38,9 @@ def join(
     folder = find_folder(settings.home / "launches", launch_id)
     request = make_join(folder, jobs[0], share_percent, wanted, settings)
     for text in () if as_json else (*_expected(request), *(f"! {note}" for note in request.notes)):
-        typer.echo(text, err=True)
+        say(text, err=True)
     said = _answer(folder, request)
-    typer.echo(write(said) if as_json else _text(launch_id, said, request.share_percent))
+    say(write(said) if as_json else _text(launch_id, said, request.share_percent))
     codes = {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
     return 0 if said.code is None else codes.get(said.code, AdvisorError.exit_code)
 

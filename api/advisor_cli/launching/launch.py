@@ -55,6 +55,7 @@ from advisor_cli.shared.options import (
     ObjectiveOption,
     ProfilesOption,
 )
+from advisor_cli.shared.say import say
 from advisor_cli.shared.screen import print_screen
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
@@ -184,7 +185,7 @@ def launch(
     if dry_run:
         plan = whole_plan(make_spec(wanted, settings), wanted.card, settings)
         for text in [write(plan)] if as_json else plan_lines(plan):
-            typer.echo(text)
+            say(text)
         return
     raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
 
@@ -259,7 +260,7 @@ def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json
     if detach:
         return _detached(folder, statuses(folder, supervisor), as_json=as_json)
     for note in () if as_json else spec.notes:
-        typer.echo(f"! {note}", err=True)
+        say(f"! {note}", err=True)
     show = show_live if plain_console().is_terminal else show_lines
     with asking_to_stop(folder.ask_stop):
         status = (show_json(folder) if as_json else show)(statuses(folder, supervisor))
@@ -272,7 +273,7 @@ def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json
 def _detached(folder: LaunchFolder, found: Iterator[LaunchStatus], *, as_json: bool) -> int:
     """Wait until the limits are proven and all run, or until it has failed."""
     status = next(status for status in found if status.over or status.state == "running")
-    typer.echo(write(final_json(folder, status)) if as_json else folder.launch_id)
+    say(write(final_json(folder, status)) if as_json else folder.launch_id)
     if status.state == "failed":
-        typer.echo(line(status), err=True)
+        say(line(status), err=True)
     return exit_code(status)

@@ -20,6 +20,7 @@ from advisor_cli.launching.live import exit_code, final_json, observations, stat
 from advisor_cli.launching.text import line, summary, table
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_data.service.cleaning import Cleaner
 from advisor_data.store.store import FILES_PREFIX, default_url, open_store
 
@@ -37,13 +38,13 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
         return
     found = [folder.read_status() for folder in list_folders(_root())]
     if as_json:
-        typer.echo(write(LocalLaunches(launches=tuple(found))))
+        say(write(LocalLaunches(launches=tuple(found))))
         return
     if found:
         # Of these columns, `show` and `stop` need the first one whole.
         print_table(plain_table(_COLUMNS, map(_cells, found), whole=_COLUMNS[:1]))
     else:
-        typer.echo("nothing was launched on this host")
+        say("nothing was launched on this host")
 
 
 @app.command("show")
@@ -52,11 +53,11 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder = find_folder(_root(), launch_id)
     status = folder.read_status()
     if as_json:
-        typer.echo(write(final_json(folder, status)))
+        say(write(final_json(folder, status)))
         return
     plain_console(highlight=False).print(table(status))
     for text in summary(status, map(to_row, observations(folder))):
-        typer.echo(text)
+        say(text)
 
 
 @app.command("stop")
@@ -66,7 +67,7 @@ def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder.ask_stop()
     close_unclaimed(folder)
     *_, status = statuses(folder)
-    typer.echo(write(final_json(folder, status)) if as_json else line(status))
+    say(write(final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
 
 
@@ -85,16 +86,16 @@ def clean(
     with _cleaner() as cleaner:
         cleaned = cleaner.clean(dry_run=dry_run)
     if as_json:
-        typer.echo(write(cleaned))
+        say(write(cleaned))
         return
     verb = "would be removed" if dry_run else "removed"
     for one in cleaned.removed:
         room = f"{one.size_bytes / 2**20:.1f} MiB"
-        typer.echo(f"{one.launch_id} {verb}: ended {one.ended_at}, {room}, for its {one.reason}")
+        say(f"{one.launch_id} {verb}: ended {one.ended_at}, {room}, for its {one.reason}")
     for one in cleaned.kept:
-        typer.echo(f"{one.launch_id} is kept: {one.why}")
+        say(f"{one.launch_id} is kept: {one.why}")
     total = f"{cleaned.size_bytes / 2**20:.1f} MiB"
-    typer.echo(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
+    say(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-import typer
 from rich.live import Live
 
 from advisor.core.observations import Observation
@@ -22,6 +21,7 @@ from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import LOG
 from advisor_cli.launching.text import line, table
 from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.say import say
 
 _LOOK_S = 0.2
 _LINE_S = 10.0
@@ -66,7 +66,7 @@ def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
         key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
         if key != said or time.monotonic() - said_s > _LINE_S:
             said, said_s = key, time.monotonic()
-            typer.echo(line(status))
+            say(line(status))
     assert status is not None
     return status
 
@@ -88,9 +88,9 @@ def show_json(folder: LaunchFolder) -> Follow:
         status = None
         for status in found:
             if not status.over:
-                typer.echo(write(status))
+                say(write(status))
         assert status is not None
-        typer.echo(write(final_json(folder, status)))
+        say(write(final_json(folder, status)))
         return status
 
     return show

@@ -31,6 +31,7 @@ from advisor_cli.launching.launch import user_name
 from advisor_cli.launching.run_follow import follow, stop_all
 from advisor_cli.launching.run_screen import FirstJob, RunPlan, alone_texts, end_screen
 from advisor_cli.shared.options import AsJson, MaxP99, MinSpeed
+from advisor_cli.shared.say import say
 from advisor_cli.shared.screen import print_screen
 from advisor_profiling.testbed.live import find_gpu, with_units
 
@@ -94,10 +95,10 @@ def run(
         _check_servers(queue, first)
         if dry_run:
             plan = _plan(queue, first)
-            typer.echo(write(plan)) if as_json else print_screen(plan.screen())
+            say(write(plan)) if as_json else print_screen(plan.screen())
             return
         for text in () if as_json else alone_texts(_alone(cards)):
-            typer.echo(f"! {text}", err=True)
+            say(f"! {text}", err=True)
         state = follow(queue, works_s, as_json=as_json)
     if not as_json:
         print_screen(end_screen(state))

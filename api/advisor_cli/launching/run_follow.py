@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 
-import typer
 from rich.live import Live
 
 from advisor.formats.wire import write
@@ -13,6 +12,7 @@ from advisor_cli.launching.live import asking_to_stop
 from advisor_cli.launching.run_screen import event_lines, table
 from advisor_cli.launching.run_state import RunState, run_state
 from advisor_cli.shared.console import plain_console
+from advisor_cli.shared.say import say
 
 _LOOK_S = 0.5
 
@@ -69,7 +69,7 @@ def _at_changes(texts: _Texts) -> _Show:
         nonlocal before
         if before is None or _key(before) != _key(state):
             for text in texts(before, state):
-                typer.echo(text)
+                say(text)
         before = state
 
     return show

@@ -17,6 +17,7 @@ from advisor_cli.learn.measured import read_measured, read_own
 from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.options import AsJson, PairPointsOption, SoloPointsOption, WithBundled
 from advisor_cli.shared.progress import progress
+from advisor_cli.shared.say import say
 from advisor_models.registry import Registry
 from advisor_training.dataset.data import make_data
 from advisor_training.evaluation.check import bundled_figures, check, checked_figures
@@ -79,9 +80,9 @@ def evaluate(
     if against:
         check(checked_figures(evaluation), bundled_figures())
     if as_json:
-        typer.echo(to_json(evaluation))
+        say(to_json(evaluation))
     elif against:
-        typer.echo("check: no figure is worse than the bundled ones")
+        say("check: no figure is worse than the bundled ones")
 
 
 def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
@@ -93,7 +94,7 @@ def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
         console.print(plain_table(table.headings, table.rows, whole=table.headings[:1]))
     for item in evaluation.basis.left_out:
         console.print(f"{count_of(item.points, 'point')} left out: {item.reason}")
-    typer.echo(f"written: {', '.join(map(str, files))}")
+    say(f"written: {', '.join(map(str, files))}")
 
 
 @contextmanager
@@ -114,7 +115,7 @@ def _watching(
                 begun.add((protocol, method))
                 left = bar.tasks[0].time_remaining
                 until = "" if left is None else f", about {left:.0f} s left"
-                typer.echo(f"{protocol}: {method}{until}", err=True)
+                say(f"{protocol}: {method}{until}", err=True)
 
         yield watch
 
@@ -136,7 +137,7 @@ def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
     found = evaluate_own(predictor, data)
     for line in [json.dumps(to_plain(found))] if as_json else _lines(found):
-        typer.echo(line)
+        say(line)
 
 
 def _lines(found: OwnEvaluation) -> Iterator[str]:

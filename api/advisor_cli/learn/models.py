@@ -12,6 +12,7 @@ from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
 from advisor_models.model_list import (
     BUNDLED,
@@ -44,7 +45,7 @@ def list_(as_json: AsJson = False) -> None:
     """List the models; the champion, which predictions are made with, has a star."""
     registry = _registry()
     if as_json:
-        typer.echo(write(model_list(registry)))
+        say(write(model_list(registry)))
         return
     headings = ("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
     print_table(plain_table(headings, map(_cells, list_models(registry))), _WIDTH)
@@ -62,12 +63,12 @@ def show(
     champion = registry.champion()
     wanted = champion if version is None else key_of(version)
     if as_json:
-        typer.echo(write(model_details(registry, wanted)))
+        say(write(model_details(registry, wanted)))
         return
     manifest = read_manifest(registry.folder(wanted))
     item = Listed(wanted, wanted == champion, manifest)
     for line in _lines(item, manifest):
-        typer.echo(line)
+        say(line)
     figures = ((name, f"{value:g}") for name, value in manifest.figures.items())
     print_table(plain_table(("figure", "value"), figures), _WIDTH)
 
@@ -112,10 +113,10 @@ def check(
     checked = keys(registry) if version is None else [key_of(version)]
     faults = {key or BUNDLED: _fault(registry, key) for key in checked}
     if as_json:
-        typer.echo(write([{"model": name, "error": f} for name, f in faults.items()]))
+        say(write([{"model": name, "error": f} for name, f in faults.items()]))
     else:
         for name, fault in faults.items():
-            typer.echo(f"{name}: {fault or 'ok'}")
+            say(f"{name}: {fault or 'ok'}")
     if any(faults.values()):
         raise typer.Exit(ModelError.exit_code)
 
@@ -169,8 +170,8 @@ def _lines(item: Listed, m: Manifest) -> Iterator[str]:
 def _say_change(registry: Registry, before: str | None, *, as_json: bool) -> None:
     now = registry.champion()
     if as_json:
-        typer.echo(write(change_of_champion(now, before)))
+        say(write(change_of_champion(now, before)))
     elif now == before:
-        typer.echo(f"{now or BUNDLED} is the champion already")
+        say(f"{now or BUNDLED} is the champion already")
     else:
-        typer.echo(f"{now or BUNDLED} is the champion now; it was {before or BUNDLED}")
+        say(f"{now or BUNDLED} is the champion now; it was {before or BUNDLED}")

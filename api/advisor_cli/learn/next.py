@@ -21,6 +21,7 @@ from advisor_advice.site.conditions import checks_of, experience_of
 from advisor_cli.learn.measured import MEASURED_HERE, PointsSource, with_all_bundled
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL
 from advisor_data.files.checked import checked_counts
@@ -56,11 +57,11 @@ def show_next(
     steps = next_steps(known, minutes)
     written = _write_plan(steps, plan)
     if as_json:
-        typer.echo(json.dumps(_as_json(known, steps, minutes, written)))
+        say(json.dumps(_as_json(known, steps, minutes, written)))
         return
     _print(known, steps, minutes, written)
     if plan and not written:
-        typer.echo(f"{plan} is not written: no pair is among these")
+        say(f"{plan} is not written: no pair is among these")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
     model = gpu_model or _usual_model(own)
     sound, faults = sound_jobs(settings.jobs_dir)
     for fault in faults:
-        typer.echo(f"! {fault}", err=True)
+        say(f"! {fault}", err=True)
     return measured_so_far(
         points.pairs,
         points.profiled,
@@ -141,18 +142,18 @@ def _print(
     known: MeasuredSoFar, steps: Sequence[NextStep], minutes: float, plan: Path | None
 ) -> None:
     if not steps:
-        typer.echo(f"nothing to measure on {known.gpu_model} in {minutes:g} minutes")
+        say(f"nothing to measure on {known.gpu_model} in {minutes:g} minutes")
         return
-    typer.echo(f"to measure on {known.gpu_model}, {minutes:g} GPU minutes at most:")
+    say(f"to measure on {known.gpu_model}, {minutes:g} GPU minutes at most:")
     print_table(plain_table(("what", "minutes", "total", "why"), map(_cells, steps)), _WIDTH)
     profiles = [step for step in steps if step.kind != "pair"]
     commands = list(dict.fromkeys(step.command for step in profiles))
     if pairs := chosen_pairs(steps):
         options = ",".join("+".join(jobs) for jobs in pairs)
         commands.append(f"advisor colocate {plan or f'--pairs {shlex.quote(options)}'}")
-    typer.echo("run:")
+    say("run:")
     for command in commands:
-        typer.echo(f"  {command}")
+        say(f"  {command}")
 
 
 def _cells(step: NextStep) -> tuple[str, ...]:

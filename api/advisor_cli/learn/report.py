@@ -16,6 +16,7 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecord
 from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_data.files.power_records import BUNDLED, known_kernels, known_sensors
 from advisor_power.inputs.keeping import kept_inputs
 from advisor_power.inputs.reference import with_ratios
@@ -63,14 +64,14 @@ def power(
     counts = f"{count_of(len(records), 'sensor record')}, {count_of(len(kernels), 'kernel')}"
     if inputs:
         counts += f", {count_of(sum(len(one.sweeps) for one in inputs), 'sweep')}"
-    typer.echo(f"drawing {counts}: up to a second for each", err=True)
+    say(f"drawing {counts}: up to a second for each", err=True)
     parts, unknown = _parts(asked, settings, gpu_model)
     sensors = [_section(record, home) for record in records]
     shown = Shown(sensors=sensors, kernels=kernels, inputs=inputs, parts=parts, unknown=unknown)
     files = [str(path) for path in write_report(shown, out)]
     told = (*LIMITS, counts, *unknown, f"written: {', '.join(files)}")
     for line in [json.dumps({**_as_json(shown), "files": files})] if as_json else told:
-        typer.echo(line)
+        say(line)
 
 
 def _as_json(shown: Shown) -> dict[str, object]:

@@ -16,6 +16,7 @@ from advisor.formats.wire import to_plain, write
 from advisor.settings import Settings, read_settings
 from advisor_cli.shared.options import AsJson, WithLaunches
 from advisor_cli.shared.progress import progress
+from advisor_cli.shared.say import say
 from advisor_data import open_store
 from advisor_data.store.store import is_begun
 from advisor_models.manifest import BUNDLED_NAME
@@ -62,7 +63,7 @@ def retrain(
         write_metrics(metrics, report)
     told = () if quiet and report.is_silent else _lines(report)
     for line in [write(_to_json(report))] if as_json else told:
-        typer.echo(line)
+        say(line)
 
 
 def _collected(settings: Settings, *, with_bundled: bool, with_launches: bool) -> Collected:

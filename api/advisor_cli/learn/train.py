@@ -22,6 +22,7 @@ from advisor_cli.learn.measured import (
 )
 from advisor_cli.shared.options import AsJson, WithBundled, WithLaunches
 from advisor_cli.shared.progress import leaving_out
+from advisor_cli.shared.say import say
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
 from advisor_training.described import make_artefact
 from advisor_training.learn.artefact import write_model
@@ -58,7 +59,7 @@ def train(
     measured = _read(pairs, solo, with_bundled=with_bundled, launches=launches)
     if not as_json:
         for line in _source_lines(measured):
-            typer.echo(line)
+            say(line)
     made_from = make_training_set(
         measured.pairs, measured.profiled, measured.references, measured.left_out
     )
@@ -72,11 +73,11 @@ def train(
     fault = _fault(manifest)
     if as_json:
         more = {"sources": to_plain(measured.sources), "files": files, "fault": fault}
-        typer.echo(json.dumps(_to_json(made_from, trained, manifest) | more))
+        say(json.dumps(_to_json(made_from, trained, manifest) | more))
         return
     end = [f"it will not be promoted: {fault}"] if fault else []
     for line in (*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end):
-        typer.echo(line)
+        say(line)
 
 
 def _read(

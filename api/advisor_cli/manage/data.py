@@ -14,6 +14,7 @@ from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_flags
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_data import Store, open_database, open_store
 from advisor_data import migrate as migrate_store
 from advisor_data.files.files import read_points, write_points
@@ -118,7 +119,7 @@ def migrate() -> None:
     settings = read_settings()
     changed = migrate_store(settings.database_url, settings.home)
     current = "the database's schema is current"
-    typer.echo(f"tables were made or changed; {current}" if changed else f"{current} already")
+    say(f"tables were made or changed; {current}" if changed else f"{current} already")
 
 
 @app.command("backup")
@@ -176,4 +177,4 @@ def _wanted(store: Store, kind: RecordKind, job: str | None, run: str | None) ->
 
 
 def _say(as_json: bool, text: str, **result: Any) -> None:
-    typer.echo(json.dumps(result) if as_json else text)
+    say(json.dumps(result) if as_json else text)

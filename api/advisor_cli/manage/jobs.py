@@ -12,6 +12,7 @@ from advisor.wire.lists import JobList, JobRow
 from advisor_advice.job_list import job_rows
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.store.profile_rows import LAST_NAME, profile_rows
@@ -33,11 +34,11 @@ def jobs(
         sound, faults = sound_jobs(settings.jobs_dir)
         names = [job.name for job in sound]
         for fault in faults:
-            typer.echo(f"! {fault}", err=True)
+            say(f"! {fault}", err=True)
         with open_store(settings.database_url, settings.home) as store:
             rows = job_rows(names, store.profile_rows("", LAST_NAME))
     if as_json:
-        typer.echo(write(JobList(jobs=rows)))
+        say(write(JobList(jobs=rows)))
     else:
         print_table(plain_table(_COLUMNS, map(_cells, rows)))
 

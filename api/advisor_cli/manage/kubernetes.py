@@ -9,6 +9,7 @@ import typer
 from advisor.settings import read_settings
 from advisor_cli.manage.node_agent import client_of, ended_by_signals
 from advisor_cli.shared.options import LogLevel, ServiceAddress, ServiceCa
+from advisor_cli.shared.say import say
 
 _Policy: TypeAlias = Literal["pass", "hold"]
 
@@ -81,7 +82,7 @@ def serve(
         serve_app(
             lambda real: create_app(real, choosing, Adviser(quick), site),
             options,
-            lambda real: typer.echo(f"advisor answers the cluster on {real.url}"),
+            lambda real: say(f"advisor answers the cluster on {real.url}"),
             settings.environment,
         )
 
@@ -112,7 +113,7 @@ def agent(
             NodeApi(connect(), node),
             client,
             stop,
-            lambda at: typer.echo(f"advisor's agent of {node} serves metrics on port {at}"),
+            lambda at: say(f"advisor's agent of {node} serves metrics on port {at}"),
         )
 
 

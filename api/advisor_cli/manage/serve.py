@@ -11,6 +11,7 @@ from advisor.settings import read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.server import serve as serve_http
 from advisor_cli.shared.options import LogLevel
+from advisor_cli.shared.say import say
 
 
 def serve(
@@ -86,12 +87,12 @@ def _group(name: str) -> int:
 
 
 def _say_started(options: ServeOptions) -> None:
-    typer.echo(f"advisor listens on {options.url}")
+    say(f"advisor listens on {options.url}")
     if options.socket is None:
-        typer.echo(f"  API: {options.url}/v1/openapi.json")
+        say(f"  API: {options.url}/v1/openapi.json")
     else:
-        typer.echo(f"  API: curl --unix-socket {options.socket} http://localhost/v1/openapi.json")
-        typer.echo("  this user and root may do everything")
-    typer.echo(f"  launching: {'on' if options.launching else 'off; turn it on with --launching'}")
-    typer.echo(f"  reading: {'needs no token' if options.anonymous else 'needs a token'}")
-    typer.echo("  make a token: advisor tokens create NAME --scope read --scope write")
+        say(f"  API: curl --unix-socket {options.socket} http://localhost/v1/openapi.json")
+        say("  this user and root may do everything")
+    say(f"  launching: {'on' if options.launching else 'off; turn it on with --launching'}")
+    say(f"  reading: {'needs no token' if options.anonymous else 'needs a token'}")
+    say("  make a token: advisor tokens create NAME --scope read --scope write")

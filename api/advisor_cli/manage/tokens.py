@@ -14,6 +14,7 @@ from advisor.formats.moments import now
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_data.store.store import need_sql
 
 if TYPE_CHECKING:
@@ -47,12 +48,10 @@ def create(
         token, secret = state.make_token(name, tuple(scope), expires_at)
         _note(state, "token.create", name)
     if as_json:
-        typer.echo(json.dumps({**_plain(token), "secret": secret}))
+        say(json.dumps({**_plain(token), "secret": secret}))
         return
-    typer.echo(
-        f"{name} may {', '.join(token.scopes)}{_until(token)}. Its secret is not kept:", err=True
-    )
-    typer.echo(secret)
+    say(f"{name} may {', '.join(token.scopes)}{_until(token)}. Its secret is not kept:", err=True)
+    say(secret)
 
 
 @app.command("list")
@@ -61,12 +60,12 @@ def list_(as_json: AsJson = False) -> None:
     with _state() as state:
         tokens = state.tokens()
     if as_json:
-        typer.echo(json.dumps([_plain(token) for token in tokens]))
+        say(json.dumps([_plain(token) for token in tokens]))
         return
     if tokens:
         print_table(plain_table(("token", "may", "made", "expires", "state"), map(_cells, tokens)))
     else:
-        typer.echo("no token yet: advisor tokens create NAME --scope read")
+        say("no token yet: advisor tokens create NAME --scope read")
 
 
 @app.command("revoke")
@@ -75,7 +74,7 @@ def revoke(name: Name, as_json: AsJson = False) -> None:
     with _state() as state:
         state.revoke_token(name)
         _note(state, "token.revoke", name)
-    typer.echo(json.dumps({"revoked": name}) if as_json else f"{name} is revoked")
+    say(json.dumps({"revoked": name}) if as_json else f"{name} is revoked")
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from advisor_cli.measure.check_text import check_lines, step_line
 from advisor_cli.measure.profile_request import numbers
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_cli.shared.stopping import stoppable
 from advisor_profiling.counts.check import (
     CheckedGpu,
@@ -62,7 +63,7 @@ def check(
     else:
         outcome = _run(gpu, wanted, script, kept, settings, console)
     for line in [json.dumps(_as_json(outcome))] if as_json else check_lines(outcome):
-        typer.echo(line)
+        say(line)
     if outcome.not_known:
         raise typer.Exit(5)
 

@@ -13,6 +13,7 @@ from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_node.slurm.matching.books import all_faults
 from advisor_node.slurm.matching.slurm import ask
+from advisor_cli.shared.say import say
 from advisor_profiling.reports.doctor import examine
 from advisor_profiling.reports.finding import Finding
 from advisor_profiling.testbed.live import list_gpus
@@ -26,7 +27,7 @@ def doctor(
     """Check everything that measuring needs; changes nothing. Exit code 1: something is missing."""
     findings = [*examine(read_settings(), list_gpus), *_of_slurm()]
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings]))
+        say(json.dumps([asdict(finding) for finding in findings]))
     else:
         print_table(plain_table(("check", "", "found", "fix"), map(_cells, findings)))
     if any(finding.verdict == "missing" for finding in findings):

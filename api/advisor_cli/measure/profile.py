@@ -35,6 +35,7 @@ from advisor_cli.measure.testbeds import (
 )
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AllowUnsafe, AsJson
+from advisor_cli.shared.say import say
 from advisor_cli.shared.stopping import stoppable
 from advisor_data import Store
 from advisor_power.operands.of_job import with_fingerprint
@@ -202,9 +203,9 @@ def _profile_here(asked: ProfileRequest, settings: Settings, console: Console) -
     if asked.as_json or asked.replayed:
         return
     if lacking:
-        typer.echo(f"no profile yet: {lacking}; next: advisor profile {job.name} --shares 50,100")
+        say(f"no profile yet: {lacking}; next: advisor profile {job.name} --shares 50,100")
     elif asked.name is not None:
-        typer.echo(f"next: advisor recommend {job.name}")
+        say(f"next: advisor recommend {job.name}")
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import typer
-
 from advisor.core.gpu import Gpu, Share, Vendor
 from advisor.core.job import Job, ProgressKind, ProgressSettings
 from advisor.core.units import share_for_units
@@ -15,6 +13,7 @@ from advisor.runtime.jobs.launcher import check_program
 from advisor.runtime.jobs.progress_search import WATCHED_S, watch
 from advisor.settings import Settings
 from advisor_cli.shared.options import REPLAY
+from advisor_cli.shared.say import say
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed
@@ -97,14 +96,14 @@ def searched_job(name: str, command: Sequence[str], gpu: str, settings: Settings
         return known
     job = inline_job(name, command, ProgressSettings())
     check_program(job, settings.job_environment())
-    typer.echo(f"looking for progress in what {name} prints, {WATCHED_S:g} s at most", err=True)
+    say(f"looking for progress in what {name} prints, {WATCHED_S:g} s at most", err=True)
     found = watch(command, {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu})
     if found.line:
-        typer.echo(f"found, in {found.progress.unit}: {found.line}", err=True)
+        say(f"found, in {found.progress.unit}: {found.line}", err=True)
     job = inline_job(name, command, found.progress)
     if not file.exists():
         save_job(job, file)
-        typer.echo(f"kept as {file}", err=True)
+        say(f"kept as {file}", err=True)
     return job
 
 

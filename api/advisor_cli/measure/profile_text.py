@@ -4,13 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import typer
-
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor_cli.shared.console import plain_console, show_chart
+from advisor_cli.shared.say import say
 from advisor_profiling.campaign.sweep import SweepResult
 from advisor_profiling.reports import sweep as report
 
@@ -27,7 +26,7 @@ def show_sweep(
     """Print what was measured: table, curve and problems, or JSON."""
     wrong = report.problems(points, result, gpu.memory_mib)
     if as_json:
-        typer.echo(json.dumps(_as_json(job, gpu, points, result, wrong, replayed)))
+        say(json.dumps(_as_json(job, gpu, points, result, wrong, replayed)))
         return
     console = plain_console(least=report.WIDTH)
     console.print(f"{job.name} on {gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}")
@@ -44,7 +43,7 @@ def show_sweep(
 def show_profiles(answers: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     """Print what `advisor profile --json` answered for each of several jobs."""
     if as_json:
-        typer.echo(json.dumps({"profiles": list(answers)}))
+        say(json.dumps({"profiles": list(answers)}))
         return
     console = plain_console(least=report.WIDTH)
     for answer in answers:

@@ -11,6 +11,7 @@ from advisor.wire.components import ComponentsOfJob, ComponentsOfPair, FittedTo
 from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.shared.options import AsJson, GpuModelOption
 from advisor_cli.shared.power_bars import letters, print_parts
+from advisor_cli.shared.say import say
 
 
 def components(
@@ -34,10 +35,10 @@ def components(
     settings = read_settings()
     if other is None:
         of_job = components_of_job(job, settings, gpu_model)
-        typer.echo(write(of_job)) if as_json else _show_job(of_job)
+        say(write(of_job)) if as_json else _show_job(of_job)
         return
     of_pair = components_of_pair(job, other, settings, gpu_model)
-    typer.echo(write(of_pair)) if as_json else _show_pair(of_pair)
+    say(write(of_pair)) if as_json else _show_pair(of_pair)
 
 
 def _check_asked(job: str, other: str | None, *, splits: bool) -> None:
@@ -55,20 +56,20 @@ def _check_asked(job: str, other: str | None, *, splits: bool) -> None:
 
 def _show_job(found: ComponentsOfJob) -> None:
     """One job at each share."""
-    typer.echo(f"{found.job} alone on {found.gpu_model}{_limit(found.power_limit_w)}")
-    typer.echo(_legend(found.weights))
+    say(f"{found.job} alone on {found.gpu_model}{_limit(found.power_limit_w)}")
+    say(_legend(found.weights))
     print_parts("share", [(f"{one.share_percent:g} %", one.power) for one in found.shares])
 
 
 def _show_pair(found: ComponentsOfPair) -> None:
     """Two jobs at each split, and who lowers the clock where it falls most."""
     a, b = found.jobs
-    typer.echo(f"{a} beside {b} on {found.gpu_model}{_limit(found.power_limit_w)}")
-    typer.echo(_legend(found.weights))
+    say(f"{a} beside {b} on {found.gpu_model}{_limit(found.power_limit_w)}")
+    say(_legend(found.weights))
     print_parts("split", [(one.split, one.power) for one in found.splits])
     known = [one for one in found.splits if one.causes_mhz is not None]
     worst = max(known or found.splits, key=lambda one: one.clock_loss_mhz)
-    typer.echo(f"\nwhere the clock falls most: {worst.jostling}")
+    say(f"\nwhere the clock falls most: {worst.jostling}")
 
 
 def _legend(weights: FittedTo) -> str:

@@ -22,6 +22,7 @@ from advisor_cli.power.input_text import (
 from advisor_cli.shared.console import plain_console, print_table
 from advisor_cli.shared.options import AllowUnsafe, AsJson
 from advisor_cli.shared.progress import counted
+from advisor_cli.shared.say import say
 from advisor_cli.shared.stopping import stoppable
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase, case_of, parse_shape
@@ -141,11 +142,11 @@ def _predict(
     filled = counted(map(with_features, asked), len(asked), "inputs")
     found = predictions(model, filled)
     if as_json:
-        typer.echo(write(found))
+        say(write(found))
         return
     print_table(predicted_table(found.predictions), width=140)
     for line in predicted_lines(found, model.manifest):
-        typer.echo(line)
+        say(line)
 
 
 def _measure(run: InputRun, cases: Sequence[InputCase], fresh: bool, console: Console) -> Outcome:
@@ -162,13 +163,13 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
             {"operands": case.operands, "message": str(error)}
             for case, error in outcome.refused.items()
         ]
-        typer.echo(json.dumps({"inputs": [r.as_json() for r in found], "refused": refused}))
+        say(json.dumps({"inputs": [r.as_json() for r in found], "refused": refused}))
     else:
         if found:
             print_table(input_table(found))
         for line in note_lines(found):
-            typer.echo(line)
+            say(line)
         for case, error in outcome.refused.items():
-            typer.echo(refused_line(case, error))
+            say(refused_line(case, error))
     if outcome.refused:
         raise typer.Exit(JobError.exit_code)

@@ -16,6 +16,7 @@ from advisor_cli.power.kernel_text import plan_line, plot, report_lines, step_li
 from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor_cli.shared.console import plain_console, show_chart
 from advisor_cli.shared.options import REPLAY, AsJson
+from advisor_cli.shared.say import say
 from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.power_records import known_sensors
 from advisor_power.gpu_worker import WorkerPlace
@@ -238,6 +239,6 @@ def _check_together(what: Operation) -> None:
 
 def _show(found: KernelReport, as_json: bool) -> None:
     for line in [write(found)] if as_json else report_lines(found):
-        typer.echo(line)
+        say(line)
     if found.curve and not as_json:
         show_chart(plot(found))

@@ -16,6 +16,7 @@ from advisor_cli.power.input_text import notes_of, predicted_cells
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.progress import counted
+from advisor_cli.shared.say import say
 from advisor_power.inputs.predicting.tensors import ROWS, Expecting, TensorPower
 from advisor_power.model.find import NoInputModelError, find_input_model, load_input_model
 from advisor_power.model.predictor import InputPredictor, model_line
@@ -56,7 +57,7 @@ def tensor(
     found.sort(key=lambda one: (-one.matrix.found.along, one.matrix.tensor))
     not_reached = len(chosen.matrices) - len(found)
     if as_json:
-        typer.echo(json.dumps(_as_json(chosen, found, not_reached, model)))
+        say(json.dumps(_as_json(chosen, found, not_reached, model)))
     else:
         _show(chosen, found, not_reached, model)
     if picture:
@@ -140,15 +141,15 @@ def _show(
     """One line for each matrix, and what was left out."""
     if found:
         print_table(_table(found, with_power=model is not None), width=140)
-        typer.echo("\n% of all bits, of elements that are 0, and of different values in a sample")
+        say("\n% of all bits, of elements that are 0, and of different values in a sample")
         for line in _power_lines(found, model):
-            typer.echo(line)
+            say(line)
     for reason, count in Counter(one.why for one in chosen.left_out).most_common():
-        typer.echo(f"left out {count}: {reason}")
+        say(f"left out {count}: {reason}")
     if not chosen.matrices:
-        typer.echo("no matrix to look at")
+        say("no matrix to look at")
     if not_reached:
-        typer.echo(f"stopped with {not_reached} of {len(chosen.matrices)} matrices to go", err=True)
+        say(f"stopped with {not_reached} of {len(chosen.matrices)} matrices to go", err=True)
 
 
 def _table(found: Sequence[TensorPower], *, with_power: bool) -> Table:

@@ -15,6 +15,7 @@ from advisor.settings import read_settings
 from advisor.wire.input_power import InputPoint
 from advisor_cli.shared.options import AsJson, WithBundled
 from advisor_cli.shared.progress import leaving_out
+from advisor_cli.shared.say import say
 from advisor_data.files.input_points import bundled_input_points, read_input_points
 from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import kept_points, points_of
@@ -64,7 +65,7 @@ def train(
     told = [*_lines(manifest, unused), f"written: {folder}"]
     answer = _to_json(trained, manifest, unused, folder)
     for line in [json.dumps(answer)] if as_json else told:
-        typer.echo(line)
+        say(line)
 
 
 def _read(

@@ -2,12 +2,16 @@
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from advisor.core.wording import printable
+from advisor_cli.shared.say import say
 
 PIPE_WIDTH = 400
 """Characters; no table is wider."""
@@ -23,7 +27,7 @@ def plain_console(
     least: int = 0,
     most: int = 1000,
 ) -> Console:
-    """A console that prints every text as it is, brackets and colons too.
+    """A console that prints every text as it is, brackets and colons too; none steers the terminal.
 
     Anyone with a `write` token chooses some of the names that commands print; `[/b]` in one would
     end the command, and `[red]` be left out.
@@ -35,9 +39,19 @@ def plain_console(
         least: Characters; on a narrower terminal lines wrap, and nothing is cut off.
         most: Characters; a wider terminal has an empty margin.
     """
-    console = Console(stderr=stderr, highlight=highlight, width=width, markup=False, emoji=False)
+    console = _Console(stderr=stderr, highlight=highlight, width=width, markup=False, emoji=False)
     console.width = min(max(console.width, least), most)
     return console
+
+
+class _Console(Console):
+    """Colours are those of styles alone: escapes within a text are shown."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
 
 
 def show_chart(chart: str) -> None:
@@ -47,7 +61,7 @@ def show_chart(chart: str) -> None:
         chart.encode(encoding)
     except UnicodeEncodeError:
         chart = f"the chart is left out: {encoding} has no characters for it; UTF-8 has"
-    typer.echo(chart)
+    say(chart)
 
 
 def plain_table(

@@ -1,9 +1,12 @@
 """Words of messages."""
 
+import json
+import unicodedata
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.wording import count_of, in_ranges, listed
+from advisor.core.wording import count_of, in_ranges, listed, printable
 
 
 def test_lists_and_counts() -> None:
@@ -27,3 +30,20 @@ def test_no_count_is_lost(counts: set[int]) -> None:
         ends = [int(end) for end in part.split(" to ")]
         read |= set(range(ends[0], ends[-1] + 1, 2))
     assert read == counts
+
+
+@given(st.text())
+def test_no_text_steers_a_terminal(text: str) -> None:
+    """Words of any language stay as they are, and JSON means the same."""
+    said = printable(text)
+    assert said.isprintable() or not {"Cc", "Cf", "Cs"} & {
+        unicodedata.category(one) for one in said if one not in "\n\t"
+    }
+    assert printable(said) == said
+    written = json.dumps(text, ensure_ascii=False)
+    assert json.loads(printable(written)) == text
+
+
+def test_what_steers_is_shown_as_json_writes_it() -> None:
+    assert printable("\x1b[2J \x9b \u202e \U000e0041") == r"\u001b[2J \u009b \u202e \udb40\udc41"
+    assert printable("Zug 端末\tµ\n") == "Zug 端末\tµ\n"
