@@ -6,6 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 from advisor.errors import InputError
 
+LARGEST_LEAD = timedelta(days=1)
+"""Clocks of hosts may be wrong by so much."""
+
+_DAY = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}[T ]")
+"""Other forms of ISO 8601, such as weeks, sort elsewhere as text."""
+
 _SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WRITTEN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|min|m|h|d)")
 
@@ -31,6 +37,15 @@ def is_utc(text: str) -> bool:
         return datetime.fromisoformat(text).utcoffset() == timedelta(0)
     except ValueError:
         return False
+
+
+def moment_fault(text: str, now: datetime) -> str | None:
+    """Why nothing can have been measured at that moment; None: it can."""
+    if not (_DAY.match(text) and is_utc(text)):
+        return f"started_at is {text!r}, not a moment in UTC of this century"
+    if datetime.fromisoformat(text) > now + LARGEST_LEAD:
+        return f"it was measured at {text}, after {now:%Y-%m-%d %H:%M}, which is now"
+    return None
 
 
 def read_duration(text: str) -> float:

@@ -6,6 +6,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast, get_args
 
 from advisor.core.observations import OBSERVATION_WORDS, PARTS, Observation, Part, Record
@@ -13,7 +14,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.results import Verdict
 from advisor.errors import InputError
 from advisor.formats.flat_rows import FIRST_JOB, JOBS, nested
-from advisor.formats.moments import is_utc
+from advisor.formats.moments import is_utc, moment_fault
 
 P = TypeVar("P", bound=Record)
 
@@ -77,6 +78,19 @@ def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
     point = cast("Any", kind)(**values, parts=_parts(PARTS[kind], jobs))
     if kind is Observation:
         _check_words(point)
+    return point
+
+
+def received(point: P) -> P:
+    """A record that somebody sent, unless it is of a moment that has not come.
+
+    It would be the newest for ever. What is stored already is read whatever its moment is.
+
+    Raises:
+        InputError: so.
+    """
+    if fault := moment_fault(point.started_at, datetime.now(UTC)):
+        raise InputError(fault, fix="write it as 2026-01-31T12:00:00+00:00")
     return point
 
 

@@ -1,17 +1,20 @@
 """The `advisor` command: its sub-commands, and the one place that turns errors into text."""
 
+import errno
 import io
 import json
 import os
 import select
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import typer
 
 import advisor
 from advisor.errors import AdvisorError, InputError
+from advisor.settings import read_settings
 from advisor_cli.shared.lazy import LazyGroup, imported
 from advisor_cli.shared.say import say
 
@@ -164,9 +167,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         _fail(_not_installed(error))
     except OSError as error:
-        # Disk full, no permission: the system's own words, without a stack trace.
-        say(f"advisor: {error}", err=True)
-        sys.exit(1)
+        _fail(_of_system(error))
     finally:
         if stdout is not None:
             os.close(stdout)
@@ -174,9 +175,20 @@ def main() -> None:
 
 def _fail(error: AdvisorError) -> NoReturn:
     if "--json" in sys.argv:
-        say(json.dumps({"error": {"code": error.code, "message": str(error)}}))
+        with suppress(OSError):  # the disk that is full may be that of the output
+            say(json.dumps({"error": {"code": error.code, "message": str(error)}}))
     say("advisor: " + "\n".join(error.lines()), err=True)
     sys.exit(error.exit_code)
+
+
+def _of_system(error: OSError) -> AdvisorError:
+    """What the system said, and what to do about it where that is known."""
+    fix, home = "", read_settings().home
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        fix = f"free space where {home} or the output is, and run it again"
+    elif error.errno in (errno.EROFS, errno.EACCES):
+        fix = f"name a folder that may be written, ADVISOR_HOME=FOLDER; now it is {home}"
+    return AdvisorError(str(error), fix=fix)
 
 
 def _not_installed(error: ModuleNotFoundError) -> InputError:

@@ -63,7 +63,7 @@ LABELS: dict[str, str] = {
     "Hostname": "node1",
 }
 
-Fault = Literal["none", "slow", "cut", "hang-up", "html", "500", "large", "bytes"]
+Fault = Literal["none", "slow", "cut", "hang-up", "html", "500", "large", "long-line", "bytes"]
 
 
 def text(values: Mapping[str, float | str], *label_sets: Mapping[str, str]) -> str:
@@ -113,6 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = b"\xff\xfe\n" if state.fault == "bytes" else state.text.encode()
         if state.fault == "large":
             body = b"# filler\n" * 2_000_000
+        if state.fault == "long-line":
+            body = b'DCGM_FI_DEV_SM_CLOCK{pod="' + b'\\"' * 1_000_000 + b'"} 1\n'
         self.send_response(500 if state.fault == "500" else 200)
         html = state.fault == "html"
         self.send_header("Content-Type", "text/html" if html else "text/plain; version=0.0.4")

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from command_line import Advisor
 from host import FAKES, FakeHost
 
+from advisor.formats.rows import to_row
 from advisor_api.server import _Printable  # pyright: ignore[reportPrivateUsage]
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_data import open_store
@@ -73,6 +75,25 @@ def test_names_of_files_steer_no_terminal(advisor: Advisor, tmp_path: Path) -> N
     for said in advisor("jobs"), advisor("recommend", "x\u202e\x9b2J.yaml", "triad"):
         assert r"x\u202e\u009b2J.yaml" in said.err
         assert said.err.isascii()
+
+
+def test_a_moment_that_has_not_come_is_refused(advisor: Advisor, tmp_path: Path) -> None:
+    """It would be the newest for ever; weeks sort elsewhere as text."""
+    point = next(p for p in bundled_solo_points() if p.job == "fft")
+    for moment in ("9999-12-31T00:00:00Z", "2026-W05-6T00:00:00Z", "1999-12-31T00:00:00Z"):
+        row = to_row(replace(point, started_at=moment))
+        (tmp_path / "sent.jsonl").write_text(json.dumps(row) + "\n")
+        said = advisor("data", "import", "sent.jsonl")
+        assert said.code == 2
+        assert moment in said.err
+
+
+def test_a_table_of_many_columns_is_refused_at_once(advisor: Advisor, tmp_path: Path) -> None:
+    (tmp_path / "wide.csv").write_text(",".join(map(str, range(200_000))) + "\n")
+    began_s = time.process_time()
+    said = advisor("data", "import", "wide.csv")
+    assert (said.code, "200,000 columns" in said.err) == (2, True)
+    assert time.process_time() - began_s < 5
 
 
 def test_colours_are_those_of_styles(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import struct
@@ -213,6 +214,32 @@ def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:
         assert (status["state"], status["code"]) == ("stopped", None)
         assert json.loads(seen[0])["launch_id"] == name
         await_nobody(jobs)
+
+
+def test_disk_that_is_full_at_the_start_says_what_to_do(jobs: FakeHost) -> None:
+    """In JSON, too; nothing is started."""
+    home = jobs.folder / "home"
+    with small_disk(home):
+        fill(home)
+        done = jobs.advisor("launch", "one", "two", *RUNS, "--json")
+    said = json.loads(done.stdout)["error"]["message"]
+    assert f"advisor: {said}\n" == done.stderr
+    assert re.search(r"No space left.* free (space|it)", said)
+
+
+def test_home_that_is_read_only_says_what_to_do(jobs: FakeHost) -> None:
+    """Commands that read a database that nobody writes to can, as they are told."""
+    home = jobs.folder / "home"
+    file = home / "advisor.db"
+    with small_disk(home):
+        assert jobs.advisor("jobs").returncode == 0
+        subprocess.run(["mount", "-o", "remount,ro", str(home)], check=True)
+        for words, code in (("jobs",), 7), (("launch", "one", "two", *RUNS), 1):
+            done = jobs.advisor(*words)
+            assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
+            assert "may be written" in done.stderr
+        url = f"sqlite:///file:{file}?immutable=1&uri=true"
+        assert jobs.advisor("jobs", ADVISOR_DATABASE_URL=url).returncode == 0
 
 
 @contextmanager

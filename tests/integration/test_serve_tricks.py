@@ -133,6 +133,14 @@ def test_chunks_without_end_are_cut_off(served: RawServer) -> None:
     assert (answer.status, answer.code) == (413, "body-too-large")
 
 
+def test_a_body_that_is_too_large_is_not_asked_for(served: RawServer) -> None:
+    """A client that waits for 100 has its answer before it sends anything."""
+    head = SENT + b"Expect: 100-continue\r\nContent-Length: 100000000\r\n\r\n"
+    with served.connect() as client:
+        client.sendall(head)
+        assert client.recv(12) == b"HTTP/1.1 413"
+
+
 # offers of other protocols, and whole addresses
 
 PAIR = b'{"jobs": [{"job": "gemm"}, {"job": "triad"}]}'

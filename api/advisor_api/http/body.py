@@ -62,7 +62,9 @@ class Bodies:
             text = f"the body did not come within {self._body_s:g} s."
             raise HTTPException(408, text, headers=_CLOSE) from error
         except HTTPException:
-            await _drain(receive)
+            # Who waits to be asked for the body would be asked for it by reading on.
+            if b"expect" not in headers:
+                await _drain(receive)
             raise
         _check_keys(body, most)
         return body

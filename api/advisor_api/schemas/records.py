@@ -20,7 +20,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.results import Verdict
 from advisor.errors import InputError
 from advisor.formats.flat_rows import FIRST_JOB, JOBS
-from advisor.formats.rows import SIGNED, column_types, from_row
+from advisor.formats.rows import SIGNED, column_types, from_row, received
 from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE
 
 MOST_POINTS = 1000
@@ -65,7 +65,7 @@ class _As:
 
     def _record(self, row: BaseModel) -> Record:
         try:
-            return from_row(self._kind, row.model_dump(exclude_none=True))
+            return received(from_row(self._kind, row.model_dump(exclude_none=True)))
         except InputError as error:
             raise ValueError(str(error)) from error
 

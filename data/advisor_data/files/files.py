@@ -13,7 +13,7 @@ from advisor.core.records import SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.flat_rows import flat
-from advisor.formats.rows import column_types, record_from_row, to_row
+from advisor.formats.rows import column_types, received, record_from_row, to_row
 from advisor_data.files import parquet
 from advisor_data.store.lines import json_row, warn_torn, whole_lines
 from advisor_data.store.points import IDENTITY, checked
@@ -21,6 +21,9 @@ from advisor_data.store.points import IDENTITY, checked
 MOST_BYTES = 1 << 30
 MOST_ROWS = 1_000_000
 """A file is read as a whole, and a point takes about a kilobyte."""
+
+_MOST_COLUMNS = 1000
+"""Of CSV; seven jobs have some 150."""
 
 Encode = Callable[[type[Record], Sequence[Record]], bytes]
 Decode = Callable[[bytes], Iterator[tuple[str, Mapping[str, Any]]]]
@@ -67,7 +70,7 @@ def read_points(path: Path) -> list[Record]:
         for number, (place, row) in enumerate(decode(_content(path))):
             _check_rows(number + 1)
             with _at(place):
-                point = record_from_row(row)
+                point = received(record_from_row(row))
                 first_place, first = seen.setdefault(point.point_id, (place, point))
                 _check_same(first_place, first, point)
     return [point for _, point in seen.values()]
@@ -139,6 +142,10 @@ def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
 def _check_header(header: list[str]) -> None:
     if not header:
         raise InputError("no header", fix="begin with a line of column names: docs/schema.md")
+    if len(header) > _MOST_COLUMNS:
+        raise InputError(
+            f"{len(header):,} columns", why="no record has so many", fix="see docs/schema.md"
+        )
     if twice := sorted({name for name in header if header.count(name) > 1}):
         raise InputError(f"column {', '.join(twice)} stands twice in the header")
 

@@ -51,7 +51,12 @@ _MIGRATION_LOCK = {
 _FIXES = (
     ("full", "free space and run again; what is stored already is safe"),
     ("locked", "another process is writing: wait for it, or end it"),
-    ("unable to open", "check that the folder is there and may be written"),
+    (
+        "unable to open",
+        "check that the folder is there and may be written, which SQLite does to read as well; "
+        "what nobody writes to is read by ADVISOR_DATABASE_URL="
+        "'sqlite:///file:FILE?immutable=1&uri=true'",
+    ),
     ("readonly", "make the file and its folder writable, or give another store"),
     ("not a database", "move the file away, or give another store"),
     ("connect", "check that the server runs, and the address, user and password"),

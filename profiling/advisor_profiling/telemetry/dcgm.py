@@ -25,7 +25,9 @@ from advisor_profiling.telemetry.nvml import throttle_names
 
 _FASTER = "start it with `-c 1000` (or DCGM_EXPORTER_INTERVAL=1000)"
 _CONNECT_S, _READ_S = 2.0, 5.0
-_LARGEST_BYTES = 16 * 2**20
+_LARGEST_BYTES = 4 * 2**20
+_LONGEST_LINE = 16 * 2**10
+"""The parser takes a time that grows with the square of a line, by its labels and its quotes."""
 _TYPES = ("text/plain", "application/openmetrics-text")
 
 
@@ -146,6 +148,8 @@ def fetch(url: str, session: requests.Session | None = None) -> str:
     # The text format ends every line, the last one too.
     if not body.endswith(b"\n"):
         raise _bad(url, f"was cut off after {len(body)} bytes")
+    if max(map(len, body.split(b"\n"))) > _LONGEST_LINE:
+        raise _bad(url, f"sent a line of more than {_LONGEST_LINE} bytes")
     return body.decode(errors="replace")
 
 

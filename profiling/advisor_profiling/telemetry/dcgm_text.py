@@ -91,6 +91,8 @@ OFF_BY_DEFAULT: dict[str, str] = {
 """Counters that the exporter's default CSV leaves out, with the help text of their line."""
 
 _PREFIX = "DCGM_FI_"
+_QUOTED = 200
+"""Characters of a line that cannot be read which an error repeats."""
 _BLANK = 140737488355328.0
 """Least of the values with which DCGM says "no value" (dcgm_structs.h, DCGM_FP64_BLANK)."""
 
@@ -143,7 +145,7 @@ def _samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
     try:
         families: list[Any] = list(text_string_to_metric_families(text))
     except ValueError as error:
-        raise SourceError("the exporter's text cannot be read", why=str(error)) from error
+        raise SourceError("the exporter's text cannot be read", why=str(error)[:_QUOTED]) from error
     for family in families:
         for sample in family.samples:
             if sample.name.startswith(_PREFIX):

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from advisor.core.flags import COUNTER_BOUND
 from advisor.core.records import PairPoint, Point, SoloPoint
-from advisor.formats.moments import is_utc
+from advisor.formats.moments import moment_fault
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_training.retrain.collected import PointSet
 from advisor_training.retrain.refused import Refused, refuse
@@ -14,9 +14,6 @@ from advisor_training.retrain.refused import Refused, refuse
 FASTEST = 1.3
 """A job beside another one gets at most so much of the rate that it has alone at that share: the
 bound at which launches call a job too fast. Launch-bound jobs alone differ by up to 12 %."""
-
-LARGEST_LEAD = timedelta(days=1)
-"""Clocks of hosts may be wrong by so much."""
 
 Profiles = Mapping[tuple[str, str], Profile]
 
@@ -59,10 +56,8 @@ def _refused_alone(new: PointSet, now: datetime) -> Iterator[Refused]:
 
 def _malformed(point: Point, now: datetime) -> str | None:
     """What makes a point unreadable: a moment, a share or a number that is none."""
-    if not is_utc(point.started_at):
-        return f"started_at is {point.started_at!r}, not a moment in UTC"
-    if datetime.fromisoformat(point.started_at) > now + LARGEST_LEAD:
-        return f"it was measured after {now:%Y-%m-%d %H:%M}, which is now"
+    if fault := moment_fault(point.started_at, now):
+        return fault
     for job, share, rate in _rates(point):
         if not (0 < share <= 100 and 0 <= rate < math.inf):
             return f"{job} at {share:g} % with {rate:g}/s"

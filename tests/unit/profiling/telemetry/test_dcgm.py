@@ -271,6 +271,7 @@ def test_exporter_without_the_counters_is_refused(server: Exporter) -> None:
         ("html", "text/html"),
         ("500", "HTTP 500"),
         ("large", "more than"),
+        ("long-line", "a line of more than"),
         ("bytes", "cannot be read|no row for"),
     ],
 )
