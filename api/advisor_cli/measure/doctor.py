@@ -11,9 +11,9 @@ from advisor.errors import AdvisorError
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
+from advisor_cli.shared.say import say
 from advisor_node.slurm.matching.books import all_faults
 from advisor_node.slurm.matching.slurm import ask
-from advisor_cli.shared.say import say
 from advisor_profiling.reports.doctor import examine
 from advisor_profiling.reports.finding import Finding
 from advisor_profiling.testbed.live import list_gpus
