@@ -22,7 +22,7 @@ STATUS_KEYS = {
     "launch_id", "state", "updated_at", "code", "cause", "gpu_uuid", "gpu_model", "pair_number",
     "pairs", "sharing", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "energy_saved",
     "predicted_power_w", "overlap_s", "rest_s", "rest_energy_j", "stranded_unit_s", "started_at",
-    "ended_at", "supervisor_pid", "warnings",
+    "ended_at", "supervisor_pid", "silent_s", "warnings",
 }  # fmt: skip
 JOB_KEYS = {
     "job", "rate_unit", "share_percent", "units_granted", "memory_limit_mib", "proven", "outcome",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor.launch.records.status import LaunchStatus, State
+from advisor.launch.supervisor import guard
 from advisor.runtime.host.processes import marked_pids, wait_until
 from advisor_cli.launching.live import exit_code
 
@@ -63,6 +64,33 @@ def test_supervisor_that_hangs_is_ended_with_its_jobs(
     assert wait_until(lambda: not marked_pids({"ADVISOR_LAUNCH": str(tmp_path)}), 10)
 
 
+def test_supervisor_that_was_stopped_is_continued(
+    tmp_path: Path, worker: subprocess.Popen[bytes]
+) -> None:
+    """Its jobs go on: who was stopped is told from who hangs."""
+    try:
+        with supervisor(tmp_path, silence_s=1) as process:
+            process.send_signal(signal.SIGSTOP)
+            assert wait_until(lambda: stopped(process.pid), 5)
+            assert wait_until(lambda: not stopped(process.pid), 20)
+            assert beat(process) == "answers"
+            process.communicate("\n", timeout=20)
+        assert process.returncode == 0
+        assert worker.poll() is None
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_guard_looks_for_half_a_minute_at_most() -> None:
+    """As it is documented; a supervisor beats meanwhile, whatever it waits for."""
+    assert guard.SILENCE_S + guard.CONTINUE_S <= 30
+
+
 def test_supervisor_that_ends_well_leaves_nothing_to_do(
     tmp_path: Path, worker: subprocess.Popen[bytes]
 ) -> None:
@@ -79,8 +107,8 @@ def test_supervisor_that_ends_well_leaves_nothing_to_do(
 
 def guard_of(process: subprocess.Popen[str]) -> int:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    (guard,) = map(int, children)
-    return guard
+    (found,) = map(int, children)
+    return found
 
 
 def beat(process: subprocess.Popen[str]) -> str:
@@ -94,13 +122,13 @@ def beat(process: subprocess.Popen[str]) -> str:
 def test_guard_that_hangs_is_replaced(tmp_path: Path) -> None:
     """It lives, but would end nobody."""
     with supervisor(tmp_path, silence_s=60) as process:
-        guard = guard_of(process)
+        first = guard_of(process)
         # Nothing is asked for longer than an answer may take: that is no guard that hangs.
         time.sleep(2.5)
         assert beat(process) == "answers"
-        os.kill(guard, signal.SIGSTOP)
+        os.kill(first, signal.SIGSTOP)
         assert wait_until(lambda: beat(process) == "replaced", 20, poll_s=0.2)
-        assert guard_of(process) != guard
+        assert guard_of(process) != first
         assert wait_until(lambda: beat(process) == "answers", 5)
         process.communicate("\n", timeout=20)
     assert process.returncode == 0

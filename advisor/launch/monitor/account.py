@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from advisor.core.flags import UNWATCHED
 from advisor.core.observations import ObservedPart
 from advisor.core.split import ADVISED_JOBS
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
@@ -10,6 +11,7 @@ from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.stretch import Stretch
 from advisor.launch.records.spec import LaunchPart, LaunchSet
+from advisor.launch.records.status import SILENT_S
 
 
 class Account:
@@ -44,6 +46,8 @@ class Account:
             self._recent_j.add(now_s, total_j)
         grown_j = None if total_j is None or self._first_j is None else total_j - self._first_j
         passed_s = now_s - self._last_s
+        if passed_s >= SILENT_S:
+            self.stretches[-1].flags.add(UNWATCHED)
         self._add_to_stretch(now_s, passed_s, total_j, running)
         self._last_s, self._last_j = now_s, self._last_j if total_j is None else total_j
         if len(running) < len(self._jobs) or len(self._jobs) > self._first:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Never
 
+from advisor.core.flags import P99_BROKEN
 from advisor.core.interval import Interval
 from advisor.core.observations import SETTLE_S
 from advisor.core.results import read_first
@@ -180,7 +181,7 @@ class SetMonitor:
         found = broken_promise(self._running(), now_s, self._spec.when_p99_breaks)
         if found is None:
             return
-        self.account.stretches[-1].p99_broken = True
+        self.account.stretches[-1].flags.add(P99_BROKEN)
         self._alarms.append(found.text)
         if found.ends is not None:
             found.ends.end("stopped", error=f"ended since {found.why}")

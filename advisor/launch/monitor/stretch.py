@@ -21,7 +21,7 @@ class Stretch:
         overlap_s: How long it has lasted.
         energy_j: Of the GPU in that time; None: it was not read.
         ended: Who of them was over by itself at its end.
-        p99_broken: A server was above its promise for several windows in a row.
+        flags: What was wrong in it, of `advisor.core.flags`, as far as that was seen meanwhile.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Stretch:
         self.seen_s, self.overlap_s = now_s, 0.0
         self.energy_j: float | None = None
         self.ended: tuple[int, ...] = ()
-        self.p99_broken = False
+        self.flags = set[str]()
         self._paces = {n: _Pace(jobs[n]) for n in self.numbers}
         self._begun_s, self._first_j, self._joules = now_s, total_j, RateMeter()
 

@@ -35,7 +35,7 @@ from advisor.files.whole_files import replace_file
 from advisor.formats.moments import now, to_text
 from advisor.formats.wire import read, write
 from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.records.status import LaunchStatus, as_heard
 from advisor.runtime.host.processes import wait_until
 
 _READERS_S = 1.0
@@ -73,7 +73,7 @@ class LaunchFolder:
             return loads(LaunchSpec, (self.path / "spec.json").read_bytes())
 
     def read_status(self) -> LaunchStatus:
-        """Where it stands; where its supervisor is gone before the end, that it has failed."""
+        """Where it stands; where its supervisor is silent or gone before the end, it says so."""
         # Looked at before the status: a supervisor writes its last word, then lets go. And the
         # claim before the lock, in which it is made: else one that just begins seems to be gone.
         claimed = self.claimed()
@@ -84,7 +84,9 @@ class LaunchFolder:
             status = LaunchStatus(
                 launch_id=self.launch_id, state="accepted", updated_at=self._made_at()
             )
-        if lives or not claimed or status.over:
+        if lives:
+            return as_heard(status)
+        if not claimed or status.over:
             return status
         return replace(
             status,

@@ -1,6 +1,7 @@
 """Where a launch stands: what its supervisor writes and everybody else reads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Literal
 
 from advisor.core.interval import Interval
@@ -13,6 +14,9 @@ State = Literal["accepted", "starting", "running", "stopping", "finished", "stop
 `failed`: anything else; `code` and `cause` say what."""
 
 OVER: frozenset[State] = frozenset({"finished", "stopped", "failed"})
+
+SILENT_S = 10.0
+"""A supervisor writes once a second. What is older than this is shown as what it is: old."""
 
 JobOutcome = Literal[
     "waiting", "starting", "running", "finished", "stopped", "failed", "hung", "taken-down"
@@ -88,6 +92,8 @@ class LaunchStatus:
         rest_energy_j: Of that time.
         stranded_unit_s: Compute units that were held for jobs that had ended, times seconds.
         supervisor_pid: The process that watches the jobs.
+        silent_s: How long that has not been heard of, where it is 10 s or more: it hangs, was
+            stopped, or cannot write. All else is as of `updated_at` then, and nothing is proven.
         warnings: Notes of the spec, then what came up, such as a prediction that is far from what
             is observed.
     """
@@ -116,9 +122,27 @@ class LaunchStatus:
     started_at: str | None = None
     ended_at: str | None = None
     supervisor_pid: int | None = None
+    silent_s: int | None = None
     warnings: tuple[str, ...] = ()
 
     @property
     def over(self) -> bool:
         """Nothing of it runs any more."""
         return self.state in OVER
+
+    @property
+    def standing(self) -> str:
+        """The state for a person, with how old that is."""
+        silent = "" if self.silent_s is None else f", not heard of for {self.silent_s} s"
+        return self.state + silent
+
+
+def as_heard(status: LaunchStatus) -> LaunchStatus:
+    """The same, of which nothing is proven where its supervisor has not been heard of."""
+    written = datetime.fromisoformat(status.updated_at)
+    # One of the future is of before the clock was set back.
+    silent_s = abs((datetime.now(UTC) - written).total_seconds())
+    if status.over or silent_s < SILENT_S:
+        return status
+    jobs = tuple(replace(job, proven=False) for job in status.jobs)
+    return replace(status, silent_s=int(silent_s), jobs=jobs)

@@ -14,6 +14,7 @@ from advisor.core.wording import listed
 from advisor.errors import InputError, NoSplitError, SurvivorsError
 from advisor.launch.records.spec import LaunchSet
 from advisor.runtime.backends.backend import Backend
+from advisor.runtime.host.beats import beat
 from advisor.runtime.jobs.launcher import Proven, prove
 from advisor.runtime.jobs.running_job import RunningJob
 from advisor.runtime.jobs.stopping import stop_all
@@ -73,13 +74,10 @@ def prove_set(
     return tuple(proven)
 
 
-def start_set(
-    proven: Iterable[Proven], beat: Callable[[], object], stop_asked: Callable[[], bool]
-) -> tuple[RunningJob, ...]:
+def start_set(proven: Iterable[Proven], stop_asked: Callable[[], bool]) -> tuple[RunningJob, ...]:
     """Start all jobs and wait until all are warm and seen under their limits.
 
-    Jobs with a gate stand at it when this returns; `beat` and `stop_asked` are called again and
-    again meanwhile.
+    Jobs with a gate stand at it when this returns; `stop_asked` is asked again and again.
 
     Raises:
         JobError: a job ended or never got ready.

@@ -2,8 +2,8 @@
 
 The shim of a job ends all that came of it when its supervisor is gone, but not in the safe order,
 and it does not notice one that hangs. The supervisor writes a byte now and then; when the pipe
-closes without a farewell, or nothing comes for minutes, this process ends whatever carries the mark
-of the launch. It answers each byte, so that its supervisor notices a guard that hangs, too.
+closes without a farewell, or nothing comes for half a minute, this process ends whatever carries
+the mark of the launch. It answers each byte, so that its supervisor notices a guard that hangs.
 
 Run as `python -P -m advisor.launch.supervisor.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY]`.
 """
@@ -30,10 +30,14 @@ from advisor.settings import python
 LAUNCH_MARK = "ADVISOR_LAUNCH"
 """Every job of a launch carries the folder of its launch in this variable, so that it is found."""
 
-SILENCE_S = 300.0
-"""Longer than anything that a supervisor waits for: two proofs, or two jobs that will not end."""
+SILENCE_S = 25.0
+"""A supervisor beats several times a second, also while it waits (advisor.runtime.host.beats)."""
 
-ANSWER_S = 60.0
+CONTINUE_S = 5.0
+"""One that was stopped is continued then, and has so long to be heard; so it has on a host that
+stood still itself."""
+
+ANSWER_S = 20.0
 """A guard that has not answered for so long is replaced; it has nothing else to do."""
 
 _FAREWELL = b"q"
@@ -117,7 +121,7 @@ class ProcessGuard:
 def main(folder: str, gpu_uuid: str, silence_s: str, pipe_dir: str | None = None) -> None:
     """Wait for the end of the supervisor, which is this process's parent."""
     supervisor = os.getppid()
-    if _farewell(float(silence_s)):
+    if _farewell(supervisor, float(silence_s)):
         return
     if os.getppid() == supervisor:
         os.kill(supervisor, signal.SIGKILL)
@@ -130,9 +134,9 @@ def main(folder: str, gpu_uuid: str, silence_s: str, pipe_dir: str | None = None
         end_marked(backend, {LAUNCH_MARK: folder})
 
 
-def _farewell(silence_s: float) -> bool:
+def _farewell(supervisor: int, silence_s: float) -> bool:
     """Whether the supervisor ended well; False when it is gone, or silent for too long."""
-    while select.select([0], [], [], silence_s)[0]:
+    while _heard(silence_s) or (_continue(supervisor) and _heard(CONTINUE_S)):
         data = os.read(0, 4096)
         if _FAREWELL in data:
             return True
@@ -142,6 +146,18 @@ def _farewell(silence_s: float) -> bool:
         with contextlib.suppress(BrokenPipeError):
             os.write(1, b".")
     return False
+
+
+def _heard(within_s: float) -> bool:
+    return bool(select.select([0], [], [], within_s)[0])
+
+
+def _continue(supervisor: int) -> bool:
+    """Let a supervisor that was stopped go on; False where it is gone."""
+    if os.getppid() != supervisor:
+        return False
+    os.kill(supervisor, signal.SIGCONT)
+    return True
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from advisor.core.gpu import Gpu
 from advisor.core.observations import Observation
@@ -12,6 +13,7 @@ from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.observed import DRAFT, append_observation, draft_observations
 from advisor.launch.records.status import State
 from advisor.launch.supervisor.observe import observe
+from advisor.runtime.host.beats import beating
 
 DRAFT_S = 5.0
 """What is not known for good is written so often."""
@@ -78,7 +80,7 @@ class Keeper:
         # Only now: while jobs run, who watches them waits for no database.
         for one in (*self._kept, *found):
             try:
-                self._remember(one)
+                beating(partial(self._remember, one))
             except (AdvisorError, OSError) as error:
                 # It is in the folder, from where it can be brought in.
                 self._warn(f"the observation is not in the store: {error}")

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 import advisor
-from advisor.core.flags import LIMIT_BROKEN, P99_BROKEN, TOO_FAST, TOO_SLOW
+from advisor.core.flags import LIMIT_BROKEN, TOO_FAST, TOO_SLOW
 from advisor.core.gpu import Gpu
 from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import Observation, ObservedPart
@@ -101,7 +101,7 @@ def _of_stretch(
         flags=(
             *(("not-settled",) if None in rates else ()),
             *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
-            *((P99_BROKEN,) if stretch.p99_broken else ()),
+            *sorted(stretch.flags),
             *pace_flags(zip(rates, (part.share_rate for part in known), strict=True)),
             *verdict_flags(monitor.jobs[n].results for n in stretch.numbers),
         ),

@@ -18,13 +18,14 @@ from advisor.launch.monitor.forecast_check import ForecastCheck
 from advisor.launch.monitor.set_monitor import SetMonitor
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import JobOutcome, JobStatus, State
+from advisor.launch.records.status import SILENT_S, JobOutcome, JobStatus, State
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import StopAskedError, end_jobs, prove_set, start_set
 from advisor.launch.supervisor.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.supervisor.keeping import Keeper
 from advisor.launch.supervisor.newcomers import Newcomers
 from advisor.runtime.backends.backend import Backend
+from advisor.runtime.host.beats import beat, heard_by
 from advisor.runtime.jobs.ending import adopting_orphans
 from advisor.runtime.jobs.launcher import Proven
 from advisor.runtime.jobs.running_job import RunningJob
@@ -74,6 +75,7 @@ class SetRun:
         self._folder, self._spec, self._number = folder, spec, number
         self._context, self._writer, self._told_to_stop = context, writer, stop_asked
         self._pair = spec.pairs[number]
+        self._beaten_s = time.monotonic()
 
     def run(self) -> Ending:
         """Run it to its end; no job of it is left then.
@@ -89,9 +91,11 @@ class SetRun:
             stack.callback(_close, backend)
             guard = ProcessGuard(self._folder.path, backend, self._context.environment)
             stack.callback(guard.close)
+            self._beaten_s = time.monotonic()
+            stack.enter_context(heard_by(lambda: self._beat(guard)))
             stack.enter_context(adopting_orphans())
             try:
-                jobs = self._start(backend, guard)
+                jobs = self._start(backend)
             except StopAskedError:
                 self._mark_jobs("stopped")
                 return Ending.ASKED
@@ -101,30 +105,33 @@ class SetRun:
                 return Ending.FAILED
             # Looked at again at the very end: a set of which somebody is left has not ended.
             stack.callback(end_jobs, jobs)
-            return self._monitor(jobs, backend, guard)
+            return self._monitor(jobs, backend)
 
-    def _start(self, backend: Backend, guard: ProcessGuard) -> tuple[RunningJob, ...]:
+    def _start(self, backend: Backend) -> tuple[RunningJob, ...]:
         letters = string.ascii_lowercase[: len(self._pair.parts)]
         places = [self._folder.path / f"{self._number}-{letter}" for letter in letters]
         if self._stop_asked():
             raise StopAskedError
         proven = prove_set(self._pair, backend, self._base(), places)
         self._tell_proven(proven)
-        self._beat(guard)
-        return start_set(proven, lambda: self._beat(guard), self._stop_asked)
+        return start_set(proven, self._stop_asked)
 
     def _base(self) -> dict[str, str]:
         return {**self._context.environment, LAUNCH_MARK: str(self._folder.path)}
 
     def _beat(self, guard: ProcessGuard) -> None:
+        silent_s, self._beaten_s = time.monotonic() - self._beaten_s, time.monotonic()
+        if silent_s >= SILENT_S:
+            self._writer.warn(
+                f"this launch was watched by nobody for {silent_s:.0f} s: its supervisor was "
+                "stopped, or its host stood still"
+            )
         if guard.beat():
             self._writer.warn(
                 "the guard of this launch was killed or hung; another one watches now"
             )
 
-    def _monitor(
-        self, jobs: tuple[RunningJob, ...], backend: Backend, guard: ProcessGuard
-    ) -> Ending:
+    def _monitor(self, jobs: tuple[RunningJob, ...], backend: Backend) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
         monitor = SetMonitor(self._pair, jobs, backend, self._context.source, self._spec)
         check = ForecastCheck(self._pair)
@@ -143,7 +150,7 @@ class SetRun:
         ending = Ending.FAILED
         try:
             while (found := self._ending(monitor, coming=newcomers.coming)) is None:
-                self._beat(guard)
+                beat()
                 time.sleep(LOOK_S)
                 monitor.look()
                 if newcomers.coming or not monitor.over:

@@ -13,6 +13,7 @@ from advisor.launch.records.status import LaunchStatus, State
 from advisor.launch.records.status_writer import StatusWriter
 from advisor.launch.start.starting import check_memory
 from advisor.launch.supervisor.set_run import Ending, LaunchContext, SetRun
+from advisor.runtime.host.beats import heard_by
 
 OpenContext = Callable[[], AbstractContextManager[LaunchContext]]
 
@@ -38,7 +39,7 @@ def run_launch(
     writer.enter("starting", started_at=now())
     state: State = "failed"
     try:
-        with open_context() as context:
+        with heard_by(writer.update), open_context() as context:
             writer.update(gpu_uuid=context.gpu.uuid, gpu_model=context.gpu.model)
             for pair in spec.pairs:
                 check_memory(pair, context.gpu)

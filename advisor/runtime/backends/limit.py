@@ -11,6 +11,7 @@ from typing import Any
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE, SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.errors import LimitNotProvenError
 from advisor.runtime.backends.backend import Granted
+from advisor.runtime.host.beats import beating
 from advisor.settings import python
 
 _PROBE = Path(__file__).with_name("probe.py")
@@ -133,16 +134,18 @@ def _probe(kind: str, environment: Mapping[str, str], user: int | None = None) -
     # Nobody but root may name a user, and nobody needs to name himself.
     other = None if user == os.geteuid() else user
     try:
-        done = subprocess.run(
-            [python(), "-I", "-S", str(_PROBE), kind],
-            env=dict(environment),
-            user=other,
-            group=other,
-            extra_groups=None if other is None else (),
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
+        done = beating(
+            lambda: subprocess.run(
+                [python(), "-I", "-S", str(_PROBE), kind],
+                env=dict(environment),
+                user=other,
+                group=other,
+                extra_groups=None if other is None else (),
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
         )
     except OSError as error:
         raise LimitNotProvenError(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import PartitionError
+from advisor.runtime.host.beats import beat
 
 BINARY = "nvidia-cuda-mps-control"
 _TIMEOUT_S = 10
@@ -159,6 +160,7 @@ def _run(
 ) -> str:
     # Nobody but root may name a user, and nobody needs to name himself.
     other = None if user == os.geteuid() else user
+    beat()
     try:
         done = subprocess.run(
             arguments,

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
+from advisor.runtime.host.beats import beat
+
 _PROC = Path("/proc")
 MPS_SERVER = "nvidia-cuda-mps"
 """Beginning of the name of an MPS server; the kernel keeps 15 characters of it."""
@@ -21,6 +23,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = 
     while not condition():
         if time.monotonic() > deadline:
             return False
+        beat()
         time.sleep(poll_s)
     return True
 

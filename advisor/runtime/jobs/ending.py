@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 
 from advisor.errors import SurvivorsError
 from advisor.runtime.backends.backend import Backend
+from advisor.runtime.host.beats import beat
 from advisor.runtime.host.cgroup import kill_cgroup, left_cgroups, populated, remove_cgroup
 from advisor.runtime.host.processes import (
     carries,
@@ -128,4 +129,5 @@ def end_until_none(number: int, left: Callable[[], list[int]], ours: Callable[[i
             if number == signal.SIGKILL or pid not in signalled:
                 signal_if(pid, number, ours)
         signalled.update(pids)
+        beat()
         time.sleep(0.01)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from advisor.retention import output_bytes
+from advisor.runtime.host.beats import beat
 from advisor.runtime.host.bounds import ResourceBounds, met_bound
 from advisor.runtime.host.cgroup import kill_cgroup, make_cgroup, members, remove_cgroup
 from advisor.runtime.host.processes import descendants, marked_pids
@@ -152,6 +153,7 @@ class JobProcess:
         deadline_s = time.monotonic() + _START_S
         while not (self._said or self._is_lost) and time.monotonic() < deadline_s:
             select.select([self._replies], [], [], 1)
+            beat()
             self._listen()
         if "started" not in self._said:
             self._is_over = True

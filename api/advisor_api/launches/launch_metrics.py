@@ -27,6 +27,7 @@ class LaunchMetrics(Collector):
         self._lock = threading.Lock()
         self._states = dict[str, State]()
         self._running = dict[str, LaunchStatus]()
+        self._silent = set[str]()
         self._judged, self._missed = Counter[str](), Counter[str]()
         self._complete = False
 
@@ -38,7 +39,12 @@ class LaunchMetrics(Collector):
         """Take note of where a launch stands."""
         with self._lock:
             self._states[status.launch_id] = status.state
-            if status.state == "running":
+            if status.silent_s is not None:
+                self._silent.add(status.launch_id)
+            else:
+                self._silent.discard(status.launch_id)
+            # What is old is shown to nobody as what a GPU does now.
+            if status.state == "running" and status.silent_s is None:
                 self._running[status.launch_id] = status
             else:
                 self._running.pop(status.launch_id, None)
@@ -57,12 +63,13 @@ class LaunchMetrics(Collector):
         """What prometheus_client asks for."""
         with self._lock:
             states = Counter[str](self._states.values())
-            running = list(self._running.values())
+            running, silent = list(self._running.values()), len(self._silent)
             judged, missed = Counter(self._judged), Counter(self._missed)
         counted = get_args(State) if self._complete else ()
         yield _gauge("launches", "Launches of this host", "state", {
             state: float(states[state]) for state in counted
         })  # fmt: skip
+        yield GaugeMetricFamily("advisor_launches_silent", _SILENT, value=silent)
         for name, text, value_of in _OF_RUNNING:
             yield _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
         quantities = _QUANTITIES if self._complete else ()
@@ -75,6 +82,8 @@ class LaunchMetrics(Collector):
                 family.add_metric((quantity,), counts[quantity])
             yield family
 
+
+_SILENT = "Launches of this host that have not ended, and were not heard of for 10 s"
 
 _WORTH = "Sum of relative speeds per watt of the launch that runs on a GPU, 1/J"
 

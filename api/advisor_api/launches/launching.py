@@ -28,7 +28,7 @@ from advisor_api.launches.steps import (
     release_gpus,
     start_supervisor,
 )
-from advisor_api.launches.view import current_status, stored_status
+from advisor_api.launches.view import current_status, last_heard, stored_status
 from advisor_api.service.audit import Audit
 from advisor_api.service.service import Service
 from advisor_data.service.state import LaunchRow
@@ -138,7 +138,7 @@ def find(service: Service, launch_id: str) -> tuple[LaunchStatus, str]:
     row = service.state.launch(launch_id)
     if row is None:
         raise HTTPException(404, f"there is no launch {launch_id}. See GET /v1/launches.")
-    return stored_status(row), row.host
+    return last_heard(row), row.host
 
 
 def listed(
@@ -213,9 +213,9 @@ def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:
     if row.state in OVER or not is_ours(row, service.home):
-        return stored_status(row)
+        return last_heard(row)
     folder = _folder_here(service, row.launch_id)
-    return current_status(folder) if folder else stored_status(row)
+    return current_status(folder) if folder else last_heard(row)
 
 
 def _folder_here(service: Service, launch_id: str) -> LaunchFolder | None:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import to_text
 from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
+from advisor.launch.supervisor.unheeding import Stopping
 from advisor_api.http.errors import LOG
 from advisor_api.launches.housekeeping import Housekeeping
 from advisor_api.launches.launch_metrics import LaunchMetrics
@@ -58,6 +59,7 @@ class Reconciler:
         self._rows = dict[str, LaunchRow]()
         self._started = dict[str, tuple[int, float]]()
         self._first_seen = dict[str, float]()
+        self._stopping = dict[str, Stopping]()
         self._said = dict[str, str]()
         self._lost = False
 
@@ -135,6 +137,8 @@ class Reconciler:
         self._launch_metrics.set_status(status)
         self._observations.bring_in(folder)
         keep_status(row, status, self._state)
+        if folder.stop_asked() and (told := self._stopping_of(folder).look(status)):
+            LOG.error("%s", told)
         if status.over:
             self._settle(folder.launch_id)
 
@@ -174,6 +178,9 @@ class Reconciler:
             self._started[folder.launch_id] = (tries + 1, time.monotonic())
             start_supervisor(row, self._state, self._settings)
 
+    def _stopping_of(self, folder: LaunchFolder) -> Stopping:
+        return self._stopping.setdefault(folder.launch_id, Stopping(folder))
+
     def _is_young(self, launch_id: str, made_s: float) -> bool:
         """Whether who asked for a launch, at this moment of the clock, may just be beginning it."""
         now_s = time.monotonic()
@@ -184,7 +191,7 @@ class Reconciler:
     def _settle(self, launch_id: str) -> None:
         self._settled.add(launch_id)
         self._observations.forget(launch_id)
-        for known in (self._started, self._said, self._first_seen):
+        for known in (self._started, self._stopping, self._said, self._first_seen):
             known.pop(launch_id, None)
 
     def _say_lost(self, error: StoreError) -> None:

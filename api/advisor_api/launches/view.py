@@ -11,7 +11,7 @@ from typing import cast
 from advisor.errors import InputError
 from advisor.launch.records.answers import Launch
 from advisor.launch.records.folder import LaunchFolder, loads
-from advisor.launch.records.status import LaunchStatus, State
+from advisor.launch.records.status import LaunchStatus, State, as_heard
 from advisor.launch.records.status_writer import first_status
 from advisor_api.http.access import Caller
 from advisor_data.service.state import LaunchRow
@@ -31,7 +31,8 @@ def current_status(folder: LaunchFolder) -> LaunchStatus:
         first = first_status(folder.read_spec(), status.updated_at)
     except InputError:
         return status
-    return replace(first, state=status.state, code=status.code, cause=status.cause)
+    known = ("state", "code", "cause", "silent_s")
+    return replace(first, **{name: getattr(status, name) for name in known})
 
 
 def stored_status(row: LaunchRow) -> LaunchStatus:
@@ -42,6 +43,11 @@ def stored_status(row: LaunchRow) -> LaunchStatus:
         # Of another version of advisor: what is a column of its own is still known.
         state = cast("State", row.state)
         return LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)
+
+
+def last_heard(row: LaunchRow) -> LaunchStatus:
+    """Of a launch of another host, as of when its service has kept it last."""
+    return as_heard(stored_status(row))
 
 
 def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> Launch:

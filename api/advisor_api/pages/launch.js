@@ -5,7 +5,7 @@ import { html, link, notice } from "./elements.js";
 import { content, explain, run, setTitle } from "./frame.js";
 import { history } from "./launch_history.js";
 import { beside, jobTable, standing } from "./launch_tables.js";
-import { jobNames, over, splitName } from "./launch_words.js";
+import { jobNames, over, splitName, stateText } from "./launch_words.js";
 import { poll } from "./poll.js";
 import { get, part, remove } from "./service.js";
 
@@ -25,7 +25,7 @@ run(async (query) => {
   let drawn = "";
   poll(shown, async () => {
     const launch = await get(`/v1/launches/${part(id)}`);
-    say(state, `${launch.state}: ${jobNames(launch)} ${launch.jobs.length ? `at ${splitName(launch)}` : ""}`);
+    say(state, `${stateText(launch)}: ${jobNames(launch)} ${launch.jobs.length ? `at ${splitName(launch)}` : ""}`);
     stop.show(launch);
     charts.add(launch);
     const now = JSON.stringify({ ...launch, updated_at: null });
@@ -43,6 +43,7 @@ function say(element, text) {
 function parts(launch) {
   return [
     launch.cause ? notice("failed", `${launch.cause} (${launch.code})`) : null,
+    launch.silent_s === null ? null : notice("failed", `Its supervisor has not been heard of for ${launch.silent_s} s: all that stands here is as of then, and no limit is proven.`),
     launch.warnings.length ? notice("warning", ...launch.warnings) : null,
     standing(launch),
     html("h2", {}, "Jobs"),

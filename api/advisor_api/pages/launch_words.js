@@ -5,8 +5,13 @@ import { share } from "./numbers.js";
 
 const KINDS = { running: "good", finished: "good", failed: "bad", hung: "bad", "taken-down": "bad" };
 
-export function stateTag({ state }) {
-  return tag(state, KINDS[state] ?? "");
+export function stateTag(launch) {
+  return tag(stateText(launch), launch.silent_s == null ? (KINDS[launch.state] ?? "") : "bad");
+}
+
+// The state, with how old that is where nobody has heard of the supervisor.
+export function stateText({ state, silent_s }) {
+  return silent_s == null ? state : `${state}, not heard of for ${silent_s} s`;
 }
 
 export function outcomeTag({ outcome }) {

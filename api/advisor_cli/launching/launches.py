@@ -12,9 +12,13 @@ from advisor.core.wording import count_of
 from advisor.formats.rows import to_row
 from advisor.formats.wire import write
 from advisor.launch.records.answers import LocalLaunches
-from advisor.launch.records.folder import find_folder, list_folders
+from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor.launch.records.status_writer import close_unclaimed
+from advisor.launch.supervisor.guard import LAUNCH_MARK
+from advisor.launch.supervisor.unheeding import Stopping
+from advisor.runtime.host.processes import marked_pids, wait_until
+from advisor.runtime.jobs.ending import check_none
 from advisor.settings import read_settings
 from advisor_cli.launching.live import exit_code, final_json, observations, statuses
 from advisor_cli.launching.text import line, summary, table
@@ -27,6 +31,9 @@ from advisor_data.store.store import FILES_PREFIX, default_url, open_store
 app = typer.Typer(help="List, show, stop and clean up the launches of this host.")
 
 LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", metavar="ID")]
+
+_JOBS_END_S = 30.0
+"""Guard and shims take less, also where jobs ignore signals."""
 
 _COLUMNS = ("launch", "state", "GPU", "pair", "jobs", "together", "what went wrong")
 
@@ -66,7 +73,7 @@ def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder = find_folder(_root(), launch_id)
     folder.ask_stop()
     close_unclaimed(folder)
-    *_, status = statuses(folder)
+    status = await_end(folder)
     say(write(final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
 
@@ -98,6 +105,18 @@ def clean(
     say(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
 
 
+def await_end(folder: LaunchFolder) -> LaunchStatus:
+    """The last status of a launch that was asked to stop; a supervisor that hangs is killed."""
+    stopping, last = Stopping(folder), folder.read_status()
+    mark = {LAUNCH_MARK: str(folder.path)}
+    for last in statuses(folder):
+        if told := stopping.look(last):
+            say(told, err=True)
+            wait_until(lambda: not marked_pids(mark), _JOBS_END_S)
+            check_none(marked_pids(mark))
+    return last
+
+
 @contextmanager
 def _cleaner() -> Generator[Cleaner]:
     """Of this host, with the store and, where there is a database, the tables of a service."""
@@ -127,7 +146,7 @@ def _seat(job: JobStatus) -> str:
 def _cells(status: LaunchStatus) -> list[str]:
     return [
         status.launch_id,
-        status.state,
+        status.standing,
         status.gpu_uuid or "",
         f"{status.pair_number + 1} of {status.pairs}",
         " + ".join(map(_seat, status.jobs)),

@@ -11,8 +11,9 @@ from advisor.launch.records.queue_record import EndedJob
 from advisor.launch.records.queue_state import SeatedJob, SeenLaunch
 from advisor_advice.filling.queue_run import QueueLook, QueueRun
 
-State = Literal["waiting", "starting", "running", "ending", "done", "failed", "ended"]
-"""Of a job; `ended` is a server that was ended with the last batch job."""
+State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
+"""Of a job; `ended` is a server that was ended with the last batch job; of the launch of a `silent`
+one nothing was heard for 10 s."""
 
 _STATES: Mapping[str, State] = {
     "waiting": "starting",
@@ -63,6 +64,7 @@ class RunState:
         said = [f"{self.count('done', 'ended')} of {count_of(len(self.jobs), 'job')} done"]
         for words, number in (
             ("run", self.count("starting", "running", "ending")),
+            ("not heard of", self.count("silent")),
             ("wait", self.count("waiting")),
             ("failed", self.count("failed")),
         ):
@@ -128,9 +130,10 @@ def _seated(
     job = launch.jobs[number]
     card = next((card for card in queue.cards if card.gpu.uuid == launch.gpu), None)
     finished = job.status.outcome == "finished"
+    silent = launch.status.silent_s is not None and job.status.ended_at is None
     return RunJob(
         job=job.part.job.name,
-        state=_STATES.get(job.status.outcome, "ending"),
+        state="silent" if silent else _STATES.get(job.status.outcome, "ending"),
         gpu=card and card.gpu.index,
         share_percent=job.status.share_percent,
         steps=job.status.steps,

@@ -91,7 +91,7 @@ def _head(status: LaunchStatus) -> str:
     pair = f", pair {status.pair_number + 1} of {status.pairs}" if status.pairs > 1 else ""
     gpu = f" on {status.gpu_model}" if status.gpu_model else ""
     overlap = f", {status.overlap_s:.0f} s together" if status.overlap_s else ""
-    return f"{status.launch_id} {status.state}{gpu}{pair}{overlap}"
+    return f"{status.launch_id} {status.standing}{gpu}{pair}{overlap}"
 
 
 def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
@@ -158,6 +158,11 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
             now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
             yield f"p99 of {job.job}: {now}, {job.max_p99_ms:g} ms promised"
     yield from moves(status)
+    if status.silent_s is not None:
+        yield (
+            f"! its supervisor has not been heard of since {status.updated_at[11:19]}: all that "
+            "stands here is as of then, and no limit is proven"
+        )
     if status.code:
         yield f"{status.code}: {status.cause}"
     yield from (f"! {warning}" for warning in status.warnings)

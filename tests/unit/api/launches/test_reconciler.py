@@ -17,10 +17,11 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import BusyError, StoreError, UnsafeFileError
-from advisor.launch.records.folder import LaunchFolder, create_folder, loads
+from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, loads
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor.launch.records.status_writer import StatusWriter
+from advisor.launch.supervisor import unheeding
 from advisor.runtime.host.lock import serving_home
 from advisor.runtime.host.processes import wait_until
 from advisor.settings import Settings, read_settings
@@ -29,6 +30,7 @@ from advisor_api.launches import reconciler as launch_reconciler
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.reconciler import TRIES, Reconciler, reconciling
 from advisor_api.launches.steps import new_row, release_gpus, start_supervisor
+from advisor_api.launches.view import last_heard
 from advisor_api.service.metrics import Metrics
 from advisor_api.service.service import Service, open_service
 from advisor_data import open_store
@@ -194,6 +196,44 @@ def test_a_stop_that_came_before_the_beginning_is_heeded(
     look(service)
     assert spawned == []
     assert kept(service).state == "stopped"
+
+
+def ended(_folder: LaunchFolder, pid: int | None) -> int:
+    return pid or 0
+
+
+def test_a_launch_that_nobody_hears_of_is_shown_so(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its power is no power of now; who keeps it from stopping, once asked, is ended."""
+    folder = made(service, service.state.add_launch(row()))
+    monkeypatch.setattr(unheeding, "STOP_S", 0.0)
+    monkeypatch.setattr(unheeding, "SILENT_S", 0.0)
+    monkeypatch.setattr(unheeding, "end_supervisor", ended)
+    reconciler = Reconciler(service, metrics := LaunchMetrics())
+    running = LaunchStatus(
+        launch_id=LAUNCH,
+        state="running",
+        updated_at=LONG_AGO,
+        gpu_uuid="GPU-1",
+        supervisor_pid=7,
+        work_per_joule=0.5,
+        jobs=(JobStatus(job="a", rate_unit="steps", share_percent=30),),
+    )
+    with folder.supervising():
+        folder.write_status(running)
+        reconciler.look()
+        assert (kept(service).state, (kept(service).silent_s or 0) > DAY_S) == ("running", True)
+        shown = {one.name: one.samples for one in metrics.collect()}
+        assert [one.value for one in shown["advisor_launches_silent"]] == [1]
+        assert shown["advisor_observed_work_per_joule"] == []
+        assert caplog.text == ""
+        folder.ask_stop()
+        reconciler.look()
+        reconciler.look()
+    assert f"{LAUNCH}, process 7, did not heed the stop" in caplog.text
+    other = replace(row(), host="elsewhere", status=dumps(running).decode())
+    assert (last_heard(other).silent_s or 0) > DAY_S
 
 
 def test_one_bad_folder_holds_up_no_other(

@@ -3,12 +3,14 @@
 import fcntl
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from ended_launches import PAIR
 
 from advisor.errors import BusyError, InputError
+from advisor.formats.moments import to_text
 from advisor.launch.records.folder import (
     LaunchFolder,
     create_folder,
@@ -66,6 +68,22 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
     assert (gone.state, gone.code) == ("failed", "supervisor-gone")
     StatusWriter(folder, SPEC).close("stopped")
     assert folder.read_status().state == "stopped"
+
+
+@pytest.mark.parametrize(("age_s", "silent"), [(9, False), (34, True), (-34, True)])
+def test_what_is_old_is_shown_as_old_and_never_as_proven(
+    folder: LaunchFolder, age_s: int, silent: bool
+) -> None:
+    """A supervisor that hangs writes no more; nor does the clock that is set back hide it."""
+    job = JobStatus(job="gemm", rate_unit="steps", share_percent=30, proven=True)
+    written = to_text(datetime.now(UTC) - timedelta(seconds=age_s))
+    status = LaunchStatus(launch_id="x", state="running", updated_at=written, jobs=(job,))
+    with folder.supervising():
+        folder.write_status(status)
+        seen = folder.read_status()
+    assert (seen.silent_s is not None, seen.jobs[0].proven) == (silent, not silent)
+    assert seen.standing.startswith("running, not heard of for 3" if silent else "running")
+    assert (seen.state, seen.updated_at) == ("running", written)
 
 
 def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:

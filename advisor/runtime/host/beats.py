@@ -1,0 +1,64 @@
+"""Lets others hear that this process turns, also while it waits for something.
+
+Whoever waits with a time limit beats meanwhile, so a wait of any length that is meant is told from
+a process that hangs or was stopped.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from threading import Thread
+from typing import TypeVar
+
+_EVERY_S = 0.2
+_MOST_S = 300.0
+"""What takes longer hangs, whatever it is."""
+
+T = TypeVar("T")
+
+_listeners = dict[Callable[[], object], float]()
+"""Each with the moment at which it was told last."""
+
+
+def beat() -> None:
+    """Tell all who listen, a few times a second at most."""
+    now_s = time.monotonic()
+    for listener, told_s in list(_listeners.items()):
+        if now_s - told_s >= _EVERY_S:
+            _listeners[listener] = now_s
+            listener()
+
+
+@contextmanager
+def heard_by(listener: Callable[[], object]) -> Generator[None]:
+    """Tell this one of each beat, until the end of the block."""
+    _listeners[listener] = -_EVERY_S
+    try:
+        yield
+    finally:
+        del _listeners[listener]
+
+
+def beating(call: Callable[[], T]) -> T:
+    """What a call returns that waits by itself, as for a program or a database; beats meanwhile."""
+    if not _listeners:
+        return call()
+    answer = Future[T]()
+    Thread(target=_answer, args=(answer, call), daemon=True).start()
+    end_s = time.monotonic() + _MOST_S
+    while time.monotonic() < end_s:
+        try:
+            return answer.result(_EVERY_S)
+        except TimeoutError:
+            if answer.done():
+                raise
+            beat()
+    return answer.result()
+
+
+def _answer(answer: "Future[T]", call: Callable[[], T]) -> None:
+    try:
+        answer.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        answer.set_exception(error)

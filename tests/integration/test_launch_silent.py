@@ -1,0 +1,76 @@
+"""Supervisor and guard are stopped at once: nothing old passes for true, and a stop ends all."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from host import FakeHost
+from launched import await_nobody, detached, folder, processes_of
+
+from advisor.errors import SurvivorsError
+from advisor.formats.moments import to_text
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.supervisor import guard, unheeding
+from advisor_cli.launching.launches import await_end
+from advisor_profiling import SUPERVISOR
+
+
+@pytest.fixture
+def silent(jobs: FakeHost) -> Iterator[LaunchFolder]:
+    """A launch that runs, of which nothing has been heard for half a minute."""
+    found = LaunchFolder(folder(jobs, detached(jobs, "one", "two", "--split", "30/70")))
+    watchers = [pid for pid, words in processes_of(jobs).items() if is_watcher(words)]
+    assert len(watchers) == 2
+    for pid in watchers:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.3)
+    path = found.path / "status.json"
+    old = to_text(datetime.now(UTC) - timedelta(seconds=34))
+    path.write_text(re.sub(r'"updated_at": ?"[^"]*"', f'"updated_at":"{old}"', path.read_text()))
+    yield found
+    for pid in processes_of(jobs):
+        os.kill(pid, signal.SIGKILL)
+
+
+def is_watcher(words: str) -> bool:
+    return SUPERVISOR in words or guard.__name__ in words
+
+
+def test_launch_that_nobody_watches_is_shown_so(jobs: FakeHost, silent: LaunchFolder) -> None:
+    """In every list, on its screen and in JSON; no job of it is proven."""
+    assert "running, not heard of for 3" in jobs.advisor("launches").stdout
+    screen = jobs.advisor("launches", "show", silent.launch_id).stdout
+    assert "no limit is proven" in screen
+    (status,) = json.loads(jobs.advisor("launches", "--json").stdout)["launches"]
+    assert status["silent_s"] >= 34
+    assert [job["proven"] for job in status["jobs"]] == [False, False]
+
+
+def test_stop_ends_a_supervisor_that_does_not_heed_it(
+    jobs: FakeHost,
+    silent: LaunchFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The guard, continued, ends the jobs; who asked is told. Nobody is left."""
+    monkeypatch.setattr(unheeding, "STOP_S", 2.0)
+    monkeypatch.setattr(unheeding, "SILENT_S", 1.0)
+    silent.ask_stop()
+    status = await_end(silent)
+    assert (status.state, status.code) == ("failed", "supervisor-gone")
+    assert "did not heed the stop" in capsys.readouterr().err
+    await_nobody(jobs)
+
+
+def test_who_is_no_supervisor_is_not_killed(silent: LaunchFolder) -> None:
+    """A number may have been given to somebody else: who holds no lock of the launch is spared."""
+    supervisor = silent.read_status().supervisor_pid
+    with pytest.raises(SurvivorsError, match="cannot be ended from here"):
+        unheeding.end_supervisor(silent, os.getpid())
+    assert silent.supervised()
+    assert supervisor
