@@ -1,9 +1,10 @@
 """A set that runs on while jobs leave and join, until one job and then the supervisor are killed.
 
-A server and three batch jobs are launched at the advice; the batch jobs have work for 15, 30 and
-45 % of the time and leave, three others join at 20, 35 and 50 %. At 75 % one of those is killed
-(SIGKILL), at the end the supervisor. Printed: when each came and left, every stretch that was kept
-(the jobs that ran together, seconds, joules), and what is left on the host afterwards.
+A server that has promised a p99 and three batch jobs are launched at the advice; the jobs have
+work for 15, 30 and 45 % of the time and leave, three others join at 20, 35 and 50 %. At 75 % one of
+those is killed (SIGKILL), at the end the supervisor. Printed: when each came and left, every
+stretch that was kept (the jobs that ran together, seconds, joules, p99), and what is left on the
+host afterwards.
 
     .venv/bin/python docs/measurements/coming_and_going.py FOLDER         # 11 minutes of one GPU
     .venv/bin/python docs/measurements/coming_and_going.py FOLDER --print # what was found
@@ -28,7 +29,9 @@ from advisor.settings import Settings, read_settings
 from advisor_advice.site.known_profiles import all_profiles
 from advisor_profiling.testbed.live import find_gpu
 
-STAYS = "bert-serve-30"
+STAYS, PROMISED_MS = "bert-serve-30", 50.0
+"""A server, and the p99 that it has promised."""
+
 LEAVE = {"mobilenet-train-b2": 0.15, "resnet50-train-b2": 0.3, "bert-train-b2": 0.45}
 JOIN = {"whisper-infer-b2": 0.2, "mobilenet-infer-b2": 0.35, "albert-train-b2": 0.5}
 """When each does, as a part of the whole time."""
@@ -111,7 +114,8 @@ def _jobs(folder: Path, model: str, seconds: float, settings: Settings) -> dict[
         jobs[name] = job
         fields = {"command": job.command, "workdir": str(job.workdir or Path.cwd())}
         fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib}
-        fields |= {"offered_rate": job.offered_rate} if job.offered_rate else {}
+        if name == STAYS:
+            fields |= {"offered_rate": job.offered_rate, "max_p99_ms": PROMISED_MS}
         (folder / f"{name}.yaml").write_text(json.dumps(fields))
     return jobs
 
@@ -161,9 +165,12 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{event['at_s']:6.1f} s: {who} {what}{share} {said.get('code') or ''}".rstrip()
     for job in found["before"]["jobs"]:
         yield f"  {job['job']}: {job['outcome']}, {job['joined_at'] or ''} {job['ended_at'] or ''}"
-    for seen in found["after"].get("observations", ()):
+    stretches = found["after"].get("observations", ())
+    for seen in sorted(stretches, key=lambda seen: seen["stretch"]):
         who = "+".join(job["job"] for job in seen["jobs"])
-        yield f"stretch {seen['stretch']}: {seen['overlap_s']:.1f} s, {seen['energy_j']} J, {who}"
+        p99_ms = max(job["latency_p99_ms"] or 0.0 for job in seen["jobs"])
+        took = f"{seen['overlap_s']:.1f} s, {seen['energy_j']:.0f} J, p99 {p99_ms:.1f} ms"
+        yield f"stretch {seen['stretch']}: {took}, {who} {seen['flags'] or ''}".rstrip()
     code, gone_s = found["after"]["code"], found["gone_s"]
     yield f"after the supervisor was killed: {code}, all gone in {gone_s} s"
 
