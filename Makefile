@@ -60,7 +60,12 @@ gpu: $(STAMP)  ## Run the tests that need a GPU; they change none of its setting
 COMPILE := $(LOCK_VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 \
   --generate-hashes --no-emit-index-url --no-annotate --no-header
 
-lock:  ## Write both files of requirements/ anew from pyproject.toml
+# The versions of the large one, for some extras; hatchling makes the wheel of advisor itself.
+define part_of_lock
+echo hatchling | $(COMPILE) $(addprefix --extra ,$(2)) --constraint $(LOCK) --output-file $(1) pyproject.toml -
+endef
+
+lock:  ## Write the files of requirements/ anew from pyproject.toml
 	$(PYTHON) -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/pip install --quiet uv
 	echo hatchling | $(COMPILE) --upgrade \
@@ -68,8 +73,9 @@ lock:  ## Write both files of requirements/ anew from pyproject.toml
 	  --extra kubernetes \
 	  --group test --group check \
 	  --output-file $(LOCK) pyproject.toml -
-	echo hatchling | $(COMPILE) --extra advise --constraint $(LOCK) --output-file $(RUN_LOCK) \
-	  pyproject.toml -
+	$(call part_of_lock,$(RUN_LOCK),advise)
+	$(call part_of_lock,requirements/image.txt,serve postgres)
+	$(call part_of_lock,requirements/image-all.txt,serve postgres train kubernetes)
 	rm -rf $(LOCK_VENV)
 
 clean:  ## Remove the virtual environments and everything that was built

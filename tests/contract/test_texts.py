@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements/dev.txt"
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 # Folders of one machine and addresses of package indexes; spelled so that this file passes too.
 PRIVATE = re.compile(r"(?<![\w.])/(?:wor[k]|roo[t]|far[m])\b|pypi[.]org|pythonhoste[d]|/simpl[e]/")
 
@@ -22,9 +23,63 @@ def test_no_text_names_a_machine_or_registry() -> None:
     assert not [f"{name}: {hit}" for name, text in _texts() for hit in PRIVATE.findall(text)]
 
 
-def test_lock_is_pins_and_hashes_only() -> None:
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_lock_is_pins_and_hashes_only(lock: Path) -> None:
+    """Small ones have versions and hashes of the large one, with which the tests run."""
     line = re.compile(r"[a-z0-9-]+==[\w.]+( ; [^/]+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")
-    assert not [text for text in LOCK.read_text().splitlines() if not line.fullmatch(text)]
+    texts = lock.read_text().splitlines()
+    assert not [text for text in texts if not line.fullmatch(text)]
+    assert set(map(_without_marker, texts)) <= set(
+        map(_without_marker, LOCK.read_text().splitlines())
+    )
+
+
+def _without_marker(line: str) -> str:
+    return line.split(" ;")[0].rstrip(" \\")
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [
+        ("run", ["advise"]),
+        ("image", ["serve", "postgres"]),
+        ("image-all", ["serve", "postgres", "train", "kubernetes"]),
+    ],
+)
+def test_small_locks_cover_their_extras(lock: str, extras: list[str]) -> None:
+    missing = {need for need in _needs(*extras, "") if need not in _locked(lock)}
+    assert missing == set()
+
+
+def test_every_package_has_a_line_that_says_what_it_sends() -> None:
+    """Direct ones, what these bring, and no other."""
+    page = (ROOT / "docs/dependencies.md").read_text()
+    rows = re.findall(r"^\| ([a-z0-9][a-z0-9-]*) \|(.*)\|$", page, re.M)
+    listed = [name for name, _ in rows if name != "package"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = _needs("", *project["optional-dependencies"])
+    assert sorted(listed) == sorted({*asked, *_locked("image-all")})
+    full = {name for name, row in rows if row.count("|") == 4}
+    assert full - {"package"} == asked
+    assert not [name for name, row in rows if any(not cell.strip() for cell in row.split("|"))]
+
+
+def _needs(*extras: str) -> set[str]:
+    """Names that extras ask for, with those of other extras; "" is what every installation has."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = set[str]()
+    for extra in extras:
+        asked = project["optional-dependencies"][extra] if extra else project["dependencies"]
+        for text in asked:
+            need = Requirement(text)
+            own = need.name == project["name"]
+            found |= _needs(*need.extras) if own else {canonicalize_name(need.name)}
+    return found
+
+
+def _locked(lock: str) -> set[str]:
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text()
+    return set(re.findall(r"^([a-z0-9-]+)==", text, re.M))
 
 
 def test_lock_covers_the_project() -> None:
