@@ -13,15 +13,15 @@ from launched import groups_are_bounded
 
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
-from advisor.errors import JobError
+from advisor.errors import JobError, SurvivorsError
 from advisor.runtime.backends.backend import Granted
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.runtime.host import cgroup
 from advisor.runtime.host.bounds import ResourceBounds
 from advisor.runtime.host.cgroup import left_cgroups
-from advisor.runtime.host.processes import marked_pids, wait_until
+from advisor.runtime.host.processes import is_stopped, marked_pids, session_of, wait_until
 from advisor.runtime.jobs import job_process, shim
-from advisor.runtime.jobs.ending import adopting_orphans, end_cgroups
+from advisor.runtime.jobs.ending import adopting_orphans, check_none, end_cgroups
 from advisor.runtime.jobs.job_process import JobProcess
 from advisor.runtime.jobs.launcher import Proven
 from advisor.runtime.jobs.running_job import RunningJob
@@ -159,6 +159,37 @@ def test_job_whose_shim_is_killed_is_ended(start: Start, tmp_path: Path) -> None
         assert process.pids()
         assert ended(process)
         assert alive(tmp_path) == []
+
+
+def test_shim_that_was_stopped_is_continued(start: Start, tmp_path: Path) -> None:
+    """A job can do that; what it is ordered then it does."""
+    process = start("sh", "-c", f"sleep 0.5; kill -STOP $PPID; {STUBBORN}")
+    assert wait_until(lambda: is_stopped(process.roots()[0]), 10)
+    assert ended(process)
+    assert alive(tmp_path) == []
+
+
+def test_shim_that_is_stopped_again_and_again_is_killed(start: Start, tmp_path: Path) -> None:
+    """Then its job is found by mark, control group and parent, as that of one that was killed."""
+    with adopting_orphans():
+        again = "sleep 0.5; while :; do kill -STOP $PPID; done"
+        process = start("sh", "-c", f"trap '' TERM; ({again}) & {STUBBORN}")
+        (shim_pid,) = process.roots()
+        assert wait_until(lambda: is_stopped(shim_pid), 10)
+        os.kill(shim_pid, signal.SIGSTOP)
+        process.kill_stopped()
+        assert wait_until(lambda: process.over, 10)
+        assert process.status == -signal.SIGKILL
+        assert alive(tmp_path) == []
+
+
+def test_zombie_is_no_survivor() -> None:
+    """It waits for its parent alone, and does nothing."""
+    with subprocess.Popen(["true"]) as child:
+        assert wait_until(lambda: session_of(child.pid) is None, 10)
+        check_none([child.pid])
+    with pytest.raises(SurvivorsError):
+        check_none([os.getpid()])
 
 
 @WITHOUT

@@ -110,6 +110,16 @@ def test_job_whose_shim_is_killed_has_failed_and_leaves_nobody(jobs: FakeHost) -
     await_nobody(jobs)
 
 
+def test_job_that_stops_its_shim_leaves_nobody(jobs: FakeHost) -> None:
+    """The shim is continued, and the launch ends as it was asked to."""
+    script = f"kill -STOP $PPID; exec {sys.executable} {FAKES}/fake_job.py"
+    jobs.write_job("stops", command=["sh", "-c", script])
+    name = detached(jobs, "stops", "two", *RUNS)
+    status = stop(jobs, name)
+    assert (status["state"], status["code"]) == ("stopped", None)
+    await_nobody(jobs)
+
+
 @pytest.mark.parametrize(
     ("victims", "seed"),
     [

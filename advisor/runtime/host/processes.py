@@ -57,6 +57,11 @@ def ancestors_of(pid: int) -> list[int]:
     return found
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still until it is continued, as after SIGSTOP."""
+    return _stat(pid)[:1] in (["T"], ["t"])
+
+
 def has_memory(pid: int) -> bool:
     """Whether a process runs and is not in the midst of its end."""
     return owner_of(pid) is not None and not _read(pid, "statm").startswith(b"0 ")

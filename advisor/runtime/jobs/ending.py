@@ -75,9 +75,10 @@ def check_none(pids: Collection[int]) -> None:
     Raises:
         SurvivorsError: somebody is.
     """
-    if pids:
+    # Those that wait for nothing but their parent do nothing any more.
+    if left := sorted(pid for pid in pids if owner_of(pid) is not None):
         raise SurvivorsError(
-            f"processes {sorted(pids)} of a job do not end",
+            f"processes {left} of a job do not end",
             why="a process that waits for a device or a network disk cannot be ended",
             fix="free what it waits for (`cat /proc/PID/stack` as root says what), or restart the "
             "host",

@@ -14,7 +14,7 @@ from advisor.retention import output_bytes
 from advisor.runtime.host.beats import beat
 from advisor.runtime.host.bounds import ResourceBounds, met_bound
 from advisor.runtime.host.cgroup import kill_cgroup, make_cgroup, members, remove_cgroup
-from advisor.runtime.host.processes import descendants, marked_pids
+from advisor.runtime.host.processes import descendants, is_stopped, marked_pids
 from advisor.runtime.jobs.ending import end_until_none, known_children, orphans, signal_if
 from advisor.settings import RUNTIME_DIR, python
 
@@ -94,7 +94,7 @@ class JobProcess:
         """Whether nobody is left; from then on nobody is looked for."""
         self._listen()
         if self._is_lost and not self.pids():
-            self._is_over, self._is_lost = True, False
+            self._status, self._is_over, self._is_lost = self.status, True, False
         return self._is_over
 
     @property
@@ -134,6 +134,18 @@ class JobProcess:
                 kill_cgroup(self._cgroup)
             end_until_none(signal.SIGKILL, self.pids, self._has)
 
+    def rouse(self) -> None:
+        """Let a shim that somebody has stopped go on."""
+        if not (self._is_over or self._is_lost):
+            self._shim.send_signal(signal.SIGCONT)
+
+    def kill_stopped(self) -> None:
+        """End a shim that is stopped again and again, and then who is left without it."""
+        if is_stopped(self._shim.pid):
+            self._shim.kill()
+            self._shim.wait()
+            self.kill()
+
     def close(self) -> None:
         """Let go of the shim, which ends when nobody is left."""
         for file in (self._shim.stdin, self._shim.stdout):
@@ -154,6 +166,7 @@ class JobProcess:
         while not (self._said or self._is_lost) and time.monotonic() < deadline_s:
             select.select([self._replies], [], [], 1)
             beat()
+            self.rouse()
             self._listen()
         if "started" not in self._said:
             self._is_over = True
@@ -179,6 +192,7 @@ class JobProcess:
 
     def _order(self, letter: bytes) -> None:
         self._listen()
+        self.rouse()
         if not (self._is_over or self._is_lost):
             with suppress(BrokenPipeError):
                 os.write(self._orders, letter)

@@ -174,6 +174,7 @@ class RunningJob:
         Raises:
             LimitNotProvenError: one has.
         """
+        self._process.rouse()
         if pids := self.pids():
             try:
                 check_environments(self.share, self._backend.environment(self.share), lambda: pids)
@@ -233,7 +234,8 @@ class RunningJob:
         )
 
     def _end(self) -> None:
-        for end in (self._process.terminate, self._process.kill):
+        process = self._process
+        for end in (process.terminate, process.kill, process.kill_stopped):
             if not self.over:
                 end()
                 wait_until(lambda: self.over, LEAVE_S)
