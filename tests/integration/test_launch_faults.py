@@ -100,6 +100,25 @@ def test_fault_on_the_server_blames_nobody(jobs: FakeHost) -> None:
     (jobs.pipe_dir / "status").unlink(missing_ok=True)
 
 
+@pytest.mark.parametrize("field", ["progress", "results"])
+def test_pattern_that_would_hold_up_the_supervisor_ends_its_job_alone(
+    jobs: FakeHost, field: str
+) -> None:
+    """Limits are looked at meanwhile, and the other job goes on."""
+    script = f"{sys.executable} {FAKES}/fake_job.py & sleep 1.5; echo {'a' * 60}b; wait"
+    pattern = r"(?:^(?:a+)+$|step )(\d+)"
+    bad: dict[str, object] = {"kind": "output", "pattern": pattern}
+    fields = {"progress": bad} if field == "progress" else {"results": {"pattern": pattern}}
+    if field == "progress":
+        script = f"echo step 1; {script}"
+    jobs.write_job("slow", gate=field == "results", command=["sh", "-c", script], **fields)
+    last = launch(jobs, "slow", "one", *RUNS, "--duration", "6", code=5)
+    assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
+    assert "took more than 1 s of processor time" in last["cause"]
+    assert last["jobs"][1]["proven"]
+    await_nobody(jobs)
+
+
 # limits
 
 

@@ -82,7 +82,11 @@ class JobMonitor:
         """What is wrong with its results, in words, the first time that something is."""
         if self.results in VERDICT_FLAGS:
             return None
-        reported = self.job.reported()
+        try:
+            reported = self.job.reported()
+        except JobError as error:
+            self.end("failed", error.code, str(error))
+            return None
         self.results = judge(reported, self._reference, self._tolerance)
         return self._alarm(reported) if self.results in VERDICT_FLAGS else None
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
-from advisor.runtime.jobs.output import OutputLines, number_of
+from advisor.runtime.jobs.matching import OutputMatches
+from advisor.runtime.jobs.output import number_of
 
 _THOUSANDS = re.compile(r",\d{3}(?!\d)")
 
@@ -39,31 +40,30 @@ class OutputCounter:
     """A pattern matched against each complete line of the job's output file."""
 
     def __init__(self, path: Path, pattern: str, *, cumulative: bool) -> None:
-        self._lines = OutputLines(path)
-        self._pattern = re.compile(pattern)
+        self._matches = OutputMatches(path, pattern)
         self._cumulative = cumulative
         self._total = 0.0
 
     def read(self) -> float:
         """Progress since the job started, in the job's unit."""
-        for line in self._lines.read():
-            self._take(line.decode(errors="replace"))
+        for match in self._matches.read():
+            self._take(match)
         return self._total
 
     def close(self) -> None:
-        self._lines.close()
+        self._matches.close()
 
-    def _take(self, line: str) -> None:
-        match = self._pattern.search(line)
+    def _take(self, match: re.Match[str]) -> None:
+        groups = match.re.groups
         # The last group is the only one, or with index 0 the whole match.
-        caught = match and match.group(self._pattern.groups)
+        caught: str | None = match.group(groups)
         if caught is None:
             return
-        number = _finite(caught) if self._pattern.groups else 1.0
+        number = _finite(caught) if groups else 1.0
         # A pattern without a group counts lines, whatever `cumulative` says.
-        if match and self._cumulative and self._pattern.groups:
-            cut = _THOUSANDS.match(line, match.end(self._pattern.groups))
-            self._total = _forward(self._total, number, line.strip() if cut else "")
+        if self._cumulative and groups:
+            cut = _THOUSANDS.match(match.string, match.end(groups))
+            self._total = _forward(self._total, number, match.string.strip() if cut else "")
         else:
             self._total += number
 

@@ -11,7 +11,7 @@ LOOK_BYTES = 1024 * 1024
 """Most that is read at a look; what is left is read at the next ones."""
 
 LINE_BYTES = 64 * 1024
-"""Most that is kept of a line that has not ended; of a longer one its end is read."""
+"""Most that is read of a line; of a longer one its end."""
 
 
 class OutputLines:
@@ -38,7 +38,7 @@ class OutputLines:
                 data += self._file.read(LOOK_BYTES - len(data))
         *lines, rest = re.split(rb"[\r\n]", self._rest + data)
         self._rest = rest[-LINE_BYTES:]
-        return lines
+        return [line[-LINE_BYTES:] for line in lines]
 
     def close(self) -> None:
         """Let go of the file."""

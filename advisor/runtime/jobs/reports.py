@@ -1,7 +1,6 @@
 """Reads what a running job says of its results and its latencies."""
 
 import math
-import re
 import struct
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from advisor.progress import (
     LATENCY_STEP,
     VALUES_AT,
 )
-from advisor.runtime.jobs.output import OutputLines, number_of
+from advisor.runtime.jobs.matching import OutputMatches
+from advisor.runtime.jobs.output import number_of
 
 
 class ReportFile:
@@ -39,19 +39,17 @@ class ReportedOutput:
     """A pattern matched against each line of the job's output; the n-th match counts as n."""
 
     def __init__(self, path: Path, pattern: str) -> None:
-        self._lines = OutputLines(path)
-        self._pattern = re.compile(pattern)
+        self._matches = OutputMatches(path, pattern)
         self._reported = Reported()
 
     def read(self) -> Reported:
         """All that the job reported since it started."""
-        for line in self._lines.read():
-            if match := self._pattern.search(line.decode(errors="replace")):
-                self._note(match.group(self._pattern.groups))
+        for match in self._matches.read():
+            self._note(match.group(match.re.groups))
         return self._reported
 
     def close(self) -> None:
-        self._lines.close()
+        self._matches.close()
 
     def _note(self, text: str) -> None:
         value, known = number_of(text), self._reported

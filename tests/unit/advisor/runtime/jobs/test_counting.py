@@ -1,5 +1,7 @@
 import re
+import signal
 import struct
+import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 
 from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
+from advisor.runtime.jobs import matching
 from advisor.runtime.jobs.counting import CounterFile, OutputCounter, open_counter
+from advisor.runtime.jobs.output import LINE_BYTES
 
 
 def total(output: bytes, pattern: str, *, cumulative: bool = True) -> float:
@@ -60,6 +64,24 @@ def test_group_that_catches_no_number_is_told(word: str) -> None:
     """A pattern around the wrong word ends the job's measurement, with the word."""
     with pytest.raises(JobError, match=re.escape(f"caught '{word}', which is not a number")):
         total(f"rate {word};\n".encode(), "rate (.*);")
+
+
+def test_pattern_that_tries_each_way_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such patterns are written by accident, too; the limit is gone with the look."""
+    monkeypatch.setattr(matching, "MATCH_S", 0.1)
+    began_s = time.process_time()
+    with pytest.raises(JobError, match=r"took more than 0.1 s of processor time"):
+        total(b"a" * 60 + b"b\n", r"(?:^(?:a+)+$|step )(\d+)")
+    assert time.process_time() - began_s < 5
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+    assert total(b"step 3\n", r"step (\d+)") == 3
+
+
+def test_of_a_line_without_an_end_its_last_64_kib_are_matched() -> None:
+    """A pattern that looks at each part of a line takes sixteen times as long for four times it."""
+    line = b"step 1 " + b"x" * LINE_BYTES
+    assert total(line + b"\n", r"step (\d+)") == 0
+    assert total(line + b" step 2\n", r"step (\d+)") == 2
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=8), st.sets(st.integers(0, 80)))
