@@ -103,6 +103,8 @@ remove_files() {
   left=
   for name in $FILES; do
     [ -e "$SLURM_FOLDER/$name" ] || continue
+    # Without gres.conf the GPUs of a slurm.conf that stays would be missing.
+    [ "$name" != gres.conf ] || [ ! -e "$SLURM_FOLDER/slurm.conf" ] || continue
     if grep " $name\$" "$list" | (cd "$SLURM_FOLDER" && sha256sum --check --status); then
       rm "$SLURM_FOLDER/$name"
     else

@@ -156,6 +156,7 @@ def slurm_cluster(
     books: bool = False,
     settings: str = "",
     users: str = "one",
+    slurm_user: str = "root",
 ) -> Generator[Cluster]:
     """A running Slurm; skips where one cannot be run.
 
@@ -166,6 +167,7 @@ def slurm_cluster(
         books: Whether there is accounting.
         settings: More lines of slurm.conf.
         users: How many share a node at a time, `one` or `several`.
+        slurm_user: Whom slurmctld runs as.
     """
     wanted = PROGRAMS + (OF_BOOKS if books else ())
     if missing := [
@@ -180,7 +182,13 @@ def slurm_cluster(
         pytest.skip("needs a process namespace, so that nothing is left running")
     for file in _gpu_files(folder, gpus):
         os.mknod(file, 0o20666, os.makedev(1, 3))
-    variables = {"USERS": users, "BOOKS": "127.0.0.1" if books else ""}
+    shutil.chown(folder, slurm_user, slurm_user)
+    variables = {
+        "SLURM_USER": slurm_user,
+        "USERS": users,
+        "BOOKS": "127.0.0.1" if books else "",
+        "CPUS": f"{2 * gpus + 6}",
+    }
     done = run_setup(folder, "install", gpus, advisor, variables)
     assert done.returncode == 0, done.stderr
     _add_test_settings(folder, settings)
@@ -248,7 +256,8 @@ def start(cluster: Cluster, *names: str) -> None:
                    f"--socket={folder}/munge.socket", f"--pid-file={folder}/munged.pid",
                    f"--seed-file={folder}/munge.seed"],
         "slurmdbd": ["slurmdbd", "-D"],
-        "slurmctld": ["slurmctld", "-D"],
+        "slurmctld": ["setpriv", f"--reuid={folder.owner()}", f"--regid={folder.group()}",
+                      "--clear-groups", "slurmctld", "-D"],
         "slurmd": ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "slurmd", "-D"],
         "match": [sys.executable, str(Path(__file__).parent / "slurm_match.py"), "slurm", "match",
                   "--settings", f"{folder}/etc/advisor/advisor.conf"],

@@ -332,6 +332,30 @@ def test_no_user_drains_a_node(cluster: Cluster) -> None:
     finished(cluster, cluster.submit("true", "--gres=mps:30")[0])
 
 
+def test_a_user_who_ends_all_that_is_his_drains_nothing(cluster: Cluster) -> None:
+    """He kills daemon and control program again and again, and locks the folder of the daemon."""
+    options = ("--gres=mps:30", "--chdir=/", "--output=/dev/null")
+    uid = cluster.run("id", "-u", "nobody").stdout.strip()
+    attack = f"""#!/bin/bash
+    while [ ! -e {cluster.folder}/out/peace ]; do
+      for p in $(pgrep -u {uid} -f mps-control); do kill -9 $p; done
+      chmod 0 {cluster.mps}/gpu0-{uid}/pipe
+    done"""
+
+    def submit_as_nobody(script: str) -> str:
+        done = cluster.run("sbatch", "--parsable", *options, user="nobody", script=script)
+        return done.stdout.strip()
+
+    attacker = submit_as_nobody(attack)
+    cluster.await_state(attacker, "RUNNING")
+    victim = submit_as_nobody("#!/bin/bash\nenv > /dev/null")
+    cluster.await_state(victim, *ENDED)
+    (cluster.folder / "out/peace").touch()
+    cluster.await_state(attacker, *ENDED)
+    assert cluster.node_state() in ("idle", "mixed", "allocated", "completing")
+    finished(cluster, cluster.submit("true", "--gres=mps:30")[0])
+
+
 # Daemons and nodes
 
 
@@ -411,11 +435,11 @@ def test_each_gpu_has_a_daemon_of_its_own() -> None:
 
 
 def test_several_users_share_a_gpu_where_the_site_wants_it() -> None:
-    """One daemon of root's serves both, and a part of one user's locks no node."""
+    """One daemon of root's serves both, and a part of one user's locks no node (as user slurm)."""
     with tempfile.TemporaryDirectory(prefix="adv") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        with slurm_cluster(folder, users="several") as both:
+        with slurm_cluster(folder, users="several", slurm_user="slurm") as both:
             mine, _ = both.submit(UNTIL.format("go"), "--gres=mps:30", f"--chdir={folder}")
             both.await_state(mine, "RUNNING")
             theirs = both.run(

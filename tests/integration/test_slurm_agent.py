@@ -32,7 +32,7 @@ PAGE = Path(__file__).parents[2] / "docs/slurm.md"
 BLOCKS = re.findall(r"(?:^    .+\n)+", PAGE.read_text(), re.MULTILINE)
 COMMANDS = [line.partition("  #")[0].strip() for block in BLOCKS for line in block.splitlines()]
 NOT_HERE = {
-    "apt-get install slurm-wlm munge": "in the Makefile",
+    "apt-get install slurm-wlm munge python3-venv": "in the Makefile",
     "python3 -m venv /opt/advisor": "in tests/contract/test_wheel.py, as pip",
     "/opt/advisor/bin/pip install '.[serve,client]'": "in tests/contract/test_wheel.py",
     "ADVISOR=/opt/advisor/bin/advisor api/slurm/setup.sh install": "in slurm_cluster.py",

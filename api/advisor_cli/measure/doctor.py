@@ -42,7 +42,7 @@ def _of_slurm() -> list[Finding]:
         faults = all_faults(ask)
     except AdvisorError as error:
         return [Finding("slurm", "warning", error.what, error.fix)]
-    found = "gres/mps is counted, billed and limited as gres/gpu is"
+    found = "gres/mps is counted as gres/gpu is, or there is no slurmdbd"
     if not faults:
         return [Finding("slurm books", "ok", found)]
     split = (fault.partition(": ") for fault in faults)
