@@ -135,6 +135,7 @@ class Observation:
     started_at: str = column("start of the pair, ISO 8601, UTC")
     host: str | None = reading("name of the host")
     tool_version: str | None = reading("version of advisor")
+    written_by: str | None = reading("who sent it to a service, which signs it; empty: none did")
     flags: tuple[str, ...] = column("what was wrong; empty is good", default=())
 
     def __post_init__(self) -> None:
@@ -148,7 +149,8 @@ class Observation:
     @property
     def point_id(self) -> str:
         """Stable identity: the same observation has the same id wherever it is brought in."""
-        return identity(self.launch_id, *self.jobs, self.gpu_uuid, self.started_at)
+        key = self.launch_id, *self.jobs, self.gpu_uuid, self.started_at
+        return identity(*key, written_by=self.written_by)
 
 
 Part = PointPart | ObservedPart

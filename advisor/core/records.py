@@ -80,6 +80,7 @@ class Measured(Counters):
     driver: str | None = reading("GPU driver version")
     host: str | None = reading("name of the host")
     tool_version: str | None = reading("version of advisor")
+    written_by: str | None = reading("who sent it to a service, which signs it; empty: none did")
     flags: tuple[str, ...] = column("what was wrong with the window; empty is good", default=())
 
 
@@ -116,7 +117,8 @@ class SoloPoint(Measured):
     def point_id(self) -> str:
         """Stable identity: the same measurement has the same id wherever it is imported."""
         return identity(
-            self.run, self.job, self.gpu_uuid, f"{self.share_percent:g}", self.started_at
+            *(self.run, self.job, self.gpu_uuid, f"{self.share_percent:g}", self.started_at),
+            written_by=self.written_by,
         )
 
 
@@ -175,7 +177,8 @@ class PairPoint(Measured):
     def point_id(self) -> str:
         """Stable identity: the same measurement has the same id wherever it is imported."""
         shares = (f"{share:g}" for share in self.shares_percent)
-        return identity(self.run, *self.jobs, self.gpu_uuid, self.mode, *shares, self.started_at)
+        key = self.run, *self.jobs, self.gpu_uuid, self.mode, *shares, self.started_at
+        return identity(*key, written_by=self.written_by)
 
 
 Point = SoloPoint | PairPoint
@@ -201,6 +204,7 @@ def in_name_order(parts: Iterable[_Part]) -> tuple[_Part, ...]:
     return ordered
 
 
-def identity(*key: str) -> str:
-    """A short hash of what tells a row apart from others."""
-    return hashlib.sha256("|".join(key).encode()).hexdigest()[:32]
+def identity(*key: str, written_by: str | None) -> str:
+    """A short hash of what tells a row apart from others, who sent it among it."""
+    whose = (f"by {written_by}",) if written_by else ()
+    return hashlib.sha256("|".join((*key, *whose)).encode()).hexdigest()[:32]

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from store_points import observation
 
 from advisor.core.flags import DEGENERATE
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.formats.rows import from_row, to_row
+from advisor.formats.rows import P, from_row, to_row
 from advisor.formats.wire import read, to_plain
 from advisor.runtime.host.processes import wait_until
 from advisor.wire.lists import AuditLog, JobList, JobRow, Observations, PairPoints, ProfilePoints
@@ -49,6 +49,11 @@ def tokens(empty: Api) -> dict[str, str]:
 @pytest.fixture
 def writer(api: Api) -> str:
     return api.token("write")
+
+
+def signed(points: Sequence[P]) -> list[P]:
+    """As the service keeps what the token of that name has sent."""
+    return [dataclasses.replace(point, written_by="write") for point in points]
 
 
 def sweep(job: str = "mine", like: str = "bert-train", **changes: Any) -> list[SoloPoint]:
@@ -105,7 +110,7 @@ def test_profile_comes_back_as_it_was_sent(api: Api, writer: str) -> None:
     put(api, writer, points)
     whole = api.get("/v1/profiles/mine")
     read(ProfilePoints, json.dumps(whole))
-    assert whole["points"] == rows(points)["points"]
+    assert whole["points"] == rows(signed(points))["points"]
     assert whole["gpu_models"] == ["NVIDIA H200"]
     first = api.get("/v1/profiles/mine", limit=4)["points"]
     rest = api.get("/v1/profiles/mine", before=first[-1]["started_at"])["points"]
@@ -177,7 +182,7 @@ def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None
     found = api.get("/v1/pairs/gemm/fft/points")
     read(PairPoints, json.dumps(found))
     assert found["jobs"] == ["fft", "gemm"]
-    assert found["stored"] == [to_row(mine)]
+    assert found["stored"] == list(map(to_row, signed([mine])))
     assert {from_row(PairPoint, row).jobs for row in found["bundled"]} == {("fft", "gemm")}
     assert api.get("/v1/pairs/gemm/mine/points")["stored"] == []
 
@@ -229,10 +234,28 @@ def test_observations_are_kept_and_found_by_job(api: Api, writer: str) -> None:
     assert api.post("/v1/observations", sent, writer) == {"read": 2, "new": 0}
     found = api.get("/v1/observations")
     read(Observations, json.dumps(found))
-    assert found["observations"] == [to_row(other), to_row(mine)]
-    assert api.get("/v1/observations", job="sort")["observations"] == [to_row(mine)]
+    assert found["observations"] == list(map(to_row, signed([other, mine])))
+    assert api.get("/v1/observations", job="sort")["observations"] == found["observations"][1:]
     bad = {"observations": [{**to_row(mine), "state": "perhaps"}]}
     assert error_of(api.ask("POST", "/v1/observations", writer, json=bad))[0] == 422
+
+
+def test_no_writer_takes_the_place_of_another(api: Api, writer: str) -> None:
+    """Each id has who sent it, by their token and not by their word."""
+    forger = api.token("write", "read")
+    mine = observation(1)
+    forged = dataclasses.replace(mine, power_w=7.0, written_by="write")
+    for sent, token in ((forged, forger), (mine, writer)):
+        assert api.post("/v1/observations", {"observations": [to_row(sent)]}, token)["new"] == 1
+    kept = {o["written_by"]: o["power_w"] for o in api.get("/v1/observations")["observations"]}
+    assert kept == {"write-read": 7.0, "write": mine.power_w}
+
+
+def test_an_observation_of_a_day_to_come_is_refused(api: Api, writer: str) -> None:
+    """It would be the newest for ever."""
+    sent = {**to_row(observation(1)), "started_at": "9999-12-31T00:00:00Z"}
+    refused = api.ask("POST", "/v1/observations", writer, json={"observations": [sent]})
+    assert error_of(refused)[0] == 422
 
 
 def test_every_write_is_audited_with_how_it_ended(api: Api, writer: str) -> None:

@@ -179,7 +179,10 @@ def test_pairs_are_deleted_by_their_kind(advisor: Advisor, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [((), "give --job, --gpu-model or --run"), (("--job", "mine", "--json"), "give --yes, too")],
+    [
+        ((), "give --job, --gpu-model, --run or --written-by"),
+        (("--job", "mine", "--json"), "give --yes, too"),
+    ],
 )
 def test_nothing_is_deleted_by_accident(
     advisor: Advisor, words: tuple[str, ...], said: str

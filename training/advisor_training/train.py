@@ -181,7 +181,7 @@ def _check_enough(rows: Rows) -> None:
         )
 
 
-_LATER = "input_fingerprint"
+_LATER = ("input_fingerprint", "written_by")
 
 
 def dataset_sha256(points: Iterable[Point]) -> str:
@@ -191,11 +191,9 @@ def dataset_sha256(points: Iterable[Point]) -> str:
 
 
 def _as_first_hashed(point: Point) -> dict[str, Any]:
-    """The row without a column that came later and is empty, or models would be of other points."""
+    """The row without columns that came later and are empty, or models would be of other points."""
     row = to_row(point)
-    if row.get(_LATER) is None:
-        row.pop(_LATER, None)
-    return row
+    return {name: value for name, value in row.items() if value is not None or name not in _LATER}
 
 
 def _usual(profiles: Sequence[Profile]) -> dict[str, float]:

@@ -25,7 +25,8 @@ def add(sent: ObservationsRequest, _: Writer, audited: Audited, service: Service
     """Keep what launched pairs did; those that are there already are left as they are."""
     subject = f"{len(sent.observations)} observations"
     with audited.of("observations.add", subject):
-        return answer(profiles.take_in(service, sent.observations, Observation))
+        seen = audited.signed(sent.observations)
+        return answer(profiles.take_in(service, seen, Observation))
 
 
 @router.get("/observations", response_model=Observations)

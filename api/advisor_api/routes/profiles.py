@@ -55,7 +55,8 @@ def replace_profile(
     """Replace a job's stored points of one GPU model; the next answer is made from the new ones."""
     gpu_model = profiles.replacement(job, sent.points)
     with profiles.changing(service, audited, "profile.replace", f"{job} on {gpu_model}"):
-        return answer(Stored(stored=service.store.replace_profile(job, gpu_model, sent.points)))
+        points = audited.signed(sent.points)
+        return answer(Stored(stored=service.store.replace_profile(job, gpu_model, points)))
 
 
 @router.delete("/profiles/{job}", response_model=Deleted)
@@ -79,7 +80,7 @@ def delete_profile(
 def import_points(sent: PointsRequest, _: Writer, audited: Audited, service: ServiceOf) -> Response:
     """Bring in solo and pair points; those that are there already are left as they are."""
     with profiles.changing(service, audited, "points.import", f"{len(sent.points)} points"):
-        return answer(profiles.take_in_points(service, sent.points))
+        return answer(profiles.take_in_points(service, audited.signed(sent.points)))
 
 
 @router.get("/profiles/{job}/components", response_model=ComponentsOfJob)

@@ -1,13 +1,15 @@
 """The audit log of routes: nothing is written or launched that could not be recorded first."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends, Request
 
 from advisor.errors import StoreError
 from advisor.formats.moments import now
+from advisor.formats.rows import P
 from advisor_api.http.access import Caller
 from advisor_api.http.errors import LOG, fault_of
 from advisor_api.service.service import ServiceOf
@@ -20,6 +22,10 @@ class Audit:
     def __init__(self, state: ServiceState, caller: Caller, request_id: str, client: str) -> None:
         self._state, self._caller = state, caller
         self._request_id, self._client = request_id, client
+
+    def signed(self, records: Iterable[P]) -> list[P]:
+        """The records as this caller's, whoever they say wrote them."""
+        return [replace(record, written_by=self._caller.name) for record in records]
 
     @contextmanager
     def of(self, action: str, subject: str) -> Generator[None]:

@@ -95,17 +95,26 @@ def delete(
     gpu_model: Annotated[str | None, typer.Option(help="Measured on this GPU model")] = None,
     run: Annotated[str | None, typer.Option(help="Of this run, or this launch")] = None,
     kind: _Kind = "solo",
+    written_by: Annotated[
+        str | None, typer.Option(help="Sent to a service by this token or user")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove stored points of one kind; bundled ones stay."""
-    if not (job or gpu_model or run):
-        raise InputError("all points would be deleted", fix="give --job, --gpu-model or --run")
+    if not (job or gpu_model or run or written_by):
+        raise InputError(
+            "all points would be deleted", fix="give --job, --gpu-model, --run or --written-by"
+        )
     if as_json and not yes:
         raise InputError("--json cannot ask", fix="give --yes, too")
     settings = read_settings()
     with open_database(settings.database_url, settings.home) as store:
-        points = [p for p in _wanted(store, kind, job, run) if gpu_model in (None, p.gpu_model)]
+        points = [
+            point
+            for point in _wanted(store, kind, job, run)
+            if gpu_model in (None, point.gpu_model) and written_by in (None, point.written_by)
+        ]
         if points and not yes:
             typer.confirm(f"delete {_of_what(points)}?", abort=True)
         deleted = store.delete(points) if points else 0

@@ -16,9 +16,17 @@ KIND_NAMES: Mapping[type[Record], str] = {
 """Names of files begin with these."""
 
 IDENTITY: Mapping[type[Record], tuple[str, ...]] = {
-    SoloPoint: ("run", "job", "gpu_uuid", "share_percent", "started_at"),
-    PairPoint: ("run", "jobs.job", "gpu_uuid", "mode", "jobs.share_percent", "started_at"),
-    Observation: ("launch_id", "jobs.job", "gpu_uuid", "started_at"),
+    SoloPoint: ("run", "job", "gpu_uuid", "share_percent", "started_at", "written_by"),
+    PairPoint: (
+        "run",
+        "jobs.job",
+        "gpu_uuid",
+        "mode",
+        "jobs.share_percent",
+        "started_at",
+        "written_by",
+    ),
+    Observation: ("launch_id", "jobs.job", "gpu_uuid", "started_at", "written_by"),
 }
 """Columns that tell two measurements apart, `jobs.` those of each job; `point_id` is their hash."""
 

@@ -155,7 +155,10 @@ class _Known:
 
 def _origin(seen: Observation) -> dict[str, Any]:
     names = ("gpu_model", "gpu_uuid", "units_total", "mode", "power_limit_w", "started_at")
-    same = {name: getattr(seen, name) for name in (*names, "driver", "host", "tool_version")}
+    same = {
+        name: getattr(seen, name)
+        for name in (*names, "driver", "host", "tool_version", "written_by")
+    }
     # Of the card: the same pair at the same split is one row, however often it is launched.
     return {**same, "run": f"launches on {seen.gpu_uuid}", "source": OBSERVED_SOURCE}
 

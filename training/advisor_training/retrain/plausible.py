@@ -1,12 +1,14 @@
 """Which points no GPU can have measured, whatever the jobs: found without a model."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from advisor.core.flags import COUNTER_BOUND
 from advisor.core.records import PairPoint, Point, SoloPoint
-from advisor.formats.moments import moment_fault
+from advisor.core.wording import listed
+from advisor.formats.moments import is_utc, moment_fault
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_training.retrain.collected import PointSet
 from advisor_training.retrain.refused import Refused, refuse
@@ -15,11 +17,14 @@ FASTEST = 1.3
 """A job beside another one gets at most so much of the rate that it has alone at that share: the
 bound at which launches call a job too fast. Launch-bound jobs alone differ by up to 12 %."""
 
+MOST_TAUGHT, LEAST_TAUGHT = 0.25, 200
+"""What one writer may teach in a run: a part of the pairs that were learned from, or so many."""
+
 Profiles = Mapping[tuple[str, str], Profile]
 
 
 def implausible(new: PointSet, others: PointSet, now: datetime) -> Iterator[Refused]:
-    """New points that are malformed, or claim what is impossible, or are there twice.
+    """New points that are malformed, claim what is impossible, are there twice, or in two ways.
 
     Also a copy of a known point is a duplicate.
     """
@@ -36,6 +41,21 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
                 why = f"{job} did {rate:.4g}/s at {share:g} %, alone it does {limit:.4g}/s"
                 yield refuse(point, "impossible", why)
                 break
+
+
+def too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[Refused]:
+    """Pairs beyond what one writer may teach at once, the newest; what no service signed is free.
+
+    Who holds a token moves the model by steps, each of which has to be no worse than the last.
+    """
+    most = max(LEAST_TAUGHT, int(MOST_TAUGHT * learned))
+    counts: Counter[str] = Counter()
+    for point in sorted(fresh, key=lambda point: (point.started_at, point.point_id)):
+        if point.written_by is not None:
+            counts[point.written_by] += 1
+            if counts[point.written_by] > most:
+                why = f"{point.written_by} teaches {most} pairs at most in one run"
+                yield refuse(point, "too-many", f"{why}; the others come in the next ones")
 
 
 def _first_of_each(*found: Iterable[Refused]) -> Iterator[Refused]:
@@ -79,19 +99,43 @@ def _impossible_power(point: Point) -> str | None:
 
 
 def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
-    """A card measures one thing at a time: the same window under another name is a copy."""
-    known = {_window(point): point.point_id for point in (*new, *others)}
-    first = {_window(point): point.point_id for point in others}
+    """A card measures one thing at a time: the same window again is a copy.
+
+    Nobody can say which of two unlike ones is the true one, so neither is learned from. What was
+    learned from already stays: else a copy would take it away.
+    """
+    found: dict[tuple[object, ...], dict[str, Point]] = {}
     for point in new:
-        first.setdefault(_window(point), min(known[_window(point)], point.point_id))
-    for point in new:
-        if first[_window(point)] != point.point_id:
-            yield refuse(point, "duplicate", f"the same window is there as {first[_window(point)]}")
+        found.setdefault(_window(point), {})[point.point_id] = point
+    known = {_window(point): point.point_id for point in others}
+    for window, copies in found.items():
+        if window not in known and len(set(map(_told, copies.values()))) > 1:
+            yield from (_disputed(point, copies.values()) for point in copies.values())
+            continue
+        first = known.get(window, min(copies))
+        for point in copies.values():
+            if point.point_id != first:
+                yield refuse(point, "duplicate", f"the same window is there as {first}")
+
+
+def _disputed(point: Point, copies: Collection[Point]) -> Refused:
+    whose = sorted({copy.written_by or "this site itself" for copy in copies})
+    why = f"{len(copies)} unlike copies of this window are there, by {listed(whose)}"
+    fix = "measure it again, or remove what one wrote: advisor data delete --written-by NAME"
+    return refuse(point, "disputed", f"{why}; {fix}")
 
 
 def _window(point: Point) -> tuple[object, ...]:
     what = tuple((job, share) for job, share, _ in _shares(point))
-    return what, point.mode, point.gpu_uuid, point.started_at
+    moment = point.started_at
+    # The same moment may be written with Z or +00:00.
+    when = datetime.fromisoformat(moment) if is_utc(moment) else moment
+    return what, point.mode, point.gpu_uuid, when
+
+
+def _told(point: Point) -> tuple[object, ...]:
+    """What a window is said to have shown."""
+    return tuple(rate for _, _, rate in _shares(point)), point.power_w, point.window_s
 
 
 def _shares(point: Point) -> list[tuple[str, float, float | None]]:

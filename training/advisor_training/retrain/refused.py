@@ -7,7 +7,9 @@ from typing import Literal, TypeAlias, get_args
 from advisor.core.records import Point, SoloPoint
 from advisor_training.retrain.collected import PointSet
 
-Reason: TypeAlias = Literal["malformed", "duplicate", "impossible", "flagged"]
+Reason: TypeAlias = Literal[
+    "malformed", "duplicate", "disputed", "impossible", "flagged", "too-many"
+]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 

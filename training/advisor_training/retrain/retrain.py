@@ -93,7 +93,9 @@ def _run(
     report = _challenged(
         report, sifted, learned, (registry, place, artefact.manifest), now, on_stage
     )
-    place.remember(LastRun(points_sha256, report.at, report.why))
+    # Of one who wrote more than a run learns from, the next run learns the rest.
+    if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
+        place.remember(LastRun(points_sha256, report.at, report.why))
     return replace(report, removed=_prune(registry, keep))
 
 

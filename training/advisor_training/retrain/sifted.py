@@ -8,7 +8,7 @@ from advisor.core.flags import DOUBTFUL, WRONG
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_training.retrain.collected import Collected, PointSet
-from advisor_training.retrain.plausible import implausible, too_fast
+from advisor_training.retrain.plausible import implausible, too_fast, too_many
 from advisor_training.retrain.refused import Refused, refuse, without
 
 WRONG_RESULTS = ("wrong", "differ")
@@ -44,6 +44,9 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     usable = usable_points(flagged)
     fresh = [point for point in usable.pairs if point.point_id not in known]
     refused += too_fast(fresh, usable.profiled)
+    gone = {one.point_id for one in refused}
+    left = (point for point in fresh if point.point_id not in gone)
+    refused += too_many(left, len(learned.pairs))
     return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(new.ids))
 
 

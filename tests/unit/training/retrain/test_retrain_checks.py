@@ -8,6 +8,8 @@ import synthetic_pairs as made_up
 from retraining import BUNDLED_POINTS, FIRST_DAY, changed, collected, faster, points
 
 from advisor.core.records import PairPoint
+from advisor.core.wording import listed
+from advisor_training.retrain import plausible
 from advisor_training.retrain.collected import PointSet
 from advisor_training.retrain.refused import by_reason
 from advisor_training.retrain.sifted import Sifted, sift
@@ -84,6 +86,45 @@ def test_a_window_under_another_name_is_a_duplicate() -> None:
     known = PointSet(pairs=tuple(replace(p, run="copy") for p in BUNDLED_POINTS.pairs))
     found = sifted(known)
     assert {one.point_id for one in found.refused} == known.ids
+
+
+def test_unlike_copies_of_a_window_keep_each_other_out() -> None:
+    """A forged copy takes no place of the true one, whoever is first by name; neither teaches."""
+    own = points(KNOWN_JOBS)
+    for forger in ("a", "z"):
+        forged = replace(faster(own.pairs[0], 0.7), written_by=forger)
+        forged = replace(forged, started_at=forged.started_at.replace("+00:00", "Z"))
+        found = sifted(replace(own, pairs=(*own.pairs, forged)))
+        assert {one.point_id for one in found.refused} == {own.pairs[0].point_id, forged.point_id}
+        [counted] = by_reason(found.refused)
+        assert counted.reason == "disputed"
+        assert f"by {listed(sorted((forger, 'this site itself')))}" in counted.example
+        assert "--written-by NAME" in counted.example
+
+
+def test_what_was_learned_stays_beside_an_unlike_copy() -> None:
+    """Else who writes copies would empty the model."""
+    known = BUNDLED_POINTS.pairs[0]
+    found = sifted(PointSet(pairs=(replace(faster(known, 0.7), written_by="a"),)))
+    assert [one.reason for one in found.refused] == ["duplicate"]
+    assert known.point_id in found.accepted.ids
+
+
+def test_one_writer_teaches_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest first; others and what this site measured itself are not held up."""
+    monkeypatch.setattr(plausible, "LEAST_TAUGHT", 5)
+    monkeypatch.setattr(plausible, "MOST_TAUGHT", 0.0)
+    own = points(KNOWN_JOBS)
+    sent = replace(own, pairs=tuple(replace(p, written_by="agents") for p in own.pairs[:20]))
+    others = tuple(replace(p, written_by="bench") for p in own.pairs[20:24])
+    found = sifted(replace(sent, pairs=(*sent.pairs, *others, *own.pairs[24:])))
+    [counted] = by_reason(found.refused)
+    assert (counted.reason, counted.points) == ("too-many", 15)
+    assert "agents teaches 5 pairs at most" in counted.example
+    taught = [p for p in found.accepted.pairs if p.written_by == "agents"]
+    assert max(p.started_at for p in taught) <= min(
+        p.started_at for p in sent.pairs if p.point_id in counted.point_ids
+    )
 
 
 @pytest.mark.parametrize(("power_w", "words"), [(721.1, "limit of 700 W"), (70.0, "idle GPU")])
