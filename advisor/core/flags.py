@@ -19,6 +19,8 @@ P99_BROKEN = "p99-broken"
 
 UNWATCHED = "unwatched"
 
+STRANGER = "stranger"
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up; of a "
     "job with a demand, above what chance makes of its requests",
@@ -35,6 +37,7 @@ FLAGS: dict[str, str] = {
     TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
     TOO_SLOW: "a job made under a twentieth of the progress that its profile says of its share",
     P99_BROKEN: "a server of a launch was above its promised p99 for several windows in a row",
+    STRANGER: "a process of no job computed on the GPU beside those of a launch",
     UNWATCHED: "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
@@ -59,6 +62,7 @@ DOUBTFUL = WRONG | {
     LIMIT_BROKEN,
     TOO_FAST,
     TOO_SLOW,
+    STRANGER,
     UNWATCHED,
     HEAT,
     "not-settled",

@@ -49,6 +49,7 @@ class LaunchRequest(SharingRequest):
         allow_unsafe: Launch `split` also at counts of SMs at which results are wrong.
         stop_on_wrong_results: Stop all when a job reports a wrong result; None: where the split
             is a recommended one.
+        strict: End the launch also where a process of no job computes on the GPU.
         limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
         when_p99_breaks: Where a server is above its promised p99 for several windows of requests in
             a row: only tell it, or end the newest job that serves nobody.
@@ -66,6 +67,7 @@ class LaunchRequest(SharingRequest):
     split: Annotated[str, Bounds(max_length=40, pattern=_SPLIT, check=parse_split)] | None = None
     allow_unsafe: bool = False
     stop_on_wrong_results: bool | None = None
+    strict: bool = False
     when_one_ends: WhenOneEnds = "keep"
     when_p99_breaks: WhenP99Breaks = "tell"
     limit_memory: bool = True

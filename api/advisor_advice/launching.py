@@ -53,6 +53,7 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
         hang_s=request.hang_s,
         when_p99_breaks=request.when_p99_breaks,
         stop_on_wrong_results=_stops(request),
+        strict=request.strict,
         asked_by=launch.asked_by,
         notes=tuple(
             dict.fromkeys(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from breaking_job import OUTSIDE
 from host import FAKES, FakeHost
-from launched import await_end, await_nobody, detached
+from launched import await_end, await_nobody, await_status, detached, stop
 
 from advisor.runtime.host.processes import marked_pids
 
@@ -41,9 +41,25 @@ def test_job_that_leaves_its_limit_ends_the_launch(jobs: FakeHost, way: str) -> 
     await_nobody(jobs)
 
 
-def test_stranger_on_the_gpu_ends_the_launch(jobs: FakeHost) -> None:
-    """Both jobs would have less than their part; neither is called guilty."""
+def test_stranger_on_the_gpu_is_told(jobs: FakeHost) -> None:
+    """Two seconds of somebody else cost nobody days; what is seen meanwhile teaches nothing."""
     name = detached(jobs, "one", "two", *RUNS)
+    command = [sys.executable, "-c", OUTSIDE, "60"]
+    with subprocess.Popen(command, env=jobs.environment()) as stranger:
+        status = await_status(jobs, name, lambda found: len(found["warnings"]) > 1)
+        stranger.kill()
+    assert f"process {stranger.pid}" in status["warnings"][1]
+    assert status["state"] == "running"
+    assert [job["proven"] for job in status["jobs"]] == [True, True]
+    assert stop(jobs, name)["code"] is None
+    shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
+    assert "stranger" in shown["observations"][0]["flags"]
+    await_nobody(jobs)
+
+
+def test_stranger_on_the_gpu_ends_a_strict_launch(jobs: FakeHost) -> None:
+    """Both jobs would have less than their part; neither is called guilty."""
+    name = detached(jobs, "one", "two", *RUNS, "--strict")
     command = [sys.executable, "-c", OUTSIDE, "60"]
     with subprocess.Popen(command, env=jobs.environment()) as stranger:
         status = await_end(jobs, name)

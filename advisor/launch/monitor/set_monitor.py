@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Never
 
-from advisor.core.flags import P99_BROKEN
+from advisor.core.flags import P99_BROKEN, STRANGER
 from advisor.core.interval import Interval
 from advisor.core.observations import SETTLE_S
 from advisor.core.results import read_first
@@ -70,7 +70,7 @@ class SetMonitor:
         self._silent = self._noted = False
         self._coming: RunningJob | None = None
         self.newcomer_error: LimitBrokenError | None = None
-        self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s)
+        self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
         open_gates(jobs, [part.solo_rate for part in pair.parts])
 
     @property
@@ -264,6 +264,8 @@ class SetMonitor:
         coming = [self._coming] if self._coming is not None else []
         try:
             self._alarms += self._limits.check([*running, *coming], now_s)
+            if self._limits.strangers:
+                self.account.stretches[-1].flags.add(STRANGER)
         except LimitBrokenError as error:
             # Names: a copy of one that runs may be either of the two, so all are stopped then.
             if error.jobs and error.jobs <= {job.job.name for job in coming} - {

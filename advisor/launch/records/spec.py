@@ -133,6 +133,8 @@ class LaunchSpec:
         when_p99_breaks: What is done where a server breaks its promised p99.
         stop_on_wrong_results: The set is stopped when a job reports a wrong result; else there is
             an alarm.
+        strict: The launch is ended where a process of no job computes on the GPU; else there is an
+            alarm, and a flag.
         asked_by: Who asked: a user's name, or the name of a token.
         notes: What the caller should know, such as why there is no forecast.
     """
@@ -145,5 +147,6 @@ class LaunchSpec:
     hang_s: float = HANG_S
     when_p99_breaks: WhenP99Breaks = "tell"
     stop_on_wrong_results: bool = False
+    strict: bool = False
     asked_by: str = ""
     notes: tuple[str, ...] = ()

@@ -19,6 +19,9 @@ CONFIRM_S = 1.0
 GPU of the host was for up to 0.7 s (H100)."""
 
 
+_OF_NO_JOB = "computes on the GPU and is of no job"
+
+
 @dataclass(frozen=True, slots=True)
 class Breach:
     """A process that is not under the limit it should be under.
@@ -26,32 +29,47 @@ class Breach:
     Attributes:
         job: Its job; None: it is of none.
         why: In words, without its number.
+        is_stranger: It is of somebody else, as far as can be seen, and no client of our server.
     """
 
     pid: int
     job: RunningJob | None
     why: str
+    is_stranger: bool = False
 
 
-def check_limits(jobs: Sequence[RunningJob]) -> None:
+def check_limits(
+    jobs: Sequence[RunningJob], *, strict: bool = True, known: Collection[int] = ()
+) -> tuple[int, ...]:
     """Check that nobody computes on the GPU of these jobs but they, each under its limit.
+
+    Args:
+        jobs: Of one GPU.
+        strict: Strangers are as bad as a job that leaves its limit.
+        known: Strangers that were found before, which need no second look.
+
+    Returns:
+        Strangers that compute there, where not `strict`.
 
     Raises:
         LimitBrokenError: somebody does; its `jobs` are those whose processes they are.
         PartitionError: the MPS server cannot be asked.
     """
-    if found := _breaches(jobs):
+    found = _breaches(jobs)
+    if not all(breach.is_stranger and breach.pid in known for breach in found):
         time.sleep(CONFIRM_S)
-        known = {breach.pid for breach in found}
-        found = [b for b in _breaches(jobs) if b.pid in known and has_memory(b.pid)]
-    if found:
+        before = {breach.pid for breach in found}
+        found = [b for b in _breaches(jobs) if b.pid in before and has_memory(b.pid)]
+    broken = [breach for breach in found if strict or not breach.is_stranger]
+    if broken:
         raise LimitBrokenError(
-            "; ".join(f"process {b.pid} ({name_of(b.pid)}) {b.why}" for b in found),
+            "; ".join(f"process {b.pid} ({name_of(b.pid)}) {b.why}" for b in broken),
             why="it has no part of the GPU to itself, and its neighbour has less than its part",
             fix="let each job compute in processes that it starts, and leave the variables of its "
             "limit alone",
-            jobs=frozenset(b.job.job.name for b in found if b.job),
+            jobs=frozenset(b.job.job.name for b in broken if b.job),
         )
+    return tuple(breach.pid for breach in found)
 
 
 def is_seen(jobs: Sequence[RunningJob]) -> bool:
@@ -68,7 +86,7 @@ def _breaches(jobs: Sequence[RunningJob]) -> list[Breach]:
     # Numbers of another namespace say nothing of our processes.
     computing = sight.computing if any(owners[pid] for pid in sight.computing) else frozenset[int]()
     found = [
-        Breach(pid, None, "computes on the GPU and is of no job")
+        Breach(pid, None, _OF_NO_JOB, is_stranger=pid not in (sight.clients or ()))
         for pid in computing
         # The server of another daemon only serves others.
         if owners[pid] is None and not name_of(pid).startswith(MPS_SERVER)
@@ -92,5 +110,7 @@ def _owners(pids: Collection[int], jobs: Sequence[RunningJob]) -> dict[int, Runn
     roots = {root: job for job in jobs for root in job.roots()}
     return {
         pid: next((roots[above] for above in (pid, *ancestors_of(pid)) if above in roots), None)
+        # One that somebody else was asked to start.
+        or next((job for job in jobs if job.has_marked(pid)), None)
         for pid in pids
     }

@@ -13,7 +13,7 @@ from advisor.core.results import Reported
 from advisor.errors import InputError, JobError, LimitNotProvenError
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.runtime.backends.backend import Backend, Granted, Sight, check_environments
-from advisor.runtime.host.processes import cpu_s, pin, wait_until
+from advisor.runtime.host.processes import carries, cpu_s, pin, wait_until
 from advisor.runtime.jobs.counting import open_counter
 from advisor.runtime.jobs.ending import LEAVE_S, check_none
 from advisor.runtime.jobs.job_process import JobProcess
@@ -78,6 +78,10 @@ class RunningJob:
     def roots(self) -> list[int]:
         """Roots: every process of the job is one of these or a descendant."""
         return self._process.roots()
+
+    def has_marked(self, pid: int) -> bool:
+        """Whether a process was started with the variables of this job, by whomever."""
+        return carries(pid, {PROGRESS_MARK: str(self._progress_path)})
 
     def sight(self) -> Sight | None:
         """Who uses its GPU; None where nobody can tell."""

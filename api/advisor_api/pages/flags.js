@@ -17,6 +17,7 @@ export const FLAGS = {
   "too-fast": "a job of a launch made far more progress than its profile says of its share alone",
   "too-slow": "a job made under a twentieth of the progress that its profile says of its share",
   "p99-broken": "a server of a launch was above its promised p99 for several windows in a row",
+  "stranger": "a process of no job computed on the GPU beside those of a launch",
   "unwatched": "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",

@@ -68,7 +68,14 @@ _NOT_OF_JOIN = {
     "detach": "the command returns as soon as the job runs beside the others",
     "dry_run": "the shares of the launch and the job's forecast are shown as it joins",
     **dict.fromkeys(
-        ("when_one_ends", "when_p99_breaks", "duration", "hang_after", "stop_on_wrong_results"),
+        (
+            "when_one_ends",
+            "when_p99_breaks",
+            "duration",
+            "hang_after",
+            "stop_on_wrong_results",
+            "strict",
+        ),
         _OF_LAUNCH,
     ),
 }
@@ -118,6 +125,10 @@ def launch(
             help="When a job reports a wrong result; if not given, stop at a recommended split",
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="End all when a process of no job computes on the GPU"),
+    ] = False,
     limit_memory: Annotated[
         bool,
         typer.Option(
@@ -167,6 +178,7 @@ def launch(
         gpu_model=gpu_model,
         allow_unsafe=allow_unsafe,
         stop_on_wrong_results=stop_on_wrong_results,
+        strict=strict,
         when_one_ends=when_one_ends,
         when_p99_breaks=when_p99_breaks,
         limit_memory=limit_memory,

@@ -327,7 +327,7 @@ def test_a_process_of_no_job_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
     watch = Watch(patch)
     error = LimitBrokenError("process 9 computes on the GPU and is of no job")
 
-    def broken(_: object) -> None:
+    def broken(_: object, **_options: object) -> None:
         raise error
 
     patch.setattr("advisor.launch.monitor.limit_monitor.check_limits", broken)

@@ -29,6 +29,10 @@ class FakeJob:
     def roots(self) -> list[int]:
         return [self.root]
 
+    def has_marked(self, pid: int) -> bool:
+        """Two that somebody else was asked to start."""
+        return pid == 40 + self.root
+
 
 def jobs_at(seen: Sight | None) -> list[RunningJob]:
     jobs = [FakeJob(Job(name=name, command=("x",), progress=ProgressSettings()), root, seen)
@@ -96,6 +100,20 @@ def test_what_cannot_be_seen_is_told() -> None:
     assert broken_by(Sight(frozenset({4711}), frozenset({11}))) is None
     assert is_seen(jobs_at(None))
     assert broken_by(None) is None
+
+
+@given(PIDS)
+def test_strangers_are_told_and_break_nothing_where_that_is_not_asked_for(
+    on_gpu: frozenset[int],
+) -> None:
+    """A client of the server is none, nor one that was started for a job."""
+    ours = frozenset(pid for pid in on_gpu if pid < 30)
+    found = check_limits(jobs_at(Sight(on_gpu, ours)), strict=False)
+    assert set(found) == (on_gpu - ours if ours else set())
+    assert check_limits(jobs_at(Sight(on_gpu, ours)), strict=False, known=found) == found
+    for seen in (Sight(on_gpu | {11, 39}, ours | {11, 39}), Sight(on_gpu | {11, 42}, ours | {11})):
+        with pytest.raises(LimitBrokenError):
+            check_limits(jobs_at(seen), strict=False)
 
 
 def test_process_that_ends_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None:
