@@ -60,11 +60,7 @@ def _row(cluster: Cluster, kind: str, number: int, jobs: int, at_once: int) -> s
     mark = f"round{number}.{KINDS.index(kind)}."
     began = time.monotonic()
     with ThreadPoolExecutor(at_once) as pool:
-        done = list(
-            pool.map(
-                lambda n: _submit(cluster, f"r{number}k{KINDS.index(kind)}-{n}", kind), range(jobs)
-            )
-        )
+        done = list(pool.map(lambda n: _submit(cluster, f"{mark}{n}", kind), range(jobs)))
     took = time.monotonic() - began
     # A controller that is started again has jobs of the round before.
     said = cluster.run("squeue", "-h", "-o", "%j").stdout.split()
