@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from advisor.client import JobRequest
-from advisor.core.gpu import MEMORY_MIB, MemoryFit
+from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, MemoryFit
 from advisor_node.advice import Answer, Question, Together
 from advisor_node.matching import Edge, matched
 from advisor_node.slurm.comment import Named
@@ -205,6 +205,8 @@ class Round:
             answer = answers.get(question)
             if not isinstance(answer, Together) or min(answer.low_speeds) < _LEAST_SPEED:
                 continue
+            if not _finds_memory(first, answer):
+                continue
             first_limit = None if first.part else self._limit(first, answer.low_speeds[0])
             second_limit = self._limit(second, answer.low_speeds[1])
             if -1 not in (first_limit, second_limit):
@@ -262,6 +264,15 @@ def _best(matches: Iterable[_Match], jobs: Sequence[QueuedJob]) -> list[_Match]:
     ]
     used = matched([1] * len(jobs), edges, 0)
     return [match for match, times in zip(found, used, strict=True) if times]
+
+
+def _finds_memory(first: QueuedJob, answer: Together) -> bool:
+    """Whether what is open to one that has begun leaves the other what it needs."""
+    card_mib, taken_mib = MEMORY_MIB.get(answer.gpu_model), _named(first).memory_mib
+    need_mib = MemoryFit(answer.needs_mib[1:], None).limit_mib(0)
+    if None in (card_mib, taken_mib, need_mib):
+        return True
+    return (taken_mib or 0) + (need_mib or 0) <= MEMORY_PART * (card_mib or 0)
 
 
 def _worth(match: _Match) -> float:

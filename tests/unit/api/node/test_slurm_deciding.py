@@ -108,6 +108,13 @@ def test_one_at_a_time_is_sent_to_a_node() -> None:
     assert decided(begun("a"), sent, waiting("b")) == {}
 
 
+@pytest.mark.parametrize(("memory_mib", "met"), [(134_070, True), (134_071, False), (None, True)])
+def test_a_job_joins_where_it_finds_its_memory(memory_mib: int | None, met: bool) -> None:
+    """What the first may take was bounded for another partner; it keeps that."""
+    named = Named(job="a", share_text="50", counted=66, memory_mib=memory_mib)
+    assert ("b" in decided(begun("a", named=named), waiting("b"))) == met
+
+
 def test_a_card_with_a_third_job_is_full() -> None:
     other = waiting("m", named=None, pending=False, cards={("n1", 0): 10}, eligible_s=NOW_S)
     assert decided(begun("a"), other, waiting("b")) == {}
