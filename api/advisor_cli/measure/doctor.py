@@ -1,8 +1,10 @@
 """`advisor doctor`: what was found on this host, what is missing, and the fix."""
 
 import json
+import os
 import shutil
 from dataclasses import asdict
+from pathlib import Path
 
 import typer
 from rich.text import Text
@@ -17,6 +19,11 @@ from advisor_node.slurm.matching.slurm import ask
 from advisor_profiling.reports.doctor import examine
 from advisor_profiling.reports.finding import Finding
 from advisor_profiling.testbed.live import list_gpus
+
+_SLURM_CONF = tuple(
+    map(Path, ("/etc/slurm/slurm.conf", "/usr/local/etc/slurm.conf", "/run/slurm/conf/slurm.conf"))
+)
+"""Where distributions, Slurm's own installation and a node without a file of its own have it."""
 
 _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
 
@@ -36,7 +43,9 @@ def doctor(
 
 def _of_slurm() -> list[Finding]:
     """Whether Slurm, where it is, sees in its books what jobs hold that share."""
-    if shutil.which("scontrol") is None:
+    # Without a configuration of this host Slurm's commands would ask the network for a controller.
+    configured = "SLURM_CONF" in os.environ or any(map(Path.exists, _SLURM_CONF))
+    if shutil.which("scontrol") is None or not configured:
         return []
     try:
         faults = all_faults(ask)
