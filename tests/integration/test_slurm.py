@@ -1,6 +1,8 @@
 """A real Slurm with its books, the plugin, the scripts and what decides; GPU and MPS are fakes."""
 
+import json
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -195,6 +197,10 @@ def test_a_limit_on_gpus_holds_for_parts_of_them(cluster: Cluster) -> None:
         eventually(lambda: "without gres/mps: add gres/mps=0" in facts())
         number, said = submit_as_nobody()
         assert "advisor: unchanged: assoc work nobody has GrpTRES=gres/gpu=0 without" in said
+        doctor = cluster.run(Path(sys.executable).parent / "advisor", "doctor", "--json")
+        [found] = [f for f in json.loads(doctor.stdout) if f["check"] == "slurm books"]
+        assert (found["verdict"], found["fix"]) == ("warning", "add gres/mps=0")
+        assert found["found"] == "assoc work nobody has GrpTRES=gres/gpu=0 without gres/mps"
         assert cluster.await_turn(number) == "PENDING"
         assert cluster.job(number)["TresPerNode"] == "gres:gpu:1"
         cluster.manage(*of_user, "GrpTRES=gres/gpu=0,gres/mps=0")
