@@ -17,7 +17,7 @@ from advisor.launch.monitor import set_monitor
 from advisor.launch.monitor.set_monitor import SetMonitor
 from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
-from advisor.runtime.backends.backend import Backend, Granted, Sight
+from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight
 from advisor.runtime.host import processes
 from advisor.runtime.jobs import computing
 from advisor.runtime.jobs.running_job import RunningJob
@@ -85,6 +85,9 @@ class ScriptedJob:
 
     def go(self) -> None:
         self.is_open = True
+
+    def proof(self) -> Proof:
+        return "set"
 
     def count(self) -> float:
         if self._now_s >= self.script.broken_s:

@@ -25,7 +25,8 @@ STATUS_KEYS = {
     "ended_at", "supervisor_pid", "silent_s", "warnings",
 }  # fmt: skip
 JOB_KEYS = {
-    "job", "rate_unit", "share_percent", "units_granted", "memory_limit_mib", "proven", "outcome",
+    "job", "rate_unit", "share_percent", "units_granted", "memory_limit_mib", "proven", "proof",
+    "outcome",
     "exit_code", "error", "steps", "latency_p99_ms",
     "max_p99_ms", "rate", "relative_speed", "results", "predicted_rate", "joined_at",
     "ended_at",

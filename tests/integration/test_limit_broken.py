@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from breaking_job import OUTSIDE
 from host import FAKES, FakeHost
-from launched import await_end, await_nobody, await_status, detached, stop
+from launched import await_end, await_nobody, await_status, detached, show, stop
 
+from advisor.core.gpu import PERCENTAGE
 from advisor.runtime.host.processes import marked_pids
 
 RUNS = ("--split", "30/70")
@@ -81,6 +82,20 @@ def test_job_that_raises_the_percentage_of_the_server_ends_the_launch(jobs: Fake
     assert (status["state"], status["code"]) == ("failed", "limit-broken")
     assert "gives 100 % to what starts now, and was set to 70 %" in status["cause"]
     await_nobody(jobs)
+
+
+def test_limit_that_a_job_may_have_changed_is_called_set(jobs: FakeHost) -> None:
+    """Before its first context it may, and no list of the driver tells; the larger one is held."""
+    found = f"import os, runpy, sys; sys.path.insert(0, {str(FAKES)!r})"
+    changed = f"{found}; del os.environ[{PERCENTAGE!r}]"
+    run = f"runpy.run_path({str(FAKES / 'fake_job.py')!r}, run_name='__main__')"
+    jobs.write_job("lifts", command=[sys.executable, "-c", f"{changed}; {run}"])
+    name = detached(jobs, "lifts", "two", *RUNS)
+    status = show(jobs, name)
+    assert [job["proof"] for job in status["jobs"]] == ["set", "server"]
+    shown = jobs.advisor("launches", "show", name).stdout
+    assert "limit of lifts: set, not read back from the job" in shown
+    assert stop(jobs, name)["state"] == "stopped"
 
 
 def test_point_is_not_kept_where_the_limit_was_broken(jobs: FakeHost) -> None:

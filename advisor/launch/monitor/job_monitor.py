@@ -8,6 +8,7 @@ from advisor.formats.moments import now
 from advisor.launch.monitor.p99_watch import P99Watch
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import JobOutcome, JobStatus
+from advisor.runtime.backends.backend import Proof
 from advisor.runtime.jobs.running_job import RunningJob
 
 RECENT_S = 5.0
@@ -27,6 +28,7 @@ class JobMonitor:
         libraries: Versions of the GPU libraries that it has loaded; None: not known.
         pids: Its processes when they were seen last, a second ago or two.
         tail: Watches the p99 that it has promised; None: it has promised none.
+        too_fast: It makes more progress than its share allows by its profile.
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
     """
 
@@ -42,6 +44,8 @@ class JobMonitor:
         self._ended_at: str | None = None
         self.expected: Interval | None = None
         self.tail: P99Watch | None = None
+        self.too_fast = False
+        self._proof: Proof = job.proof()
         self.pids: frozenset[int] = frozenset()
         self.job, self._reference = job, reference
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
@@ -122,7 +126,8 @@ class JobMonitor:
             share_percent=self.job.share.percent,
             units_granted=self.job.granted.units,
             memory_limit_mib=self.job.granted.memory_mib,
-            proven=True,
+            proven=not self.too_fast,
+            proof=None if self.too_fast else self._proof,
             outcome=self.outcome,
             exit_code=self.exit_code,
             error=self.error,

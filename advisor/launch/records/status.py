@@ -8,6 +8,7 @@ from advisor.core.interval import Interval
 from advisor.core.results import Verdict
 from advisor.core.split import Sharing
 from advisor.launch.records.spec import Forecast
+from advisor.runtime.backends.backend import Proof
 
 State = Literal["accepted", "starting", "running", "stopping", "finished", "stopped", "failed"]
 """`finished`: all jobs ended by themselves, well. `stopped`: somebody asked, or the time was up.
@@ -33,7 +34,9 @@ class JobStatus:
         units_granted: SMs or CUs read back under the limit, before the job started.
         memory_limit_mib: GPU memory that a process of it can take, read back likewise; None: no
             limit, as where its need is not known, or MPS does not share the GPU.
-        proven: The limit was shown to be in force, for the running job too.
+        proven: The limit was shown to be in force, for the running job too, as far as `proof` says.
+        proof: `server`: the MPS server holds it, or there is none; `set`: it is set, and not read
+            back from the job, which may have changed it before its first context.
         exit_code: Negative: the signal that ended it. None while it runs, and after a stop.
         error: What went wrong, in a sentence; why it was ended, where it was for a server.
         steps: Progress so far, in the job's unit.
@@ -56,6 +59,7 @@ class JobStatus:
     units_granted: int | None = None
     memory_limit_mib: int | None = None
     proven: bool = False
+    proof: Proof | None = None
     outcome: JobOutcome = "waiting"
     exit_code: int | None = None
     error: str | None = None
@@ -144,5 +148,5 @@ def as_heard(status: LaunchStatus) -> LaunchStatus:
     silent_s = abs((datetime.now(UTC) - written).total_seconds())
     if status.over or silent_s < SILENT_S:
         return status
-    jobs = tuple(replace(job, proven=False) for job in status.jobs)
+    jobs = tuple(replace(job, proven=False, proof=None) for job in status.jobs)
     return replace(status, silent_s=int(silent_s), jobs=jobs)

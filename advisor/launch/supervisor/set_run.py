@@ -24,6 +24,7 @@ from advisor.launch.start.starting import StopAskedError, end_jobs, prove_set, s
 from advisor.launch.supervisor.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.supervisor.keeping import Keeper
 from advisor.launch.supervisor.newcomers import Newcomers
+from advisor.launch.supervisor.pace_check import PaceCheck
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.beats import beat, heard_by
 from advisor.runtime.jobs.ending import adopting_orphans
@@ -134,7 +135,7 @@ class SetRun:
     def _monitor(self, jobs: tuple[RunningJob, ...], backend: Backend) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
         monitor = SetMonitor(self._pair, jobs, backend, self._context.source, self._spec)
-        check = ForecastCheck(self._pair)
+        check, pace = ForecastCheck(self._pair), PaceCheck()
         newcomers = Newcomers(
             self._folder, self._number, monitor, backend, self._base(), self._writer.warn
         )
@@ -156,7 +157,7 @@ class SetRun:
                 if newcomers.coming or not monitor.over:
                     newcomers.look()
                 keeper.look()
-                self._writer.warn(*monitor.alarms(), *check.warnings(monitor))
+                self._writer.warn(*monitor.alarms(), *check.warnings(monitor), *pace.look(monitor))
                 self._show(monitor)
             ending = found
             if not monitor.over:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError
@@ -37,6 +37,10 @@ class Sight:
     computing: frozenset[int]
     clients: frozenset[int] | None
 
+
+Proof = Literal["server", "set"]
+"""How far a limit is known that was read back in the environment of a job: `server`, it is held
+from outside; `set`, the job may have changed it before its first context, and nothing tells."""
 
 ComputingPids = Callable[[], Collection[int]]
 """Lists the processes with a context on a GPU; nobody where they cannot be listed."""
@@ -86,6 +90,10 @@ class Server(Protocol):
     def given_percent(self) -> float | None:
         """MPS percentage given to new clients; None if unset."""
         return None
+
+    def holds(self, percent: float) -> bool:
+        """Whether no process can have more, whatever it says itself."""
+        return percent >= 100
 
     def check_alive(self) -> None:
         """Check that what enforces the limits still runs.

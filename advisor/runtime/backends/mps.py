@@ -84,6 +84,11 @@ class MpsBackend:
         servers = self.control.servers() if self.owned else []
         return max(map(self.control.percentage, servers), default=None)
 
+    def holds(self, percent: float) -> bool:
+        """Our own server holds the largest share of those that it was set to."""
+        given = self.given_percent()
+        return percent >= 100 or (given is not None and given <= percent)
+
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read MPS and the SM count back from inside `environment`."""
         self.check_alive()

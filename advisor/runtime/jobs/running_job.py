@@ -12,7 +12,7 @@ from advisor.core.job import START_TIMEOUT_S, Job, ResultsSettings
 from advisor.core.results import Reported
 from advisor.errors import InputError, JobError, LimitNotProvenError
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
-from advisor.runtime.backends.backend import Backend, Granted, Sight, check_environments
+from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight, check_environments
 from advisor.runtime.host.processes import carries, cpu_s, pin, wait_until
 from advisor.runtime.jobs.counting import open_counter
 from advisor.runtime.jobs.ending import LEAVE_S, check_none
@@ -78,6 +78,10 @@ class RunningJob:
     def roots(self) -> list[int]:
         """Roots: every process of the job is one of these or a descendant."""
         return self._process.roots()
+
+    def proof(self) -> Proof:
+        """How far its limit is known."""
+        return "server" if self._backend.holds(self.share.percent) else "set"
 
     def has_marked(self, pid: int) -> bool:
         """Whether a process was started with the variables of this job, by whomever."""

@@ -32,13 +32,18 @@ export function standing(launch) {
   ]);
 }
 
+function limitText({ proven, proof }) {
+  if (!proven) return "no";
+  return proof === "set" ? "set, not read back from the job" : "yes, held by the server";
+}
+
 export function jobTable({ jobs }) {
   const columns = [
     { name: "Job", cell: (j) => j.job },
     { name: "State", cell: outcomeTag },
     { name: "Share", number: true, cell: (j) => share(j.share_percent) },
     { name: "Units granted", number: true, cell: (j) => j.units_granted ?? "" },
-    { name: "Limit proven", cell: (j) => (j.proven ? "yes" : "not yet") },
+    { name: "Limit proven", cell: (j) => limitText(j) },
     { name: "Progress", number: true, cell: (j) => `${number(j.steps)} ${j.rate_unit}` },
     { name: "Exit code", number: true, cell: (j) => j.exit_code ?? "" },
     { name: "What went wrong", cell: (j) => j.error ?? "" },

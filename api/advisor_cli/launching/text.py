@@ -157,6 +157,8 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
         if job.max_p99_ms is not None:
             now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
             yield f"p99 of {job.job}: {now}, {job.max_p99_ms:g} ms promised"
+    if only_set := [job.job for job in status.jobs if job.proof == "set"]:
+        yield f"limit of {listed(only_set)}: set, not read back from the job"
     yield from moves(status)
     if status.silent_s is not None:
         yield (
@@ -169,7 +171,8 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
 
 
 def _job(job: JobStatus) -> str:
-    units = f" ({job.units_granted} units)" if job.units_granted is not None else ""
+    only_set = " set" if job.proof == "set" else ""
+    units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
     rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
     speed = f" = {100 * job.relative_speed:.0f} %" if job.relative_speed is not None else ""
     joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""

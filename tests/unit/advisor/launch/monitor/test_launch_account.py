@@ -65,6 +65,7 @@ class Run:
     def _watched(self, job: Job) -> JobMonitor:
         running = SimpleNamespace(
             job=job, count=lambda: self._steps[job.name], exit_code=None, latencies=tuple,
+            proof=lambda: "set",
             granted=SimpleNamespace(units=66),
         )  # fmt: skip
         return JobMonitor(cast("RunningJob", running), 0.0, 1.0, None)

@@ -10,6 +10,7 @@ from advisor.core.results import Reported
 from advisor.core.split import Split
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.launch.monitor import set_monitor
+from advisor.launch.supervisor.pace_check import PaceCheck
 from advisor.runtime.backends.backend import Sight
 
 FAILS: dict[str, Any] = {"status": 1, "tail": FAULT}
@@ -334,6 +335,23 @@ def test_a_process_of_no_job_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitBrokenError):
         watch.go_on(2)
     assert watch.outcomes == ["running", "running"]
+
+
+def test_a_job_that_is_faster_than_its_share_lets_it_be_is_not_proven(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    """It may have changed its limit before its first context; only its profile tells."""
+    watch = Watch(patch, Script(rate=60), Script(rate=70), parts={"share_rate": 50.0})
+    check = PaceCheck()
+    watch.go_on(2)
+    assert list(check.look(watch.monitor)) == []
+    watch.go_on(20)
+    (said,) = check.look(watch.monitor)
+    assert said.startswith("b makes 1.4 times the progress that its profile says of 50 %")
+    assert [(one.status().proven, one.status().proof) for one in watch.monitor.jobs] == [
+        (True, "set"), (False, None)
+    ]  # fmt: skip
+    assert list(check.look(watch.monitor)) == []
 
 
 def test_jobs_that_nvml_does_not_name_are_said_once(patch: pytest.MonkeyPatch) -> None:
