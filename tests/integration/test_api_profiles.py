@@ -251,6 +251,20 @@ def test_no_writer_takes_the_place_of_another(api: Api, writer: str) -> None:
     assert kept == {"write-read": 7.0, "write": mine.power_w}
 
 
+def test_what_is_stored_unsigned_is_not_stored_again(api: Api, writer: str) -> None:
+    """An import that is repeated over HTTP doubles nothing; other values are kept."""
+    pair = pair_point("fft", "gemm")
+    points = [*sweep(), pair]
+    api.service.store.add(points)
+    api.service.store.add([observation(1)])
+    changed = dataclasses.replace(pair, power_w=7.0)
+    sent = {"points": [to_row(point) for point in [*points, changed]]}
+    done = api.post("/v1/points", sent, writer)
+    assert (done["read"], done["new"]) == (len(points) + 1, 1)
+    seen = {"observations": [to_row(observation(1)), to_row(observation(2))]}
+    assert api.post("/v1/observations", seen, writer) == {"read": 2, "new": 1}
+
+
 def test_an_observation_of_a_day_to_come_is_refused(api: Api, writer: str) -> None:
     """It would be the newest for ever."""
     sent = {**to_row(observation(1)), "started_at": "9999-12-31T00:00:00Z"}

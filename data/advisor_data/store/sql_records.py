@@ -1,6 +1,7 @@
 """Records in a database: each in the table of its kind, and its parts in another one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, delete, select
@@ -10,10 +11,15 @@ from advisor.formats.rows import P
 from advisor_data.store.sql_engine import insert_new
 from advisor_data.store.tables import from_sql, parts_tables, parts_to_sql, tables, to_sql
 
+_AT_ONCE = 1000
+"""Identities in one question; databases bound their number."""
+
 
 def insert_records(connection: Connection, kind: type[Record], records: Iterable[Record]) -> int:
     """Put in those of a kind that are not there yet; how many were new."""
     mine = [record for record in records if type(record) is kind]
+    known = _known_unsigned(connection, kind, mine)
+    mine = [record for record in mine if record.point_id not in known]
     if not mine:
         return 0
     rows = [to_sql(record) for record in mine]
@@ -23,6 +29,20 @@ def insert_records(connection: Connection, kind: type[Record], records: Iterable
         parts = [row for record in mine for row in parts_to_sql(record)]
         connection.execute(insert_new(connection, parts_tables[kind]), parts)
     return new
+
+
+def _known_unsigned(
+    connection: Connection, kind: type[Record], records: Sequence[Record]
+) -> set[str]:
+    """Identities of those that are stored just so, but unsigned: imported, or of older versions."""
+    signed = [record for record in records if record.written_by]
+    found, table = set[str](), tables[kind]
+    for begin in range(0, len(signed), _AT_ONCE):
+        some = {replace(one, written_by=None): one.point_id for one in signed[begin:][:_AT_ONCE]}
+        wanted = select(table).where(table.c.point_id.in_([one.point_id for one in some]))
+        stored = set(read_records(connection, kind, wanted))
+        found |= {of for one, of in some.items() if one in stored}
+    return found
 
 
 def delete_record(connection: Connection, record: Record) -> int:
