@@ -4,16 +4,21 @@ Prints the time from the breach to the last word of the launch.
 """
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from breaking_job import OUTSIDE
 from host import FAKES
-from real_gpu import nobody_computes, run_json
+from real_gpu import nobody_computes, run_json, the_gpu
 
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
-from advisor.runtime.host.processes import marked_pids, wait_until
+from advisor.launch.records.folder import LaunchFolder
+from advisor.runtime.host.processes import children_of, is_stopped, marked_pids, wait_until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
@@ -76,4 +81,85 @@ def test_good_pair_runs_undisturbed(jobs: Path) -> None:
     last = run_json("launch", "good", "good", "--split", "50/26", "--duration", "20")
     assert (last["state"], last["code"]) == ("stopped", None)
     assert not any("cannot be seen" in text for text in last["warnings"]), last["warnings"]
+    assert jobs.exists()
+
+
+def running(folder: Path, *options: str) -> LaunchFolder:
+    """A launch of two good jobs that has begun."""
+    started = run_json("launch", "good", "good", "--split", "50/26", "--detach", *options)
+    return LaunchFolder(folder / "home" / "launches" / started["launch_id"])
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_stranger_is_told_and_ends_a_strict_launch(jobs: Path, strict: bool) -> None:
+    """As a colleague's `torch.cuda.init()`, outside of MPS."""
+    launch = running(jobs, *(("--strict",) if strict else ()))
+    outside = {k: v for k, v in os.environ.items() if not k.startswith("CUDA_")}
+    outside["CUDA_VISIBLE_DEVICES"] = the_gpu().uuid
+    with subprocess.Popen([sys.executable, "-c", OUTSIDE, "8"], env=outside) as stranger:
+        words = f"process {stranger.pid} "
+        assert wait_until(lambda: words in launch.path.joinpath("status.json").read_text(), 8)
+    status = launch.read_status()
+    assert (status.code, status.over) == (("limit-broken", True) if strict else (None, False))
+    if not strict:
+        last = run_json("launches", "stop", launch.launch_id)
+        assert "stranger" in last["observations"][0]["flags"]
+        assert all(job["outcome"] == "stopped" for job in last["jobs"])
+    assert nobody_computes()
+
+
+def test_supervisor_that_was_stopped_is_continued(jobs: Path) -> None:
+    """Within half a minute; work on the GPU goes on, and the observation says so."""
+    launch = running(jobs)
+    pid = launch.read_status().supervisor_pid or 0
+    os.kill(pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    assert wait_until(lambda: not is_stopped(pid), 35)
+    print(f"continued after {time.monotonic() - begun:.1f} s")
+    assert wait_until(lambda: launch.read_status().silent_s is None, 10)
+    last = run_json("launches", "stop", launch.launch_id)
+    assert (last["state"], last["code"]) == ("stopped", None)
+    assert "unwatched" in last["observations"][0]["flags"]
+    assert nobody_computes()
+
+
+def test_stop_of_a_launch_whose_watchers_are_stopped(jobs: Path) -> None:
+    """It is shown as not heard of, and a stop frees the GPU without harm to the driver."""
+    launch = running(jobs)
+    pid = launch.read_status().supervisor_pid or 0
+    for watcher in (*children_of(pid), pid):
+        os.kill(watcher, signal.SIGSTOP)
+    assert wait_until(lambda: launch.read_status().silent_s is not None, 15)
+    assert not any(job.proven for job in launch.read_status().jobs)
+    begun = time.monotonic()
+    last = run_json("launches", "stop", launch.launch_id, code=1)
+    print(f"stopped after {time.monotonic() - begun:.1f} s")
+    assert last["code"] == "supervisor-gone"
+    assert wait_until(lambda: marked_pids({"TOKEN": str(jobs)}) == [], 10)
+    assert nobody_computes()
+    again = run_json("launch", "good", "good", "--split", "50/26", "--duration", "3")
+    assert again["state"] == "stopped"
+
+
+def test_pattern_that_takes_for_ever_ends_its_job_alone(jobs: Path) -> None:
+    """Its neighbour goes on under its limit, which is looked at meanwhile."""
+    good = " ".join(breaking("never"))
+    job = {
+        "command": ["sh", "-c", f"{good} & sleep 3; echo {'a' * 60}b; wait"],
+        "progress": {"kind": "counter", "gate": True},
+        "results": {"pattern": r"(?:^(?:a+)+$|loss )(\d+)"},
+        "memory_mib": 1000,
+        "env": {"TOKEN": str(jobs)},
+    }
+    (jobs / "jobs" / "slow.yaml").write_text(json.dumps(job))
+    last = run_json("launch", "slow", "good", "--split", "50/26", "--duration", "20", code=5)
+    assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
+    assert "of processor time" in last["cause"]
+    assert nobody_computes()
+
+
+def test_limit_of_the_smaller_share_is_called_set(jobs: Path) -> None:
+    """The larger one is held by the server, as the real control program reports it."""
+    last = run_json("launch", "good", "good", "--split", "50/26", "--duration", "3")
+    assert [job["proof"] for job in last["jobs"]] == ["server", "set"]
     assert jobs.exists()
