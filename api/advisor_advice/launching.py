@@ -105,9 +105,9 @@ def make_join(
 
 
 def _check_running(status: LaunchStatus) -> None:
-    if status.state != "running":
+    if status.state != "running" or status.silent_s is not None:
         raise InputError(
-            f"{status.launch_id} cannot be joined: it is {status.state}",
+            f"{status.launch_id} cannot be joined: it is {status.standing}",
             fix="launch the job with others: advisor launch A B",
         )
     if sum(job.outcome == "running" for job in status.jobs) >= MOST_JOBS:

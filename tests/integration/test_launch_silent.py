@@ -15,6 +15,7 @@ from launched import await_nobody, detached, folder, processes_of
 from advisor.errors import SurvivorsError
 from advisor.formats.moments import to_text
 from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.queue_state import see
 from advisor.launch.supervisor import guard, unheeding
 from advisor_cli.launching.launches import await_end
 from advisor_profiling import SUPERVISOR
@@ -49,6 +50,16 @@ def test_launch_that_nobody_watches_is_shown_so(jobs: FakeHost, silent: LaunchFo
     (status,) = json.loads(jobs.advisor("launches", "--json").stdout)["launches"]
     assert status["silent_s"] >= 34
     assert [job["proven"] for job in status["jobs"]] == [False, False]
+
+
+def test_nobody_joins_a_launch_that_nobody_watches(jobs: FakeHost, silent: LaunchFolder) -> None:
+    """Nobody would answer; a queue does not ask either."""
+    done = jobs.advisor("launch", "--join", silent.launch_id, "one", "--share", "10")
+    assert (done.returncode, "cannot be joined: it is running, not heard" in done.stderr) == (
+        2,
+        True,
+    )
+    assert not see(silent).has_room
 
 
 def test_stop_ends_a_supervisor_that_does_not_heed_it(

@@ -60,7 +60,8 @@ class SeenLaunch:
     @property
     def has_room(self) -> bool:
         """Whether a job can be asked to join."""
-        is_open = self.status.state == "running" and not (self.joining or self.stop_asked)
+        heard = self.status.state == "running" and self.status.silent_s is None
+        is_open = heard and not (self.joining or self.stop_asked)
         return is_open and 0 < len(self.running) < MOST_JOBS
 
 
