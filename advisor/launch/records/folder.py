@@ -35,7 +35,7 @@ from advisor.files.whole_files import replace_file
 from advisor.formats.moments import now, to_text
 from advisor.formats.wire import read, write
 from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import LaunchStatus, as_heard
+from advisor.launch.records.status import LaunchStatus, as_heard, unproven
 from advisor.runtime.host.processes import wait_until
 
 _READERS_S = 1.0
@@ -89,7 +89,7 @@ class LaunchFolder:
         if not claimed or status.over:
             return status
         return replace(
-            status,
+            unproven(status),
             state="failed",
             code="supervisor-gone",
             cause="the process that watched the jobs was killed, or could not write its last word; "

@@ -148,5 +148,10 @@ def as_heard(status: LaunchStatus) -> LaunchStatus:
     silent_s = abs((datetime.now(UTC) - written).total_seconds())
     if status.over or silent_s < SILENT_S:
         return status
+    return replace(unproven(status), silent_s=int(silent_s))
+
+
+def unproven(status: LaunchStatus) -> LaunchStatus:
+    """The same with no limit proven: nobody watches, or watched to the end."""
     jobs = tuple(replace(job, proven=False, proof=None) for job in status.jobs)
-    return replace(status, silent_s=int(silent_s), jobs=jobs)
+    return replace(status, jobs=jobs)

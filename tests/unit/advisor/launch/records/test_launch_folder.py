@@ -62,10 +62,12 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
     first = folder.read_status()
     assert (first.state, first) == ("accepted", folder.read_status())
     with folder.supervising():
-        StatusWriter(folder, SPEC).enter("running")
-        assert folder.read_status().state == "running"
+        job = JobStatus(job="gemm", rate_unit="steps", share_percent=30, proven=True, proof="set")
+        StatusWriter(folder, SPEC).enter("running", jobs=(job,))
+        assert folder.read_status().jobs[0].proven
     gone = folder.read_status()
     assert (gone.state, gone.code) == ("failed", "supervisor-gone")
+    assert (gone.jobs[0].proven, gone.jobs[0].proof) == (False, None)
     StatusWriter(folder, SPEC).close("stopped")
     assert folder.read_status().state == "stopped"
 
