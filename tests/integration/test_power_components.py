@@ -111,7 +111,7 @@ def test_mistakes_say_what_to_do(advisor: Advisor, words: list[str], says: str) 
 def test_memory_that_was_measured_is_measured(advisor: Advisor, tmp_path: Path) -> None:
     """A newer window with the memory's own sensor goes before the bundled one."""
     (bundled,) = [p for p in bundled_solo_points(["walsh"]) if p.share_percent == 100 and p.power_w]
-    newer = replace(bundled, memory_power_w=80.0, started_at="2026-12-01T00:00:00Z", run="mine")
+    newer = replace(bundled, memory_power_w=80.0, started_at="2026-11-25T23:00:00Z", run="mine")
     with open_store(None, tmp_path / "home") as store:
         store.add([newer])
     found = told(advisor, "walsh", "--gpu-model", bundled.gpu_model)["shares"]
@@ -236,7 +236,7 @@ def test_service_fits_once_for_each_state_of_the_store(
         if p.share_percent == 100 and p.gpu_model == before["gpu_model"] and not p.flags
     ]
     newer = replace(
-        bundled, memory_power_w=80.0, started_at="2026-12-01T00:00:00.000000Z", run="mine"
+        bundled, memory_power_w=80.0, started_at="2026-11-25T23:00:00.000000Z", run="mine"
     )
     api.post("/v1/points", {"points": [to_row(newer)]}, api.token("write"))
     after = api.get("/v1/profiles/walsh/components")

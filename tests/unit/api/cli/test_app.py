@@ -13,7 +13,7 @@ from advisor_cli.power import power
 COMMANDS = [command.name for command in command_line.app.registered_commands]
 LISTING = {
     "advisor_cli", "advisor_cli.app", "advisor_cli.shared", "advisor_cli.shared.lazy",
-    "advisor_cli.power", "advisor_cli.power.power",
+    "advisor_cli.power", "advisor_cli.power.power", "advisor_cli.shared.say",
 }  # fmt: skip
 """All that it takes to list the commands."""
 
