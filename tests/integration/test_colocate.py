@@ -226,7 +226,7 @@ def test_job_that_fails_marks_its_points_only(jobs: FakeHost) -> None:
     jobs.write_job("bad", "--behave", "exit")
     jobs.write_job("dies", "--behave", "die")
     plan = ("--pairs", "bad+bad,bad+one,dies+one,one+one", "--splits", "30/70")
-    done = jobs.advisor("colocate", *plan, *QUICK, "--json")
+    done = jobs.advisor("colocate", *plan, "--window", "3", "--json")
     assert done.returncode == 5, done.stderr
     rows = {(r["job_1"], r["job_2"]): r for r in map(flat, json.loads(done.stdout)["points"])}
     assert "failed" not in rows["one", "one"]["flags"]
