@@ -50,13 +50,17 @@ class Mirror:
             return list(self._objects.values())
 
     def put(self, item: Object) -> None:
-        """Take in an object, such as the answer to a write, unless a newer one is there."""
+        """Take in the answer to a write, unless the object is newer here, or gone."""
         with self._lock:
-            known = self._objects.get(_uid(item))
-            # Versions are numbers of the store, though the API calls them opaque. A late event
-            # would make a GPU look free that we have just given away.
-            if known is None or _age(item) >= _age(known):
-                self._objects[_uid(item)] = self._kept(item)
+            if _uid(item) in self._objects:
+                self._take(item)
+
+    def _take(self, item: Object) -> None:
+        known = self._objects.get(_uid(item))
+        # Versions are numbers of the store, though the API calls them opaque. A late event
+        # would make a GPU look free that we have just given away.
+        if known is None or _age(item) >= _age(known):
+            self._objects[_uid(item)] = self._kept(item)
 
     def run(self, stopping: threading.Event) -> None:
         """List and watch until the end; nothing that goes wrong ends it."""
@@ -92,11 +96,11 @@ class Mirror:
     def _watch(self) -> None:
         for event in self._cluster.watch(self._path, self._version, _WATCH_S, **self._query):
             item = part(event, "object")
-            if event.get("type") == "DELETED":
-                with self._lock:
+            with self._lock:
+                if event.get("type") == "DELETED":
                     self._objects.pop(_uid(item), None)
-            elif event.get("type") != "BOOKMARK":
-                self.put(item)
+                elif event.get("type") != "BOOKMARK":
+                    self._take(item)
             self._version = word(part(item, "metadata"), "resourceVersion")
             self._changed()
 

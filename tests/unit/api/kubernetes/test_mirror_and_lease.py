@@ -59,6 +59,18 @@ def test_a_late_event_undoes_nothing(api: KubeApi, nodes: tuple[Mirror, threadin
     assert labels(kept) == {"by": "us"}
 
 
+def test_a_late_answer_brings_back_nothing_that_is_gone(
+    api: KubeApi, nodes: tuple[Mirror, threading.Event]
+) -> None:
+    """Else a pod that was deleted as it was written would hold its GPU for ever."""
+    kept, _ = nodes
+    [node] = kept.objects()
+    api.delete(f"{NODES}/n")
+    eventually(lambda: not kept.objects())
+    kept.put(node)
+    assert kept.objects() == []
+
+
 def test_a_server_that_fails_is_asked_with_pauses(
     api: KubeApi, nodes: tuple[Mirror, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
