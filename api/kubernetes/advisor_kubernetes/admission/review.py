@@ -108,6 +108,7 @@ def _created(pod: Object, *, site: Site, is_full: bool, advise: Advise) -> tuple
         return [], ""
     place, container = refusals.container_of(pod, asked)
     if asked.placed_by is not None:
+        _check_unmanaged(pod)
         return advised(pod, asked, place, advise(question_of(asked)))
     shape = shape_of(pod, container)
     refusals.check(pod, container, shape, site)
@@ -120,10 +121,11 @@ def _created(pod: Object, *, site: Site, is_full: bool, advise: Advise) -> tuple
 
 
 def _check_unmanaged(pod: Object) -> None:
-    """Refuse a pod that looks as if the webhook had made it, and asks for nothing."""
+    """Refuse a pod that looks as if the chooser were to place it, and is not checked for that."""
     if names.MANAGED in part(pod, "metadata", "labels") or _is_gated(pod):
         raise InputError(
-            f"the pod has the label or gate of advisor, but not {names.JOB}",
+            "the pod has the label or gate of advisor, which does not place it",
+            why=f"it has no {names.JOB}, or has {names.PLACED_BY}",
             fix="leave them out; the webhook sets them where it is asked to",
         )
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from kube_objects import Object, patched
+from kube_objects import Object, merged, patched
 from kube_serving import pod_of
 
 from advisor.client import JobRequest
@@ -24,6 +24,11 @@ def asking(placer: str, **wishes: str) -> Object:
     return pod_of("a", "fft", user=1000, **asked)
 
 
+def _created(pod: Object) -> Object:
+    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
 def told(
     pod: Object, answer: Answer = GOOD, seen: list[Question] | None = None
 ) -> tuple[Object, str]:
@@ -34,9 +39,7 @@ def told(
             seen.append(question)
         return answer
 
-    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
-    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    response = review(asked, None, advise=advise)["response"]
+    response = review(_created(pod), None, advise=advise)["response"]
     assert response["allowed"], response
     return patched(pod, response), response["warnings"][0]
 
@@ -102,11 +105,22 @@ def test_without_advice_the_pod_is_as_it_came() -> None:
     assert warning == "advisor: no advice for fft beside gemm: exclusive is better"
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"metadata": {"labels": {names.MANAGED: "true"}}},
+        {"spec": {"schedulingGates": [{"name": names.GATE}]}},
+    ],
+)
+def test_who_is_only_advised_cannot_have_the_chooser_place_it(more: Object) -> None:
+    """Nothing of what pods that share must not have is refused to it."""
+    response = review(_created(merged(asking("other"), more)), None)["response"]
+    assert not response["allowed"]
+    assert "which does not place it" in response["status"]["message"]
+
+
 def test_the_job_beside_it_must_be_named() -> None:
     """Nobody else knows whom the other scheduler puts there."""
-    pod = pod_of("a", "fft", placed_by="kai")
-    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
-    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    response = review(asked, None)["response"]
+    response = review(_created(pod_of("a", "fft", placed_by="kai")), None)["response"]
     assert not response["allowed"]
     assert "needs advisor.dev/with" in response["status"]["message"]
