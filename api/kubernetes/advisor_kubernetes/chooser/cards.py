@@ -153,4 +153,5 @@ class Cards:
         for pod in pods:
             asked = added(asked, pod.requested)
         after = added(self._used.get(node.name, {}), asked)
-        return all(after[name] <= node.allocatable.get(name, 0.0) for name in asked)
+        # Three times 0.1 is more than 0.3 here, and a thousandth of a processor is the least.
+        return all(after[name] <= node.allocatable.get(name, 0.0) + 1e-6 for name in asked)

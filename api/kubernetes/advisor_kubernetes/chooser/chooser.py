@@ -149,7 +149,8 @@ class Chooser:
         now = time.monotonic()
         self._left_alone = {uid: end for uid, end in self._left_alone.items() if end > now}
         for write in unfinished(self._pods(), hostnames):
-            self._write([write], "paired")
+            if write.pod.uid not in self._left_alone:
+                self._write([write], "paired")
         pods = self._ages.aged(self._pods(), time.time(), now)
         self._events.forget({pod.uid for pod in pods})
         waits_s = [time.time() - pod.created_s for pod in pods if pod.waits]
@@ -163,8 +164,7 @@ class Chooser:
             self._carry_out(decision)
 
     def _pods(self) -> list[Pod]:
-        pods = self._read(self.pods.objects(), read_pod)
-        return [pod for pod in pods if pod.uid not in self._left_alone]
+        return self._read(self.pods.objects(), read_pod)
 
     def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[Decision]:
         answers = self._advice.answers
@@ -176,6 +176,7 @@ class Chooser:
             policy=self._policy,
             allowed=gpus_allowed(self.quotas.objects()),
             others=_by_node(self.others.objects()),
+            left_alone=self._left_alone,
         ).decide()
 
     def _carry_out(self, decision: Decision) -> None:

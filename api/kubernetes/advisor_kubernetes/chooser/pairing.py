@@ -17,6 +17,7 @@ from advisor_kubernetes.chooser.offers import (
 )
 from advisor_kubernetes.chooser.places import Node
 from advisor_kubernetes.chooser.pods import Pod
+from advisor_kubernetes.chooser.writing import unfinished
 from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 from advisor_node.matching import Edge, matched
 
@@ -68,6 +69,7 @@ class Round:
         now_s: Seconds since 1970.
         allowed: The most GPUs of a namespace, where its quotas bound them.
         others: What all other pods ask of nodes, by node.
+        left_alone: Uids of pods that are given nothing now.
     """
 
     pods: Sequence[Pod]
@@ -79,15 +81,19 @@ class Round:
     others: Mapping[str, Mapping[str, float]] = field(
         default_factory=dict[str, Mapping[str, float]]
     )
+    left_alone: Collection[str] = ()
 
     def decide(self) -> Iterator[Decision]:
         """What each waiting pod does now; by namespace, that of the oldest first."""
         cards = Cards(self.nodes, self.pods, self.others, mixed_nodes=self.policy.mixed_nodes)
-        # A pod whose partner has its share already is given its own, and to nobody else.
-        promised = {
-            (pod.namespace, pod.given.get(names.PARTNER_UID)) for pod in self.pods if not pod.over
-        }
-        waiting = [p for p in self.pods if p.waits and (p.namespace, p.uid) not in promised]
+        # A pod whose partner has its share already is given its own, beside it and to nobody else.
+        promised = {write.pod.uid: write for write in unfinished(self.pods, {})}
+        for write in promised.values():
+            [first] = write.given.partners
+            if first.holds in cards.held:
+                cards.take(cards.held[first.holds].place, [write.pod])
+        not_now = {*promised, *self.left_alone}
+        waiting = [pod for pod in self.pods if pod.waits and pod.uid not in not_now]
         waiting.sort(key=lambda pod: (pod.created_s, pod.uid))
         by_namespace: dict[str, list[Pod]] = {}
         for pod in waiting:
@@ -160,11 +166,13 @@ class _Tenant:
         return len({pod.claim for pod in pods if pod.claim and pod.claim not in self.cards.held})
 
     def _edge(self, offer: Offer) -> Edge:
-        oldest = offer.first[0]
-        late = self.round.now_s - oldest.created_s >= oldest.asked.max_wait_s
+        late = self._is_late(offer.first[0]) or self._is_late(offer.second[0])
         # A GPU less is what counts most, and those before all others who have waited long enough.
         worth = 1 + offer.answer.energy_saved + late
         return Edge(kinds=offer.kinds, worth=max(worth, 0.01), takes_gpu=not offer.cards)
+
+    def _is_late(self, pod: Pod) -> bool:
+        return self.round.now_s - pod.created_s >= pod.asked.max_wait_s
 
     def _offers(self, kinds: Sequence[list[Pod]], there: Sequence[list[Card]]) -> list[Offer]:
         """Those of all possible ones for which sharing is recommended, on the best GPU model."""
@@ -204,8 +212,7 @@ class _Tenant:
                     )
 
     def _alone(self, pod: Pod) -> Decision:
-        waited_s = self.round.now_s - pod.created_s
-        late = waited_s >= pod.asked.max_wait_s
+        late = self._is_late(pod)
         if self.left <= 0 and pod.claim is None:
             of = "no GPU" if self.most == 0 else f"{self.most} GPU{'s' * (self.most > 1)}"
             why = f"the quota of the namespace is for {of}, and its pods hold as many"

@@ -145,6 +145,10 @@ def test_pods_wait_a_moment_for_those_that_are_made_with_them() -> None:
     ]  # fmt: skip
     found = decided(late, [node("n", "GPU-1")], saves(a_b=0.1, c=0.5))
     assert pairs(found) == [{"w", "x"}]
+    # Also where it is the younger one of the two that would wait no longer.
+    late[:2] = [waiting("w", "a", age_s=9), waiting("x", "b", age_s=8, max_wait_s="5")]
+    found = decided(late, [node("n", "GPU-1")], saves(a_b=0.1, c=0.5))
+    assert pairs(found) == [{"w", "x"}]
 
 
 def booking(name: str, job: str, percent: int, *, age_s: float = 5.0, **wishes: str) -> Pod:
@@ -235,6 +239,17 @@ def test_processors_and_memory_of_nodes_are_counted() -> None:
     assert {d.place.key for d in found if isinstance(d, Start)} == {"GPU-1", "GPU-3"}
     [stay] = decided([greedy("a")], [nodes[0]], {}, others={"n": {"cpu": 5.0}})
     assert isinstance(stay, Stay)
+
+
+def test_a_pod_may_fill_a_node_to_the_last_tenth_of_a_processor() -> None:
+    """Three tenths are no more than 300m, whatever floating point makes of their sum."""
+    item = node_of("n", "GPU-1")
+    item["status"]["allocatable"] = {"cpu": "300m", "pods": "110", names.SHARE_RESOURCE: "100"}
+    pod = pod_of("a", "a", max_wait_s="0")
+    pod["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "100m"}
+    others = {"n": {"cpu": quantity("100m") + quantity("100m")}}
+    [found] = decided([read_pod(held(pod))], [read_node(item)], {}, others=others)
+    assert isinstance(found, Start)
 
 
 def test_node_whose_device_plugin_offers_gpus_is_refused() -> None:
@@ -579,6 +594,24 @@ def test_second_pod_is_given_to_nobody_else() -> None:
         saves(a_b=0.2, b_c=0.9),
     )
     assert pairs(found) == []
+
+
+@pytest.mark.parametrize("left_alone", [(), ("uid-b",)])
+def test_nobody_joins_a_pod_whose_partner_is_still_to_be_written(left_alone: tuple[str]) -> None:
+    """Else three would book 150 of a GPU, once the partner is written."""
+    first, second = given_pair()
+    pods = [read_pod(first), read_pod(second), waiting("c", "c")]
+    found = decided(pods, [node("n", "GPU-1")], saves(a_c=0.9), left_alone=left_alone)
+    assert [type(decision) for decision in found] == [Stay]
+
+
+def test_partner_that_can_never_be_written_is_given_to_others() -> None:
+    """Not from what an earlier version wrote into the first, which had no memory in it."""
+    first, second = given_pair()
+    del first["metadata"]["annotations"][names.MEMORY_MIB]
+    pods = [read_pod(first), read_pod(second), waiting("c", "c")]
+    found = decided(pods, [node("n", "GPU-1", "GPU-2")], saves(b_c=0.9))
+    assert pairs(found) == [{"b", "c"}]
 
 
 @pytest.mark.parametrize("split", ["", "26", "26/", "26/0", "26/101", "26/nan", "x/50", "a/b"])
