@@ -60,7 +60,7 @@ GPU_RESOURCE = "nvidia.com/gpu"
 
 SHARE_RESOURCE = "advisor.dev/share"
 """Extended resource in percent of a GPU, 100 for each: what a pod books of it, whatever its limit.
-Quotas, limit ranges and the scheduler count it."""
+Quotas and the scheduler count it."""
 
 BOOKED_PERCENT = 50
 """What a pod books that asks for a GPU and says nothing else, so that two have room on one."""
