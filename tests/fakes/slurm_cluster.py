@@ -208,10 +208,12 @@ DEBIAN = "Debian packages slurm-wlm, munge; with books slurmdbd, mariadb-server"
 def _start_books(cluster: Cluster) -> None:
     """MariaDB with a database of its own, slurmdbd, and the cluster in it."""
     folder, (port, dbd) = cluster.folder, _free_ports(2)
-    data = folder / "books"
+    data, scratch = folder / "books", folder / "books.tmp"
+    # Its own: a server that starts removes temporary tables of others from a shared one.
+    scratch.mkdir()
     subprocess.run(
         ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root",
-         "--auth-root-authentication-method=normal", "--skip-test-db"],
+         f"--tmpdir={scratch}", "--auth-root-authentication-method=normal", "--skip-test-db"],
         check=True, capture_output=True, timeout=PATIENCE_S,
     )  # fmt: skip
     (folder / "init.sql").write_text(
@@ -233,9 +235,7 @@ def _start_books(cluster: Cluster) -> None:
     eventually((folder / "mariadb.socket").exists, cluster.logs)
     start(cluster, "slurmdbd")
     eventually(
-        lambda: cluster.run("sacctmgr", "-nP", "show", "cluster").returncode == 0,
-        lambda: str(cluster.run("sacctmgr", "-nP", "show", "cluster")),
-        15,
+        lambda: cluster.run("sacctmgr", "-nP", "show", "cluster").returncode == 0, cluster.logs
     )
     cluster.manage("add", "cluster", "advisor")
     cluster.manage("add", "account", "work", "Cluster=advisor")
@@ -251,6 +251,7 @@ def start(cluster: Cluster, *names: str) -> None:
         "mariadbd": ["mariadbd", "--no-defaults", f"--datadir={folder}/books", "--user=root",
                      f"--socket={folder}/mariadb.socket", "--bind-address=127.0.0.1",
                      f"--port={port.read_text() if port.exists() else ''}",
+                     f"--tmpdir={folder}/books.tmp",
                      f"--init-file={folder}/init.sql", f"--pid-file={folder}/mariadb.pid"],
         "munged": ["munged", "--foreground", "--force", f"--key-file={folder}/munge.key",
                    f"--socket={folder}/munge.socket", f"--pid-file={folder}/munged.pid",
