@@ -19,9 +19,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from worked_jobs import with_work, write_job
 
 from advisor.core.job import Job
 from advisor.formats.job_file import find_job
@@ -37,8 +38,6 @@ JOIN = {"whisper-infer-b2": 0.2, "mobilenet-infer-b2": 0.35, "albert-train-b2": 
 """When each does, as a part of the whole time."""
 
 KILLED, KILLED_AT = "mobilenet-infer-b2", 0.75
-
-FIXED_WORK = Path(__file__).resolve().with_name("fixed_work.py")
 
 AFTER_S = 20.0
 """Within which all that a killed supervisor has left must be gone."""
@@ -108,15 +107,10 @@ def _jobs(folder: Path, model: str, seconds: float, settings: Settings) -> dict[
     for name in (STAYS, *LEAVE, *JOIN):
         job = find_job(name, settings.jobs_dir)
         if name in LEAVE:
-            steps = round(profiles[name].whole_gpu_rate * seconds * LEAVE[name])
-            python, *script = job.command
-            job = replace(job, command=(python, str(FIXED_WORK), str(steps), *script))
+            job = with_work(job, profiles[name].whole_gpu_rate * seconds * LEAVE[name])
+        promise = {"offered_rate": job.offered_rate, "max_p99_ms": PROMISED_MS}
+        write_job(folder, job, **(promise if name == STAYS else {}))
         jobs[name] = job
-        fields = {"command": job.command, "workdir": str(job.workdir or Path.cwd())}
-        fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib}
-        if name == STAYS:
-            fields |= {"offered_rate": job.offered_rate, "max_p99_ms": PROMISED_MS}
-        (folder / f"{name}.yaml").write_text(json.dumps(fields))
     return jobs
 
 

@@ -21,9 +21,10 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from worked_jobs import with_work, write_job
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
@@ -47,8 +48,6 @@ TWELVE = {
     "albert-infer": 1,
 }
 """How many of each; all have profiles of an H100 that come with advisor."""
-
-FIXED_WORK = Path(__file__).resolve().with_name("fixed_work.py")
 
 LOOK_S = 0.2
 
@@ -86,14 +85,9 @@ def _jobs(folder: Path, gpu: Gpu, seconds: float, settings: Settings) -> list[Jo
     folder.mkdir(parents=True, exist_ok=True)
     jobs: list[Job] = []
     for name in TWELVE:
-        job = find_job(name, settings.jobs_dir)
-        steps = max(1, round(profiles[name].whole_gpu_rate * seconds))
-        python, *script = job.command
-        job = replace(job, command=(python, str(FIXED_WORK), str(steps), *script))
-        fields = {"command": job.command, "workdir": str(job.workdir or Path.cwd())}
-        fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib}
-        (folder / f"{name}.yaml").write_text(json.dumps(fields))
-        jobs.append(job)
+        steps = profiles[name].whole_gpu_rate * seconds
+        jobs.append(with_work(find_job(name, settings.jobs_dir), steps))
+        write_job(folder, jobs[-1])
     return jobs
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -34,12 +35,13 @@ guard.close()
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> subprocess.Popen[bytes]:
+def worker(tmp_path: Path) -> Generator[subprocess.Popen[bytes]]:
     """A process of the launch that ignores a polite request."""
     script = "trap '' TERM; while :; do sleep 0.1; done"
-    return subprocess.Popen(
-        ["sh", "-c", script], env={**os.environ, "ADVISOR_LAUNCH": str(tmp_path)}
-    )
+    env = {**os.environ, "ADVISOR_LAUNCH": str(tmp_path)}
+    with subprocess.Popen(["sh", "-c", script], env=env) as process:
+        yield process
+        process.kill()
 
 
 def supervisor(folder: Path, silence_s: float) -> subprocess.Popen[str]:
@@ -68,18 +70,14 @@ def test_supervisor_that_was_stopped_is_continued(
     tmp_path: Path, worker: subprocess.Popen[bytes]
 ) -> None:
     """Its jobs go on: who was stopped is told from who hangs."""
-    try:
-        with supervisor(tmp_path, silence_s=1) as process:
-            process.send_signal(signal.SIGSTOP)
-            assert wait_until(lambda: stopped(process.pid), 5)
-            assert wait_until(lambda: not stopped(process.pid), 20)
-            assert beat(process) == "answers"
-            process.communicate("\n", timeout=20)
-        assert process.returncode == 0
-        assert worker.poll() is None
-    finally:
-        worker.kill()
-        worker.wait()
+    with supervisor(tmp_path, silence_s=1) as process:
+        process.send_signal(signal.SIGSTOP)
+        assert wait_until(lambda: stopped(process.pid), 5)
+        assert wait_until(lambda: not stopped(process.pid), 20)
+        assert beat(process) == "answers"
+        process.communicate("\n", timeout=20)
+    assert process.returncode == 0
+    assert worker.poll() is None
 
 
 def stopped(pid: int) -> bool:
@@ -95,14 +93,10 @@ def test_supervisor_that_ends_well_leaves_nothing_to_do(
     tmp_path: Path, worker: subprocess.Popen[bytes]
 ) -> None:
     """The guard goes without touching anything, and at once."""
-    try:
-        with supervisor(tmp_path, silence_s=60) as process:
-            process.communicate("\n", timeout=20)
-        assert process.returncode == 0
-        assert worker.poll() is None
-    finally:
-        worker.kill()
-        worker.wait()
+    with supervisor(tmp_path, silence_s=60) as process:
+        process.communicate("\n", timeout=20)
+    assert process.returncode == 0
+    assert worker.poll() is None
 
 
 def guard_of(process: subprocess.Popen[str]) -> int:
