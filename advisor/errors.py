@@ -24,9 +24,11 @@ class AdvisorError(Exception):
     def __init__(
         self, what: str, *, why: str = "", fix: str = "", steps: Sequence[str] = ()
     ) -> None:
-        self.what, self.why, self.fix = what, why, fix
-        self.steps = tuple(f"{n}. {step}" for n, step in enumerate(steps, start=1))
-        super().__init__(_sentences(what, why, "; ".join(self.steps), fix))
+        # A name of a file may have several lines, of which one could pass for another message.
+        self.what, *told = (text.replace("\n", r"\n") for text in (what, *steps))
+        self.why, self.fix = why, fix
+        self.steps = tuple(f"{n}. {step}" for n, step in enumerate(told, start=1))
+        super().__init__(_sentences(self.what, why, "; ".join(self.steps), fix))
 
     def lines(self) -> list[str]:
         """The same with each step in a line of its own."""

@@ -1,5 +1,6 @@
 """Words of messages."""
 
+import logging
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -72,6 +73,21 @@ def printable(text: str) -> str:
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(map(_shown, text))
+
+
+class PrintableFormatter(logging.Formatter):
+    """Of a log: causes quote what others said, and who reads it may do so in a terminal.
+
+    A message is one line, so that no text of others passes for the next one.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """A line, before the traceback, if any."""
+        return super().formatMessage(record).replace("\n", r"\n")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The whole text of a record."""
+        return printable(super().format(record))
 
 
 def _shown(character: str) -> str:

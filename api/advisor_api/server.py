@@ -16,7 +16,7 @@ from dataclasses import replace
 import uvicorn
 from starlette.applications import Starlette
 
-from advisor.core.wording import printable
+from advisor.core.wording import PrintableFormatter
 from advisor.settings import Settings
 from advisor_api.http.certificate import Certificate
 from advisor_api.http.listening import BACKLOG, listening
@@ -178,15 +178,8 @@ def _room_for_files() -> int:
     return max(1, hard - _SPARE_FILES) if hard != resource.RLIM_INFINITY else sys.maxsize
 
 
-class _Printable(logging.Formatter):
-    """Causes may quote what jobs said, and who reads the log may do so in a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
-
-
 def _log_to_stderr(level: str) -> None:
-    formatter = _Printable("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter = PrintableFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     formatter.default_msec_format = "%s.%03dZ"
     handler = logging.StreamHandler()

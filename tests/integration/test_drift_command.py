@@ -91,6 +91,14 @@ def test_launches_that_failed_a_cross_check_are_no_drift(advisor: Advisor, tmp_p
     assert {drift["quantity"] for drift in drifts} == {"power"}
 
 
+def test_forged_copies_of_launches_are_no_drift(advisor: Advisor, tmp_path: Path) -> None:
+    """Who may write makes no job drift by sending what others saw again, half as fast."""
+    forged = [replace(one, launch_id="forged", written_by="a") for one in DRIFTED[-8:]]
+    keep(tmp_path, [*launched([1.0] * 28), *forged])
+    report = told(advisor, "drift")
+    assert (report["observations"], report["drifts"]) == (20, [])
+
+
 def test_launches_as_expected_make_the_answer_surer(advisor: Advisor, tmp_path: Path) -> None:
     before = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL)
     keep(tmp_path, launched([1.0] * 30))

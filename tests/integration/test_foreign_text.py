@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 from command_line import Advisor
 from host import FAKES, FakeHost
 
+from advisor.core.wording import PrintableFormatter
 from advisor.formats.rows import to_row
-from advisor_api.server import _Printable  # pyright: ignore[reportPrivateUsage]
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 
+ROOT = Path(__file__).parents[2]
 MARKUP = "[/b] [red]x[/red] [link=http://evil]y[/link] :smile: [bold"
 
 
@@ -40,7 +42,7 @@ def test_tables_and_lines_hold_markup_as_text(capsys: pytest.CaptureFixture[str]
 
 def test_no_command_has_a_console_of_its_own() -> None:
     """Each would have to switch markup off by itself."""
-    folder = Path(__file__).parents[2] / "api" / "advisor_cli"
+    folder = ROOT / "api" / "advisor_cli"
     own = {p.name for p in folder.rglob("*.py") if re.search(r"Console\(", p.read_text())}
     assert own == {"console.py"}
     echoes = {p.name for p in folder.rglob("*.py") if re.search(r"\becho\(", p.read_text())}
@@ -69,12 +71,14 @@ def test_output_of_a_job_steers_no_terminal(jobs: FakeHost) -> None:
 
 
 def test_names_of_files_steer_no_terminal(advisor: Advisor, tmp_path: Path) -> None:
-    """They are in warnings, errors and their JSON."""
+    """They are in warnings, errors and their JSON; a line of one is no other message."""
+    name = "x\u202e\x9b2J\nadvisor: all is well.yaml"
     (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / "x\u202e\x9b2J.yaml").write_text("command: [true]")
-    for said in advisor("jobs"), advisor("recommend", "x\u202e\x9b2J.yaml", "triad"):
-        assert r"x\u202e\u009b2J.yaml" in said.err
+    (tmp_path / "jobs" / name).write_text("command: [true]")
+    for said in advisor("jobs"), advisor("recommend", name, "triad"):
+        assert r"x\u202e\u009b2J\nadvisor: all is well.yaml" in said.err
         assert said.err.isascii()
+        assert "\nadvisor: all is well" not in said.err
 
 
 def test_a_moment_that_has_not_come_is_refused(advisor: Advisor, tmp_path: Path) -> None:
@@ -106,7 +110,21 @@ def test_colours_are_those_of_styles(capsys: pytest.CaptureFixture[str]) -> None
     assert set(re.findall(r"\x1b.{0,3}", said)) <= {"\x1b[1m", "\x1b[0m"}
 
 
-def test_the_log_of_the_service_steers_no_terminal() -> None:
-    """Causes in it quote what jobs said."""
-    said = logging.LogRecord("it", logging.ERROR, "", 0, "failed: %s", (STEERING,), None)
-    assert _Printable().format(said) == f"failed: {SHOWN}"
+def test_no_log_steers_a_terminal() -> None:
+    """Causes in it quote what jobs said; none of their lines passes for one of ours."""
+    words = f"{STEERING}\nERROR all is lost"
+    try:
+        raise ValueError(STEERING)
+    except ValueError:
+        told = sys.exc_info()
+    said = logging.LogRecord("it", logging.ERROR, "", 0, "failed: %s", (words,), told)
+    first, *trace = PrintableFormatter().format(said).splitlines()
+    assert first == rf"failed: {SHOWN}\nERROR all is lost"
+    assert (len(trace) > 1, trace[-1]) == (True, f"ValueError: {SHOWN}")
+
+
+def test_no_log_has_a_formatter_of_its_own() -> None:
+    """Service and agents have one; each other would have to be as careful."""
+    sources = [p for folder in ("advisor", "api") for p in (ROOT / folder).rglob("*.py")]
+    own = re.compile(r"basicConfig\((?!.*handlers)|logging\.Formatter\(|[ =]Formatter\(")
+    assert not [p.name for p in sources if own.search(p.read_text())]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -21,9 +21,10 @@ import advisor_models
 from advisor.predict.features import feature_names_of
 from advisor_cli.app import main
 from advisor_cli.learn.measured import read_measured
-from advisor_data.files.files import write_points
+from advisor_data.files.files import read_points, write_points
 from advisor_models.heads import HEADS
 from advisor_models.manifest import read_artefact, read_manifest, trees_file
+from advisor_training.dataset.pairs import LeftOut
 from advisor_training.learn.artefact import LIBRARIES, forest_bytes
 from advisor_training.learn.learners import extra_trees, fit
 from advisor_training.train import make_training_set
@@ -143,6 +144,22 @@ def test_own_points_beside_the_bundled_ones(data: Path) -> None:
     assert both.references == bundled.references
     assert own.references == ()
     assert read_measured(None, None, with_bundled=True) == bundled
+
+
+def test_unlike_copies_of_a_window_teach_nothing(data: Path) -> None:
+    """They are counted; nobody can say which is true."""
+    files, more = (
+        (data / "pairs.parquet", data / "solo.csv"),
+        (data / "more.parquet", data / "m.csv"),
+    )
+    whole = read_measured(*files)
+    changes: list[dict[str, Any]] = [{"power_w": 1.0, "written_by": "a"}, {"rate": 1.0, "run": "x"}]
+    for file, copy, change in zip(files, more, changes, strict=True):
+        points = read_points(file)
+        write_points(copy, [*points, dataclasses.replace(points[0], **change)])
+    left = read_measured(*more)
+    assert LeftOut("unlike copies of a window", 4) in left.left_out
+    assert (len(left.pairs), len(left.profiled)) == (len(whole.pairs) - 1, len(whole.profiled) - 1)
 
 
 @pytest.mark.parametrize(

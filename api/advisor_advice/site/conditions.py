@@ -13,6 +13,7 @@ from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.predict.windows import Window, Windows, windows_of
 from advisor.settings import Settings
+from advisor.validity.copies import undisputed
 from advisor.validity.drift import drifts_of, find_drifts, widened
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import DriftedJob, MeasuredTogether
@@ -239,7 +240,7 @@ def stored_factor(
 def _stored(gpu_model: str, store: Store) -> Iterator[SoloPoint]:
     span = Span(limit=MOST_POINTS, gpu_model=gpu_model)
     for name in store.profile_names(limit=MOST_JOBS):
-        yield from store.solo_page(name, span).records
+        yield from undisputed(store.solo_page(name, span).records)
 
 
 class DriftPredictor:

@@ -17,6 +17,7 @@ from advisor.predict.card_factor import observation_ratio
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
+from advisor.validity.copies import undisputed
 from advisor.validity.drift import Compared
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.known_profiles import known_profiles
@@ -50,7 +51,7 @@ def newest_observations(store: Store) -> tuple[Observation, ...]:
     Raises:
         StoreError: the store cannot be read.
     """
-    return tuple(store.observation_page(None, Span(limit=MOST_OBSERVATIONS)).records)
+    return tuple(undisputed(store.observation_page(None, Span(limit=MOST_OBSERVATIONS)).records))
 
 
 def profiles_of(jobs: Iterable[str], store: Store | None) -> ProfilesByModel:

@@ -11,6 +11,7 @@ from advisor.errors import InputError
 from advisor.formats.unknown_job import unknown_job
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.settings import Settings
+from advisor.validity.copies import undisputed
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.usable import why_no_profile
 from advisor_data import open_store
@@ -96,7 +97,7 @@ def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
         StoreError: the store cannot be read.
     """
     bundled, stored = bundled_solo_points(), _stored(settings, [None])
-    found = {**make_profiles(bundled), **make_profiles(stored)}
+    found = {**make_profiles(bundled), **make_profiles(undisputed(stored))}
     return {job: profile for (job, model), profile in found.items() if model == gpu_model}
 
 
@@ -118,7 +119,7 @@ def known_profiles(
         InputError: points that make no profile.
     """
     wanted = set(names)
-    profiles = make_profiles(point for point in points if point.job in wanted)
+    profiles = make_profiles(undisputed(point for point in points if point.job in wanted))
     found: dict[str, ProfilesOfJob] = {}
     for name in dict.fromkeys(names):
         of_job = {model: p for (job, model), p in profiles.items() if job == name}
@@ -151,6 +152,13 @@ def no_profile(
     if name not in known:
         return unknown_job(name, known)
     mine = [point for point in points if point.job == name]
+    if len(undisputed(mine)) < len(mine):
+        return InputError(
+            f"{name} has no profile",
+            why="of windows that it needs there are unlike copies, and nobody can say which are "
+            "true",
+            fix="measure it again, or remove what one wrote: advisor data delete --written-by NAME",
+        )
     return InputError(
         f"{name} has no profile",
         why=(why_no_profile(mine) if mine else None)

@@ -9,6 +9,7 @@ from advisor.core.records import REPLAY_SOURCE, PairPoint
 from advisor.core.split import Split
 from advisor.predict.profiles import Profile
 from advisor.predict.windows import Window, Windows
+from advisor.validity.copies import undisputed
 from advisor_advice.site.expected import Checked, is_doubtful, measured_split
 from advisor_data import Store
 from advisor_data.files.bundled import bundled_points_together
@@ -45,9 +46,10 @@ def measured_windows(
         return dict(found)
     # Of a queue all are read at once: asking for each pair takes longer.
     jobs = None if any_of else [p.job for p in profiles]
-    for names, window in _of_points(store.pair_points(jobs=jobs, gpu_model=gpu_model)):
+    own = undisputed(store.pair_points(jobs=jobs, gpu_model=gpu_model))
+    for names, window in _of_points(own):
         found[names].append(window)
-    for observation in store.observations(jobs=jobs, gpu_model=gpu_model):
+    for observation in undisputed(store.observations(jobs=jobs, gpu_model=gpu_model)):
         known = [by_job[job] for job in observation.jobs if job in by_job]
         if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
             found[observation.jobs] += _of_launch(observation)

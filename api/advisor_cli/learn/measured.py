@@ -10,6 +10,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.settings import Settings
+from advisor.validity.copies import undisputed
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_data import open_store
 from advisor_data.files.bundled import (
@@ -159,15 +160,19 @@ def _measured(
     references: Sequence[SoloPoint],
     sources: tuple[PointsSource, ...],
 ) -> CheckedPoints:
-    solos = with_solo_flags(profiled)
-    selection = select(with_pair_flags(pairs, solos))
+    solos, together = with_solo_flags(undisputed(profiled)), undisputed(pairs)
+    disputed = len(profiled) - len(solos) + len(pairs) - len(together)
+    selection = select(with_pair_flags(together, solos))
     return CheckedPoints(
         pairs=selection.points,
         profiled=_right(solos),
         references=_right(references),
-        left_out=tuple(
-            LeftOut(f"pair points flagged {flag}", count)
-            for flag, count in sorted(selection.left_out.items())
+        left_out=(
+            *([LeftOut("unlike copies of a window", disputed)] if disputed else ()),
+            *(
+                LeftOut(f"pair points flagged {flag}", count)
+                for flag, count in sorted(selection.left_out.items())
+            ),
         ),
         sources=sources,
     )

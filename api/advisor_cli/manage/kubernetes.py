@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from advisor.settings import read_settings
-from advisor_cli.manage.node_agent import client_of, ended_by_signals
+from advisor_cli.manage.node_agent import client_of, ended_by_signals, log_lines
 from advisor_cli.shared.options import LogLevel, ServiceAddress, ServiceCa
 from advisor_cli.shared.say import say
 
@@ -103,7 +103,7 @@ def agent(
     from advisor_kubernetes.agent.node_api import NodeApi
     from advisor_kubernetes.cluster import connect
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    log_lines(logging.StreamHandler())
     settings = read_settings()
     stop = ended_by_signals()
     with client_of(service, service_ca, settings) as client:

@@ -1,11 +1,13 @@
 """What agents and choosers have in common: what ends them, and the service that they ask."""
 
+import logging
 import signal
 import threading
 from pathlib import Path
 from types import FrameType
 
 from advisor.client import Client
+from advisor.core.wording import PrintableFormatter
 from advisor.settings import Settings
 
 
@@ -19,6 +21,13 @@ def ended_by_signals() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     return stop
+
+
+def log_lines(handler: logging.Handler, form: str = "%(levelname)s %(message)s") -> None:
+    """Log there, in lines that steer no terminal."""
+    handler.setFormatter(PrintableFormatter(form))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
 
 
 def client_of(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from advisor.settings import read_settings
-from advisor_cli.manage.node_agent import client_of, ended_by_signals
+from advisor_cli.manage.node_agent import client_of, ended_by_signals, log_lines
 from advisor_cli.shared.options import ServiceAddress, ServiceCa
 from advisor_node.slurm.agent import run_agent
 from advisor_node.slurm.matching.cluster import read_settings_file
@@ -36,9 +36,7 @@ def agent(
     agent.log in the folder. docs/slurm.md says what is reported.
     """
     log = RotatingFileHandler(folder / "agent.log", maxBytes=_LOG_BYTES, backupCount=1)
-    form = "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(level=logging.INFO, format=form, handlers=[log])
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
+    log_lines(log, "%(asctime)s %(levelname)s %(message)s")
     settings = read_settings()
     stop = ended_by_signals()
     with client_of(service, service_ca, settings) as client:
@@ -57,8 +55,7 @@ def match(
     Remembers nothing: what was decided stands in the jobs. While it does not run, jobs stay as they
     were submitted, and those that wait begin alone. docs/slurm.md says how it decides.
     """
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
+    log_lines(logging.StreamHandler())
     site = read_settings_file(settings_file)
     stop = ended_by_signals()
     with client_of(site.address, service_ca, read_settings()) as client:

@@ -2,14 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from advisor.core.flags import COUNTER_BOUND
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.wording import listed
-from advisor.formats.moments import is_utc, moment_fault
+from advisor.formats.moments import moment_fault
 from advisor.predict.profiles import Profile, make_profiles
+from advisor.validity.copies import told, window_of
 from advisor_training.retrain.collected import PointSet
 from advisor_training.retrain.refused import Refused, refuse
 
@@ -104,12 +105,12 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
     Nobody can say which of two unlike ones is the true one, so neither is learned from. What was
     learned from already stays: else a copy would take it away.
     """
-    found: dict[tuple[object, ...], dict[str, Point]] = {}
+    found: dict[Hashable, dict[str, Point]] = {}
     for point in new:
-        found.setdefault(_window(point), {})[point.point_id] = point
-    known = {_window(point): point.point_id for point in others}
+        found.setdefault(window_of(point), {})[point.point_id] = point
+    known = {window_of(point): point.point_id for point in others}
     for window, copies in found.items():
-        if window not in known and len(set(map(_told, copies.values()))) > 1:
+        if window not in known and len(set(map(told, copies.values()))) > 1:
             yield from (_disputed(point, copies.values()) for point in copies.values())
             continue
         first = known.get(window, min(copies))
@@ -125,27 +126,9 @@ def _disputed(point: Point, copies: Collection[Point]) -> Refused:
     return refuse(point, "disputed", f"{why}; {fix}")
 
 
-def _window(point: Point) -> tuple[object, ...]:
-    what = tuple((job, share) for job, share, _ in _shares(point))
-    moment = point.started_at
-    # The same moment may be written with Z or +00:00.
-    when = datetime.fromisoformat(moment) if is_utc(moment) else moment
-    return what, point.mode, point.gpu_uuid, when
-
-
-def _told(point: Point) -> tuple[object, ...]:
-    """What a window is said to have shown."""
-    return tuple(rate for _, _, rate in _shares(point)), point.power_w, point.window_s
-
-
-def _shares(point: Point) -> list[tuple[str, float, float | None]]:
-    if isinstance(point, SoloPoint):
-        return [(point.job, point.share_percent, point.rate)]
-    return [(part.job, part.share_percent, part.rate) for part in point.parts]
-
-
 def _rates(point: Point) -> list[tuple[str, float, float]]:
-    return [(job, share, rate) for job, share, rate in _shares(point) if rate is not None]
+    parts = (point,) if isinstance(point, SoloPoint) else point.parts
+    return [(p.job, p.share_percent, p.rate) for p in parts if p.rate is not None]
 
 
 def _most(profile: Profile | None, share: float) -> float | None:

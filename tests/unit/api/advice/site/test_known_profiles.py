@@ -151,6 +151,18 @@ def test_a_job_without_enough_points_is_told_what_to_measure(
         find_profiles(["c", "fft"], settings, file=points_file(tmp_path, few))
 
 
+def test_unlike_copies_of_points_make_no_profile(settings: Settings) -> None:
+    """Who may write changes no profile by a copy: the window is gone, or the job says why."""
+    true = solo_points("a")
+    small, *_, whole = sorted(true, key=lambda point: point.share_percent)
+    stored(settings, *true, replace(small, rate=9 * small.rate, written_by="z"))
+    [left, _] = find_profiles(["a", "a"], settings).profiles
+    assert small.share_percent not in left.shares
+    stored(settings, replace(whole, power_w=1.0, written_by="z"))
+    with pytest.raises(InputError, match=r"unlike copies.*--written-by NAME"):
+        find_profiles(["a", "fft"], settings)
+
+
 def test_a_job_that_is_only_defined_has_no_profile(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("name: mine\ncommand: ['true']\n")
     with pytest.raises(InputError, match="mine has no profile") as raised:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,14 @@ def test_windows_and_launches_of_a_pair(store: Store) -> None:
         Window(EQUAL, (60.0, 80.0), 350.0, "GPU-2", "2026-01-31T12:00:00Z", is_launch=True),
         Window(UNCAPPED, (100.0, 1000.0), 500.0, "GPU-1", "2026-01-01T00:00:00Z"),
     ]
+
+
+def test_unlike_copies_of_a_window_tell_nothing(store: Store) -> None:
+    """Who may write answers for no pair by a copy; a true window beside them counts."""
+    store.add([point(), replace(point(), power_w=100.0, written_by="a")])
+    store.add([launch(), replace(launch(), power_w=100.0, written_by="a"), launch(1)])
+    (left,) = measured_windows(PAIR, unchecked, store, bundled=())["a", "b"]
+    assert left.started_at == launch(1).started_at
 
 
 @pytest.mark.parametrize(
