@@ -9,7 +9,7 @@ those values are refused here.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -227,21 +227,41 @@ class MemoryFit:
         """Whether what is known does not fit; jobs of unknown need are taken to need nothing."""
         return self.most_mib is not None and self.needed_mib > self.most_mib
 
-    def limit_mib(self, job: int) -> int | None:
+    def limit_mib(self, job: int, open_percent: float = 100.0) -> int | None:
         """At how much the memory of one of them is bounded; None: its need is not known.
 
-        The others find what they need, with a margin. What nobody needs is open to all: while it
+        The others find what they need, with a margin. What nobody needs is open to all, or a part
+        of it where others are still to come: while it
         starts a job may need much more than afterwards (recommender-serve-10 4,000 MiB while it
         serves, and more than 4,512 while it makes its tables), and a limit that is too small ends
         it.
         """
-        kept_mib = [
+        own_mib, free_mib = self._kept_mib[job], 0
+        if self.most_mib is not None:
+            free_mib = int(self.most_mib) - sum(self._kept_mib)
+        return own_mib + int(max(0, free_mib) * open_percent / 100) if own_mib else None
+
+    def crowded_by(self, bounds_mib: Sequence[float | None]) -> int | None:
+        """Which of those that run may take what the others need; None: none of them.
+
+        `bounds_mib` is at how much the memory of each of them is bounded, the first of the jobs;
+        None: at nothing.
+        """
+        if self.most_mib is not None:
+            kept_mib = self._kept_mib
+            for job, bound_mib in enumerate(bounds_mib):
+                others_mib = sum(kept_mib) - kept_mib[job]
+                if bound_mib is not None and bound_mib + others_mib > self.most_mib:
+                    return job
+        return None
+
+    @property
+    def _kept_mib(self) -> list[int]:
+        """What each job needs, with a margin; nothing where that is not known."""
+        return [
             0 if need is None else math.ceil(need + max(MEMORY_MARGIN * need, LEAST_MARGIN_MIB))
             for need in self.needs_mib
         ]
-        own_mib = kept_mib[job]
-        free_mib = 0 if self.most_mib is None else int(self.most_mib) - sum(kept_mib)
-        return own_mib + max(0, free_mib) if own_mib else None
 
     @property
     def fits(self) -> bool | None:

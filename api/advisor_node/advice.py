@@ -79,9 +79,14 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """The service said that they should not, or cannot say."""
+    """The service said that they should not, or cannot say.
+
+    Attributes:
+        needs_mib: Memory of each job, where it was told.
+    """
 
     why: str
+    needs_mib: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,9 @@ class NoAnswer:
 
 
 Answer: TypeAlias = Together | Apart | NoAnswer
+
+Ask: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
+"""Answers of the service; those that are not known yet are missing."""
 
 
 class Advice:
@@ -174,7 +182,7 @@ def is_share(text: str) -> bool:
 def _read(answer: Recommendation, asked: Question) -> Answer:
     choice = answer.choice
     if choice.sharing not in ("limited", "uncapped"):
-        return Apart(f"{choice.sharing} is better")
+        return Apart(f"{choice.sharing} is better", _needs_mib(answer.jobs))
     saved = choice.energy_saved.value
     shared, alone = answer.same_work.choice, answer.same_work.baselines.get("exclusive")
     if asked.jobs[0].work_s is not None and shared and alone:
@@ -186,7 +194,7 @@ def _read(answer: Recommendation, asked: Question) -> Answer:
 def _read_set(answer: SetAdvice, asked: Question) -> Answer:
     way = next((way for way in answer.ways if way.name == answer.choice), None)
     if way is None:
-        return Apart("a card each is better")
+        return Apart("a card each is better", _needs_mib(answer.jobs))
     together = _together(asked, answer.jobs, way.jobs, way.energy_saved.value, way.name)
     return _of_model(together, answer.gpu_model)
 
@@ -205,9 +213,13 @@ def _together(
         return Apart(f"the service answered with the shares {', '.join(map(ascii, shares))}")
     return Together(
         shares=shares,
-        needs_mib=tuple(job.alone.memory_used_mib for job in jobs),
+        needs_mib=_needs_mib(jobs),
         speeds=tuple(job.speed.value for job in given),
         low_speeds=tuple(job.speed.low for job in given),
         energy_saved=saved,
         split=split,
     )
+
+
+def _needs_mib(jobs: Sequence[AskedJob]) -> tuple[float | None, ...]:
+    return tuple(job.alone.memory_used_mib for job in jobs)

@@ -25,8 +25,13 @@ class Card:
     def kind(self) -> object:
         """What the advice for who joins depends on; equal ones are alike in it."""
         model, memory_mib = self.place.model, self.place.memory_mib
-        running = sorted((str(pod.kind), pod.share or "") for pod in self.pods)
+        running = sorted((str(pod.kind), pod.share or "", pod.bound_mib) for pod in self.pods)
         return (model, memory_mib, tuple(running), self.place.key if self.pods[0].claim else "")
+
+    @property
+    def bounds_mib(self) -> tuple[int, ...]:
+        """At how much the memory of each pod is bounded."""
+        return tuple(pod.bound_mib for pod in self.pods)
 
     def takes(self, pod: Pod) -> bool:
         """Whether a pod may run beside all that are there, whatever the advice."""

@@ -7,12 +7,11 @@ from advisor.core.gpu import MEMORY_MIB, MOST_MIB, WHOLE, MemoryFit
 from advisor_kubernetes.chooser.cards import Card, Cards
 from advisor_kubernetes.chooser.places import GpuSlot
 from advisor_kubernetes.chooser.pods import Pod
-from advisor_node.advice import Question, Together
+from advisor_node import matching
+from advisor_node.advice import Answer, Apart, Question, Together
 
 ALONE = f"{WHOLE:g}"
 """The share of a pod that has the GPU for itself."""
-
-_NOTHING = Together(shares=(), needs_mib=(), energy_saved=0.0, split="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,26 +33,22 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """Two kinds of pods, or one and cards, and what the service says of them.
+class Offer(matching.Offer):
+    """Two kinds of pods, or one and cards.
 
     Attributes:
-        kinds: Their numbers.
         first: Pods of the first kind; those that are given a GPU are taken from its front.
         second: The same of the second kind; `first` where it is a card's.
         cards: Those of the second kind; none: a free GPU is taken.
     """
 
-    kinds: tuple[int, int]
     first: list[Pod]
     second: list[Pod]
-    question: Question
     cards: list[Card] = field(default_factory=list[Card])
-    answer: Together = _NOTHING
 
-    def start(self, cards: Cards) -> Start | None:
+    def start(self, cards: Cards, answer: Together) -> Start | None:
         """Take the oldest of the kinds; None: nodes have no room for them any more."""
-        pod, answer = self.first[0], self.answer
+        pod = self.first[0]
         saved = f"{100 * answer.energy_saved:.0f} % less energy for the same work expected"
         if self.cards:
             card = next((c for c in self.cards if c.takes(pod) and cards.has_room(c, pod)), None)
@@ -73,11 +68,21 @@ class Offer:
         return Start(
             pods=pods,
             shares=answer.shares[len(beside) :],
-            memory_mib=memory_bounds(answer.needs_mib, place)[len(beside) :],
+            memory_mib=bounds_mib(self.memory(answer), (*beside, *pods))[len(beside) :],
             place=place,
             why=f"{' and '.join(jobs)} at {answer.split}: {saved}",
             beside=beside,
         )
+
+
+def bounds_mib(memory: MemoryFit, pods: Sequence[Pod]) -> tuple[int, ...]:
+    """At how much the memory of each pod is bounded.
+
+    Of what nobody needs so much is open to them as they book, and the rest is for who joins. A
+    variable must have a value: what no card has is no bound.
+    """
+    whole, booked = int(memory.most_mib or MOST_MIB), sum(pod.booked_percent for pod in pods)
+    return tuple(memory.limit_mib(n, booked) or whole for n in range(len(pods)))
 
 
 def question_of_pair(a: Pod, b: Pod, place: GpuSlot) -> Question:
@@ -96,10 +101,7 @@ def question_of_join(card: Card, pod: Pod) -> Question:
     return Question(jobs=jobs, model=place.model, memory_mib=place.memory_mib, running=running)
 
 
-def memory_bounds(needs_mib: Sequence[float | None], place: GpuSlot) -> tuple[int, ...]:
-    """At how much the memory of each is bounded, MiB: at the card less what the others need."""
-    card_mib = place.memory_mib or MEMORY_MIB.get(place.model or "")
-    fit = MemoryFit(tuple(needs_mib), card_mib)
-    # A variable must have a value: what no card has is no bound.
-    whole = int(fit.most_mib or MOST_MIB)
-    return tuple(fit.limit_mib(n) or whole for n in range(len(needs_mib)))
+def memory_alone(place: GpuSlot, of_two: Answer) -> MemoryFit:
+    """The same of one that begins alone, by what the service says of two of it."""
+    needs_mib = of_two.needs_mib[:1] if isinstance(of_two, Together | Apart) else ()
+    return MemoryFit(needs_mib or (None,), place.memory_mib or MEMORY_MIB.get(place.model or ""))

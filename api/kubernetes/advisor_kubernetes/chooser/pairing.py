@@ -1,25 +1,26 @@
 """Who meets whom: a matching over all pods of a namespace that wait, and over those that run."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.cards import Card, Cards, may_meet
+from advisor_kubernetes.chooser.cards import WHOLE, Card, Cards, may_meet
 from advisor_kubernetes.chooser.offers import (
     ALONE,
     Offer,
     Start,
-    memory_bounds,
+    bounds_mib,
+    memory_alone,
     question_of_join,
     question_of_pair,
 )
-from advisor_kubernetes.chooser.places import Node
+from advisor_kubernetes.chooser.places import GpuSlot, Node
 from advisor_kubernetes.chooser.pods import Pod
 from advisor_kubernetes.chooser.writing import unfinished
-from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
-from advisor_node.matching import Edge, matched
+from advisor_node.advice import Answer, Apart, Ask, NoAnswer, Together
+from advisor_node.matching import matched, weighed
 
 WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a
@@ -43,9 +44,6 @@ class Policy:
 
     without_advice: WithoutAdvice = "pass"
     mixed_nodes: bool = False
-
-
-Ask: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +149,11 @@ class _Tenant:
         there = [*open_cards.values()]
         offers = self._offers(kinds, there)
         free = min(self.left, self.cards.number_free(self.namespace)) + self._claims(pods)
-        edges = [self._edge(offer) for offer in offers]
         counts = [*map(len, kinds), *map(len, there)]
-        used = matched(counts, edges, max(0, int(free)))
-        times = [offer for offer, count in zip(offers, used, strict=True) for _ in range(count)]
+        chosen = matched(counts, offers, max(0, int(free)))
         # Within a kind, and for a GPU, the oldest comes first.
-        for offer in sorted(times, key=lambda offer: offer.first[0].created_s):
-            start = offer.start(self.cards)
+        for offer, answer in sorted(chosen, key=lambda found: found[0].first[0].created_s):
+            start = offer.start(self.cards, answer)
             if start is not None and self.round.now_s - start.pods[0].created_s >= GATHER_S:
                 self.cards.take(start.place, start.pods)
                 yield start
@@ -165,26 +161,20 @@ class _Tenant:
     def _claims(self, pods: Iterable[Pod]) -> int:
         return len({pod.claim for pod in pods if pod.claim and pod.claim not in self.cards.held})
 
-    def _edge(self, offer: Offer) -> Edge:
-        late = self._is_late(offer.first[0]) or self._is_late(offer.second[0])
-        # A GPU less is what counts most, and those before all others who have waited long enough.
-        worth = 1 + offer.answer.energy_saved + late
-        return Edge(kinds=offer.kinds, worth=max(worth, 0.01), takes_gpu=not offer.cards)
-
     def _is_late(self, pod: Pod) -> bool:
         return self.round.now_s - pod.created_s >= pod.asked.max_wait_s
 
-    def _offers(self, kinds: Sequence[list[Pod]], there: Sequence[list[Card]]) -> list[Offer]:
+    def _offers(
+        self, kinds: Sequence[list[Pod]], there: Sequence[list[Card]]
+    ) -> list[tuple[Offer, Together]]:
         """Those of all possible ones for which sharing is recommended, on the best GPU model."""
+        best: dict[tuple[int, ...], tuple[Offer, Together]] = {}
         possible = [*self._pairs(kinds), *self._joins(kinds, there)]
-        answers = self.round.ask([offer.question for offer in possible])
-        best: dict[tuple[int, int], Offer] = {}
-        for offer in possible:
-            answer = answers.get(offer.question)
+        for offer, answer in weighed(possible, self.round.ask):
             if isinstance(answer, Together):
                 known = best.get(offer.kinds)
-                if known is None or answer.energy_saved > known.answer.energy_saved:
-                    best[offer.kinds] = replace(offer, answer=answer)
+                if known is None or answer.energy_saved > known[1].energy_saved:
+                    best[offer.kinds] = offer, answer
                 continue
             for pods in (offer.first, offer.second):
                 if answer is None:
@@ -199,16 +189,27 @@ class _Tenant:
                 if (i == j and len(first) < 2) or not may_meet(first[0], second[-1]):
                     continue
                 for place in self.cards.free_for(first[0], second[-1]):
-                    question = question_of_pair(first[0], second[-1], place)
-                    yield Offer(kinds=(i, j), first=first, second=second, question=question)
+                    yield Offer(
+                        kinds=(i, j),
+                        first=first,
+                        second=second,
+                        question=question_of_pair(first[0], second[-1], place),
+                        ahead=self._is_late(first[0]) or self._is_late(second[0]),
+                        takes_gpu=True,
+                    )
 
     def _joins(self, kinds: Sequence[list[Pod]], there: Sequence[list[Card]]) -> Iterator[Offer]:
         for i, pods in enumerate(kinds):
             for j, cards in enumerate(there, len(kinds)):
                 if cards[0].takes(pods[0]) and any(self.cards.has_room(c, pods[0]) for c in cards):
-                    question = question_of_join(cards[0], pods[0])
                     yield Offer(
-                        kinds=(i, j), first=pods, second=pods, question=question, cards=cards
+                        kinds=(i, j),
+                        first=pods,
+                        second=pods,
+                        cards=cards,
+                        question=question_of_join(cards[0], pods[0]),
+                        bounds_mib=cards[0].bounds_mib,
+                        ahead=self._is_late(pods[0]),
                     )
 
     def _alone(self, pod: Pod) -> Decision:
@@ -224,7 +225,7 @@ class _Tenant:
         silent = next((said.why for said in refusals if isinstance(said, NoAnswer)), None)
         if late and pod.kind in self.unasked:
             return Stay(pod=pod, why="waits for advice")
-        if not late and pod.booked_percent < 100:
+        if not late and pod.booked_percent < WHOLE:
             told = f" (not beside those that are there: {refusals[0].why})" if refusals else ""
             why = f"no advice: {silent}" if silent else f"waits for a partner{told}"
             return Stay(pod=pod, why=why, held_up=silent is not None)
@@ -232,11 +233,21 @@ class _Tenant:
             return Stay(pod=pod, why=f"held, no advice: {silent}", held_up=True)
         reason = refusals[0].why if refusals else "no partner came"
         why = f"no advice: {silent}" if silent else reason
-        if pod.booked_percent == 100:
+        if pod.booked_percent == WHOLE:
             why = "it books all of it"
         whole = f"alone on a whole GPU: {why}"
-        bound = memory_bounds((None,), places[0])
-        return Start(pods=(pod,), shares=(ALONE,), memory_mib=bound, place=places[0], why=whole)
+        two = self._of_two(pod, places[0])
+        if two is None:
+            return Stay(pod=pod, why="waits for advice")
+        bound_mib = bounds_mib(memory_alone(places[0], two), [pod])
+        return Start(pods=(pod,), shares=(ALONE,), memory_mib=bound_mib, place=places[0], why=whole)
+
+    def _of_two(self, pod: Pod, place: GpuSlot) -> Answer | None:
+        """What the service says of two of a pod, by which its need of memory is known."""
+        if pod.booked_percent == WHOLE:
+            return Apart("it books all of it")
+        question = question_of_pair(pod, pod, place)
+        return self.round.ask([question]).get(question)
 
 
 def _in_turns(kinds: list[list[Pod]], turn: int) -> list[list[Pod]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from advisor.client import JobRequest
+from advisor.core.gpu import MOST_MIB
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.refusals import container_of
@@ -93,6 +94,12 @@ class Pod:
         """The share that it has, percent; None: none, or nothing that the chooser has written."""
         given = self.given.get(names.SHARE_PERCENT, "")
         return given if is_share(given) else None
+
+    @property
+    def bound_mib(self) -> int:
+        """At how much its memory is bounded; what no card has where the chooser has not said it."""
+        own = self.given.get(names.MEMORY_MIB, "").partition("/")[0]
+        return int(own) if own.isdigit() else int(MOST_MIB)
 
     @property
     def holds(self) -> str | None:

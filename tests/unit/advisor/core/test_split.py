@@ -252,3 +252,15 @@ def test_memory(needs_mib: tuple[float | None, ...], card_mib: float | None) -> 
             assert limit_mib >= need + 512
             # Beside the needs of the others, it fits into the card where all do.
             assert limit_mib <= max(1.1 * need + 513, (found.most_mib or 0) - known + need + 1)
+            assert need <= (found.limit_mib(job, 0) or 0) <= limit_mib
+
+
+@pytest.mark.parametrize(
+    ("bounds_mib", "by"),
+    [((), None), ((67_488,), None), ((67_489,), 0), ((None, 62_000), None), ((1, 62_001), 1)],
+)
+def test_memory_beside_those_that_run(bounds_mib: tuple[float | None, ...], by: int | None) -> None:
+    """Whichever of them takes all that is open to it, the others find what they need."""
+    found = MemoryFit((10_000, 5_000, None, 20_000), 100_000)
+    assert found.crowded_by(bounds_mib) == by
+    assert MemoryFit(found.needs_mib, None).crowded_by(bounds_mib) is None

@@ -72,6 +72,7 @@ def decided(
     policy: Policy = ANY,
     otherwise: Answer = APART,
     seen: list[Question] | None = None,
+    needs: bool = True,
     **more: Any,
 ) -> list[Decision]:
     """What a round decides where these jobs together save energy; what it asks is `seen`."""
@@ -84,11 +85,13 @@ def decided(
             saved = known.get(frozenset(job.job for job in question.jobs))
             shares = (*(f"{share:g}" for share in question.running), "26", "50")
             shares = shares[-len(question.jobs) :] if question.running else shares
-            needs = (1000.0, 2000.0, 3000.0)[: len(question.jobs)]
+            needs_mib = (1000.0, 2000.0, 3000.0)[: len(question.jobs)]
             found[question] = (
-                otherwise
+                replace(otherwise, needs_mib=needs_mib)
+                if saved is None and isinstance(otherwise, Apart) and needs
+                else otherwise
                 if saved is None
-                else Together(shares=shares, energy_saved=saved, split="26/50", needs_mib=needs)
+                else Together(shares=shares, energy_saved=saved, split="26/50", needs_mib=needs_mib)
             )
         return found
 
@@ -188,9 +191,9 @@ def test_a_third_pod_joins_two_that_run() -> None:
     assert notes[names.GPU_UUID] == "GPU-1"
     assert notes[names.PARTNER] == "default/a, default/b"
     assert names.PARTNER_UID not in notes
-    # The card less what the others need, with a margin: 1000 and 2000 MiB.
-    most_mib = int(0.95 * 143771) - 1512 - 2512
-    assert notes[names.MEMORY_LIMIT] == f"0={most_mib}M"
+    # What it needs, with a margin, and of what nobody needs the part that is booked.
+    free_mib = int(0.95 * 143771) - 1512 - 2512 - 3512
+    assert notes[names.MEMORY_LIMIT] == f"0={3512 + int(0.9 * free_mib)}M"
     full = [*running(there, join), booking("d", "d", 30)]
     assert isinstance(decided(full, [gpu], saves(a_b_c_d=0.5))[0], Stay)
 
@@ -208,6 +211,28 @@ def test_who_is_left_gets_the_next_partner() -> None:
     assert [pod.name for pod in (*join.beside, *join.pods)] == ["a", "c"]
     [asked] = questions
     assert (asked.running, [job.job for job in asked.jobs]) == ((26.0,), ["a", "c"])
+
+
+def test_who_began_alone_leaves_memory_to_who_joins() -> None:
+    """As much as it does not book; who needs more has another GPU, and is told why."""
+    alone, joins = waiting("a", "a", age_s=99), waiting("b", "b", age_s=3)
+    gpus_ = [node("n", "GPU-1")]
+    [start] = decided([alone], gpus_, {})
+    assert isinstance(start, Start)
+    [a] = running([alone], start)
+    free_mib = int(0.95 * 143771) - 1512
+    assert a.bound_mib == 1512 + free_mib // 2
+    [join] = decided([a, joins], gpus_, saves(a_b=0.2))
+    assert isinstance(join, Start)
+    assert [pod.name for pod in join.beside] == ["a"]
+    # Its need is not known, or it books all: it has all of the memory, and nobody joins it.
+    [start] = decided([alone], gpus_, {}, otherwise=Apart("no profile"), needs=False)
+    assert isinstance(start, Start)
+    [a] = running([alone], start)
+    assert a.bound_mib == int(0.95 * 143771)
+    [stay] = decided([a, joins], [*gpus_, node("m", "GPU-2")], saves(a_b=0.2))
+    assert isinstance(stay, Stay)
+    assert "a runs and may take 136,582 MiB of the 136,582 MiB of GPU memory" in stay.why
 
 
 def test_who_books_all_of_a_gpu_is_alone_at_once() -> None:

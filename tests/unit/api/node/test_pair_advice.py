@@ -76,7 +76,9 @@ def test_answer_is_asked_for_once_and_kept_for_a_while() -> None:
 def test_jobs_that_are_better_apart_stay_apart(sharing: str) -> None:
     with scripted_http() as server, Client(server.url, timeout_s=5) as client:
         server.will(answers(spoilt(sharing=sharing)))
-        assert Advice(client).answers([ASKED])[ASKED] == Apart(f"{sharing} is better")
+        assert Advice(client).answers([ASKED])[ASKED] == Apart(
+            f"{sharing} is better", (1000.0, 1000.0)
+        )
 
 
 @pytest.mark.parametrize("limit", ["0", "-5", "101", "nan", "", "all"])
@@ -144,7 +146,9 @@ def test_who_joins_is_asked_about_with_the_shares_of_those_that_run() -> None:
         assert isinstance(found, Together)
         assert (found.shares, found.needs_mib) == (("26", "50"), (1000.0, 1000.0))
         server.will(Reply(body=set_answer(None)))
-        assert Advice(client).answers([JOIN])[JOIN] == Apart("a card each is better")
+        assert Advice(client).answers([JOIN])[JOIN] == Apart(
+            "a card each is better", (1000.0, 1000.0)
+        )
 
 
 @pytest.mark.parametrize(("status", "kind"), [(422, Apart), (409, Apart), (401, NoAnswer)])
