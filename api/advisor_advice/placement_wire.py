@@ -4,11 +4,37 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.core.gpu import WHOLE
+from advisor.decide.limits import Limits
+from advisor.formats.wire import write
 from advisor.place.problem import JobGroup
 from advisor.place.schedule import JobRun, Schedule, Slot
+from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import placement as wire
 from advisor.wire.recommendation import ModelName
-from advisor_advice.placing import Planned, environments, way
+from advisor.wire.requests import PlacementRequest
+from advisor_advice.placing import Planned, environments, plan_by, way
+from advisor_advice.site.conditions import Conditions
+from advisor_advice.site.known_profiles import ProfileSet
+from advisor_models.registry import Registry
+
+
+def placement_text(
+    registry: Registry,
+    found: ProfileSet,
+    asked: PlacementRequest,
+    limits: Limits,
+    checked: CheckedCounts | None,
+    conditions: Conditions,
+) -> bytes:
+    """The answer as JSON, by the model in use.
+
+    Raises:
+        InputError: as for `plan_by`.
+        ModelError: there is no model, or it is damaged.
+        NoSplitError: as for `plan_by`.
+    """
+    predictor = registry.open_champion()
+    return write(to_wire(plan_by(predictor, found, asked, limits, checked, conditions))).encode()
 
 
 def to_wire(planned: Planned) -> wire.Placement:

@@ -60,6 +60,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
             watching_drift(service),
         ):
             app.state.service = service
+            await service.engine.warm_up()
             yield
 
     app = FastAPI(

@@ -97,11 +97,11 @@ def _compare(folder: Path, options: argparse.Namespace) -> None:
         running_service(folder / "other", None, options.beside.resolve()) as other,
         running_service(folder / "this", None) as this,
     ):
-        services = {one: _scripts(folder / str(one[1]), one[0]) for one in (other, this)}
+        services = {one: scripts(folder / str(one[1]), one[0]) for one in (other, this)}
         print("| | other, 1/s | this, 1/s | ratio | other, µs | this, µs | ratio |")
         print("| --- | --- | --- | --- | --- | --- | --- |")
         for name, (which, n) in loads.items():
-            load = functools.partial(_rate_and_cost, folder / "load.lua", n, options.seconds)
+            load = functools.partial(rate_and_cost, folder / "load.lua", n, options.seconds)
             rounds = [[load(scripts[which], *one) for one, scripts in services.items()]
                       for _ in range(options.rounds)]  # fmt: skip
             cells = [*_cells(rounds, 0), *_cells(rounds, 1)]
@@ -118,7 +118,7 @@ def _cells(rounds: list[list[tuple[float, float]]], which: int) -> list[str]:
     ]
 
 
-def _rate_and_cost(
+def rate_and_cost(
     lua: Path, connections: int, seconds: int, script: str, url: str, pid: int
 ) -> tuple[float, float]:
     """Requests a second, and microseconds of the service's CPU time for each."""
@@ -130,7 +130,7 @@ def _rate_and_cost(
     return float(per_s), 1e6 * took_s / int(count)
 
 
-def _scripts(kept: Path, url: str) -> tuple[str, str]:
+def scripts(kept: Path, url: str) -> tuple[str, str]:
     """What loads a service: bodies that it keeps answers to, then others; all are asked once."""
     bodies = make_bodies()
     kept.write_text("\n".join(bodies) + "\n")
@@ -141,7 +141,7 @@ def _scripts(kept: Path, url: str) -> tuple[str, str]:
 def _measure(folder: Path, options: argparse.Namespace) -> None:
     bodies = make_bodies()
     with running_endpoint() as empty, running_service(folder, options.database) as (url, pid):
-        warm, cold = _scripts(folder / "bodies", url)
+        warm, cold = scripts(folder / "bodies", url)
         size = len(ask(url, bodies[0]))
         where = "PostgreSQL" if options.database else "SQLite"
         print(f"{os.cpu_count()} cores, {where}, {len(bodies)} bodies, answers of {size} bytes")

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-_HERE = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parents[2]
 _COMPONENTS = (".", "profiling", "training", "models", "data", "api")
 
 _EMPTY = """
@@ -29,7 +29,7 @@ uvicorn.run(app, port=int(sys.argv[1]), loop="uvloop", http="httptools", access_
 
 @contextlib.contextmanager
 def running_service(
-    home: Path, database: str | None, checkout: Path = _HERE
+    home: Path, database: str | None, checkout: Path = HERE
 ) -> Generator[tuple[str, int]]:
     """The URL and process number of a service with a new home, by the code of a checkout."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
@@ -90,10 +90,21 @@ def _running(
             process.wait(30)
 
 
+def family(pid: int) -> list[int]:
+    """A process and those that it has started, and they, that are there now."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for thread in threads for child in thread.read_text().split()]
+    return [pid, *(one for child in children for one in family(child))]
+
+
 def cpu_s(pid: int) -> float:
-    """CPU time that a process has taken."""
+    """CPU time that a process and those that it has started have taken, ended ones too."""
+    return sum(map(_cpu_s, family(pid)))
+
+
+def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mib(pid: int) -> float:

@@ -3,13 +3,14 @@
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from advisor.core.gpu import WHOLE
 from advisor.decide.candidates import Running
-from advisor.errors import BusyError
-from advisor.formats.wire import write
+from advisor.errors import AdvisorError, BusyError
+from advisor.formats.wire import read, write
 from advisor.predict.windows import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
@@ -23,7 +24,8 @@ from advisor.wire.requests import (
 )
 from advisor.wire.sets import Replicas, SetAdvice
 from advisor_advice.answer import ModelAdvice, answer_by, request_of, set_request_of
-from advisor_advice.placing import Planned, limits_of, plan_by
+from advisor_advice.placement_wire import placement_text
+from advisor_advice.placing import limits_of
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.set_advice import advise_replicas_by, advise_set_by
 from advisor_advice.site.conditions import Conditions, Experience, checks_of
@@ -38,6 +40,7 @@ from advisor_advice.site.measured_pairs import measured_windows
 from advisor_api.engine import bundled
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.kept import Kept
+from advisor_api.engine.own_process import OwnProcesses
 from advisor_api.engine.power import Weights
 from advisor_api.engine.present import Present
 from advisor_data import Store
@@ -74,9 +77,22 @@ class Engine:
         self._weights = Weights(store)
         self._present = Present(settings.home, registry, change_count)
         self._loading, self._opening, self._measuring = (asyncio.Lock() for _ in range(3))
-        self._placing = asyncio.Semaphore(PLACEMENTS_AT_ONCE)
-        self._placements = 0
+        self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
+
+    async def warm_up(self) -> None:
+        """Read what every answer needs, and answer once: the first who asks waits no longer.
+
+        What fails here is told by readiness, and to those who ask.
+        """
+        job = min(await asyncio.to_thread(bundled.profiles))
+        with suppress(AdvisorError):
+            asked = read(RecommendationRequest, write(RecommendationRequest.of(job, job)))
+            write(await self._recommended(await self._present.kept(), asked))
+
+    def close(self) -> None:
+        """End placements that are still worked out."""
+        self._placing.close()
 
     def changed(self) -> None:
         """Say that this process wrote to the store or the registry; any thread may."""
@@ -133,14 +149,17 @@ class Engine:
         known = await self._power(await self._present.kept(), names, gpu_model)
         return await asyncio.to_thread(known)
 
-    async def place(self, asked: PlacementRequest) -> Planned:
-        """Who shares with whom in a queue of jobs; worked out next to everything else.
+    async def place(self, asked: PlacementRequest) -> bytes:
+        """Who shares with whom in a queue of jobs, as JSON: `advisor.wire.placement`.
+
+        Worked out beside everything else, in a process of its own.
 
         Raises:
             BusyError: too many placements are asked for at once.
             InputError: a job without a profile, or an objective that is not for queues.
             ModelError: as for `recommend`.
             NoSplitError: not every job can be placed within the limits.
+            ProcessEndedError: the process that worked it out was killed.
             StoreError: the store cannot be read.
         """
         if self._placements >= PLACEMENTS_AT_ONCE + PLACEMENTS_WAITING:
@@ -210,16 +229,15 @@ class Engine:
             advise_replicas_by, fill, found, request, asked.most, conditions
         )
 
-    async def _place(self, asked: PlacementRequest) -> Planned:
+    async def _place(self, asked: PlacementRequest) -> bytes:
         kept = await self._present.kept()
         found = await self._found(kept, asked.names, asked.gpu_model)
-        predictor, checked = await self._predictor(kept), await self._checked(kept, found)
         limits = limits_of(asked, self._settings.min_speed)
+        checked = await self._checked(kept, found)
         conditions = await self._conditions(kept, found, asked.gpu_uuid, any_of=True)
-        async with self._placing:
-            return await asyncio.to_thread(
-                plan_by, predictor, found, asked, limits, checked, conditions
-            )
+        return await self._placing.work(
+            placement_text, self._registry, found, asked, limits, checked, conditions
+        )
 
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
         found = await self._found(kept, asked.names, asked.gpu_model)

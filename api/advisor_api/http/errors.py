@@ -37,6 +37,7 @@ _STATUS_OF_CODE = {
     "not-ready": 503,
     "other-host": 409,
     "partition": 503,
+    "process-ended": 503,
     "source": 503,
     "store": 503,
     "survivors": 409,

@@ -4,10 +4,9 @@ from fastapi.responses import Response
 
 from advisor.wire.placement import Placement
 from advisor.wire.requests import PlacementRequest, check_size
-from advisor_advice.placement_wire import to_wire
 from advisor_api.http.access import Reader
 from advisor_api.http.routing import v1_router
-from advisor_api.http.sent import DirectRoute, long_answer
+from advisor_api.http.sent import JSON, DirectRoute
 from advisor_api.service.service import ServiceOf
 
 router = v1_router("placements", DirectRoute)
@@ -17,6 +16,4 @@ router = v1_router("placements", DirectRoute)
 async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
     """Plan a queue: which jobs share a GPU, at which split, and when."""
     check_size(asked)
-    planned = await service.engine.place(asked)
-    # A queue of 100,000 jobs takes a while to spell out.
-    return await long_answer(lambda: to_wire(planned))
+    return Response(await service.engine.place(asked), media_type=JSON)

@@ -60,6 +60,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
         store = stack.enter_context(open_database(settings.database_url, settings.home))
         registry = Registry(settings.home / "models")
         engine = Engine(settings, store, registry, state.change_count)
+        stack.callback(engine.close)
         stack.enter_context(metrics.of_engine(engine))
         stack.enter_context(_checking_pages(settings))
         yield Service(

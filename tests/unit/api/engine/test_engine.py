@@ -17,6 +17,7 @@ from advisor_api.engine import present
 from advisor_api.engine.engine import Engine
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
+from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 
 pytestmark = pytest.mark.anyio
@@ -141,6 +142,28 @@ async def test_store_that_is_gone_is_an_error_and_back_an_answer(
     await engine.recommend(PAIR)
 
 
+async def test_the_first_question_finds_all_that_every_answer_needs(
+    engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bundled points and the model are read before; where that fails, the service starts."""
+    opened: list[Registry] = []
+    open_champion = Registry.open_champion
+
+    def counted(registry: Registry) -> ModelPredictor:
+        opened.append(registry)
+        return open_champion(registry)
+
+    monkeypatch.setattr(Registry, "open_champion", counted)
+    source.fails = True
+    await engine.warm_up()
+    source.fails = False
+    await engine.warm_up()
+    assert len(opened) == 1
+    assert (engine.hits, engine.misses) == (0, 0)
+    await engine.recommend(PAIR)
+    assert len(opened) == 1
+
+
 async def test_unknown_jobs_are_not_looked_for_again_and_again(
     engine: Engine, source: Source
 ) -> None:
@@ -158,13 +181,14 @@ async def test_placements_wait_in_a_short_line(
     """Too many at once are refused, at most two are worked out at a time."""
     running: list[int] = [0, 0]
 
-    def slow(*_: object) -> None:
+    def slow(*_: object) -> tuple[bytes, bool]:
         running[0] += 1
         running[1] = max(running)
         threading.Event().wait(0.02)
         running[0] -= 1
+        return b"{}", False
 
-    monkeypatch.setattr(engine_module, "plan_by", slow)
+    monkeypatch.setattr("advisor_api.engine.own_process._OwnProcess.ask", slow)
     wanted = PlacementRequest(jobs=(QueuedJobs(job="fft"),), gpus=1)
     room = engine_module.PLACEMENTS_AT_ONCE + engine_module.PLACEMENTS_WAITING
 
@@ -172,3 +196,4 @@ async def test_placements_wait_in_a_short_line(
     found = await asyncio.gather(*places, return_exceptions=True)
     assert sum(isinstance(error, BusyError) for error in found) == 3
     assert running[1] <= engine_module.PLACEMENTS_AT_ONCE
+    engine.close()

@@ -1,0 +1,175 @@
+"""Work that takes seconds of a whole core, in processes of their own.
+
+In a thread it would hold up every other request: Python runs one thread at a time. A process here
+does one piece of work after the other, gives way to the service, ends with it however that ends,
+and is replaced when it was killed or has grown.
+
+    python -P -m advisor_api.engine.own_process NUMBER     # of its end of the pipe
+"""
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.settings import SECRETS, Settings, python
+
+_NICENESS = 10
+"""Beside a service that wants the core, such a process gets a tenth of it."""
+
+MOST_KIB = 512 * 1024
+"""A process that took more memory is not used again: Python gives little of it back."""
+
+
+class ProcessEndedError(AdvisorError):
+    """The process that worked something out ended before it was done."""
+
+    code = "process-ended"
+
+
+class OwnProcesses:
+    """Up to so many, each started when all others are at work; for one event loop.
+
+    What is worked out is a function of a module and values that can be pickled.
+    """
+
+    def __init__(self, settings: Settings, most: int) -> None:
+        self._environment = {k: v for k, v in settings.environment.items() if k not in SECRETS}
+        self._threads = ThreadPoolExecutor(most, "own-process")
+        self._idle, self._all = list[_OwnProcess](), set[_OwnProcess]()
+        self._lock, self._closed = threading.Lock(), False
+
+    async def work(self, what: Callable[..., bytes], *args: Any) -> bytes:
+        """What it returns or raises; waits for a free process.
+
+        Raises:
+            ProcessEndedError: the process was killed, or this is closed.
+        """
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._work, what, args
+        )
+
+    def close(self) -> None:
+        """End all of them, in whatever they do."""
+        with self._lock:
+            self._closed = True
+            for process in self._all:
+                process.end()
+        self._threads.shutdown(cancel_futures=True)
+
+    # Kept and given back by the thread that works: a caller who no longer waits changes nothing.
+    def _work(self, what: Callable[..., bytes], args: tuple[Any, ...]) -> bytes:
+        process = self._taken()
+        try:
+            value, has_grown = process.ask(what, args)
+        except BaseException:
+            self._drop(process)
+            raise
+        if has_grown:
+            self._drop(process)
+        else:
+            self._idle.append(process)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    def _taken(self) -> "_OwnProcess":
+        with self._lock:
+            while self._idle:
+                process = self._idle.pop()
+                if process.lives:
+                    return process
+                process.end()
+                self._all.discard(process)
+            if self._closed:
+                raise ProcessEndedError("the service ends", fix="ask again when it has started")
+            process = _OwnProcess(self._environment)
+            self._all.add(process)
+            return process
+
+    def _drop(self, process: "_OwnProcess") -> None:
+        with self._lock:
+            process.end()
+            self._all.discard(process)
+
+
+class _OwnProcess:
+    """One of them, seen from the service."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [python(), "-P", "-m", __name__, str(theirs.fileno())],
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.PIPE,  # its end tells the process that the service is gone
+                stdout=subprocess.DEVNULL,
+            )
+
+    @property
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, what: Callable[..., bytes], args: tuple[Any, ...]) -> tuple[Any, bool]:
+        """What it returned or raised, and whether it has grown."""
+        try:
+            self._pipe.send((what, args))
+            return self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise ProcessEndedError(
+                "the process that worked this out was ended",
+                why="somebody killed it, or memory ran out",
+                fix="ask again, another one starts; where it ends again, ask for less at once",
+            ) from error
+
+    def end(self) -> None:
+        """At once; nothing of it stays."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin:
+            self._process.stdin.close()
+
+
+def _serve(pipe: Connection) -> None:
+    """Do what comes, until the service is gone."""
+    # Ctrl-C in a terminal reaches all of its processes; the service lets requests end first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    threading.Thread(target=_end_with_service, daemon=True).start()
+    with suppress(EOFError):
+        while True:
+            what, args = pipe.recv()
+            value = _done(what, args)
+            has_grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MOST_KIB
+            pipe.send((value, has_grown))
+
+
+def _done(what: Callable[..., bytes], args: tuple[Any, ...]) -> bytes | Exception:
+    try:
+        return what(*args)
+    except AdvisorError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 whatever it is, the service tells and logs it
+        error.add_note(traceback.format_exc())  # stack traces are not sent
+        return error
+
+
+def _end_with_service() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve(Connection(int(sys.argv[1])))

@@ -1,0 +1,275 @@
+"""Does the service hold under mixed load, beside a placement of 20,000 jobs, and after its start?
+
+    .venv/bin/python docs/measurements/mixed_load.py [--seconds 60] [--rounds 1]
+        [--beside CHECKOUT]
+
+Starts `advisor serve` on a free port with a new home, so with the bundled profiles and model, and
+prints a line of a table for each part:
+
+- first seconds: three of them, of advice, after `/readyz` has said so for the first time;
+- alone: advice that was asked for before;
+- mixed: 40 requests a second, a third of them advice that was asked for before (what was kept of it
+  goes with each write, and is worked out anew), without and beside placements of 20,000 jobs, one
+  after the other.
+
+Then come questions that were never asked (limits that never come again) from 16 connections of
+`wrk` (Debian package wrk).
+
+Requests are sent at times that were fixed before, whether others were answered or not, and their
+latency counts from that time. They come from this one process; its CPU time for each is printed,
+and by how much it sent them too late, which is part of their latency. CPU time of the service is
+of its process and of those that it has started, memory of each of them.
+
+`--beside` does the same to the code of another checkout, in turns. The load average at the end of
+each line says how much others took of the cores.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvloop
+from serve_load import MIDDLE, make_bodies, rate_and_cost, scripts
+from service_processes import HERE, cpu_s, family, memory_mib, running_service
+
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.service.state import open_service_state
+from advisor_data.store.tables import to_sql
+
+PER_S = 40
+FIRST_S = 3.0
+WARM_QUESTIONS = 100
+QUEUE, PLACED_TYPES, GPUS = 20_000, 12, 400
+ADVICE, WARM = "/v1/recommendations", "warm advice"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request: its kind, and its bytes."""
+
+    kind: str
+    head: bytes
+
+
+@dataclass(slots=True)
+class Client:
+    """Sends to one service at fixed times, on as many connections as it takes.
+
+    Attributes:
+        took_ms: By kind, from the time at which a request was to be sent until its answer was here.
+        late_ms: By how much requests were sent too late.
+    """
+
+    port: int
+    took_ms: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    late_ms: list[float] = field(default_factory=list[float])
+    faults: int = 0
+    _idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(
+        default_factory=list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+    )
+
+    async def at_times(self, requests: Sequence[Sent]) -> None:
+        """Send them, so many a second, and wait for the last."""
+        began, tasks = time.perf_counter() + 0.1, list[asyncio.Task[None]]()
+        for number, sent in enumerate(requests):
+            due = began + number / PER_S
+            await asyncio.sleep(due - time.perf_counter())
+            tasks.append(asyncio.create_task(self._timed(sent, due)))
+        await asyncio.gather(*tasks)
+
+    async def _timed(self, sent: Sent, due: float) -> None:
+        self.late_ms.append(1e3 * (time.perf_counter() - due))
+        status = await self.ask(sent)
+        self.took_ms.setdefault(sent.kind, []).append(1e3 * (time.perf_counter() - due))
+        self.faults += status >= 500
+
+    async def ask(self, sent: Sent) -> int:
+        """The status of its answer, all of which has come."""
+        pair = self._idle.pop() if self._idle else await asyncio.open_connection(port=self.port)
+        reader, writer = pair
+        writer.write(sent.head)
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        left = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        while left:
+            left -= len(await reader.read(min(left, 65_536)))
+        self._idle.append(pair)
+        return int(head.split(maxsplit=2)[1])
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    options = _options()
+    if not shutil.which("wrk"):
+        sys.exit("the load generator wrk is not here: apt-get install wrk")
+    checkouts = {"other": options.beside.resolve()} if options.beside else {}
+    checkouts["this"] = HERE
+    print(f"{os.cpu_count()} cores; latencies in ms")
+    print("| code | part | requests | p50 | p99 | worst | late p99 | load |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for _ in range(options.rounds):
+        for name, checkout in checkouts.items():
+            with tempfile.TemporaryDirectory(prefix="advisor-mixed-") as folder:
+                _measure(Path(folder), name, checkout, options.seconds)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=60, help="of each part")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--beside", type=Path, help="a checkout to compare with")
+    return parser.parse_args()
+
+
+def _measure(folder: Path, name: str, checkout: Path, seconds: int) -> None:
+    token = _token(folder / "home")
+    began = time.perf_counter()
+    with running_service(folder, None, checkout) as (url, pid):
+        listens_s = time.perf_counter() - began
+        port = int(urlsplit(url).port or 0)
+        uvloop.run(_parts(port, pid, token, name, seconds, listens_s))
+        (folder / "load").mkdir()
+        [script] = scripts(folder / "load" / "bodies", url)[1:]
+        per_s, cost_us = rate_and_cost(folder / "load.lua", MIDDLE, 10, script, url, pid)
+        print(f"{name}: {per_s:,.0f} never asked a second, {cost_us / 1e3:.2f} ms of CPU each, "
+              f"{_load()}, {_memory(pid)}", flush=True)  # fmt: skip
+
+
+async def _parts(
+    port: int, pid: int, token: str, name: str, seconds: int, listens_s: float
+) -> None:
+    chance = random.Random(7)
+    warm = [_post(WARM, ADVICE, body) for body in chance.sample(make_bodies(), WARM_QUESTIONS)]
+    began = time.perf_counter()
+    while await Client(port).ask(_get("ready", "/readyz")) != 200:
+        await asyncio.sleep(0.01)
+    ready_s = time.perf_counter() - began
+    print(f"{name}: listens after {listens_s:.2f} s, ready after {ready_s:.2f} s more", flush=True)
+    first = chance.choices(warm, k=round(FIRST_S * PER_S))
+    await _part(name, "first seconds", port, first)
+    for one in warm:
+        await Client(port).ask(one)
+    count = seconds * PER_S
+    await _part(name, "alone", port, chance.choices(warm, k=count // 2))
+    mixed = list(_mixed(chance, warm, token, count))
+    await _part(name, "mixed", port, mixed)
+    mixed = list(_mixed(chance, warm, token, count))
+    used_s, own_s = cpu_s(pid), time.process_time()
+    placing = asyncio.create_task(_placing(port))
+    await _part(name, "beside placements", port, mixed)
+    took_s = placing.cancel() and (await asyncio.gather(placing, return_exceptions=True))[0]
+    own_ms = 1e3 * (time.process_time() - own_s) / count
+    print(f"{name}: {took_s}; {own_ms:.2f} ms of CPU of this process for each request; service "
+          f"{cpu_s(pid) - used_s:.0f} s of CPU, {_memory(pid)}", flush=True)  # fmt: skip
+
+
+async def _part(name: str, part: str, port: int, requests: Sequence[Sent]) -> None:
+    client = Client(port)
+    await client.at_times(requests)
+    others = [took for kind, found in client.took_ms.items() if kind != WARM for took in found]
+    rows = {WARM: client.took_ms[WARM], **({"all others": others} if others else {})}
+    late = _percentile(client.late_ms, 99)
+    for kind, took_ms in rows.items():
+        print(
+            f"| {name} | {part}: {kind} | {len(took_ms)} | {statistics.median(took_ms):.1f} "
+            f"| {_percentile(took_ms, 99):.1f} | {max(took_ms):.1f} | {late:.1f} | {_load()} |",
+            flush=True,
+        )
+    if client.faults:
+        print(f"{name}: {client.faults} requests failed")
+
+
+def _percentile(values: Sequence[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def _load() -> str:
+    return f"{os.getloadavg()[0]:.1f}"
+
+
+def _memory(pid: int) -> str:
+    return f"{' + '.join(f'{memory_mib(one):.0f}' for one in family(pid))} MiB"
+
+
+async def _placing(port: int) -> str:
+    """One placement after the other until cancelled; how long they took."""
+    each = QUEUE // PLACED_TYPES + 1
+    names = sorted({job["job"] for body in make_bodies() for job in json.loads(body)["jobs"]})
+    jobs = [{"job": job, "count": each, "work_s": 3600} for job in names[:PLACED_TYPES]]
+    jobs[-1]["count"] = QUEUE - each * (PLACED_TYPES - 1)
+    sent = _post("placement", "/v1/placements", json.dumps({"jobs": jobs, "gpus": GPUS}))
+    client, took_s = Client(port), list[float]()
+    try:
+        while True:
+            began = time.perf_counter()
+            client.faults += await client.ask(sent) != 200
+            took_s.append(time.perf_counter() - began)
+    except asyncio.CancelledError:
+        told = f", {min(took_s):.1f} to {max(took_s):.1f} s" if took_s else ""
+        return f"{len(took_s)} placements{told}, {client.faults} failed"
+
+
+def _mixed(chance: random.Random, warm: Sequence[Sent], token: str, count: int) -> Iterator[Sent]:
+    """As schedulers, people and pages ask; shares in percent."""
+    names = sorted({job["job"] for body in make_bodies() for job in json.loads(body)["jobs"]})
+    kinds: dict[Callable[[], Sent], int] = {
+        lambda: chance.choice(warm): 33,
+        lambda: _advice(chance.choices(names, k=2), min_speed=chance.uniform(0.2, 0.5)): 22,
+        lambda: _advice(chance.choices(names, k=2), fine=True, components=True): 2,
+        lambda: _get("jobs", "/v1/jobs?limit=100"): 7,
+        lambda: _get("profile", f"/v1/profiles/{chance.choice(names)}?limit=20"): 7,
+        lambda: _get("observations", "/v1/observations?limit=20"): 7,
+        lambda: _write(chance, token): 6,
+        lambda: _post("wrong", ADVICE, '{"jobs": 1}'): 6,
+        lambda: _get("wrong token", "/v1/jobs", "advisor_wrong"): 5,
+        lambda: _get("metrics", "/metrics"): 5,
+    }
+    for make in chance.choices(list(kinds), list(kinds.values()), k=count):
+        yield make()
+
+
+def _advice(names: Sequence[str], **fields: Any) -> Sent:
+    return _post("advice", ADVICE, json.dumps({"jobs": [{"job": n} for n in names], **fields}))
+
+
+def _write(chance: random.Random, token: str) -> Sent:
+    """A point of a job that nobody asks about."""
+    row = {k: v for k, v in to_sql(bundled_solo_points()[0]).items() if v is not None}
+    del row["point_id"], row["started_at_us"]
+    row |= {"job": "written", "run": f"run-{chance.getrandbits(60):x}", "flags": []}
+    return _post("write", "/v1/points", json.dumps({"points": [row]}), token)
+
+
+def _get(kind: str, path: str, token: str = "") -> Sent:
+    return Sent(kind, _head("GET", path, token) + b"\r\n")
+
+
+def _post(kind: str, path: str, body: str, token: str = "") -> Sent:
+    head = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    return Sent(kind, _head("POST", path, token) + head.encode())
+
+
+def _head(method: str, path: str, token: str) -> bytes:
+    who = f"Authorization: Bearer {token}\r\n" if token else ""
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{who}".encode()
+
+
+def _token(home: Path) -> str:
+    home.mkdir(mode=0o700)
+    with open_service_state(f"sqlite:///{home / 'advisor.db'}", home) as state:
+        return state.make_token("measure", ("admin",))[1]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Placements that take long: one that is killed, and what is left of one when the service ends."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from raw_server import JSON, Answer, RawServer, raw_server
+
+from advisor.runtime.host.processes import cpu_s, descendants, wait_until
+
+LONG = {"jobs": [{"job": job, "count": 4000} for job in ("fft", "gemm", "triad", "walsh")]}
+SHORT = {"jobs": [{"job": "fft", "count": 2}]}
+
+
+def test_killed_placement_is_told_and_the_next_one_is_placed(tmp_path: Path) -> None:
+    """Out of memory, say: 503 with what to do; advice goes on meanwhile, and so do placements."""
+    with raw_server(tmp_path / "home") as served, ThreadPoolExecutor() as pool:
+        asked, pid = _long(served, pool)
+        pair = json.dumps({"jobs": [{"job": "gemm"}, {"job": "triad"}]}).encode()
+        assert served.ask("POST", "/v1/recommendations", pair, JSON).status == 200
+        assert not asked.done()
+        os.kill(pid, signal.SIGKILL)
+        refused = asked.result(30)
+        assert (refused.status, refused.code) == (503, "process-ended")
+        assert "ask again" in refused.json["error"]["message"]
+        assert _place(served, SHORT).json["queued"] == 2
+
+
+def test_no_placement_outlives_the_service(tmp_path: Path) -> None:
+    """Stopped or killed, it leaves no process that goes on working."""
+    ends: list[Callable[[RawServer], None]] = [
+        lambda served: os.kill(served.process.pid, signal.SIGKILL),
+        lambda served: served.process.send_signal(signal.SIGTERM),
+    ]
+    for number, end in enumerate(ends):
+        home = tmp_path / f"home{number}"
+        with raw_server(home) as served, ThreadPoolExecutor() as pool:
+            asked, pid = _long(served, pool)
+            end(served)
+            assert wait_until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), 30)
+            assert asked.exception(30) or asked.result().status in (200, 503)
+
+
+def _long(served: RawServer, pool: ThreadPoolExecutor) -> tuple[Future[Answer], int]:
+    """A placement that is worked out, and the process that does."""
+    asked = pool.submit(_place, served, LONG)
+
+    def at_work() -> list[int]:
+        # Starting takes most of a second of CPU time; what comes after it is the work.
+        return [pid for pid in descendants(served.process.pid) if cpu_s([pid]) > 1.5]
+
+    assert wait_until(lambda: bool(at_work()), 60)
+    return asked, at_work()[0]
+
+
+def _place(served: RawServer, queue: Mapping[str, object]) -> Answer:
+    body = json.dumps({**queue, "gpus": 100}).encode()
+    return served.ask("POST", "/v1/placements", body, JSON)
