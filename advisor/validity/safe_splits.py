@@ -80,8 +80,8 @@ def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = Fa
     )
 
 
-def check_share(share_percent: float, safety: Safety, *, in_split: bool = False) -> None:
-    """Refuse a share of one job that was asked for, alone or in a split, and is not safe.
+def check_share(share_percent: float, safety: Safety, option: str = "--units") -> None:
+    """Refuse a share of one job that was asked for by an option, and is not safe.
 
     Raises:
         UnsafeCountError: with the operations that were wrong, and the nearest two safe counts.
@@ -91,7 +91,7 @@ def check_share(share_percent: float, safety: Safety, *, in_split: bool = False)
     around = safety.around(_unsafe_units(share_percent, safety))
     near, total = f"{listed(around)} {UNIT_NAMES[safety.vendor]}", safety.units_total or 0
     shares = (f"{share_for_units(count, total, safety.vendor):g} %" for count in around)
-    option = f"{listed(shares)} in --split" if in_split else "--units"
+    option = option if option == "--units" else f"{listed(shares)} in {option}"
     raise UnsafeCountError(
         "; ".join(found),
         why=_wrong_text((share_percent, safety)),

@@ -147,9 +147,11 @@ def criteria_of(
 
 
 def with_forecast(
-    pair: LaunchSet, launch: ResolvedLaunch, settings: Settings
+    pair: LaunchSet, launch: ResolvedLaunch, settings: Settings, *, joins: bool = False
 ) -> tuple[LaunchSet, tuple[str, ...]]:
     """Jobs at a given split with what to expect of it, or why nobody can say.
+
+    Where the last one is to join the others, its share alone was asked for.
 
     Raises:
         StoreError: what the check of the GPU model found cannot be read.
@@ -161,11 +163,11 @@ def with_forecast(
         profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
     except (InputError, StoreError) as error:
         host = host_safety(settings.home, launch.gpu_model, launch.units_total)
-        notes = count_notes(pair, [host] * len(names), allow_unsafe=allow)
+        notes = count_notes(pair, [host] * len(names), allow_unsafe=allow, joins=joins)
         return pair, (f"no forecast: {error}", *notes)
     checked = checked_on(profile_set, settings)
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
-    notes = count_notes(pair, safeties, allow_unsafe=allow)
+    notes = count_notes(pair, safeties, allow_unsafe=allow, joins=joins)
     known, said = _expected(pair, profile_set, launch, settings)
     return known, (*said, *notes)
 

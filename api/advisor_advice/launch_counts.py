@@ -31,9 +31,9 @@ def over_subscribed(
 
 
 def count_notes(
-    pair: LaunchSet, safeties: Sequence[Safety], *, allow_unsafe: bool
+    pair: LaunchSet, safeties: Sequence[Safety], *, allow_unsafe: bool, joins: bool = False
 ) -> tuple[str, ...]:
-    """What is to be said of the counts at which jobs are limited.
+    """What is to be said of the counts at which jobs are limited; the last one may be to join.
 
     Raises:
         UnsafeCountError: a count is unsafe, and that was not asked for.
@@ -41,7 +41,9 @@ def count_notes(
     if not pair.split.is_limited:
         return ()
     names = [job.name for job in pair.jobs]
-    if not allow_unsafe:
+    if not allow_unsafe and joins:
+        check_share(pair.split.shares[-1], safeties[-1], "--share")
+    elif not allow_unsafe:
         _check(pair, safeties)
     unsafe = unsafe_texts(*zip(pair.split.shares, safeties, strict=True))
     return (
@@ -67,4 +69,4 @@ def _check(pair: LaunchSet, safeties: Sequence[Safety]) -> None:
         return
     # Limits of more jobs add up to more than the GPU: each is looked at by itself.
     for share, safety in zip(pair.split.shares, safeties, strict=True):
-        check_share(share, safety, in_split=True)
+        check_share(share, safety, "--split")

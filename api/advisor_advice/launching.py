@@ -132,7 +132,7 @@ def _at_share(made: LaunchSet, wanted: ResolvedLaunch, settings: Settings) -> Jo
         from advisor_advice import forecasting
     except ImportError:
         return _request(made, wanted, ("no forecast: numpy is not installed",))
-    known, notes = forecasting.with_forecast(made, wanted, settings)
+    known, notes = forecasting.with_forecast(made, wanted, settings, joins=True)
     return _request(known, wanted, notes)
 
 

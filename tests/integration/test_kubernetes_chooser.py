@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -141,6 +142,29 @@ def test_conflict_at_the_second_pod_gives_it_to_nobody_else(api: KubeApi) -> Non
     assert notes(api, "b")[names.PARTNER] == "default/a"
     assert notes(api, "a")[names.GPU_UUID] == notes(api, "b")[names.GPU_UUID]
     assert not open_(api, "c")
+
+
+def test_a_write_ends_before_the_lease(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else an API server that hangs would take it when another process chooses already."""
+    monkeypatch.setattr(lease, "HELD_S", 1)
+    monkeypatch.setattr(lease, "RENEW_S", 0.2)
+    began_s: list[float] = []
+    answered = threading.Event()
+
+    def refuse(call: Call) -> None:
+        if is_pod_patch(call):
+            began_s.append(time.monotonic())
+            if len(began_s) == 1:
+                answered.wait(30)
+                raise RefusedError(500)
+
+    api.refuse = refuse
+    make_pod(api, "a", max_wait_s="0")
+    with choosing(api):
+        eventually(lambda: open_(api, "a"))
+        answered.set()
+    # The pause after a write that failed is of a second, too.
+    assert began_s[1] - began_s[0] < 5
 
 
 def test_chooser_killed_between_the_two_patches(

@@ -87,13 +87,16 @@ class Cluster:
         """Replace an object."""
         return self._ask("PUT", path, {}, body)
 
-    def patch(self, path: str, body: Object) -> Object:
+    def patch(self, path: str, body: Object, within_s: float = TIMEOUT_S) -> Object:
         """Merge into an object (RFC 7386); a resourceVersion in it must still be the newest.
+
+        It is given up after so many seconds, or `TIMEOUT_S` where that is less.
 
         Raises:
             ClusterError: refused; 409 where it is not the newest.
         """
-        return self._ask("PATCH", path, {}, body, MERGE_PATCH)
+        within_s = min(within_s, TIMEOUT_S)
+        return self._answer_to(self._send("PATCH", path, {}, body, within_s, MERGE_PATCH), path)
 
     def watch(self, path: str, version: str, duration_s: int, **query: str) -> Iterator[Object]:
         """Events of a list after a version of it, as they come.
@@ -103,7 +106,7 @@ class Cluster:
         """
         query = {**query, "watch": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(duration_s), "allowWatchBookmarks": "true"}
-        response = self._send("GET", path, query, None, duration_s + _SLACK_S)
+        response = self._send("GET", path, query, None, (TIMEOUT_S, duration_s + _SLACK_S))
         try:
             for line in response:
                 event: Object = json.loads(line)
@@ -126,14 +129,14 @@ class Cluster:
         told = self.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
         return word(part(told, "status", "userInfo"), "username")
 
-    def _ask(
-        self, method: str, path: str, query: Mapping[str, str], body: Any = None, kind: str = ""
-    ) -> Object:
-        response = self._send(method, path, query, body, TIMEOUT_S, kind)
+    def _ask(self, method: str, path: str, query: Mapping[str, str], body: Any = None) -> Object:
+        return self._answer_to(self._send(method, path, query, body, TIMEOUT_S), path)
+
+    def _answer_to(self, response: urllib3.BaseHTTPResponse, path: str) -> Object:
         try:
             return json.loads(response.read())
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise ClusterError(f"no whole answer to {method} {path}", why=str(error)) from error
+            raise ClusterError(f"no whole answer from {path}", why=str(error)) from error
         finally:
             response.release_conn()
 
@@ -143,9 +146,10 @@ class Cluster:
         path: str,
         query: Mapping[str, str],
         body: Any,
-        timeout_s: float,
+        timeout_s: float | tuple[float, float],
         kind: str = "",
     ) -> urllib3.BaseHTTPResponse:
+        """`timeout_s` is for all of it, or for the connection and for each part of the answer."""
         headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
         request = self._api.param_serialize(
             method,
@@ -156,7 +160,7 @@ class Cluster:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = self._api.call_api(*request, _request_timeout=(TIMEOUT_S, timeout_s))
+            answer = self._api.call_api(*request, _request_timeout=timeout_s)
             response: urllib3.BaseHTTPResponse = answer.response
             if response.status < 300:
                 return response

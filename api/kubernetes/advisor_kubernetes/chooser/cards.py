@@ -89,9 +89,8 @@ class Cards:
             self._seat(pod, place)
 
     def number_of(self, namespace: str) -> int:
-        """How many GPUs the pods of a namespace hold; claims have quotas of their own."""
-        first = (card.pods[0] for card in self.held.values())
-        return sum(pod.namespace == namespace and pod.claim is None for pod in first)
+        """How many GPUs the pods of a namespace hold, those of claims among them."""
+        return sum(card.pods[0].namespace == namespace for card in self.held.values())
 
     def of(self, namespace: str) -> list[Card]:
         """Those that the pods of a namespace hold, and that may take more."""

@@ -167,22 +167,22 @@ class Chooser:
         return self._read(self.pods.objects(), read_pod)
 
     def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[Decision]:
-        answers = self._advice.answers
+        allowed, unread = gpus_allowed(self.quotas.objects())
         return Round(
             pods=pods,
             nodes=nodes,
-            ask=answers,
+            ask=self._advice.answers,
             now_s=time.time(),
             policy=self._policy,
-            allowed=gpus_allowed(self.quotas.objects()),
+            allowed=allowed,
+            unread=unread,
             others=_by_node(self.others.objects()),
             left_alone=self._left_alone,
         ).decide()
 
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Stay):
-            kind = "Warning" if decision.held_up else "Normal"
-            self._events.say(decision.pod, "WaitsForGpu", decision.why, kind=kind)
+            self._events.say_it_waits(decision.pod, decision.why, held_up=decision.held_up)
             return
         outcome = "paired" if len(decision.pods) > 1 else "joined" if decision.beside else "alone"
         self._write(writes_of(decision), outcome)
@@ -190,10 +190,10 @@ class Chooser:
     def _write(self, writes: list[Write], outcome: str) -> None:
         """Write one pod after the other; where one has changed, the next round looks again."""
         for write in writes:
-            if not self._lease.take():  # a long round must not outlast it
+            if not self._lease.take():  # a long round must not outlast it, nor a slow write
                 return
             try:
-                self.pods.put(self._cluster.patch(write.pod.path, write.body))
+                self.pods.put(self._cluster.patch(write.pod.path, write.body, self._lease.left_s))
             except ClusterError as error:
                 self._not_written(write.pod, error)
                 return

@@ -2,6 +2,8 @@
 
 import logging
 import socket
+import time
+from collections import deque
 from collections.abc import Mapping
 
 from advisor_kubernetes.chooser.pods import Pod
@@ -11,12 +13,18 @@ from advisor_kubernetes.objects import event_of
 LOG = logging.getLogger("advisor.kubernetes")
 
 
+_MOST, _WITHIN_S = 5, 300.0
+"""So often at most it is said of a pod in a while what it waits for: of many kinds of pods others
+are looked at each second, so that the reason changes all the time."""
+
+
 class Events:
     """Says things about pods, each once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._said: dict[str, str] = {}
+        self._waits: dict[str, deque[float]] = {}
         self._said_of_nodes: dict[str, str] = {}
 
     def say(self, pod: Pod, reason: str, text: str, *, kind: str = "Normal") -> None:
@@ -25,6 +33,15 @@ class Events:
             self._said[pod.uid] = text
             involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
             self._send(involved, kind, reason, text)
+
+    def say_it_waits(self, pod: Pod, text: str, *, held_up: bool) -> None:
+        """Say what a pod waits for, unless that was said lately, or often."""
+        now_s = time.monotonic()
+        said_s = self._waits.setdefault(pod.uid, deque(maxlen=_MOST))
+        is_new = self._said.get(pod.uid) != text
+        if is_new and (len(said_s) < _MOST or now_s - said_s[0] > _WITHIN_S):
+            said_s.append(now_s)
+            self.say(pod, "WaitsForGpu", text, kind="Warning" if held_up else "Normal")
 
     def say_of_node(self, name: str, reason: str, text: str) -> None:
         """Warn of a node, once; its events are where those of the kubelet are."""
@@ -46,3 +63,4 @@ class Events:
     def forget(self, uids: set[str]) -> None:
         """Keep only what was said of these pods."""
         self._said = {uid: text for uid, text in self._said.items() if uid in uids}
+        self._waits = {uid: said_s for uid, said_s in self._waits.items() if uid in uids}

@@ -28,9 +28,14 @@ class Lease:
         self._seen: tuple[object, float] = (None, 0.0)
 
     @property
+    def left_s(self) -> float:
+        """How long this process may still choose; what it writes must end before."""
+        return max(0.0, self._held_until - time.monotonic())
+
+    @property
     def is_held(self) -> bool:
         """Whether this process may choose."""
-        return time.monotonic() < self._held_until
+        return self.left_s > 0
 
     def take(self) -> bool:
         """Renew or take the Lease when it is time to; whether this process may choose."""

@@ -66,6 +66,7 @@ class Round:
         pods: All that the webhook has changed.
         now_s: Seconds since 1970.
         allowed: The most GPUs of a namespace, where its quotas bound them.
+        unread: Why nobody knows that, by namespace: its pods wait.
         others: What all other pods ask of nodes, by node.
         left_alone: Uids of pods that are given nothing now.
     """
@@ -76,6 +77,7 @@ class Round:
     now_s: float
     policy: Policy
     allowed: Mapping[str, int] = field(default_factory=dict[str, int])
+    unread: Mapping[str, str] = field(default_factory=dict[str, str])
     others: Mapping[str, Mapping[str, float]] = field(
         default_factory=dict[str, Mapping[str, float]]
     )
@@ -97,6 +99,9 @@ class Round:
         for pod in waiting:
             by_namespace.setdefault(pod.namespace, []).append(pod)
         for namespace, pods in by_namespace.items():
+            if why := self.unread.get(namespace):
+                yield from (Stay(pod=pod, why=why, held_up=True) for pod in pods)
+                continue
             most = self.allowed.get(namespace, math.inf)
             yield from _Tenant(round=self, cards=cards, namespace=namespace, most=most).decide(pods)
 

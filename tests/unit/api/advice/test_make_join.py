@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from advised import CARD, gives, model, points_file, settings_of
+from unsafe_counts import checked_with, write_check
 
 from advisor.core.job import Job
-from advisor.core.split import EQUAL, UNCAPPED
-from advisor.errors import InputError, NoSplitError
+from advisor.core.split import EQUAL, UNCAPPED, Split
+from advisor.errors import InputError, NoSplitError, UnsafeCountError
 from advisor.launch.records.folder import LaunchFolder, create_folder
 from advisor.launch.records.joins import JoinRequest, keep_part
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
@@ -33,10 +34,12 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return replace(settings_of(tmp_path), min_speed=0.0)
 
 
-def running(settings: Settings, *more: LaunchPart, **limits: Any) -> LaunchFolder:
+def running(
+    settings: Settings, *more: LaunchPart, split: Split = UNCAPPED, **limits: Any
+) -> LaunchFolder:
     """A launch of both in which all run; `limits` are of the first, `more` have joined."""
     parts = (LaunchPart(job=A, **limits), LaunchPart(job=B))
-    spec = LaunchSpec(launch_id="l", gpu="0", pairs=(LaunchSet(split=UNCAPPED, parts=parts),))
+    spec = LaunchSpec(launch_id="l", gpu="0", pairs=(LaunchSet(split=split, parts=parts),))
     folder = create_folder(settings.home / "launches", spec)
     status = first_status(spec, "now")
     seats = [*status.jobs]
@@ -83,6 +86,17 @@ def test_what_was_asked_for_those_that_run_refuses_a_newcomer(
     joined = running(settings_of(tmp_path / "other"), LaunchPart(job=A, **limits))
     with pytest.raises(NoSplitError, match=words):
         asked(joined, file, settings)
+
+
+def test_an_unsafe_share_is_refused_of_the_newcomer_alone(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """By the option that was given, and whatever those that run have."""
+    write_check(settings.home, checked_with(132, frozenset({66}), gpu_model=CARD))
+    folder = running(settings, split=Split((50.0, 90.0)))
+    with pytest.raises(UnsafeCountError, match=r"64 and 68 SMs \(.* in --share\)"):
+        asked(folder, points_file(tmp_path), settings, share_percent=50.0)
+    assert asked(folder, points_file(tmp_path), settings, share_percent=40.0).share_percent == 40
 
 
 def test_a_launch_that_cannot_be_read_is_not_joined(settings: Settings, tmp_path: Path) -> None:

@@ -427,10 +427,29 @@ def test_quotas_say_how_many_gpus_a_namespace_may_hold() -> None:
         quota("c", used, nvidia__com_gpu="4"),
         quota("d"),
     ]
-    assert gpus_allowed(quotas) == {"a": 2, "b": 0, "c": 1}
+    assert gpus_allowed(quotas) == ({"a": 2, "b": 0, "c": 1}, {})
     some = quota("e", advisor__dev_share="100")
     some["spec"]["scopes"] = ["BestEffort"]
-    assert gpus_allowed([some]) == {}
+    assert gpus_allowed([some]) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    "spec", [{"hard": {"requests.advisor.dev/share": "many"}}, {"hard": 5}, "all"]
+)
+def test_a_quota_that_cannot_be_read_holds_up_its_own_namespace_alone(spec: object) -> None:
+    """Others are given GPUs; its pods wait, and are told which quota it is."""
+    wrong = {"metadata": {"name": "q", "namespace": "default"}, "spec": spec}
+    allowed, unread = gpus_allowed([wrong, quota("tenant", advisor__dev_share="100")])
+    assert allowed == {"tenant": 1}
+    other = pod_of("b", "b", max_wait_s="0")
+    other["metadata"]["namespace"] = "tenant"
+    pods = [waiting("a", "a", max_wait_s="0"), read_pod(held(other))]
+    nodes = [node("n", "GPU-1"), node("m", "GPU-2")]
+    [stay, start] = decided(pods, nodes, {}, allowed=allowed, unread=unread)
+    assert isinstance(start, Start)
+    assert isinstance(stay, Stay)
+    assert "the quota q cannot be read: " in stay.why
+    assert stay.held_up
 
 
 def test_nobody_holds_more_gpus_than_the_quota_of_the_namespace() -> None:
@@ -693,3 +712,7 @@ def test_claim_is_a_place_of_its_own() -> None:
     body = writes_of(found[0])[0].body
     assert "nodeSelector" not in body["spec"]
     assert names.GPU_UUID not in body["metadata"]["annotations"]
+    # Its GPU is one of those that the quota of the namespace is for.
+    pods = [*running([read_pod(item) for item in items[:2]], found[0]), waiting("d", "d", age_s=99)]
+    [stay] = decided(pods, [node("n", "GPU-1")], {}, allowed={"default": 1})
+    assert stay.why == "the quota of the namespace is for 1 GPU, and its pods hold as many"

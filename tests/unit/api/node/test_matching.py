@@ -40,6 +40,12 @@ def test_a_gpu_less_counts_before_what_is_saved() -> None:
     }
 
 
+def test_the_solver_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its lines would stand in the log between those of decisions."""
+    assert taken([1] * 9, 0, **{f"o{n}": (offer(n, (n + 1) % 9), 0.1 * n) for n in range(9)})
+    assert capfd.readouterr() == ("", "")
+
+
 def test_offers_are_taken_as_often_as_there_are_jobs_and_free_gpus() -> None:
     twice = offer(0, 0, takes_gpu=True)
     assert taken([5], 9, a=(twice, 0.1)) == {(0, 0): 2}
