@@ -19,10 +19,15 @@ OTHER_UUID = "GPU-00000000-0000-0000-0000-000000000001"
 
 @dataclass(frozen=True, slots=True)
 class FakeHost:
-    """Folders and environment of a host; `folder` is short, since socket paths are."""
+    """Folders and environment of a host; `folder` is short, since socket paths are.
+
+    Attributes:
+        mps: The newest protocol that its control program speaks.
+    """
 
     folder: Path
     libraries: Path
+    mps: str = "2"
 
     def environment(self, **more: str) -> dict[str, str]:
         """Variables under which a process meets the fakes instead of a GPU."""
@@ -35,6 +40,7 @@ class FakeHost:
             "LD_LIBRARY_PATH": str(self.libraries),
             "FAKE_NVML_DIR": str(self.folder / "nvml"),
             "FAKE_CUDA_UUIDS": UUID,
+            "FAKE_MPS": self.mps,
             "ADVISOR_HOME": str(self.folder / "home"),
             "ADVISOR_RUNTIME_DIR": str(self.folder / "run"),
             "ADVISOR_LOCK_DIR": str(self.folder / "locks"),
@@ -46,13 +52,16 @@ class FakeHost:
     @property
     def pipe_dir(self) -> Path:
         """Pipe directory of the daemon that advisor starts for the GPU."""
-        return self.folder / "run" / UUID[-12:] / "mps"
+        return self.folder / "run" / UUID[-12:] / ("mps3" if self.mps == "3" else "mps")
 
     def control(self, command: str, pipe_dir: Path | None = None) -> str:
-        """Ask the fake daemon, as a person would."""
+        """Ask the fake daemon, as a person would, in the words of its protocol."""
+        where, words = pipe_dir or self.pipe_dir, command.split() if self.mps == "3" else []
         return subprocess.run(
-            ["nvidia-cuda-mps-control"],
-            env=self.environment(CUDA_MPS_PIPE_DIRECTORY=str(pipe_dir or self.pipe_dir)),
+            ["nvidia-cuda-mps-control", *words],
+            env=self.environment(
+                CUDA_MPS_PIPE_DIRECTORY=str(where), CUDA_MPS_PROTOCOL_VERSION=self.mps
+            ),
             input=command + "\n",
             capture_output=True,
             text=True,

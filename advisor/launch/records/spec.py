@@ -1,6 +1,7 @@
 """What is to be launched: jobs together, their split, and what is expected of them."""
 
 import math
+import string
 from dataclasses import dataclass, replace
 
 from advisor.core.gpu import MemoryFit, Share
@@ -113,6 +114,10 @@ class LaunchSet:
                 zip(split_shares(self.split), self.parts, strict=True)
             )
         )
+
+    def places(self, number: int) -> tuple[str, ...]:
+        """Names of the jobs' folders in that of the launch, whose set this is by its number."""
+        return tuple(f"{number}-{letter}" for letter in string.ascii_lowercase[: len(self.parts)])
 
     @property
     def cap_percent(self) -> int:

@@ -1,7 +1,6 @@
 """Runs one set of a launch: start, watch, stop, and the record of what it did."""
 
 import enum
-import string
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
@@ -90,6 +89,7 @@ class SetRun:
         with ExitStack() as stack:
             backend = self._context.open_backend(self._pair.split.sharing)
             stack.callback(_close, backend)
+            self._writer.warn(*backend.notes())
             guard = ProcessGuard(self._folder.path, backend, self._context.environment)
             stack.callback(guard.close)
             self._beaten_s = time.monotonic()
@@ -109,8 +109,7 @@ class SetRun:
             return self._monitor(jobs, backend)
 
     def _start(self, backend: Backend) -> tuple[RunningJob, ...]:
-        letters = string.ascii_lowercase[: len(self._pair.parts)]
-        places = [self._folder.path / f"{self._number}-{letter}" for letter in letters]
+        places = [self._folder.path / place for place in self._pair.places(self._number)]
         if self._stop_asked():
             raise StopAskedError
         proven = prove_set(self._pair, backend, self._base(), places)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError
@@ -47,9 +47,14 @@ ComputingPids = Callable[[], Collection[int]]
 
 
 def check_environments(
-    share: Share, wanted: Mapping[str, str], pids: Callable[[], Collection[int]]
+    share: Share,
+    wanted: Mapping[str, str],
+    pids: Callable[[], Collection[int]],
+    held: Collection[str] = (),
 ) -> None:
     """Check that every process of a job was started with the variables of its limit, and no others.
+
+    A process may have anything in `held`, which is no limit then: the server has another one.
 
     Raises:
         LimitNotProvenError: one was not, or no process can be seen.
@@ -62,7 +67,7 @@ def check_environments(
             why="the job's file or a script inside the job sets what only advisor may set",
             fix="leave such variables out of the job",
         )
-    if wrong := lacking(now, wanted):
+    if wrong := lacking(now, {k: v for k, v in wanted.items() if k not in held}):
         raise LimitNotProvenError(
             f"processes {wrong} of the job do not carry the variables of its share of {share} %",
             why="a script inside the job changes them",
@@ -79,6 +84,34 @@ class Server(Protocol):
 
     __slots__ = ()
 
+    def environment(self, share: Share) -> dict[str, str]:
+        """Variables that put a process under `share`."""
+        ...
+
+    def for_job(self, place: str, share: Share) -> Self:
+        """The same for one job, whose limit may be held apart from those of others.
+
+        Args:
+            place: Names the job among those of this back-end.
+            share: Of the job.
+
+        Raises:
+            PartitionError: its limit cannot be set; nothing of it is left.
+        """
+        return self
+
+    def end_job(self) -> None:
+        """The job that this was made for has ended."""
+        return
+
+    def check_variables(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
+        """Check that every process of a job carries what limits it, and nothing that lifts it.
+
+        Raises:
+            LimitNotProvenError: one does not, or no process can be seen.
+        """
+        check_environments(share, self.environment(share), pids)
+
     def cap(self, percent: int) -> None:
         """Let no process that starts from now on have more, whatever it says itself.
 
@@ -94,6 +127,10 @@ class Server(Protocol):
     def holds(self, percent: float) -> bool:
         """Whether no process can have more, whatever it says itself."""
         return percent >= 100
+
+    def notes(self) -> tuple[str, ...]:
+        """What its user should know of it."""
+        return ()
 
     def check_alive(self) -> None:
         """Check that what enforces the limits still runs.
@@ -136,10 +173,6 @@ class Backend(Server, Protocol):
     @property
     def gpu(self) -> Gpu:
         """The GPU that is shared."""
-        ...
-
-    def environment(self, share: Share) -> dict[str, str]:
-        """Variables that put a process under `share`."""
         ...
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:

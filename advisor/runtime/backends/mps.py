@@ -15,7 +15,7 @@ from advisor.core.gpu import MPS_CLIENTS, Gpu, Share
 from advisor.core.units import share_environment
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.files.safe_files import check_parents, private_folder
-from advisor.runtime.backends.backend import ComputingPids, Granted, Sight, check_environments
+from advisor.runtime.backends.backend import ComputingPids, Granted, Server, Sight
 from advisor.runtime.backends.limit import check_granted, look
 from advisor.runtime.backends.mps_control import Control
 from advisor.runtime.backends.mps_log import end_of, named_in_faults
@@ -35,12 +35,13 @@ stays on the list until it ends, however long (docs/measurements/leaving.py, on 
 
 
 @dataclass(frozen=True, slots=True)
-class MpsBackend:
+class MpsBackend(Server):
     """MPS on one GPU.
 
     Attributes:
         owned: The daemon was started here and is stopped by `close`.
         computing: Lists the processes with a context on the GPU.
+        second_best: Why it is not the newer protocol that the driver has.
     """
 
     gpu: Gpu
@@ -48,6 +49,7 @@ class MpsBackend:
     owned: bool
     mode: str = "mps"
     computing: ComputingPids = tuple
+    second_best: str = ""
 
     @property
     def max_clients(self) -> int:
@@ -123,7 +125,11 @@ class MpsBackend:
                 why="they set CUDA_MPS_PIPE_DIRECTORY themselves",
                 fix="leave the variable alone",
             )
-        check_environments(share, self.environment(share), pids)
+        self.check_variables(share, pids)
+
+    def notes(self) -> tuple[str, ...]:
+        """Why there is nothing better."""
+        return (self.second_best,) if self.second_best else ()
 
     def check_alive(self) -> None:
         """Check that the daemon answers."""
@@ -135,7 +141,7 @@ class MpsBackend:
 
     def blamed(self) -> frozenset[int]:
         """Clients that our server's log names in lines about faults; it does so for some faults."""
-        log = _log_dir(self.control.pipe_dir) / "server.log"
+        log = self.control.pipe_dir.with_name("log") / self.control.server_log
         return named_in_faults(end_of(log)) if self.owned else frozenset()
 
     def release(self, pids: Collection[int]) -> None:
@@ -146,7 +152,7 @@ class MpsBackend:
         """
         for server in self.control.servers():
             for pid in set(pids) & set(self.control.clients(server)):
-                self.control.ask(f"terminate_client {server} {pid}")
+                self.control.terminate(server, pid)
         wait_until(lambda: not set(pids) & set(self.clients()), _LEAVE_S)
 
     def close(self) -> None:
@@ -154,7 +160,7 @@ class MpsBackend:
         if not self.owned:
             return
         pid = _daemon_pid(self.control.pipe_dir)
-        self.control.ask("quit -t 5")
+        self.control.quit()
         wait_until(lambda: pid is None or owner_of(pid) is None, _START_S)
 
     def _check_recovered(self) -> None:
@@ -196,31 +202,31 @@ def open_mps(
         control.servers()
         owned = False
     else:
-        control, owned = _own_daemon(gpu, runtime_dir, environment), True
+        control, owned = Control(own_pipe_dir(gpu, runtime_dir), environment), True
+        open_own_daemon(gpu, runtime_dir, control)
     _check_owner(control)
     control.check_default()
     start_server(control)
     return MpsBackend(gpu, control, owned, computing=computing)
 
 
-def _log_dir(pipe_dir: Path) -> Path:
-    return pipe_dir.with_name("log")
-
-
-def own_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:
+def own_pipe_dir(gpu: Gpu, runtime_dir: Path, name: str = "mps") -> Path:
     """Where a daemon of our own listens."""
-    return runtime_dir / gpu.uuid[-12:] / "mps"
+    return runtime_dir / gpu.uuid[-12:] / name
 
 
-def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> Control:
+def open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
+    """Start a daemon of our own, in the place of one that a killed advisor left.
+
+    Raises:
+        PartitionError: it does not start, or that of somebody else is there.
+    """
     check_parents(runtime_dir)
-    pipe_dir = own_pipe_dir(gpu, runtime_dir)
+    pipe_dir, log_dir = control.pipe_dir, control.pipe_dir.with_name("log")
     for name in (pipe_dir.name, "log"):
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
-    log_dir = _log_dir(pipe_dir)
-    control = Control(pipe_dir, environment)
     if control.answers():
-        _check_ours(control)
+        check_ours(control)
         _end_leftover(MpsBackend(gpu, control, owned=True))
     control.start_daemon(gpu.uuid, log_dir)
     if not wait_until(control.answers, _START_S):
@@ -228,12 +234,15 @@ def _own_daemon(gpu: Gpu, runtime_dir: Path, environment: Mapping[str, str]) -> 
             f"the MPS daemon for {gpu.uuid} did not answer within {_START_S} s",
             fix=f"read {log_dir}/control.log",
         )
-    _check_ours(control)
-    return control
+    check_ours(control)
 
 
-def _check_ours(control: Control) -> None:
-    """Refuse a daemon of somebody else that listens in our folder."""
+def check_ours(control: Control) -> None:
+    """Refuse a daemon of somebody else that listens in our folder.
+
+    Raises:
+        PartitionError: it is somebody else's.
+    """
     pid = _daemon_pid(control.pipe_dir)
     owner = owner_of(pid) if pid is not None else None
     if owner not in (None, os.geteuid()):
@@ -279,7 +288,7 @@ def start_server(control: Control) -> None:
         PartitionError: it does not become active.
     """
     if not control.servers():
-        control.ask(f"start_server -uid {os.getuid()}")
+        control.create_server()
     if not wait_until(lambda: "ACTIVE" in map(control.status, control.servers()), _START_S):
         raise PartitionError(
             f"the MPS server did not become active within {_START_S} s",

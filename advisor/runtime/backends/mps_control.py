@@ -9,11 +9,16 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from advisor.errors import PartitionError
 from advisor.runtime.host.beats import beat
 
 BINARY = "nvidia-cuda-mps-control"
+PROTOCOL = "CUDA_MPS_PROTOCOL_VERSION"
+"""The variable that chooses 2 or 3, for a daemon; it beats the option `-p`, and 2 is what is taken
+without either (NVIDIA MPS documentation, "MPS v3 Interface")."""
+
 _TIMEOUT_S = 10
 
 
@@ -33,6 +38,8 @@ class Control:
     pipe_dir: Path
     environment: Mapping[str, str]
     user: int | None = None
+    protocol: ClassVar[str] = "2"
+    server_log: ClassVar[str] = "server.log"
 
     def ask(self, command: str) -> str:
         """Send one command and return the reply without the last line break.
@@ -41,16 +48,24 @@ class Control:
             NoDaemonError: no daemon answers.
             PartitionError: it hangs, or it does not know the command.
         """
-        reply = _run([BINARY], self._variables(), command, self.user)
+        reply, _ = run([BINARY], self.variables(), command, self.user)
+        self.check_found(reply)
+        if reply.startswith("Unknown command"):
+            raise PartitionError(f"the MPS daemon refused '{command}'", why=reply)
+        return reply
+
+    def check_found(self, reply: str) -> None:
+        """Check that a reply is a daemon's.
+
+        Raises:
+            NoDaemonError: it says that there is none.
+        """
         if "Cannot find MPS control daemon" in reply or "Failed to connect" in reply:
             raise NoDaemonError(
                 f"no MPS daemon answers in {self.pipe_dir}",
                 why="it was never started, has ended, or the directory is wrong",
                 fix="unset CUDA_MPS_PIPE_DIRECTORY to let advisor start its own, or start it again",
             )
-        if reply.startswith("Unknown command"):
-            raise PartitionError(f"the MPS daemon refused '{command}'", why=reply)
-        return reply
 
     def servers(self) -> list[int]:
         """Process numbers of the servers; empty until a client came or one was started."""
@@ -64,9 +79,21 @@ class Control:
         """INITIALIZING, ACTIVE or FAULT; the reply as it is when the server is not known."""
         return self.ask(f"get_server_status {server}").strip()
 
+    def create_server(self) -> None:
+        """Start a server of our own."""
+        self.ask(f"start_server -uid {os.getuid()}")
+
+    def terminate(self, server: int, client: int) -> None:
+        """End what a client does on the GPU; the process stays."""
+        self.ask(f"terminate_client {server} {client}")
+
+    def quit(self) -> None:
+        """End the daemon and its servers."""
+        self.ask("quit -t 5")
+
     def default_percentage(self) -> float:
         """Percentage that the daemon gives to its next server."""
-        return _percentage(self.ask("get_default_active_thread_percentage"))
+        return parse_percentage(self.ask("get_default_active_thread_percentage"))
 
     def answers(self) -> bool:
         """Whether a daemon listens there.
@@ -97,7 +124,7 @@ class Control:
 
     def percentage(self, server: int) -> float:
         """The most that `server` gives to a client that starts now."""
-        return _percentage(self.ask(f"get_active_thread_percentage {server}"))
+        return parse_percentage(self.ask(f"get_active_thread_percentage {server}"))
 
     def limit(self, percentage: int) -> None:
         """Let no client that starts from now on have more, of any server."""
@@ -112,24 +139,27 @@ class Control:
             PartitionError: the program is missing or refused to start.
         """
         variables = {
-            **self._variables(),
+            **self.variables(),
             "CUDA_MPS_LOG_DIRECTORY": str(log_dir),
             "CUDA_VISIBLE_DEVICES": gpu_uuid,
         }
-        reply = _run([BINARY, "-d"], variables, "")
-        if reply and "already running" not in reply:
+        reply, _ = run([BINARY, "-d"], variables)
+        # The second is what protocol 3 greets with.
+        if reply and not any(word in reply for word in ("already running", "To connect CUDA")):
             raise PartitionError(
                 f"the MPS daemon did not start: {reply}",
                 fix=f"read {log_dir}/control.log",
             )
 
-    def _variables(self) -> dict[str, str]:
-        return {**self.environment, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe_dir)}
+    def variables(self) -> dict[str, str]:
+        """Of the control program."""
+        ours = {PROTOCOL: self.protocol, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe_dir)}
+        return {**self.environment, **ours}
 
 
 def binary_version(environment: Mapping[str, str]) -> str:
     """Version text of the control program, such as "13000"."""
-    reply = _run([BINARY, "-v"], environment, "")
+    reply, _ = run([BINARY, "-v"], environment)
     return reply.partition("Binary version:")[2].split()[0] if "Binary version:" in reply else reply
 
 
@@ -145,7 +175,12 @@ def parse_pids(reply: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _percentage(reply: str) -> float:
+def parse_percentage(reply: str) -> float:
+    """A percentage.
+
+    Raises:
+        PartitionError: the reply is something else.
+    """
     try:
         return float(reply)
     except ValueError as error:
@@ -155,11 +190,17 @@ def _percentage(reply: str) -> float:
         ) from error
 
 
-def _run(
-    arguments: list[str], environment: Mapping[str, str], text: str, user: int | None = None
-) -> str:
+def run(
+    arguments: list[str], environment: Mapping[str, str], text: str = "", user: int | None = None
+) -> tuple[str, int]:
+    """Run the control program: what it wrote, and its exit code.
+
+    Raises:
+        PartitionError: it is not there, or hangs.
+    """
     # Nobody but root may name a user, and nobody needs to name himself.
     other = None if user == os.geteuid() else user
+    command = text or " ".join(arguments[1:])
     beat()
     try:
         done = subprocess.run(
@@ -182,8 +223,8 @@ def _run(
         ) from error
     except subprocess.TimeoutExpired as error:
         raise PartitionError(
-            f"the MPS daemon did not answer '{text or arguments[-1]}' within {_TIMEOUT_S} s",
+            f"the MPS daemon did not answer '{command}' within {_TIMEOUT_S} s",
             why="it hangs, often after a client was killed with work under way",
             fix=f"stop it with: pkill -9 -f {BINARY}; then try again",
         ) from error
-    return (done.stdout + done.stderr).strip()
+    return (done.stdout + done.stderr).strip(), done.returncode

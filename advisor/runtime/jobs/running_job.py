@@ -12,7 +12,7 @@ from advisor.core.job import START_TIMEOUT_S, Job, ResultsSettings
 from advisor.core.results import Reported
 from advisor.errors import InputError, JobError, LimitNotProvenError
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
-from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight, check_environments
+from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight
 from advisor.runtime.host.processes import carries, cpu_s, pin, wait_until
 from advisor.runtime.jobs.counting import open_counter
 from advisor.runtime.jobs.ending import LEAVE_S, check_none
@@ -185,7 +185,7 @@ class RunningJob:
         self._process.rouse()
         if pids := self.pids():
             try:
-                check_environments(self.share, self._backend.environment(self.share), lambda: pids)
+                self._backend.check_variables(self.share, lambda: pids)
             except LimitNotProvenError:
                 # Without its shim, an orphan of its neighbour is taken for one of its own.
                 if self.exit_code is None:
@@ -225,6 +225,7 @@ class RunningJob:
         finally:
             # Also when the daemon is gone: no job may outlive its limit.
             self._end()
+            self._backend.end_job()
 
     def _wrong_pattern(self) -> InputError | None:
         """Where its output counts, and no line of it matches the pattern."""

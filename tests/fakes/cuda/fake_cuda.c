@@ -4,7 +4,8 @@
  * is alive) gets SMs by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, or by the percentage of the server where
  * that is less: rounded down to even, 8 at least. 0, negative, above 100 and anything that is no
  * number is 100. CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, "0=1000M", bounds its memory, but not where
- * FAKE_CUDA_NO_MEMORY_LIMIT is set, as an old driver. Without a daemon it gets all and is told so by nobody. FAKE_CUDA_UNITS is the SM
+ * FAKE_CUDA_NO_MEMORY_LIMIT is set, as an old driver. A folder with `overrides` is a namespace of MPS v3: its percentage stands
+ * above the variable, and its `memory` is bounded further by the variable. Without a daemon it gets all and is told so by nobody. FAKE_CUDA_UNITS is the SM
  * count (132); FAKE_CUDA_ERROR is returned by cuInit; FAKE_CUDA_UUIDS lists the GPUs of the host,
  * "GPU-...,GPU-...".
  */
@@ -54,11 +55,17 @@ static double server_percent(void) {
     return percent;
 }
 
+static int in_namespace(void) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/overrides", pipe_dir());
+    return access(path, F_OK) == 0;
+}
+
 static int units(void) {
     const char *total_text = getenv("FAKE_CUDA_UNITS");
     int total = total_text ? atoi(total_text) : 132;
     if (!mps()) return total;
-    const char *text = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    const char *text = in_namespace() ? NULL : getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
     char *end = "";
     double own = text ? strtod(text, &end) : 100, percent = server_percent();
     if (!*end && own > 0 && own < percent) percent = own;
@@ -76,6 +83,7 @@ int cuInit(unsigned flags) {
         char path[4096];
         snprintf(path, sizeof path, "%s/clients/%d", pipe_dir(), getpid());
         FILE *file = fopen(path, "w");
+        if (file && in_namespace()) fputs(strrchr(pipe_dir(), '/') + 1, file);
         if (file) fclose(file);
     }
     return 0;
@@ -131,12 +139,24 @@ int cuCtxSetCurrent(void *context) {
     return 0;
 }
 
+/* MiB of the namespace's `memory`; 0 where it has none. */
+static size_t namespace_mib(void) {
+    char path[4096];
+    size_t mib = 0;
+    snprintf(path, sizeof path, "%s/memory", pipe_dir());
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%zuM", &mib) != 1) mib = 0;
+    if (file) fclose(file);
+    return mib;
+}
+
 /* Under a limit what is left of it is free, without what a context takes; else the whole card. */
 int cuMemGetInfo_v2(size_t *free, size_t *total) {
     const char *limit = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), *deaf = getenv("FAKE_CUDA_NO_MEMORY_LIMIT");
     *total = *free = (size_t)80000 << 20;
-    if (!mps() || !limit || deaf) return 0;
-    size_t most = (size_t)strtoul(strchr(limit, '=') + 1, NULL, 10), context = 24;
+    size_t most = limit ? (size_t)strtoul(strchr(limit, '=') + 1, NULL, 10) : 0, of_all = namespace_mib(), context = 24;
+    if (of_all && (!most || of_all < most)) most = of_all;
+    if (!mps() || !most || deaf) return 0;
     if (most <= context) return 2;
     *free = (most - context) << 20;
     return 0;
