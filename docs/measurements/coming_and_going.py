@@ -69,6 +69,8 @@ def _run(folder: Path, seconds: float, gpu_text: str, settings: Settings) -> dic
     jobs = _jobs(folder, gpu.model, seconds, settings)
     env = {**settings.environment, "ADVISOR_JOBS": str(folder.absolute())}
     started = _advisor(env, "launch", *(STAYS, *LEAVE), "--gpu", gpu.uuid, "--detach")
+    if "launch_id" not in started or started["state"] == "failed":
+        sys.exit(f"nothing was launched: {started}")
     launch_id, begun_s = started["launch_id"], time.monotonic()
     events: list[dict[str, Any]] = []
     todo: list[tuple[float, str]] = [(part * seconds, name) for name, part in JOIN.items()]
