@@ -42,8 +42,11 @@ from advisor.wire.requests import (
     QueuedJobs,
     RecommendationRequest,
     ReplicasRequest,
+    RunningJobs,
+    SetPlacementRequest,
     SetRequest,
 )
+from advisor.wire.set_placement import SetPlacement
 from advisor.wire.sets import Replicas, SetAdvice
 
 __all__ = [
@@ -77,8 +80,11 @@ __all__ = [
     "RecommendationRequest",
     "Replicas",
     "ReplicasRequest",
+    "RunningJobs",
     "SensorRecord",
     "SetAdvice",
+    "SetPlacement",
+    "SetPlacementRequest",
     "SetRequest",
     "TakenIn",
     "TooSlowError",

@@ -17,8 +17,10 @@ from advisor.wire.requests import (
     PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
+    SetPlacementRequest,
     SetRequest,
 )
+from advisor.wire.set_placement import SetPlacement
 from advisor.wire.sets import Replicas, SetAdvice
 
 T = TypeVar("T")
@@ -68,6 +70,11 @@ class Client(Recorded, Launching):
         """Who shares a GPU with whom in a queue of jobs, at what split, when and where."""
         patience_s = asked.time_limit_s + _PREDICTING_S
         return self._post("/v1/placements", asked, Placement, patience_s)
+
+    def place_sets(self, asked: SetPlacementRequest) -> SetPlacement:
+        """Which jobs, up to seven, share a GPU from now on."""
+        patience_s = asked.time_limit_s + _PREDICTING_S
+        return self._post("/v1/placements/sets", asked, SetPlacement, patience_s)
 
     def input_power(self, asked: Sequence[InputAsked]) -> InputPredictions:
         """What matrix products are expected to draw by their data, in order.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import Literal, TypeAlias, get_args
 
 from advisor.core.split import Split, best_within_tie, evenness
 from advisor.errors import InputError
@@ -213,6 +214,11 @@ ADVISED: Mapping[str, Objective] = MappingProxyType(
     }
 )
 """What advice can be asked for. Cost needs prices; without one of energy it is that of GPU time."""
+
+Aim: TypeAlias = Literal["fewest-cards", "least-energy", "cost"]
+
+AIMS: tuple[Aim, ...] = get_args(Aim)
+"""What a placement of running jobs can make small."""
 
 
 def find_objective(name: str) -> Objective:

@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.gpu import MEMORY_PART
-from advisor.core.objectives import DEFAULT_OBJECTIVE, find_objective
+from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, find_objective
 from advisor.core.split import Split
 from advisor.decide.limits import Limits
 from advisor.errors import InputError, NoSplitError
 from advisor.place.options import PairOptions, check_power
-from advisor.place.running import AIMS
 from advisor.predict.profiles import Floats
 from advisor.wire.requests import WORK_S
 

@@ -7,22 +7,16 @@ is charged as if a card of its own did it later. So sets are compared for the sa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from advisor.core.objectives import ADVISED, Prices, priced
+from advisor.core.objectives import ADVISED, AIMS, Aim, Prices, priced
 from advisor.core.split import Split
 from advisor.decide.limits import Limits
 from advisor.errors import InputError
 from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Floats, Profile
 from advisor.validity.safe_counts import CheckedCounts
-
-Aim: TypeAlias = Literal["fewest-cards", "least-energy", "cost"]
-
-AIMS: tuple[Aim, ...] = get_args(Aim)
-"""What a placement of running jobs can make small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

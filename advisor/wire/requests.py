@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self, TypeAlias
 
 from advisor.core.finish import Work
 from advisor.core.gpu import MPS_CLIENTS
-from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Aim
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor.wire.bounds import (
@@ -295,13 +295,44 @@ class PlacementRequest(AdviceRequest):
         return self.jobs
 
 
-def check_size(asked: PlacementRequest) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJobs(JobRequest):
+    """Equal jobs that are to run from now on.
+
+    Attributes:
+        count: How many of them.
+    """
+
+    count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPlacementRequest(SharingRequest):
+    """Jobs that run together from now on, for a number of GPUs; `min_gain` says nothing here.
+
+    Attributes:
+        jobs: Their work counts where there is a deadline, and is an hour if not given.
+        objective: What is made small.
+        host_cores: Of the host, for all jobs of one card; None: not looked at.
+        deadline_s: By when jobs with work are to be done; None: no hurry.
+        time_limit_s: Most time of searching, s.
+    """
+
+    jobs: Annotated[tuple[RunningJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
+    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
+    objective: Aim = "least-energy"
+    host_cores: Cores | None = None
+    deadline_s: WorkSeconds | None = None
+    time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
+
+
+def check_size(asked: PlacementRequest | SetPlacementRequest) -> None:
     """Refuse a queue that would keep a service busy for too long.
 
     Raises:
         InputError: too many jobs, or too many names of jobs.
     """
-    if (types := len(asked.names)) > MOST_TYPES:
+    if (types := len({*asked.names})) > MOST_TYPES:
         raise InputError(
             f"these are {types} names of jobs",
             why=f"every pair of them is predicted, so at most {MOST_TYPES} are taken",

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.core.gpu import WHOLE
+from advisor.core.objectives import Prices
 from advisor.core.split import split_environments
 from advisor.core.units import vendor_of
 from advisor.decide.limits import Limits, is_served, memory_unknown, with_card_memory
 from advisor.errors import InputError
+from advisor.formats.wire import write
 from advisor.place.running import Kind, PlacedSet, Pool, RunningPlan, make_placing
 from advisor.place.running_solver import place_running
 from advisor.predict.gaps import IDLE
@@ -17,7 +19,8 @@ from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Profile
 from advisor.predict.set_law import MEASURED_ON
 from advisor.settings import Settings
-from advisor.wire.requests import QueuedJobs
+from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.requests import WORK_S, QueuedJobs, SetPlacementRequest
 from advisor.wire.set_placement import (
     SeatedJob,
     SeatedSet,
@@ -28,6 +31,8 @@ from advisor.wire.set_placement import (
 from advisor_advice.answer import of_check
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.site.known_profiles import ProfileSet, all_profiles, checked_on, find_profiles
+from advisor_advice.site.promises import promised_p99_ms
+from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 
 
@@ -58,6 +63,33 @@ class PlacedRunning:
     warnings: tuple[str, ...]
 
 
+def running_request(asked: SetPlacementRequest, settings: Settings) -> RunningRequest:
+    """The same as it is asked for over HTTP; settings and job files say what it leaves out.
+
+    Raises:
+        InputError: limits that cannot be meant.
+    """
+    jobs = (
+        QueuedJobs(job=job.job, count=job.count, work_s=job.work_s or WORK_S) for job in asked.jobs
+    )
+    return RunningRequest(
+        jobs=tuple(jobs),
+        gpus={asked.gpu_model: asked.gpus},
+        objective=asked.objective,
+        limits=Limits(
+            min_speed=asked.min_speeds(),
+            default_min_speed=settings.min_speed,
+            max_p99_ms=promised_p99_ms(asked.names, settings.jobs_dir) | asked.p99_by_job_ms,
+            default_max_p99_ms=asked.max_p99_ms,
+            max_power_w=asked.max_power_w,
+            memory_mib=asked.memory_mib,
+            host_cores=asked.host_cores,
+        ),
+        deadline_s=asked.deadline_s,
+        time_limit_s=asked.time_limit_s,
+    )
+
+
 def place_jobs(
     request: RunningRequest, settings: Settings, profiles: Path | None = None
 ) -> PlacedRunning:
@@ -70,22 +102,58 @@ def place_jobs(
         NoSplitError: a job keeps its limits nowhere.
         StoreError: profiles, or what the check of a GPU model found, cannot be read.
     """
+    names = sorted({job.job for job in request.jobs})
+    model = Registry(settings.home / "models").open_champion()
+    sets = [_profiles(gpu_model, names, request, settings, profiles) for gpu_model in request.gpus]
+    checked = [checked_on(found, settings) for found in sets]
+    return place_jobs_by(model, sets, checked, request, settings.prices)
+
+
+def set_placement_text(
+    registry: Registry,
+    found: ProfileSet,
+    request: RunningRequest,
+    checked: CheckedCounts | None,
+    prices: Prices,
+) -> bytes:
+    """The answer for one GPU model as JSON, by the model in use.
+
+    Raises:
+        InputError: as for `place_jobs_by`.
+        ModelError: there is no model, or it is damaged.
+        NoSplitError: as for `place_jobs_by`.
+    """
+    model = registry.open_champion()
+    return write(to_wire(place_jobs_by(model, [found], [checked], request, prices))).encode()
+
+
+def place_jobs_by(
+    model: ModelPredictor,
+    sets: Sequence[ProfileSet],
+    checked: Sequence[CheckedCounts | None],
+    request: RunningRequest,
+    prices: Prices,
+) -> PlacedRunning:
+    """The same by a model, with the profiles on each GPU model and what its check found.
+
+    Raises:
+        InputError: an objective that is none, or a deadline that no speed keeps.
+        NoSplitError: a job keeps its limits nowhere.
+    """
     counts = Counter[str]()
     for job in request.jobs:
         counts[job.job] += job.count
     names = sorted(counts)
-    model = Registry(settings.home / "models").open_champion()
-    sets = [_profiles(gpu_model, names, request, settings, profiles) for gpu_model in request.gpus]
     fill = {IDLE: model.manifest.fill[IDLE]} if IDLE in model.manifest.fill else {}
     given = [with_idle_power(profile_set, fill) for profile_set in sets]
     limits = _with_deadline(request, [p for found, _ in given for p in found.profiles])
     pools = [
-        _pool(found, count, names, limits, model, settings)
-        for (found, _), count in zip(given, request.gpus.values(), strict=True)
+        _pool(found, count, names, limits, model, of_model)
+        for (found, _), count, of_model in zip(given, request.gpus.values(), checked, strict=True)
     ]
     served = {p.job for found, _ in given for p in found.profiles if is_served(p)}
     kinds = [Kind(name=name, count=counts[name], is_server=name in served) for name in names]
-    placing = make_placing(kinds, pools, request.objective, settings.prices)
+    placing = make_placing(kinds, pools, request.objective, prices)
     plan = place_running(placing, time_limit_s=request.time_limit_s)
     told = (*(text for _, texts in given for text in texts), *_told(given, pools))
     return PlacedRunning(
@@ -116,7 +184,7 @@ def _pool(
     names: Sequence[str],
     limits: Limits,
     model: Predictor,
-    settings: Settings,
+    checked: CheckedCounts | None,
 ) -> Pool:
     there = {profile.job: profile for profile in found.profiles}
     idle_w = [profile.idle_power_w for profile in found.profiles]
@@ -128,7 +196,7 @@ def _pool(
         limits=with_card_memory(limits, gpu_model),
         idle_power_w=sum(idle_w) / len(idle_w),
         of_pairs=model,
-        checked=checked_on(found, settings),
+        checked=checked,
     )
 
 

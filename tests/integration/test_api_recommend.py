@@ -13,6 +13,7 @@ from advisor.core.objectives import OBJECTIVES
 from advisor.formats.wire import read
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchAnswer, Recommendation
+from advisor.wire.set_placement import SetPlacement
 from advisor.wire.sets import Replicas, SetAdvice
 
 URL = "/v1/recommendations"
@@ -201,6 +202,23 @@ def test_placements_are_bounded(api: Api, body: Any, says: str) -> None:
 
 
 SET = ("resnet50-train-b2", "resnet50-train-b2", "fft")
+
+
+def test_placement_in_sets_is_that_of_the_command_line(api: Api, advisor: Advisor) -> None:
+    """Both doors give the same sets, numbers and warnings."""
+    queue = [{"job": "bert-serve-10", "count": 3}, {"job": "mobilenet-train-b2", "count": 2}]
+    gpu, aim = "NVIDIA H100 80GB HBM3", "fewest-cards"
+    more = {"gpu_model": gpu, "objective": aim, "max_p99_ms": 200.0, "host_cores": 5.0}
+    answer = api.post("/v1/placements/sets", {"jobs": queue, "gpus": 5, **more})
+    options = ("--gpu-model", gpu, "--objective", aim, "--max-p99", "200ms", "--host-cores", "5")
+    named = ("bert-serve-10:3", "mobilenet-train-b2:2", "--gpus", "5")
+    assert answer == told(advisor, "place", *named, *options)
+    found = read(SetPlacement, json.dumps(answer))
+    assert found.cards < found.seated == 5
+    late = {"jobs": [{**job, "work_s": 3600.0} for job in queue], "gpus": 5, "deadline_s": 60.0}
+    status, code, message = error_of(api.ask("POST", "/v1/placements/sets", json=late))
+    assert (status, code) == (422, "bad-input")
+    assert "longer than the deadline" in message
 
 
 def test_answer_of_a_set_is_that_of_the_command_line(api: Api, advisor: Advisor) -> None:

@@ -19,6 +19,7 @@ from advisor.wire.requests import (
     PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
+    SetPlacementRequest,
     SetRequest,
     WayRequest,
 )
@@ -26,6 +27,7 @@ from advisor.wire.sets import Replicas, SetAdvice
 from advisor_advice.answer import ModelAdvice, answer_by, request_of, set_request_of
 from advisor_advice.placement_wire import placement_text
 from advisor_advice.placing import limits_of
+from advisor_advice.placing_sets import running_request, set_placement_text
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.set_advice import advise_replicas_by, advise_set_by
 from advisor_advice.site.conditions import Conditions, Experience, checks_of
@@ -149,8 +151,8 @@ class Engine:
         known = await self._power(await self._present.kept(), names, gpu_model)
         return await asyncio.to_thread(known)
 
-    async def place(self, asked: PlacementRequest) -> bytes:
-        """Who shares with whom in a queue of jobs, as JSON: `advisor.wire.placement`.
+    async def place(self, asked: PlacementRequest | SetPlacementRequest) -> bytes:
+        """Who shares with whom, as JSON: `advisor.wire.placement` and `advisor.wire.set_placement`.
 
         Worked out beside everything else, in a process of its own.
 
@@ -170,6 +172,8 @@ class Engine:
             )
         self._placements += 1
         try:
+            if isinstance(asked, SetPlacementRequest):
+                return await self._place_sets(asked)
             return await self._place(asked)
         finally:
             self._placements -= 1
@@ -237,6 +241,14 @@ class Engine:
         conditions = await self._conditions(kept, found, asked.gpu_uuid, any_of=True)
         return await self._placing.work(
             placement_text, self._registry, found, asked, limits, checked, conditions
+        )
+
+    async def _place_sets(self, asked: SetPlacementRequest) -> bytes:
+        kept = await self._present.kept()
+        found = await self._found(kept, sorted({*asked.names}), asked.gpu_model)
+        request, checked = running_request(asked, self._settings), await self._checked(kept, found)
+        return await self._placing.work(
+            set_placement_text, self._registry, found, request, checked, self._settings.prices
         )
 
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:

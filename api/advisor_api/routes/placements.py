@@ -1,9 +1,10 @@
-"""A queue of jobs on several GPUs."""
+"""A queue of jobs on several GPUs, or jobs that run together there."""
 
 from fastapi.responses import Response
 
 from advisor.wire.placement import Placement
-from advisor.wire.requests import PlacementRequest, check_size
+from advisor.wire.requests import PlacementRequest, SetPlacementRequest, check_size
+from advisor.wire.set_placement import SetPlacement
 from advisor_api.http.access import Reader
 from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import JSON, DirectRoute
@@ -15,5 +16,12 @@ router = v1_router("placements", DirectRoute)
 @router.post("/placements", response_model=Placement)
 async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
     """Plan a queue: which jobs share a GPU, at which split, and when."""
+    check_size(asked)
+    return Response(await service.engine.place(asked), media_type=JSON)
+
+
+@router.post("/placements/sets", response_model=SetPlacement)
+async def place_sets(asked: SetPlacementRequest, _: Reader, service: ServiceOf) -> Response:
+    """Plan jobs that run together from now on: which of them, up to seven, share a GPU."""
     check_size(asked)
     return Response(await service.engine.place(asked), media_type=JSON)

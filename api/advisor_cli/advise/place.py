@@ -9,13 +9,12 @@ from typing import Annotated
 
 import typer
 
-from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
 from advisor.decide.limits import Limits
 from advisor.errors import InputError
 from advisor.formats.moments import read_duration
 from advisor.formats.wire import write
 from advisor.place.problem import SAVES_ENERGY
-from advisor.place.running import AIMS
 from advisor.settings import read_settings
 from advisor.wire.requests import MIN_GAIN, WORK_S, PlacementRequest, QueuedJobs, by_name
 from advisor_advice.placement_wire import to_wire

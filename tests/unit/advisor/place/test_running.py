@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from made_up_profiles import profile
 
-from advisor.core.objectives import Prices
+from advisor.core.objectives import AIMS, Prices
 from advisor.core.split import MOST_JOBS
 from advisor.decide.constraints import violations
 from advisor.decide.limits import UNSURE_BELOW, Limits, is_served
 from advisor.errors import InputError, NoSplitError
 from advisor.place import set_master
 from advisor.place.many_sets import LEVELS, many_alone
-from advisor.place.running import AIMS, Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
+from advisor.place.running import Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
 from advisor.place.running_solver import place_running
 from advisor.place.set_answers import SetAnswers, set_answers
 from advisor.place.set_search import SetSearch
