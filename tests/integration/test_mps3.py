@@ -94,6 +94,20 @@ def test_what_a_process_says_changes_nothing(
     assert (seen.units, seen.free_mib) == (38, 3976)
 
 
+def test_limit_that_is_shown_and_not_held_is_no_proof(backend: Mps3Backend, host: FakeHost) -> None:
+    """A process that carries its share by itself would look as if the server held it."""
+    share = Share(30, memory_mib=4000)
+    bound = backend.for_job("0-a", share)
+    environment = in_job(host, bound, share)
+    (host.pipe_dir / "gpu/0_a/memory").unlink()
+    with pytest.raises(LimitNotProvenError, match="are free to it"):
+        bound.prove(share, environment)
+    for file in ("percentage", "overrides"):
+        (host.pipe_dir / "gpu/0_a" / file).unlink()
+    with pytest.raises(LimitNotProvenError, match="but a process saw 132"):
+        bound.prove(share, environment)
+
+
 def test_who_has_no_namespace_has_next_to_nothing(backend: Mps3Backend, host: FakeHost) -> None:
     """What the server gives beside those of jobs is one percent."""
     for bound in (backend, backend.for_job("0-a", Share(30))):

@@ -8,6 +8,7 @@ nvidia-cuda-mps-control), so nothing is believed that was not read back.
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,7 +162,7 @@ class MpsBackend(Server):
             return
         pid = _daemon_pid(self.control.pipe_dir)
         self.control.quit()
-        wait_until(lambda: pid is None or owner_of(pid) is None, _START_S)
+        wait_until(lambda: owner_of(pid) is None if pid else not self.control.answers(), _START_S)
 
     def _check_recovered(self) -> None:
         """Wait until no server is in a fault; it recovers when all its clients have ended."""
@@ -226,23 +227,18 @@ def open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
     for name in (pipe_dir.name, "log"):
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
     if control.answers():
-        check_ours(control)
-        _end_leftover(MpsBackend(gpu, control, owned=True))
+        end_daemon(MpsBackend(gpu, control, owned=True))
     control.start_daemon(gpu.uuid, log_dir)
     if not wait_until(control.answers, _START_S):
         raise PartitionError(
             f"the MPS daemon for {gpu.uuid} did not answer within {_START_S} s",
             fix=f"read {log_dir}/control.log",
         )
-    check_ours(control)
+    _check_ours(control)
 
 
-def check_ours(control: Control) -> None:
-    """Refuse a daemon of somebody else that listens in our folder.
-
-    Raises:
-        PartitionError: it is somebody else's.
-    """
+def _check_ours(control: Control) -> None:
+    """Refuse a daemon of somebody else that listens in our folder."""
     pid = _daemon_pid(control.pipe_dir)
     owner = owner_of(pid) if pid is not None else None
     if owner not in (None, os.geteuid()):
@@ -253,14 +249,19 @@ def check_ours(control: Control) -> None:
         )
 
 
-def _end_leftover(left: MpsBackend) -> None:
-    """End the daemon of an advisor that was killed, and what its jobs still do on the GPU.
+def end_daemon(left: MpsBackend) -> None:
+    """End a daemon that is of no use, such as a killed advisor's, and what jobs still do there.
 
     Jobs that died with work under way leave the server in an undefined state (NVIDIA MPS
     documentation, best practices): the next clients of the same server may fail as they start.
+
+    Raises:
+        PartitionError: it is somebody else's, or does not end.
     """
-    left.release(left.clients())
-    left.close()
+    _check_ours(left.control)
+    for end in (lambda: left.release(left.clients()), left.close):
+        with suppress(PartitionError):
+            end()
     if left.control.answers():
         raise PartitionError(
             f"the MPS daemon in {left.control.pipe_dir} did not end",

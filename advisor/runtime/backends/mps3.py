@@ -8,7 +8,6 @@ that it cannot see lifts all bounds of memory. Tried against fakes only.
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -19,7 +18,7 @@ from advisor.runtime.backends.backend import ComputingPids, Granted, check_envir
 from advisor.runtime.backends.mps import (
     PIPE_DIRECTORY,
     MpsBackend,
-    check_ours,
+    end_daemon,
     open_mps,
     open_own_daemon,
     own_pipe_dir,
@@ -27,13 +26,10 @@ from advisor.runtime.backends.mps import (
 )
 from advisor.runtime.backends.mps3_control import PIPES, SERVER, Control3, speaks_v3
 from advisor.runtime.backends.mps_control import Control
-from advisor.runtime.host.processes import wait_until
 
 _OTHER = re.compile(r"[^a-z0-9_]")
 _LENGTH = 32
 """Of a name, from its end: a namespace may have 64, and its socket a path of 107."""
-
-_QUIT_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +72,10 @@ class Mps3Backend(MpsBackend):
         return not self.control.differs(self.namespace, Share(percent))
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
-        """Read back what a process gets that asks for all of the GPU, and twice its memory."""
+        """Read back what a process gets that asks for all of the GPU and of its memory."""
         tries = {PERCENTAGE: "100"}
         if share.memory_mib is not None:
-            tries[MEMORY_LIMIT] = f"0={2 * share.memory_mib}M"
+            tries[MEMORY_LIMIT] = f"0={self.gpu.memory_mib or 2 * share.memory_mib}M"
         return MpsBackend.prove(self, share, {**environment, **tries})
 
     def check_variables(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
@@ -127,7 +123,8 @@ def open_newest(
         open_own_daemon(gpu, runtime_dir, opened.control)
         start_server(opened.control)
     except PartitionError as error:
-        _end(opened)
+        # Two daemons on one GPU would know nothing of each other.
+        end_daemon(opened)
         second = open_mps(gpu, runtime_dir, environment, None, computing)
         why = f"MPS v3 did not start, so limits are variables of the jobs: {error}"
         return replace(second, second_best=why)
@@ -146,16 +143,3 @@ def unopened(
         control = Control3(own_pipe_dir(gpu, runtime_dir, PIPES), environment)
         return Mps3Backend(gpu, control, owned=False, namespace=namespace_of(place))
     return MpsBackend(gpu, Control(pipe_dir or own_pipe_dir(gpu, runtime_dir), {}), owned=False)
-
-
-def _end(failed: Mps3Backend) -> None:
-    """End a daemon of ours that is of no use: two on one GPU would know nothing of each other."""
-    check_ours(failed.control)
-    with suppress(PartitionError):
-        failed.close()
-    if not wait_until(lambda: not failed.control.answers(), _QUIT_S):
-        raise PartitionError(
-            f"the MPS daemon in {failed.control.pipe_dir} did not end",
-            why="its server did not start well, and it was asked to quit",
-            fix="end it as its user",
-        )

@@ -33,12 +33,17 @@ make_namespace() {
   : > "$1/overrides"
 }
 
+end_server() {
+  alive "$SERVER" && kill -KILL "$word"
+  while alive "$SERVER"; do sleep 0.01; done
+}
+
 create_server() {
   write_sleeper "$SERVER"
   make_namespace "$PIPE/$1/default"
   option allowed-devices "$@" && printf %s "$word" > "$PIPE/devices"
   # One without any GPU that is there is accepted, and dies.
-  case ,$FAKE_CUDA_UUIDS, in *,"$word",*) ;; *) kill -KILL "$(cat "$SERVER")" ;; esac
+  case ,$FAKE_CUDA_UUIDS, in *,"$word",*) ;; *) end_server ;; esac
 }
 
 list_servers() {
@@ -76,7 +81,7 @@ namespace() {
     case $2 in '' | *[!a-z0-9_]*) fail "invalid namespace name '$2'" ;; esac
     [ -e "$folder" ] && fail "namespace '$2' exists"
     make_namespace "$folder"
-    [ -e "$PIPE/die" ] && kill -KILL "$(cat "$SERVER")"
+    [ -e "$PIPE/die" ] && end_server
     return 0
   fi
   [ -d "$folder" ] || fail "namespace '$2' not found"
@@ -116,6 +121,7 @@ if [ "$1 $2 $3" = "-p 3 -h" ]; then
 fi
 if [ "$1" = -d ]; then
   start
+  : > "$PIPE/protocol3"
   echo "To connect CUDA applications to this daemon, set CUDA_MPS_PIPE_DIRECTORY=$PIPE"
   exit
 fi
