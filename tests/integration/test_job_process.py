@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,39 @@ def test_job_that_is_over_is_never_looked_for_again(
     process.terminate()
     process.kill()
     assert (process.pids(), process.over, process.status) == ([], True, 0)
+
+
+@WITHOUT
+def test_a_number_that_a_stranger_has_by_now_is_not_the_jobs(start: Start, tmp_path: Path) -> None:
+    """The kernel gives the number of an ended process to somebody else; he is no part of the job."""
+    # Who stays is in another session, whose number would else be kept.
+    script = f"echo $$ > {tmp_path}/number; setsid sleep 60 & sleep 0.2; exit 0"
+    process = start("sh", "-c", script)
+    assert wait_until(lambda: process.status == 0, 10)
+    number = int((tmp_path / "number").read_text())
+    with stranger_with(number) as stranger:
+        process.terminate()
+        assert ended(process)
+        assert stranger.poll() is None
+
+
+@contextmanager
+def stranger_with(number: int) -> Generator["subprocess.Popen[bytes]"]:
+    """A process in a session of its own that has this number."""
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    for _ in range(50):
+        try:
+            last.write_text(str(number - 1))
+        except OSError:
+            break
+        with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+            try:
+                if stranger.pid == number:
+                    yield stranger
+                    return
+            finally:
+                stranger.kill()
+    pytest.skip("numbers of processes cannot be chosen here, or others start too many")
 
 
 def test_groups_of_a_killed_advisor_are_ended() -> None:

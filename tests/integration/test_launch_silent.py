@@ -108,6 +108,15 @@ def test_stop_ends_a_supervisor_that_does_not_heed_it(
     await_nobody(jobs)
 
 
+def test_a_supervisor_that_is_killed_while_all_stand_still_leaves_nobody(
+    jobs: FakeHost, silent: LaunchFolder
+) -> None:
+    """Guard and shims go on by that, and end the jobs and themselves; no next launch is needed."""
+    os.kill(silent.read_status().supervisor_pid or 0, signal.SIGKILL)
+    await_nobody(jobs)
+    assert silent.read_status().code == "supervisor-gone"
+
+
 def test_who_is_no_supervisor_is_not_killed(silent: LaunchFolder) -> None:
     """A number may have been given to somebody else: who holds no lock of the launch is spared."""
     supervisor = silent.read_status().supervisor_pid

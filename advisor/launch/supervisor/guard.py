@@ -9,6 +9,7 @@ Run as `python -P -m advisor.launch.supervisor.guard FOLDER GPU_UUID SILENCE_S [
 """
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -41,6 +42,8 @@ ANSWER_S = 20.0
 """A guard that has not answered for so long is replaced; it has nothing else to do."""
 
 _FAREWELL = b"q"
+
+_PR_SET_PDEATHSIG = 1
 
 
 class ProcessGuard:
@@ -120,6 +123,8 @@ class ProcessGuard:
 
 def main(folder: str, gpu_uuid: str, silence_s: str, pipe_dir: str | None = None) -> None:
     """Wait for the end of the supervisor, which is this process's parent."""
+    # Where both are stopped, and the supervisor is then killed, this one goes on.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
     supervisor = os.getppid()
     if _farewell(supervisor, float(silence_s)):
         return

@@ -10,7 +10,6 @@ from pathlib import Path
 from advisor.errors import SurvivorsError
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.status import SILENT_S, LaunchStatus
-from advisor.runtime.host.processes import children_of
 
 STOP_S = 30.0
 """How long a supervisor may take from the request to the end, where it is not heard of."""
@@ -44,7 +43,7 @@ class Stopping:
 
 
 def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
-    """Kill the supervisor; its guard and the shims of its jobs, which may be stopped too, go on.
+    """Kill the supervisor; the kernel lets its guard and the shims of its jobs go on.
 
     Raises:
         SurvivorsError: it cannot be reached from here.
@@ -52,17 +51,13 @@ def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
     with suppress(OSError), _pinned(pid or 0) as supervisor:
         # Looked at when it is pinned: the number may be of somebody else by now.
         if _holds(pid or 0, folder.path / "alive"):
-            children = children_of(pid or 0)
             signal.pidfd_send_signal(supervisor, signal.SIGKILL)
-            for child in children:
-                with suppress(OSError), _pinned(child) as helper:
-                    signal.pidfd_send_signal(helper, signal.SIGCONT)
             return pid or 0
     raise SurvivorsError(
         f"the supervisor of {folder.launch_id} ({pid}) does not answer and cannot be ended from "
         "here",
         why="it is of another user, or of a container with process numbers of its own",
-        fix="end it there with kill -9, and then kill -CONT its guard and shims, where they stand",
+        fix="end it there with kill -9",
     )
 
 

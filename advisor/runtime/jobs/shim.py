@@ -290,7 +290,10 @@ def main() -> None:
     """Hold the job that the standard input names."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # Also where it was stopped it hears that its supervisor is gone.
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
     try:
         shim = Shim(_order())
     except OSError as error:
