@@ -120,8 +120,9 @@ local function keep_what_a_gpu_brings(job, cpus, mib)
   end
 end
 
+-- The comment of a job is in it, and administrators read it: nothing that a terminal obeys.
 local function say(job, text)
-  text = "advisor: " .. text:gsub("%c", " "):sub(1, MOST_CHARACTERS)
+  text = "advisor: " .. text:gsub("[^ -~]", "?"):sub(1, MOST_CHARACTERS)
   job.admin_comment = text
   slurm.log_user("%s", text)
 end

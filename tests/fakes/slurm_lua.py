@@ -1,6 +1,5 @@
 """The Lua plugin of Slurm, run by a plain Lua interpreter with a stand-in for Slurm itself."""
 
-import json
 import shutil
 import subprocess
 import time
@@ -55,17 +54,24 @@ class Plugin:
 
     def may_modify(self, recorded: str, user: int, **fields: str) -> bool:
         """Whether a user may change these fields of a job with this comment."""
-        before = f"RECORDED = {json.dumps(recorded)}\nUSER = {user}"
+        before = f"RECORDED = {_in_lua(recorded)}\nUSER = {user}"
         return self._run(before, fields)[0]["code"] == "0"
 
     def _run(self, before: str, *jobs: Mapping[str, str | int]) -> list[dict[str, str]]:
         tables = ", ".join(
-            "{" + ", ".join(f"{name} = {json.dumps(v)}" for name, v in job.items()) + "}"
+            "{" + ", ".join(f"{name} = {_in_lua(v)}" for name, v in job.items()) + "}"
             for job in jobs
         )
-        text = f"ETC = {json.dumps(str(self.etc))}\nJOBS = {{{tables}}}\n{before}\n{_DRIVER}"
+        text = f"ETC = {_in_lua(str(self.etc))}\nJOBS = {{{tables}}}\n{before}\n{_DRIVER}"
         parts = [job.split("\x1e") for job in run_lua(self.interpreter, text).split("\x1f")[:-1]]
         return [dict(part.split("=", 1) for part in job) for job in parts]
+
+
+def _in_lua(value: str | int) -> str:
+    """A value as every version of Lua reads it, whatever bytes are in it."""
+    if isinstance(value, int):
+        return str(value)
+    return '"' + "".join(f"\\{byte:03}" for byte in value.encode()) + '"'
 
 
 def write_settings(etc: Path, address: str, **more: str) -> None:

@@ -213,7 +213,7 @@ def test_job_that_is_over_is_never_looked_for_again(
 
 @WITHOUT
 def test_a_number_that_a_stranger_has_by_now_is_not_the_jobs(start: Start, tmp_path: Path) -> None:
-    """The kernel gives the number of an ended process to somebody else; he is no part of the job."""
+    """The kernel gives numbers of ended processes away; who has one is no part of the job."""
     # Who stays is in another session, whose number would else be kept.
     script = f"echo $$ > {tmp_path}/number; setsid sleep 60 & sleep 0.2; exit 0"
     process = start("sh", "-c", script)

@@ -1,8 +1,10 @@
 """What the agent shows to Prometheus and to the kubelet."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, TypeAlias
@@ -13,6 +15,9 @@ from prometheus_client.registry import Collector
 
 STUCK_S = 180.0
 """An agent that has not looked for so long is started again; a probe that hangs takes 60 s."""
+
+MOST_CONNECTIONS = 64
+"""A thread each; Prometheus and the kubelet need two."""
 
 _POD = ("namespace", "pod", "job", "gpu_uuid")
 
@@ -171,8 +176,7 @@ class MetricsServer:
                 "/readyz": lambda: _status(_looks(metrics.now) and metrics.now.ready),
             }
 
-        self._http = ThreadingHTTPServer((host, port), Handler)
-        self._http.daemon_threads = True
+        self._http = _Http((host, port), Handler)
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 
     @property
@@ -184,6 +188,32 @@ class MetricsServer:
         """Answer no more."""
         self._http.shutdown()
         self._http.server_close()
+
+
+class _Http(ThreadingHTTPServer):
+    """Of more than so many connections, which any pod may open, the oldest makes room."""
+
+    daemon_threads = True
+    request_queue_size = 128  # with five, who opens many keeps the kubelet waiting for seconds
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open, self._lock = dict[int, Any](), threading.Lock()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open[id(request)] = request
+            if len(self._open) > MOST_CONNECTIONS:
+                oldest = self._open.pop(next(iter(self._open)))
+                # Its thread then reads the end, and closes it.
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(id(request), None)
+        super().shutdown_request(request)
 
 
 class _Handler(BaseHTTPRequestHandler):

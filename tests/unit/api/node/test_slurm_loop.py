@@ -40,6 +40,21 @@ def test_it_ends_when_there_was_nothing_to_do(
     assert not stop.is_set()
 
 
+def test_a_fault_of_ours_ends_no_agent(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the daemons of its node along, and with them the jobs of all."""
+    monkeypatch.setattr(looking, "LOOK_S", 0.001)
+
+    def look() -> None:
+        raise TypeError("a user that is no number")
+
+    looks = looking.keep_looking(look, threading.Event())
+    next(looks)
+    next(looks)
+    assert caplog.messages == ["an internal error"] * 2
+
+
 def test_a_gpu_that_the_driver_does_not_count_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from slurm_lua import BATCH, INTERPRETERS, Plugin, install, write_settings
 
+from advisor.core.wording import printable
+
 NEEDS = "needs a Lua interpreter (Debian package lua5.1, lua5.3 or lua5.4)"
 pytestmark = pytest.mark.skipif(not INTERPRETERS, reason=NEEDS)
 NO_VAL = 4294967294
@@ -109,6 +111,20 @@ def test_a_share_is_not_the_users_to_say(plugin: Plugin, word: str) -> None:
     assert job["tres_per_node"] == "gres:gpu:1"
     assert job["comment"] == "mine  run"
     assert job["said"].startswith("advisor: unchanged: advisor:")
+
+
+@pytest.mark.parametrize(
+    "word", ["job=a" + "," * 100_000, "x" * 100_000, "\x1b]0\x07\x9b2Jy\u202e"]
+)
+def test_a_comment_neither_floods_nor_steers_who_reads_the_reason(
+    plugin: Plugin, word: str
+) -> None:
+    """It is told to the user, and kept where administrators look."""
+    job = plugin.submit_one(comment=f"advisor:{word}")
+    for text in job["said"], job["admin_comment"]:
+        assert text.startswith("advisor: unchanged: advisor:")
+        assert len(text) < 500
+        assert printable(text) == text
 
 
 # What a GPU brings
