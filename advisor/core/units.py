@@ -4,6 +4,7 @@ SMs under MPS (NVIDIA) and CUs behind a mask (AMD) come in steps of their own. A
 back-ends all ask here, so that what is printed to copy is what a job started by advisor gets.
 """
 
+import functools
 import re
 
 from advisor.core.cu_mask import cus_for_percent, mask_env, percent_for_cus, xcds_of
@@ -33,6 +34,7 @@ _NEITHER = re.compile(
 """Words of accelerators whose units neither MPS nor a CU mask limits."""
 
 
+@functools.lru_cache(maxsize=256)
 def vendor_of(gpu_model: str) -> Vendor:
     """Who makes a GPU model, by the name that its driver gives it.
 

@@ -1,11 +1,12 @@
 """Why a recommendation is what it is, and what may go wrong: short sentences. Pure."""
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from advisor.core.flags import DOUBTFUL, FLAGS, SLOW_ALONE
 from advisor.core.interval import Interval
-from advisor.core.split import ISOLATING, NINE, Split
+from advisor.core.split import ISOLATING, NINE
 from advisor.decide.constraints import risks
 from advisor.decide.limits import Limits, floor, is_served, memory_unknown
 from advisor.decide.recommendation import (
@@ -20,7 +21,7 @@ from advisor.predict.predictions import are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.predict.sides import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.validity.safe_splits import avoided_texts, unchecked_texts
+from advisor.validity.safe_splits import unchecked_texts
 
 STARVED = 0.3
 """Relative speed below which a job is said to starve."""
@@ -45,14 +46,6 @@ def warnings(answer: Decision) -> tuple[str, ...]:
         *memory_unknown(answer.profiles, answer.request.memory_mib),
     )
     return tuple(dict.fromkeys(found))
-
-
-def why_avoided(
-    profiles: Sequence[Profile], splits: Sequence[Split], checked: CheckedCounts | None
-) -> tuple[str, ...]:
-    """Which counts of these splits are not used, since results are wrong there."""
-    safeties = [profile.safety(checked) for profile in profiles]
-    return tuple(dict.fromkeys(avoided_texts(splits, [p.job for p in profiles], safeties)))
 
 
 def why_unsure(answer: Decision, checked: CheckedCounts | None) -> tuple[str, ...]:
@@ -165,17 +158,22 @@ def _supply(answer: Decision) -> Iterator[str]:
     p = answer.choice.prediction
     if p.split.sharing in ISOLATING:
         return
-    of_jobs = zip(answer.profiles, p.split.shares, strict=True)
-    sides = [side(profile, [share]) for profile, share in of_jobs]
-    demanded_w, limit_w = float(demanded_power_w(sides)[0]), power_limit_w(sides)
+    demanded_w, limit_w, dram = _demand(answer.profiles, p.split.shares)
     if demanded_w > limit_w:
         yield f"both would draw {demanded_w:.0f} W: the limit of {limit_w:.0f} W slows them"
-    dram = float(sum(s.readings["dram_active_percent"][0] for s in sides))
     if dram > FULL_BANDWIDTH_PERCENT:
         yield (
             f"together they want {dram:.0f} % of the memory bandwidth, of which "
             f"{FULL_BANDWIDTH_PERCENT:.0f} % can be had"
         )
+
+
+@functools.lru_cache(maxsize=1024)
+def _demand(profiles: tuple[Profile, ...], shares: tuple[float, ...]) -> tuple[float, float, float]:
+    """Power that all would draw, the limit of the GPU, and memory bandwidth that they want."""
+    sides = [side(profile, [share]) for profile, share in zip(profiles, shares, strict=True)]
+    dram = sum(one.readings["dram_active_percent"][0] for one in sides)
+    return float(demanded_power_w(sides)[0]), power_limit_w(sides), float(dram)
 
 
 def _starved(answer: Decision) -> Iterator[str]:

@@ -19,18 +19,16 @@ from advisor.core.objectives import (
 )
 from advisor.core.split import (
     EXCLUSIVE,
-    NINE,
     TIME_SLICED,
     UNCAPPED,
     Split,
-    check_advised,
-    fine_splits,
 )
-from advisor.core.units import UNIT_NAMES, vendor_of
+from advisor.core.units import vendor_of
 from advisor.decide.constraints import violations
 from advisor.decide.limits import check_jobs_fit, check_limits, with_card_memory
 from advisor.decide.no_way import no_gain, no_way, saves_nothing
-from advisor.decide.reasons import reasons, warnings, why_avoided, why_unsure
+from advisor.decide.outlook import Outlook, candidate_splits
+from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.decide.recommendation import (
     TIE,
     TO_THE_END,
@@ -46,12 +44,8 @@ from advisor.predict.predictions import (
     Prediction,
     Predictor,
     are_mirrored,
-    is_within,
-    predict_exclusive,
-    safe_splits_of,
 )
 from advisor.predict.profiles import Profile
-from advisor.predict.rules import rule_choices
 from advisor.validity.safe_counts import CheckedCounts
 
 __all__ = [
@@ -61,6 +55,7 @@ __all__ = [
     "Request",
     "candidate_splits",
     "recommend",
+    "recommend_by",
 ]
 
 SHOWN = (DEFAULT_OBJECTIVE, "throughput")
@@ -89,17 +84,28 @@ def recommend(
         NoSplitError: nothing keeps every limit, not even one after the other; or a job that cannot
             wait takes less energy on a GPU of its own.
     """
-    profiles = tuple(profiles)
-    check_advised(len(profiles))
-    request = with_card_memory(request or Request(), profiles[0].gpu_model)
+    return recommend_by(Outlook(profiles, predictor, checked), request or Request())
+
+
+def recommend_by(outlook: Outlook, request: Request) -> Decision:
+    """As `recommend`, for jobs about which more than this is asked.
+
+    Raises:
+        InputError: as for `recommend`.
+        NoSplitError: as for `recommend`.
+    """
+    profiles, fine = outlook.profiles, request.fine
+    request = with_card_memory(request, profiles[0].gpu_model)
     objective = priced(find_objective(request.objective), request.prices)
     check_request(profiles, request)
-    splits = candidate_splits(profiles, checked, fine=request.fine)
+    splits = outlook.splits(fine=fine)
     pick = functools.partial(_pick, profiles, request)
-    rules = rule_choices(profiles, splits, functools.partial(pick, objective), checked)
+    physical = outlook.physical(fine=fine)
+    by_physics = pick(objective, physical).split if physical else None
+    rules = {**outlook.simple, "physical": by_physics}
     # With steps of units what a rule chooses may be no candidate.
     limited = {split for split in (*splits, *rules.values()) if split and split.is_limited}
-    options = _options(profiles, predictor, request, limited)
+    options = _options(outlook, request, limited)
     free = (UNCAPPED, TIME_SLICED, EXCLUSIVE) if TIME_SLICED in options else (UNCAPPED, EXCLUSIVE)
     candidates = [options[split] for split in (*splits, *free)]
     feasible = [o.prediction for o in candidates if not o.violations]
@@ -125,7 +131,7 @@ def recommend(
         if choice.sharing == "exclusive"
         else None,
     )
-    return _explained(answer, checked)
+    return _explained(answer, outlook)
 
 
 def _enough_gained(
@@ -136,21 +142,6 @@ def _enough_gained(
     if least and not apart.violations:
         kept = [o for o in kept if o is apart or o.gain_over(apart) >= least]
     return [o.prediction for o in kept]
-
-
-def candidate_splits(
-    profiles: Sequence[Profile], checked: CheckedCounts | None = None, *, fine: bool = False
-) -> tuple[Split, ...]:
-    """The nine splits, or all in steps of the GPU's quantum, as far as the profiles reach.
-
-    In the place of a split with an unsafe count stands the nearest safe one.
-
-    Raises:
-        InputError: steps of units on a GPU whose number of units is not known.
-    """
-    splits = safe_splits_of(profiles, _wanted_splits(profiles, fine=fine), checked)
-    reached = (split for split in splits if split and is_within(split, profiles))
-    return tuple(sorted(dict.fromkeys(reached), key=lambda s: (s.shares[0], -s.shares[1])))
 
 
 def _pick(
@@ -164,36 +155,31 @@ def _pick(
     return choose(of, value, request.tie, mirrored=are_mirrored(profiles))
 
 
-def _explained(answer: Decision, checked: CheckedCounts | None) -> Decision:
+def _explained(answer: Decision, outlook: Outlook) -> Decision:
     """The same with its reasons and warnings."""
-    wanted = _wanted_splits(answer.profiles, fine=answer.request.fine)
     return dataclasses.replace(
         answer,
-        reasons=(*reasons(answer), *why_avoided(answer.profiles, wanted, checked)),
-        warnings=(*warnings(answer), *why_unsure(answer, checked)),
+        reasons=(*reasons(answer), *outlook.avoided(fine=answer.request.fine)),
+        warnings=(*warnings(answer), *why_unsure(answer, outlook.checked)),
     )
 
 
-def _wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:
-    return (*NINE, *_unit_splits(profiles)) if fine else NINE
-
-
 def _options(
-    profiles: Sequence[Profile], predictor: Predictor, request: Request, splits: Iterable[Split]
+    outlook: Outlook, request: Request, splits: Iterable[Split]
 ) -> dict[Split, RatedSplit]:
     """What to expect of these splits, of no limits, and of one after the other.
 
     Of turns where a fault must stay alone, which MPS does not keep.
     """
+    profiles = outlook.profiles
     is_nvidia = vendor_of(profiles[0].gpu_model) == "nvidia"
     turns = [TIME_SLICED] if request.isolate and is_nvidia else []
     objective = priced(find_objective(request.objective), request.prices)
-    predictions = predictor.predict(profiles, [*sorted(splits), UNCAPPED, *turns])
     return {
         p.split: RatedSplit(
             p, _objective_value(p, profiles, objective, request), violations(p, profiles, request)
         )
-        for p in (*predictions, predict_exclusive(profiles))
+        for p in outlook.expected(splits, turns)
     }
 
 
@@ -212,19 +198,6 @@ def _objective_value(
     """With bounds; the default objective has some of its own."""
     gain = _gain(p, profiles, by, request)
     return p.objective_value(by) if gain is by.value else p.range_of(gain)
-
-
-def _unit_splits(profiles: Sequence[Profile]) -> tuple[Split, ...]:
-    gpu_model = profiles[0].gpu_model
-    vendor = vendor_of(gpu_model)
-    total = next((p.units_total for p in profiles if p.units_total), None)
-    if total is None:
-        raise InputError(
-            f"the number of {UNIT_NAMES[vendor]} of {gpu_model} is not known",
-            why="no point of the profiles has units_total",
-            fix="leave out the fine splits",
-        )
-    return fine_splits(total, vendor)
 
 
 def check_request(profiles: Sequence[Profile], request: Request) -> None:

@@ -1,5 +1,6 @@
 """What ways of running two jobs take in energy and time for the same work. Pure."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -73,6 +74,7 @@ def to_the_end(
     return finish(result, work, list(map(_alone, profiles, p.split.shares)))
 
 
+@functools.lru_cache(maxsize=4096)
 def _alone(profile: Profile, share: float) -> Rest:
     """A job alone under its limit, from its profile."""
     at = profile.at([share])

@@ -40,7 +40,7 @@ def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> Worth:
     if prices.host_w:
         energy = p.range_of(lambda result: prices.with_host(result).energy_saved)
     cost = p.range_of(lambda result: _saved(prices.cost_ratio(result))) if prices.are_set else None
-    time = p.range_of(lambda result: _saved(result.stp))
+    time = Interval(_saved(p.stp.value), _saved(p.stp.low), _saved(p.stp.high))
     result = prices.with_host(p.result)
     # One after the other takes one card as well: nothing becomes free.
     freed_w = 0.0 if p.split.sharing == "exclusive" else idle_w

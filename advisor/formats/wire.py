@@ -74,6 +74,26 @@ def write(value: Any) -> str:
         ) from error
 
 
+def write_bytes(value: Any) -> bytes:
+    """As `write`, several times as fast: what a service sends all day. Loads pydantic's core.
+
+    Raises:
+        WireError: a number that JSON has no word for.
+    """
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        text = to_json(value, inf_nan_mode="constants")
+    except PydanticSerializationError:
+        return write(value).encode()  # mappings that are no dicts, half characters
+    is_same = text.isascii() and not any(word in text for word in _OTHERWISE)
+    return text if is_same else write(value).encode()
+
+
+_OTHERWISE = (b"NaN", b"Infinity", b'"parts":')
+"""What our own writer refuses, or calls by another name."""
+
+
 def to_plain(value: Any) -> Any:
     """The dataclass as JSON has it: dicts, lists, texts and numbers."""
     if value is None or isinstance(value, str | int | float):

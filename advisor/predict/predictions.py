@@ -85,7 +85,7 @@ class Prediction:
     def _best(self) -> SplitResult:
         return self._result([part.speed.high for part in self.parts], self.power_w.low)
 
-    @property
+    @cached_property
     def energy_saved(self) -> Interval:
         """Part of the energy saved for the same work, against one after the other."""
         bounds = self.efficiency
@@ -93,17 +93,26 @@ class Prediction:
             return self.range_of(lambda result: result.energy_saved)
         return Interval(self.result.energy_saved, 1 - 1 / bounds.low, 1 - 1 / bounds.high)
 
-    @property
+    @cached_property
     def stp(self) -> Interval:
         """Sum of relative speeds: how much more is done in an hour than one after the other."""
         return self.range_of(lambda result: result.stp)
 
     def objective_value(self, objective: Objective) -> Interval:
         """The objective; see `range_of`, and for the default one `efficiency_factors`."""
-        own = self.efficiency if objective is OBJECTIVES[DEFAULT_OBJECTIVE] else None
-        return own or self.range_of(objective.value)
+        if objective is not OBJECTIVES.get(objective.name):
+            return self.range_of(objective.value)  # by prices of whoever asks
+        if (known := self._values.get(objective.name)) is None:
+            own = self.efficiency if objective.name == DEFAULT_OBJECTIVE else None
+            known = self._values[objective.name] = own or self.range_of(objective.value)
+        return known
 
-    @property
+    @cached_property
+    def _values(self) -> dict[str, Interval]:
+        """Of objectives without prices, as they are asked for."""
+        return {}
+
+    @cached_property
     def efficiency(self) -> Interval | None:
         """`energy-efficiency` with bounds of its own errors; None where these are not known."""
         if self.efficiency_factors is None:

@@ -1,8 +1,7 @@
 """What people do without a model: simple rules, and physics without learning."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.core.split import EQUAL, Split, without_limits
@@ -10,9 +9,6 @@ from advisor.predict.predictions import Prediction, is_within, predicted_part, s
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sides import physical_power_w, side
 from advisor.validity.safe_counts import CheckedCounts
-
-Pick: TypeAlias = Callable[[Sequence[Prediction]], Prediction]
-"""Chooses one of some predictions."""
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -26,16 +22,12 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 """Every rule by name."""
 
 
-def rule_choices(
-    profiles: Sequence[Profile],
-    splits: Sequence[Split],
-    pick: Pick,
-    checked: CheckedCounts | None = None,
+def simple_choices(
+    profiles: Sequence[Profile], checked: CheckedCounts | None = None
 ) -> dict[str, Split | None]:
-    """What each rule of `MEANINGS` chooses; None: a split that the profiles do not reach.
+    """What each rule of `MEANINGS` but physics chooses; None: a split that is not reached.
 
-    In the place of a split with an unsafe count stands the nearest safe one. Physics picks one of
-    the splits.
+    In the place of a split with an unsafe count stands the nearest safe one.
     """
     equal, larger = safe_splits_of(profiles, [EQUAL, _larger_rate(profiles)], checked)
     return {
@@ -43,7 +35,6 @@ def rule_choices(
         "uncapped": without_limits("uncapped", len(profiles)),
         "exclusive": without_limits("exclusive", len(profiles)),
         "larger-rate": _within(profiles, larger),
-        "physical": pick(physical_predictions(profiles, splits)).split if splits else None,
     }
 
 

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from advisor.core.split import ADVISED_JOBS, ISOLATING
+from advisor.core.split import ADVISED_JOBS, ISOLATING, Split
 from advisor.core.wording import count_of, listed
-from advisor.decide.recommend import Decision, Request, recommend
+from advisor.decide.outlook import Outlook
+from advisor.decide.recommend import Decision, Request, recommend_by
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.sets import AnyWay, is_by_physics
@@ -110,34 +111,78 @@ def answer_by(
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit.
     """
+    return known_pair(predictor, profile_set, checked, conditions).answer(request)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KnownPair:
+    """Two jobs, and all that is known of them before anybody says what is wanted."""
+
+    predictor: ModelPredictor
+    outlook: Outlook
+    conditions: Conditions
+    found: ProfileSet
+    warnings: tuple[str, ...]
+    """Whatever is wanted."""
+    _outside: dict[Split, list[str]] = field(default_factory=dict[Split, list[str]])
+    """Features that no training data had, by the split that was chosen."""
+
+    def answer(self, request: Request) -> ModelAdvice:
+        """What is recommended.
+
+        Raises:
+            InputError: the request does not fit the jobs.
+            NoSplitError: nothing keeps every limit.
+        """
+        given = recommend_by(self.outlook, request)
+        more = (*self._of_model(given), *self.warnings)
+        given = dataclasses.replace(given, warnings=(*given.warnings, *more))
+        split = (given.call or given.choice).prediction.split
+        return ModelAdvice(
+            given,
+            self.predictor.manifest,
+            self.conditions.card_of(self.found.profiles),
+            self.conditions.drifts_of(self.found.profiles),
+            self.conditions.measured_of(self.outlook.profiles, split),
+        )
+
+    def _of_model(self, given: Decision) -> Iterator[str]:
+        split = given.choice.prediction.split
+        yield from gpu_warnings(self.predictor.manifest, given.profiles)
+        if split.sharing in ISOLATING or is_by_physics(given.profiles, split):
+            return
+        if split not in self._outside:
+            self._outside[split] = self.predictor.extrapolation(given.profiles, [split])
+        if outside := self._outside[split]:
+            more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
+            yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
+
+
+def known_pair(
+    predictor: ModelPredictor,
+    profile_set: ProfileSet,
+    checked: CheckedCounts | None,
+    conditions: Conditions = NOTHING,
+) -> KnownPair:
+    """What a model knows of two jobs, with what a check of their GPU model found.
+
+    Raises:
+        InputError: not two profiles.
+    """
     profile_set, assumed = with_idle_power(profile_set, predictor.manifest.fill)
     there, profiles = conditions.applied(AnyWay(predictor), profile_set.profiles)
-    given = recommend(profiles, there, request, checked)
-    more = (
-        *_of_model(predictor, given),
-        *of_check(profile_set, checked),
-        *of_input(profile_set),
-        *assumed,
-        *conditions.warnings(profile_set.profiles),
+    return KnownPair(
+        predictor=predictor,
+        outlook=Outlook(profiles, there, checked),
+        conditions=conditions,
+        found=profile_set,
+        warnings=(
+            *of_check(profile_set, checked),
+            *of_input(profile_set),
+            *assumed,
+            *conditions.warnings(profile_set.profiles),
+        ),
     )
-    given = dataclasses.replace(given, warnings=(*given.warnings, *more))
-    return ModelAdvice(
-        given,
-        predictor.manifest,
-        conditions.card_of(profile_set.profiles),
-        conditions.drifts_of(profile_set.profiles),
-        conditions.measured_of(profiles, (given.call or given.choice).prediction.split),
-    )
-
-
-def _of_model(predictor: ModelPredictor, given: Decision) -> Iterator[str]:
-    split = given.choice.prediction.split
-    yield from gpu_warnings(predictor.manifest, given.profiles)
-    if split.sharing in ISOLATING or is_by_physics(given.profiles, split):
-        return
-    if outside := predictor.extrapolation(given.profiles, [split]):
-        more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
-        yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 
 
 def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:

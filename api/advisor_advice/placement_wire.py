@@ -5,7 +5,7 @@ from typing import Any
 
 from advisor.core.gpu import WHOLE
 from advisor.decide.limits import Limits
-from advisor.formats.wire import write
+from advisor.formats.wire import write_bytes
 from advisor.place.problem import JobGroup
 from advisor.place.schedule import JobRun, Schedule, Slot
 from advisor.validity.safe_counts import CheckedCounts
@@ -34,7 +34,7 @@ def placement_text(
         NoSplitError: as for `plan_by`.
     """
     predictor = registry.open_champion()
-    return write(to_wire(plan_by(predictor, found, asked, limits, checked, conditions))).encode()
+    return write_bytes(to_wire(plan_by(predictor, found, asked, limits, checked, conditions)))
 
 
 def to_wire(planned: Planned) -> wire.Placement:

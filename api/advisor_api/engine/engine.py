@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from advisor.core.gpu import WHOLE
 from advisor.decide.candidates import Running
 from advisor.errors import AdvisorError, BusyError
-from advisor.formats.wire import read, write
+from advisor.formats.wire import read, write, write_bytes
 from advisor.predict.windows import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
@@ -24,7 +24,7 @@ from advisor.wire.requests import (
     WayRequest,
 )
 from advisor.wire.sets import Replicas, SetAdvice
-from advisor_advice.answer import ModelAdvice, answer_by, request_of, set_request_of
+from advisor_advice.answer import ModelAdvice, known_pair, request_of, set_request_of
 from advisor_advice.placement_wire import placement_text
 from advisor_advice.placing import limits_of
 from advisor_advice.placing_sets import running_request, set_placement_text
@@ -90,7 +90,7 @@ class Engine:
         job = min(await asyncio.to_thread(bundled.profiles))
         with suppress(AdvisorError):
             asked = read(RecommendationRequest, write(RecommendationRequest.of(job, job)))
-            write(await self._recommended(await self._present.kept(), asked))
+            write_bytes(await self._recommended(await self._present.kept(), asked))
 
     def close(self) -> None:
         """End placements that are still worked out."""
@@ -198,7 +198,7 @@ class Engine:
             self.hits += 1
             return text
         self.misses += 1
-        text = write(await told(kept, asked)).encode()
+        text = write_bytes(await told(kept, asked))
         kept.answers[asked] = text
         return text
 
@@ -252,11 +252,13 @@ class Engine:
         )
 
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
-        found = await self._found(kept, asked.names, asked.gpu_model)
-        predictor, checked = await self._predictor(kept), await self._checked(kept, found)
-        request = request_of(asked, self._settings)
-        conditions = await self._conditions(kept, found, asked.gpu_uuid)
-        return answer_by(predictor, found, request, checked, conditions)
+        key = asked.names, asked.gpu_model, asked.gpu_uuid
+        if (known := kept.pairs.get(key)) is None:
+            found = await self._found(kept, asked.names, asked.gpu_model)
+            predictor, checked = await self._predictor(kept), await self._checked(kept, found)
+            conditions = await self._conditions(kept, found, asked.gpu_uuid)
+            known = kept.pairs[key] = known_pair(predictor, found, checked, conditions)
+        return known.answer(request_of(asked, self._settings))
 
     async def _power(
         self, kept: Kept, names: Sequence[str], gpu_model: str | None

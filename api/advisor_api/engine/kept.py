@@ -7,6 +7,7 @@ from cachetools import LRUCache
 from advisor.predict.windows import Windows
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import WayRequest
+from advisor_advice.answer import KnownPair
 from advisor_advice.site.conditions import Conditions
 from advisor_advice.site.known_profiles import ProfilesOfJob
 from advisor_data.files.checked import ChecksStamp
@@ -19,7 +20,10 @@ MOST_CARDS = 1024
 """Cards of which what was learned is kept."""
 
 MOST_PAIRS = 4096
-"""Pairs of which what was measured is kept."""
+"""Sets of which what was measured is kept."""
+
+MOST_KNOWN = 1024
+"""Pairs of which all that is known is kept; one takes 45 KiB, with steps of two SMs 115."""
 
 MOST_ANSWER_BYTES = 64 * 2**20
 """All answers kept; one takes about 16 KiB, with steps of two SMs 60 KiB."""
@@ -47,6 +51,9 @@ class Kept:
     )
     windows: LRUCache[tuple[str, ...], Windows] = field(
         default_factory=lambda: LRUCache(MOST_PAIRS)
+    )
+    pairs: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownPair] = field(
+        default_factory=lambda: LRUCache(MOST_KNOWN)
     )
     answers: LRUCache[WayRequest, bytes] = field(
         default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)

@@ -13,7 +13,7 @@ from advisor.decide.constraints import violations
 from advisor.decide.limits import Limits, floor
 from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
 from advisor.predict.profiles import Profile
-from advisor.predict.rules import rule_choices
+from advisor.predict.rules import simple_choices
 from advisor.settings import MIN_SPEED
 from advisor_training.dataset.data import Data
 from advisor_training.dataset.pairs import BASELINES, Measurement
@@ -139,7 +139,7 @@ def keys_of(choices: Iterable[Choice]) -> list[ChoiceKey]:
 
 
 def _larger_rate(data: Data, measurement: Measurement) -> str:
-    choice = rule_choices(data.profiles_of(measurement), (), lambda found: found[0])["larger-rate"]
+    choice = simple_choices(data.profiles_of(measurement))["larger-rate"]
     return str(choice) if choice else ""
 
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
 from advisor.errors import InputError
-from advisor.formats.wire import read, read_tolerant, to_plain, write
+from advisor.formats.wire import read, read_tolerant, to_plain, write, write_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +95,9 @@ def test_of_many_faults_five_are_named() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_number_that_json_lacks_is_not_written(value: float) -> None:
-    with pytest.raises(InputError, match="JSON"):
-        write(Interval(value, 0.0, 1.0))
+    for writer in (write, write_bytes):
+        with pytest.raises(InputError, match="JSON"):
+            writer(Interval(value, 0.0, 1.0))
 
 
 _VALUES = st.recursive(
@@ -112,6 +114,23 @@ def test_no_json_ends_in_anything_but_a_value_or_an_input_error(value: Any) -> N
     except InputError:
         return
     assert isinstance(found, Whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """`parts` is `jobs` in JSON, and a mapping need be no dict."""
+
+    parts: tuple[Any, ...]
+    by_name: Mapping[str, Any]
+
+
+@given(_VALUES, st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)))
+def test_the_fast_writer_says_the_same(value: Any, numbers: dict[str, float]) -> None:
+    """Half characters, names that are words of JavaScript, and what has another key."""
+    for whole in (value, Part(job="NaN", by_name=numbers), Renamed((value,), numbers),
+                  Renamed((), MappingProxyType(numbers))):  # fmt: skip
+        assert json.loads(write_bytes(whole)) == json.loads(write(whole))
+        assert write_bytes(whole).isascii()
 
 
 def test_importing_and_writing_load_no_pydantic() -> None:

@@ -7,7 +7,7 @@ from made_up_profiles import SHARES, profile
 
 from advisor.core.split import EQUAL, EXCLUSIVE, NINE, UNCAPPED, Split
 from advisor.predict.predictions import Prediction
-from advisor.predict.rules import MEANINGS, physical_predictions, rule_choices
+from advisor.predict.rules import MEANINGS, physical_predictions, simple_choices
 
 
 def most_work(predictions: Sequence[Prediction]) -> Prediction:
@@ -17,30 +17,29 @@ def most_work(predictions: Sequence[Prediction]) -> Prediction:
 def test_rules_by_hand() -> None:
     # A tenth of the GPU is enough for `light`, and it counts in large numbers.
     light, heavy = profile("light", [1000] * 10), profile("heavy")
-    choices = rule_choices([light, heavy], NINE, most_work)
+    choices = simple_choices([light, heavy])
     assert choices == {
         "equal": EQUAL,
         "uncapped": UNCAPPED,
         "exclusive": EXCLUSIVE,
         "larger-rate": Split((90, 10)),
-        "physical": Split((10, 90)),
     }
-    assert list(choices) == list(MEANINGS)
+    assert [*choices, "physical"] == list(MEANINGS)
+    assert most_work(physical_predictions([light, heavy], NINE)).split == Split((10, 90))
 
 
 @pytest.mark.parametrize(("rate", "split"), [(100, (50, 50)), (99, (10, 90)), (101, (90, 10))])
 def test_equal_rates_are_no_larger_rate(rate: float, split: tuple[float, float]) -> None:
     other = profile("other", [*SHARES[:-1], rate])
-    choice = rule_choices([other, profile("job")], NINE, most_work)["larger-rate"]
+    choice = simple_choices([other, profile("job")])["larger-rate"]
     assert choice == Split(split)
 
 
 def test_split_that_the_profiles_do_not_reach_is_no_choice() -> None:
     short = profile("short", shares=SHARES[6:])
-    choices = rule_choices([short, short], (), most_work)
+    choices = simple_choices([short, short])
     assert choices["equal"] is None
     assert choices["larger-rate"] is None
-    assert choices["physical"] is None
 
 
 def test_physics_by_hand() -> None:

@@ -142,6 +142,28 @@ async def test_store_that_is_gone_is_an_error_and_back_an_answer(
     await engine.recommend(PAIR)
 
 
+async def test_other_limits_of_known_jobs_are_predicted_from_what_is_kept(
+    engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a profile, the model or what launches say changes; the answers differ."""
+    asked: list[int] = []
+    values = ModelPredictor.values
+
+    def counted(model: ModelPredictor, *args: Any) -> Any:
+        asked.append(len(args))
+        return values(model, *args)
+
+    monkeypatch.setattr(ModelPredictor, "values", counted)
+    speeds = [RecommendationRequest.of("fft", "gemm", min_speed=m) for m in (0.2, 0.3, 0.35)]
+    answers = [await engine.recommend(one) for one in speeds]
+    assert len(set(answers)) == 3
+    assert len(asked) == 1
+    source.count += 1
+    engine.changed()
+    await engine.recommend(speeds[0])
+    assert len(asked) == 2
+
+
 async def test_the_first_question_finds_all_that_every_answer_needs(
     engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
