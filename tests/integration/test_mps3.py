@@ -62,7 +62,7 @@ def in_job(host: FakeHost, of: Mps3Backend, share: Share, **changed: str) -> dic
 
 
 def namespaces(host: FakeHost) -> set[str]:
-    return {path.parent.name for path in host.pipe_dir.glob("gpu/*/overrides")} - {"default"}
+    return {path.name for path in host.pipe_dir.glob("gpu/*")} - {"default"}
 
 
 # the back-end
@@ -81,11 +81,11 @@ def test_every_share_is_read_back_from_its_namespace(backend: Mps3Backend, host:
     assert namespaces(host) == set()
 
 
-@pytest.mark.parametrize("said", ["100", "", "0", "x", "5"])
+@pytest.mark.parametrize("said", ["100", "", "0", "x", "30"])
 def test_what_a_process_says_changes_nothing(
     backend: Mps3Backend, host: FakeHost, said: str
 ) -> None:
-    """Its percentage is overridden, also where it is less; its memory is bounded by the server."""
+    """No percentage of its own raises its share, and its memory is bounded by the server."""
     share = Share(30, memory_mib=4000)
     bound = backend.for_job("0-a", share)
     environment = in_job(host, bound, share)
@@ -102,8 +102,7 @@ def test_limit_that_is_shown_and_not_held_is_no_proof(backend: Mps3Backend, host
     (host.pipe_dir / "gpu/0_a/memory").unlink()
     with pytest.raises(LimitNotProvenError, match="are free to it"):
         bound.prove(share, environment)
-    for file in ("percentage", "overrides"):
-        (host.pipe_dir / "gpu/0_a" / file).unlink()
+    (host.pipe_dir / "gpu/0_a/percentage").unlink()
     with pytest.raises(LimitNotProvenError, match="but a process saw 132"):
         bound.prove(share, environment)
 
@@ -174,7 +173,7 @@ def test_protocol_is_that_of_the_driver_and_of_who_chooses(host: FakeHost) -> No
     site.close()
 
 
-@pytest.mark.parametrize("changed", [{PERCENTAGE: "90"}, {}])
+@pytest.mark.parametrize("changed", [{PERCENTAGE: "90"}, {PERCENTAGE: "x"}, {}])
 def test_percentage_of_a_process_is_its_own_matter(
     backend: Mps3Backend, host: FakeHost, changed: dict[str, str]
 ) -> None:
@@ -190,10 +189,14 @@ def test_percentage_of_a_process_is_its_own_matter(
         client.write_text("0_b")
         with pytest.raises(LimitNotProvenError, match="are clients of the MPS namespace 0_b"):
             bound.check_clients(share, lambda: [pid])
-    with sleeper({**ours, MEMORY_LIMIT: "1=4G"}) as pid:
-        (host.pipe_dir / "clients" / str(pid)).write_text("0_a")
-        with pytest.raises(LimitNotProvenError, match="do not carry the variables"):
-            bound.check_clients(share, lambda: [pid])
+    for wrong, message in (
+        ({MEMORY_LIMIT: "1=4G"}, "do not carry the variables"),
+        ({PERCENTAGE: "20"}, "have less than its share"),
+    ):
+        with sleeper({**ours, **wrong}) as pid:
+            (host.pipe_dir / "clients" / str(pid)).write_text("0_a")
+            with pytest.raises(LimitNotProvenError, match=message):
+                bound.check_clients(share, lambda: [pid])
 
 
 def test_reply_of_another_form_is_refused(backend: Mps3Backend, host: FakeHost) -> None:
@@ -203,16 +206,38 @@ def test_reply_of_another_form_is_refused(backend: Mps3Backend, host: FakeHost) 
         (host.pipe_dir / "clients" / str(client.pid)).write_text("0_a")
         assert backend.control.namespaces() == {client.pid: "0_a"}
         os.killpg(client.pid, signal.SIGKILL)
-    program = host.folder / "nvidia-cuda-mps-control"
-    program.write_text("#!/bin/sh\necho Something else is said\n")
-    program.chmod(0o755)
-    other = Control3(host.pipe_dir, {"PATH": f"{host.folder}:/usr/bin:/bin"})
+    other = saying(host, "Something else is said")
     with pytest.raises(PartitionError, match="where servers were due"):
         other.servers()
     with pytest.raises(PartitionError, match="where clients were due"):
         other.clients(1)
     with pytest.raises(PartitionError, match="where a percentage was due"):
         other.percent("0_a")
+
+
+def saying(host: FakeHost, reply: str) -> Control3:
+    """A front end of a control program that says one thing."""
+    program = host.folder / "nvidia-cuda-mps-control"
+    program.write_text(f"#!/bin/sh\necho '{reply}'\n")
+    program.chmod(0o755)
+    return Control3(host.pipe_dir, {"PATH": f"{host.folder}:/usr/bin:/bin"})
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["51023,gpu,0,0_a,python train.py", "51023,gpu,GPU-cc97390c,gpu/0_a (0),VLLM::EngineCore"],
+)
+def test_clients_are_read_as_documented_and_as_seen(host: FakeHost, row: str) -> None:
+    """NVIDIA's example, and what others saw with driver 615."""
+    assert saying(host, row).namespaces() == {51023: "0_a"}
+
+
+def test_path_that_no_socket_can_have_is_told(host: FakeHost) -> None:
+    """The daemon would say nothing, and its clients would run without MPS."""
+    far = host.folder / ("f" * 40)
+    backend = open_newest(GPU, far, host.environment())
+    assert "would have paths of" in backend.notes()[0]
+    backend.close()
 
 
 def test_names_are_those_that_a_namespace_may_have() -> None:
@@ -274,7 +299,7 @@ def test_job_that_goes_into_the_namespace_of_its_neighbour_ends_the_launch(jobs:
 def test_namespace_that_is_raised_ends_the_launch(jobs: FakeHost) -> None:
     """Whoever starts in there after that would have more."""
     name = detached(jobs, "one", "two", *RUNS)
-    jobs.control("namespace set 0_a --server=gpu --active-thread-percentage=70")
+    (jobs.pipe_dir / "gpu/0_a/percentage").write_text("70")
     status = await_end(jobs, name)
     assert (status["state"], status["code"]) == ("failed", "limit-broken")
     assert "the MPS namespace 0_a gives 70 %, and 30 % was set" in status["cause"]

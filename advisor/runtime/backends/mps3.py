@@ -1,18 +1,20 @@
 """Shares through MPS v3 where the driver has it: the server holds what each job has.
 
-A job chooses its namespace by the folder of its socket. What the namespace says overrides the
-percentage that a process has in its environment, and a process can only lower its bound of memory
-(NVIDIA MPS documentation, "Appendix: Environment Variables"), with one way out: a bound for a GPU
-that it cannot see lifts all bounds of memory. Tried against fakes only.
+A job chooses its namespace by the folder of its socket, and cannot raise what the namespace has by
+the variables of its environment. NVIDIA's documentation says that the percentage overrides them
+("Appendix: Environment Variables"); on driver 615 others saw that a lower one still counts
+(kai-scheduler/kai-gpu-fractioning, `mpsns`). Memory has one way out: a bound for a GPU that a
+process cannot see lifts all of its bounds. Tried here against fakes only.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE, Gpu, Share
+from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE, WHOLE, Gpu, Share
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.runtime.backends.backend import ComputingPids, Granted, check_environments
 from advisor.runtime.backends.mps import (
@@ -26,10 +28,14 @@ from advisor.runtime.backends.mps import (
 )
 from advisor.runtime.backends.mps3_control import PIPES, SERVER, Control3, speaks_v3
 from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.host.processes import environment_of
 
 _OTHER = re.compile(r"[^a-z0-9_]")
 _LENGTH = 32
-"""Of a name, from its end: a namespace may have 64, and its socket a path of 107."""
+"""Of a name, from its end; a namespace may have 64."""
+
+_PATH_BYTES = 107
+"""Of a socket (man 7 unix); with a longer one the daemon makes none, and says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,12 @@ class Mps3Backend(MpsBackend):
         """Check the job's namespace, that all of it is in there, and what could lead out of it."""
         assert self.namespace is not None
         check_environments(share, self.environment(share), pids, held={PERCENTAGE})
+        if less := sorted(pid for pid in pids() if _has_less(pid, share)):
+            raise LimitNotProvenError(
+                f"processes {less} of the job have less than its share of {share} %",
+                why=f"a script inside the job lowers {PERCENTAGE}",
+                fix="leave the variable alone, or launch with another split",
+            )
         where = self.control.namespaces()
         if out := sorted(pid for pid in pids() if where.get(pid, self.namespace) != self.namespace):
             raise LimitNotProvenError(
@@ -120,6 +132,7 @@ def open_newest(
     control = Control3(pipes, environment, gpu_uuid=gpu.uuid)
     opened = Mps3Backend(gpu, control, owned=True, computing=computing)
     try:
+        _check_length(pipes)
         open_own_daemon(gpu, runtime_dir, opened.control)
         start_server(opened.control)
     except PartitionError as error:
@@ -143,3 +156,21 @@ def unopened(
         control = Control3(own_pipe_dir(gpu, runtime_dir, PIPES), environment)
         return Mps3Backend(gpu, control, owned=False, namespace=namespace_of(place))
     return MpsBackend(gpu, Control(pipe_dir or own_pipe_dir(gpu, runtime_dir), {}), owned=False)
+
+
+def _has_less(pid: int, share: Share) -> bool:
+    try:
+        return 0 < float(environment_of(pid).get(PERCENTAGE, WHOLE)) < share.percent
+    except ValueError:
+        # The driver takes it as no limit.
+        return False
+
+
+def _check_length(pipes: Path) -> None:
+    longest = len(os.fsencode(pipes / SERVER / ("n" * _LENGTH) / "control"))
+    if longest > _PATH_BYTES:
+        raise PartitionError(
+            f"sockets in {pipes} would have paths of {longest} characters",
+            why=f"a socket may have {_PATH_BYTES}",
+            fix="set ADVISOR_RUNTIME_DIR to a shorter folder",
+        )

@@ -2,10 +2,12 @@
 
 Commands, options, columns and fields are those of NVIDIA's "MPS v3 Interface", "MPS v3 Namespaces"
 and "Appendix: Environment Variables" (release 615). Not documented are the exit codes and the words
-of errors, any status of a server but `Ready`, and the columns of `client list` but by one example
-(process, server, device, namespace, command). So whatever is set is read back, a status other than
-`Ready` serves nobody, and a reply that is not of the documented form is an error. Tried against
-fakes only: no driver with it was at hand.
+of errors, any status of a server but `Ready`, and the columns of `client list` but by one example.
+Others have used it with driver 615 (kai-scheduler/kai-gpu-fractioning, `mpsctl` and `mpsns`): there
+a refusal has an exit code above 0, the namespace of a client is written `SERVER/NAME (0)`, and a
+namespace with clients is neither changed nor deleted without force. So whatever is set is read
+back, a status other than `Ready` serves nobody, and a reply of another form is an error. Tried here
+against fakes only: no driver with it was at hand.
 """
 
 import os
@@ -28,7 +30,9 @@ PIPES = "mps3"
 
 _ROWS = "--format=csv,noheader"
 _COLUMNS = 7
-_CLIENT = re.compile(rf"([0-9]+),{SERVER},[^,]*,([a-z0-9_]+)(,|$)")
+_CLIENT = re.compile(rf"([0-9]+),{SERVER},[^,]*,(?:{SERVER}/)?([a-z0-9_]+)(?: \([0-9]+\))?(?:,|$)")
+"""Process, server, device, namespace, command: as documented by an example, or as others saw it."""
+
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMG])")
 _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
 

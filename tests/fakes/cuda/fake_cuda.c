@@ -4,8 +4,8 @@
  * is alive) gets SMs by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, or by the percentage of the server where
  * that is less: rounded down to even, 8 at least. 0, negative, above 100 and anything that is no
  * number is 100. CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, "0=1000M", bounds its memory, but not where
- * FAKE_CUDA_NO_MEMORY_LIMIT is set, as an old driver. A folder with `overrides` is a namespace of MPS v3: its percentage stands
- * above the variable, and its `memory` is bounded further by the variable. Without a daemon it gets all and is told so by nobody. FAKE_CUDA_UNITS is the SM
+ * FAKE_CUDA_NO_MEMORY_LIMIT is set, as an old driver. A namespace of MPS v3
+ * bounds memory by a file `memory`, and percentages as a server does. Without a daemon it gets all and is told so by nobody. FAKE_CUDA_UNITS is the SM
  * count (132); FAKE_CUDA_ERROR is returned by cuInit; FAKE_CUDA_UUIDS lists the GPUs of the host,
  * "GPU-...,GPU-...".
  */
@@ -55,17 +55,11 @@ static double server_percent(void) {
     return percent;
 }
 
-static int in_namespace(void) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/overrides", pipe_dir());
-    return access(path, F_OK) == 0;
-}
-
 static int units(void) {
     const char *total_text = getenv("FAKE_CUDA_UNITS");
     int total = total_text ? atoi(total_text) : 132;
     if (!mps()) return total;
-    const char *text = in_namespace() ? NULL : getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    const char *text = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
     char *end = "";
     double own = text ? strtod(text, &end) : 100, percent = server_percent();
     if (!*end && own > 0 && own < percent) percent = own;
@@ -83,7 +77,7 @@ int cuInit(unsigned flags) {
         char path[4096];
         snprintf(path, sizeof path, "%s/clients/%d", pipe_dir(), getpid());
         FILE *file = fopen(path, "w");
-        if (file && in_namespace()) fputs(strrchr(pipe_dir(), '/') + 1, file);
+        if (file) fputs(strrchr(pipe_dir(), '/') + 1, file);
         if (file) fclose(file);
     }
     return 0;

@@ -2,7 +2,7 @@
 #
 # A namespace is a folder `SERVER/NAME`, which is the pipe directory of its clients: what they read
 # and write there are links to the files of the daemon's own. `percentage` and `memory` are its limits,
-# and `overrides` says that they stand above the variables of a client. `status` is the server's. A test
+# above which no variable of a client comes. `status` is the server's. A test
 # breaks it by files in the daemon's folder: `refuse` (its daemon does not start), `refuse-namespace`,
 # `refuse-set`, `die` (the server, when it has made a namespace) and `gives`, which is given in the place
 # of every percentage. The words of errors and the exit codes are made up: no document has them.
@@ -30,7 +30,7 @@ make_namespace() {
   done
   # Without its server a client has no MPS.
   ln -s "$SERVER" "$1/nvidia-cuda-mps-control.pid"
-  : > "$1/overrides"
+  : > "$1/percentage"
 }
 
 end_server() {
@@ -88,6 +88,10 @@ namespace() {
   case $verb in
     set)
       [ -e "$PIPE/refuse-set" ] && fail "the limits cannot be set"
+      for pid in $(list_clients); do
+        read_word "$CLIENTS/$pid"
+        [ "$word" = "$2" ] && fail "namespace '$2' has active clients"
+      done
       set_limits "$folder" "$@"
       ;;
     delete) rm -r "$folder" ;;
@@ -106,7 +110,7 @@ list_rows() {
   option server "$@" && server=$word
   for pid in $(list_clients); do
     read_word "$CLIENTS/$pid" default
-    echo "$pid,$server,0,$word,$(tr '\0' ' ' < "/proc/$pid/cmdline")"
+    echo "$pid,$server,$(cat "$PIPE/devices"),$server/$word (0),$(tr '\0' ' ' < "/proc/$pid/cmdline")"
   done
 }
 
