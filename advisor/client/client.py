@@ -73,8 +73,7 @@ class Client(Recorded, Launching):
 
     def place_sets(self, asked: SetPlacementRequest) -> SetPlacement:
         """Which jobs, up to seven, share a GPU from now on."""
-        patience_s = asked.time_limit_s + _PREDICTING_S
-        return self._post("/v1/placements/sets", asked, SetPlacement, patience_s)
+        return self._post("/v1/placements/sets", asked, SetPlacement, asked.time_limit_s)
 
     def input_power(self, asked: Sequence[InputAsked]) -> InputPredictions:
         """What matrix products are expected to draw by their data, in order.

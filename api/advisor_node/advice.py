@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from advisor.client import (
     ApiError,
@@ -12,12 +12,19 @@ from advisor.client import (
     JobRequest,
     Recommendation,
     RecommendationRequest,
+    RunningJobs,
     SetAdvice,
+    SetPlacementRequest,
     SetRequest,
 )
 from advisor.core.gpu import PERCENTAGE, WHOLE, Share
+from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError
 from advisor.wire.recommendation import AskedJob, JobShare
+
+A = TypeVar("A")
+B = TypeVar("B")
+Q = TypeVar("Q")
 
 _QUIET_S = 10.0
 """A service that gave no answer is left alone for so long."""
@@ -29,6 +36,9 @@ _AT_ONCE = 50
 
 MOST_PAIRS, MOST_SETS = 2 * _AT_ONCE, 10
 """New questions that are asked at a time: who has many must not hold up others."""
+
+_PLANNING_S = 2.0
+"""Some tens of jobs take a tenth of a second."""
 
 _REFUSED = range(400, 500)
 
@@ -44,8 +54,7 @@ class Question:
         jobs: With what each must keep; None: the service's setting.
         model: Of the GPU; None: the one that all profiles have in common.
         memory_mib: Of the card; None: not known.
-        running: Shares of all but the last, percent, which run already; none: two that are to
-            start.
+        running: Shares of all but the last, percent, which run already; none: all are to start.
     """
 
     jobs: tuple[JobRequest, ...]
@@ -98,6 +107,9 @@ class NoAnswer:
 
 Answer: TypeAlias = Together | Apart | NoAnswer
 
+Sets: TypeAlias = tuple[tuple[str, ...], ...]
+"""Names of jobs that should run together, as often as there are such sets."""
+
 Ask: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
 """Answers of the service; those that are not known yet are missing."""
 
@@ -108,40 +120,64 @@ class Advice:
     def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, now
         self._kept: dict[Question, tuple[float, Answer]] = {}
+        self._planned: dict[SetPlacementRequest, tuple[float, Sets]] = {}
         self._quiet_until, self._failure = 0.0, NoAnswer("")
 
     def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """The answers; of many new questions the first, and of the others none yet."""
         now = self._now()
         new = [q for q in dict.fromkeys(questions) if self._known(q, now) is None]
-        pairs = [q for q in new if not q.running][:MOST_PAIRS]
-        sets = [q for q in new if q.running][:MOST_SETS]
+        pairs = [q for q in new if _is_pair(q)][:MOST_PAIRS]
+        sets = [q for q in new if not _is_pair(q)][:MOST_SETS]
         for first in range(0, len(pairs), _AT_ONCE):
-            self._unless_quiet(self._ask_pairs, pairs[first : first + _AT_ONCE])
+            self._unless_quiet(self._ask_pairs, pairs[first : first + _AT_ONCE], self._kept)
         for question in sets:
-            self._unless_quiet(self._ask_set, question)
+            self._unless_quiet(self._ask_set, question, self._kept)
         asked = {*pairs, *sets}
         found = (
             (q, self._known(q, now) or (self._failure if q in asked else None)) for q in questions
         )
         return {question: answer for question, answer in found if answer is not None}
 
+    def sets(self, jobs: Sequence[JobRequest], model: str | None) -> Sets:
+        """Which of these jobs should run together, three or more; none where nobody can say."""
+        asked = _placement_of(jobs, model)
+        if self._planned.get(asked, (0.0, ()))[0] <= self._now():
+            self._unless_quiet(self._plan, asked, self._planned)
+        return self._planned.get(asked, (0.0, ()))[1]
+
     def _known(self, question: Question, now: float) -> Answer | None:
         until, answer = self._kept.get(question, (0.0, None))
         return answer if until > now else None
 
-    def _unless_quiet(self, ask: Callable[..., Mapping[Question, Answer]], *asked: object) -> None:
+    def _unless_quiet(
+        self, ask: Callable[[B], Mapping[Q, A]], asked: B, kept: dict[Q, tuple[float, A]]
+    ) -> None:
         if self._now() < self._quiet_until:
             return
         try:
-            found = ask(*asked)
+            found = ask(asked)
         except ClientError as error:
             self._failure = NoAnswer(str(error))
             self._quiet_until = self._now() + _QUIET_S
             return
         now = self._now()
-        self._kept = {q: kept for q, kept in self._kept.items() if kept[0] > now}
-        self._kept |= {question: (now + _KEPT_S, answer) for question, answer in found.items()}
+        for old in [question for question, (until, _) in kept.items() if until <= now]:
+            del kept[old]
+        kept |= {question: (now + _KEPT_S, answer) for question, answer in found.items()}
+
+    def _plan(self, asked: SetPlacementRequest) -> Mapping[SetPlacementRequest, Sets]:
+        try:
+            planned = self._client.place_sets(asked)
+        except ApiError as error:
+            _raise_of_caller(error)
+            return {asked: ()}
+        names = [(tuple(job.job for job in one.jobs), len(one.gpus)) for one in planned.sets]
+        return {
+            asked: tuple(
+                jobs for jobs, times in names if len(jobs) > ADVISED_JOBS for _ in range(times)
+            )
+        }
 
     def _ask_pairs(self, questions: list[Question]) -> Mapping[Question, Answer]:
         requests = [
@@ -165,9 +201,39 @@ class Advice:
         try:
             return {question: _read_set(self._client.recommend_set(request), question)}
         except ApiError as error:
-            if error.status not in _REFUSED or error.status in _OF_CALLER:
-                raise
+            _raise_of_caller(error)
             return {question: Apart(error.message)}
+
+
+def _is_pair(question: Question) -> bool:
+    return len(question.jobs) == ADVISED_JOBS and not question.running
+
+
+def _raise_of_caller(error: ApiError) -> None:
+    """Raise what says nothing of the jobs."""
+    if error.status not in _REFUSED or error.status in _OF_CALLER:
+        raise error
+
+
+def _placement_of(jobs: Sequence[JobRequest], model: str | None) -> SetPlacementRequest:
+    """By name, since a plan knows no more: each must keep what the strictest of them asks for."""
+    by_name: dict[str, list[JobRequest]] = {}
+    for job in sorted(jobs, key=lambda job: job.job):
+        by_name.setdefault(job.job, []).append(job)
+    return SetPlacementRequest(
+        jobs=tuple(
+            RunningJobs(
+                job=name,
+                count=len(some),
+                min_speed=max((j.min_speed for j in some if j.min_speed is not None), default=None),
+                max_p99_ms=min((j.max_p99_ms for j in some if j.max_p99_ms), default=None),
+            )
+            for name, some in by_name.items()
+        ),
+        gpus=len(jobs),
+        gpu_model=model,
+        time_limit_s=_PLANNING_S,
+    )
 
 
 def is_share(text: str) -> bool:

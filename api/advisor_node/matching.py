@@ -12,6 +12,7 @@ import highspy
 import numpy as np
 
 from advisor.core.gpu import MEMORY_MIB, MemoryFit
+from advisor.core.split import MOST_JOBS
 from advisor.place.programs import solved
 from advisor_node.advice import Answer, Apart, Ask, Question, Together
 
@@ -107,5 +108,9 @@ def matched(
 
 
 def _worth(offer: Offer, answer: Together) -> float:
-    """A GPU for each job that needs none of its own, and what is saved; always above nothing."""
-    return max(len(offer.kinds) - 1 + answer.energy_saved + offer.ahead, 0.01)
+    """A GPU for each job that needs none of its own, and what is saved; always above nothing.
+
+    That is a part of the energy of all its jobs, and less than a GPU's worth for the most of them.
+    """
+    saved = answer.energy_saved * len(offer.question.jobs) / MOST_JOBS
+    return max(len(offer.kinds) - 1 + saved + offer.ahead, 0.01)

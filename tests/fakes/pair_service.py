@@ -1,7 +1,8 @@
-"""A service that knows pairs: those of a table share as it says, all others are better apart."""
+"""A service that knows pairs and sets: those of a table share so, all others are better apart."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kube_answers import ANSWER
@@ -9,14 +10,14 @@ from scripted_http import Reply
 
 from advisor.core.gpu import PERCENTAGE
 
-Shares = Mapping[tuple[str, str], tuple[float, float]]
+Shares = Mapping[tuple[str, ...], tuple[float, ...]]
 
 
 def pair_service(shares: Shares, speed: float = 0.5, after_s: float = 0.0) -> Reply:
-    """Answers `/v1/recommendations/batch` and, of two, `/v1/sets`.
+    """Answers `/v1/recommendations/batch`, `/v1/sets` and `/v1/placements/sets`.
 
     Args:
-        shares: Of two jobs, in the order of their names.
+        shares: Of jobs, in the order of their names; of three and more one plan has each set once.
         speed: Relative speed of each at the low end.
         after_s: How long each answer takes.
     """
@@ -27,32 +28,57 @@ def answering(shares: Shares, speed: float = 0.5) -> Callable[[Any], Any]:
     """What is answered to a batch of questions."""
 
     def answer(body: Any) -> Any:
-        if "requests" not in body:  # /v1/sets
-            a, b = (job["job"] for job in body["jobs"])
-            return _of_set(shares, a, b, speed)
+        if "gpus" in body:
+            return _plan(shares, {job["job"]: job["count"] for job in body["jobs"]})
+        if "requests" not in body:
+            return _of_set(shares, [job["job"] for job in body["jobs"]], speed)
         asked = [[job["job"] for job in one["jobs"]] for one in body["requests"]]
-        return {"answers": [{"answer": _of(shares, a, b, speed), "error": None} for a, b in asked]}
+        return {
+            "answers": [{"answer": _of(shares, names, speed), "error": None} for names in asked]
+        }
 
     return answer
 
 
-def _of(shares: Shares, a: str, b: str, speed: float) -> Any:
-    found = shares.get((a, b)) or tuple(reversed(shares.get((b, a), ())))
+def _of(shares: Shares, names: Sequence[str], speed: float) -> Any:
+    known = {tuple(sorted(jobs)): dict(zip(jobs, of, strict=True)) for jobs, of in shares.items()}
+    found = [known[key][name] for name in names] if (key := tuple(sorted(names))) in known else []
     answer = copy.deepcopy(ANSWER)
     for option in (answer["choice"], answer["candidates"][0]):
         option["sharing"] = "limited" if found else "exclusive"
         option["split"] = "/".join(f"{share:g}" for share in found) or "exclusive"
         option["energy_saved"] = {"value": 0.2, "low": 0.1, "high": 0.3}
-        for job, name, share in zip(option["jobs"], (a, b), found or (50, 50), strict=True):
-            job |= {"job": name, "share_percent": share, "environment": {PERCENTAGE: f"{share:g}"}}
-            job["speed"] = {"value": 1.1 * speed, "low": speed, "high": 1.2 * speed}
+        option["jobs"] = [
+            {
+                **option["jobs"][0], "job": name, "share_percent": share,
+                "environment": {PERCENTAGE: f"{share:g}"},
+                "speed": {"value": 1.1 * speed, "low": speed, "high": 1.2 * speed},
+            }
+            for name, share in zip(names, found or [50] * len(names), strict=True)
+        ]  # fmt: skip
     alone = {"rate": 1.0, "power_w": 300.0, "memory_used_mib": 2000.0}
-    answer["jobs"] = [{"job": name, "rate_unit": "steps", "alone": alone} for name in (a, b)]
+    answer["jobs"] = [{"job": name, "rate_unit": "steps", "alone": alone} for name in names]
     return answer
 
 
-def _of_set(shares: Shares, a: str, b: str, speed: float) -> Any:
-    pair = _of(shares, a, b, speed)
+def _plan(shares: Shares, counts: Mapping[str, int]) -> Any:
+    sets = [jobs for jobs in shares if len(jobs) > 2 and Counter(jobs) <= Counter(counts)]
+    job: dict[str, Any] = {"share_percent": 100.0, "speed": 1.0, "p99_ms": None, "environment": {}}
+    return {
+        "objective": "least-energy", "gpus": [], "queued": 0, "seated": 0, "waiting": [],
+        "sets": [
+            {"launch": "", "gpu_model": "", "gpus": [n], "power_w": 1.0,
+             "jobs": [{**job, "job": name} for name in jobs]}
+            for n, jobs in enumerate(sets)
+        ],
+        "timed_out": False, "bundled_profiles": [], "warnings": [], "cards": len(sets),
+        **dict.fromkeys(("power_w", "cost", "bound", "gap"), 1.0),
+        **dict.fromkeys(("energy_saved", "energy_saved_idle", "gpu_time_saved"), 0.2),
+    }  # fmt: skip
+
+
+def _of_set(shares: Shares, names: Sequence[str], speed: float) -> Any:
+    pair = _of(shares, names, speed)
     option = pair["choice"]
     interval = option["energy_saved"]
     way: dict[str, Any] = {

@@ -308,6 +308,7 @@ def _add_test_settings(folder: Path, settings: str) -> None:
         f"{settings}"
         "JobAcctGatherType=jobacct_gather/none\n"
         "MpiDefault=none\n"
+        "KillWait=1\n"
         "SlurmdParameters=config_overrides\n"
         "SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1\n"
     )

@@ -17,7 +17,8 @@ from waiting import eventually
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
-SHARES = {("a", "b"): (50, 26), ("a", "c"): (50, 40), ("k", "k"): (30, 30)}
+SHARES = {("a", "b"): (50, 26), ("a", "c"): (50, 40), ("k", "k"): (30, 30),
+          ("s", "s"): (100, 100), ("s", "s", "s"): (100, 100, 100)}  # fmt: skip
 WAIT_S = 6
 # Writes what it was given, and what its steps are; then waits until its partner runs, too.
 PAIR = """
@@ -127,6 +128,17 @@ def test_two_jobs_meet_that_do_not_name_each_other(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("service")
+def test_three_small_jobs_meet_on_one_gpu(cluster: Cluster) -> None:
+    """Planned from what waits: all three run at the same time, and are a whole GPU in the books."""
+    script = "touch s.$SLURM_JOB_ID; for i in $(seq 300); do"
+    script += " [ $(ls s.* | wc -l) = 3 ] && exit 0; sleep 0.1; done; exit 4"
+    ended = finished(cluster, *[submit(cluster, "s", script, "-c1") for _ in "123"])
+    assert [job["TresPerNode"] for job in ended] == [f"gres:mps:{n}" for n in (51, 24, 25)]
+    assert "held for s and s, split 100/100/100" in ended[0]["AdminComment"]
+    assert "(s) and job" in ended[2]["AdminComment"]
+
+
+@pytest.mark.usefixtures("service")
 def test_who_is_left_is_joined_by_the_next(cluster: Cluster) -> None:
     """At what is free, and at the share that was given already."""
     a = submit(cluster, "a", UNTIL.format("go.a"))
@@ -157,9 +169,9 @@ def test_tasks_of_an_array_meet(cluster: Cluster) -> None:
     """Each task is a job of its own."""
     script = "touch k.$SLURM_ARRAY_TASK_ID; for i in $(seq 100); do [ -e k.1 -a -e k.2 ] && exit 0;"
     array = submit(cluster, "k", f"{script} sleep 0.2; done; exit 4", "--array=1-2")
-    for task in (1, 2):
+    for task, counted in ((1, 51), (2, 49)):
         job = cluster.await_state(f"{array}_{task}", *ENDED)
-        assert (job["JobState"], job["TresPerNode"]) == ("COMPLETED", "gres:mps:50")
+        assert (job["JobState"], job["TresPerNode"]) == ("COMPLETED", f"gres:mps:{counted}")
 
 
 def test_who_decides_may_die(cluster: Cluster, service: Scripted) -> None:

@@ -7,15 +7,23 @@ to its node one by one, where they fit on no GPU before that one: Slurm takes th
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.core.wording import listed
-from advisor_node.advice import Answer, Ask, Together
+from advisor_node.advice import Ask, Together
 from advisor_node.matching import matched, weighed
 from advisor_node.slurm.comment import Named
 from advisor_node.slurm.matching.cluster import Node, Partition
-from advisor_node.slurm.matching.meetings import Meeting, named, open_cards, pairs_and_joins
+from advisor_node.slurm.matching.meetings import (
+    Card,
+    Meeting,
+    Plan,
+    named,
+    open_cards,
+    pairs_and_joins,
+    planned_sets,
+)
 from advisor_node.slurm.matching.queued import WHOLE, QueuedJob
 
 GATHER_S = 5.0
@@ -62,6 +70,7 @@ class Round:
         ask: Says of jobs whether they should share.
         now_s: Seconds since 1970.
         wait_s: How long the plugin lets a job wait.
+        sets: Which jobs should run together, three or more.
     """
 
     jobs: Sequence[QueuedJob]
@@ -71,11 +80,12 @@ class Round:
     now_s: float
     wait_s: float
     model: str | None = None
+    sets: Plan = lambda _jobs, _model: ()
 
     def decide(self) -> Iterator[Change]:
         """What is to be changed now."""
         yield from self._given_up()
-        cards: dict[object, list[tuple[QueuedJob, ...]]] = defaultdict(list)
+        cards: dict[object, list[Card]] = defaultdict(list)
         for card in open_cards(self.jobs, self._kind):
             cards[self._kind(card[0])].append(card)
         waiting: dict[object, list[QueuedJob]] = defaultdict(list)
@@ -84,29 +94,37 @@ class Round:
         for kind in dict.fromkeys((*cards, *waiting)):
             yield from self._of(cards[kind], waiting[kind][:_MOST_WAITING])
 
-    def _of(
-        self, cards: Sequence[tuple[QueuedJob, ...]], waiting: Sequence[QueuedJob]
-    ) -> Iterator[Change]:
+    def _of(self, cards: Sequence[Card], waiting: Sequence[QueuedJob]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""
-        offers = [*pairs_and_joins(cards, waiting, self.model)]
-        said = ((o, answer) for o, answer in weighed(offers, self.ask) if self._fits(o, answer))
-        good = [(o, answer) for o, answer in said if isinstance(answer, Together)]
+        good = self._good(pairs_and_joins(cards, waiting, self.model))
+        # Of who shares with nobody the service may know nothing, and then plans nothing.
+        sharing = {job.key for meeting, _ in good for job in meeting.jobs}
+        good += self._good(planned_sets(cards, waiting, sharing, self.sets, self.model))
         together: set[str] = set()
         for meeting, answer in matched([1] * (len(cards) + len(waiting)), good, 0):
-            together |= {job.key for job in (*meeting.there, *meeting.coming)}
+            together |= {job.key for job in meeting.jobs}
             yield from self._told(meeting, answer)
         for first, *_ in cards:
             late = self.now_s - first.eligible_s > self.wait_s
             if first.pending and first.key not in together and late:
                 yield self._whole(first, "nobody is left to share with")
 
+    def _good(self, meetings: Iterable[Meeting]) -> list[tuple[Meeting, Together]]:
+        """Those that are advised, and in which time limits leave their work to all that come."""
+        return [
+            (meeting, answer)
+            for meeting, answer in weighed([*meetings], self.ask)
+            if isinstance(answer, Together) and meeting.keeps(answer)
+            if -1 not in map(self._limit, meeting.coming, answer.low_speeds[len(meeting.there) :])
+        ]
+
     def _told(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
         if not meeting.there:
             if self.now_s - self._came_s(meeting.coming[0]) >= GATHER_S:
-                yield self._begins(meeting, answer)
+                yield from self._begins(meeting, answer)
             return
         first, later = meeting.there[0], meeting.coming
-        if not first.pending:
+        if not first.pending and not self._is_sought(first):
             yield from self._joins(meeting, answer)
             later = later[1:]
         for job in later:
@@ -118,24 +136,33 @@ class Round:
 
     # What is told
 
-    def _begins(self, meeting: Meeting, answer: Together) -> Change:
-        _, *others = meeting.coming
-        counted = min(WHOLE - len(others), _part(answer.shares, WHOLE))
-        why = f"of a GPU, held for {listed(map(_name, others))}, split {answer.split}"
-        return self._share(meeting, answer, counted, why)
+    def _begins(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
+        """One with the largest share is the first, on a GPU where nobody is.
+
+        Slurm takes any with room for it: so that has to be more than half, which leaves none for
+        the first of others, and more than is left of a GPU on which somebody is.
+        """
+        shares = [float(share) for share in answer.shares]
+        place = shares.index(max(shares))
+        others = [job for n, job in enumerate(meeting.jobs) if n != place]
+        counted = max(_part(shares, place, WHOLE), self._most_room + 1)
+        if counted <= WHOLE - len(others):
+            why = f"of a GPU, held for {listed(map(_name, others))}, split {answer.split}"
+            yield self._share(meeting, answer, place, counted, why)
 
     def _joins(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
-        place = self._place(meeting, answer)
-        if place is not None:
-            node, counted = place
+        found = self._place(meeting, answer)
+        if found is not None:
+            node, counted = found
             those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
             why = f"of a GPU beside {those}, split {answer.split}"
-            yield replace(self._share(meeting, answer, counted, why), node=node)
+            place = len(meeting.there)
+            yield replace(self._share(meeting, answer, place, counted, why), node=node)
 
-    def _share(self, meeting: Meeting, answer: Together, counted: int, why: str) -> Change:
-        """What the first of those that come is given."""
-        job, place, fit = meeting.coming[0], len(meeting.there), meeting.memory(answer)
-        low_speed = answer.low_speeds[place]
+    def _share(
+        self, meeting: Meeting, answer: Together, place: int, counted: int, why: str
+    ) -> Change:
+        job, fit, low_speed = meeting.jobs[place], meeting.memory(answer), answer.low_speeds[place]
         share, limit = answer.shares[place], self._limit(job, low_speed)
         memory = fit.limit_mib(place) if fit.card_mib else None
         if memory is not None:
@@ -174,13 +201,6 @@ class Round:
         one_user = partition is None or partition.one_user
         return (job.partition, job.where, job.user if one_user else None)
 
-    def _fits(self, meeting: Meeting, answer: Answer | None) -> bool:
-        """Whether the time limits of all that come leave them their work."""
-        if not isinstance(answer, Together):
-            return False
-        speeds = answer.low_speeds[len(meeting.there) :]
-        return -1 not in map(self._limit, meeting.coming, speeds)
-
     def _limit(self, job: QueuedJob, low_speed: float) -> int | None:
         """The time that leaves it its work; None: no limit, -1: its partition allows less."""
         partition = self.partitions.get(job.partition)
@@ -196,26 +216,36 @@ class Round:
     def _held(self, card: tuple[str, int]) -> int:
         return sum(job.cards.get(card, 0) for job in self.jobs)
 
+    @property
+    def _most_room(self) -> int:
+        """Of a GPU on which somebody is, and of one on which the first of others is to begin."""
+        cards = {card for job in self.jobs for card in job.cards}
+        return max([WHOLE // 2, *(WHOLE - self._held(card) for card in cards)])
+
+    def _is_sought(self, first: QueuedJob) -> bool:
+        """Whether somebody is on his way to that node: whose place it takes nobody knows yet."""
+        [(name, _)] = first.cards
+        return any(job.pending and job.needs_node == name for job in self.jobs)
+
     def _place(self, meeting: Meeting, answer: Together) -> tuple[str, int] | None:
         """The node of those that run, where Slurm would put the next one on their GPU; its part.
 
         The last one has all that is left, and the others leave something for those behind them.
         """
-        name, index = next(iter(meeting.there[0].cards))
+        [(name, index)] = meeting.there[0].cards
         node, (job, *later) = self.nodes.get(name), meeting.coming
-        sent = any(other.pending and other.needs_node == name for other in self.jobs)
-        if node is None or sent or node.free_cpus < job.cpus:
+        if node is None or node.free_cpus < job.cpus:
             return None
         free = WHOLE - self._held((name, index))
         before = max((WHOLE - self._held((name, other)) for other in range(index)), default=0)
-        counted = max(_part(answer.shares[len(meeting.there) :], free), before + 1)
+        shares = [float(share) for share in answer.shares[len(meeting.there) :]]
+        counted = max(_part(shares, 0, free), before + 1)
         return (name, counted) if 1 <= counted <= free - len(later) else None
 
 
-def _part(shares: Sequence[str], of: int) -> int:
-    """What is counted of a GPU for the first of some, by their shares."""
-    given = [float(share) for share in shares]
-    return max(1, round(of * given[0] / sum(given)))
+def _part(shares: Sequence[float], place: int, of: int) -> int:
+    """What is counted of a GPU for one of some, by their shares."""
+    return max(1, round(of * shares[place] / sum(shares)))
 
 
 def _name(job: QueuedJob) -> str:

@@ -96,6 +96,7 @@ class Matching:
             nodes=nodes,
             partitions=self._partitions,
             ask=self._advice.answers,
+            sets=self._advice.sets,
             now_s=time.time(),
             wait_s=self._settings.wait_s,
             model=self._settings.gpu_model,

@@ -1,18 +1,25 @@
-"""Who of jobs that may meet could share a GPU: two that wait, or one beside those that run."""
+"""Who of jobs that may meet could share a GPU: two that wait, one beside those that run, or sets.
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+Sets of three and more are planned from all that wait, and those that have begun to meet, by
+the service, as `advisor place` plans them. Nobody remembers a plan: who has begun is in one again.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.client import JobRequest
-from advisor.core.split import MOST_JOBS
-from advisor_node.advice import Question
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor_node.advice import Question, Sets, Together
 from advisor_node.matching import Offer
 from advisor_node.slurm.comment import Named
 from advisor_node.slurm.matching.queued import WHOLE, QueuedJob
 
 Card = tuple[QueuedJob, ...]
 """Jobs on one GPU, or one that is to begin on a part of any."""
+
+Plan = Callable[[Sequence[JobRequest], str | None], Sets]
+"""Which jobs should run together, three or more, on a GPU model."""
 
 _YOUNGER = 1e-6
 """Of equals the oldest meet: each place in the queue is worth so much less."""
@@ -29,6 +36,17 @@ class Meeting(Offer):
 
     there: Card = ()
     coming: tuple[QueuedJob, ...]
+
+    @property
+    def jobs(self) -> tuple[QueuedJob, ...]:
+        """All of them."""
+        return (*self.there, *self.coming)
+
+    def keeps(self, answer: Together) -> bool:
+        """Whether those that have begun have the shares that a set was planned with."""
+        given = zip(self.there, answer.shares, strict=False)
+        same = all(float(share) == _share(job) for job, share in given)
+        return same or bool(self.question.running)
 
 
 def open_cards(jobs: Sequence[QueuedJob], kind: Callable[[QueuedJob], object]) -> Iterator[Card]:
@@ -61,8 +79,60 @@ def pairs_and_joins(
                 yield _meeting((place, n), (), (other, job), model)
 
 
+def planned_sets(
+    cards: Sequence[Card],
+    waiting: Sequence[QueuedJob],
+    among: Collection[str],
+    plan: Plan,
+    model: str | None,
+) -> Iterator[Meeting]:
+    """Of three and more, each job in one of them; kinds as above.
+
+    Which set a plan has in mind for a job it does not say: those that have begun come first, and
+    then the oldest. Looked at are those `among` which are told by their keys, but for who wants one
+    job alone beside it.
+    """
+
+    def looked_at(job: QueuedJob) -> bool:
+        return job.key in among and named(job).beside is None
+
+    places = {job.key: place for place, job in enumerate(waiting, len(cards))}
+    able = [job for job in waiting if looked_at(job)]
+    begun = [(place, card) for place, card in enumerate(cards) if all(map(looked_at, card))]
+    asked = [*(job for _, card in begun for job in card), *able]
+    if len(asked) <= ADVISED_JOBS:
+        return
+    rest: dict[str, deque[QueuedJob]] = defaultdict(deque)
+    for job in able:
+        rest[named(job).job].append(job)
+    for names in plan([_request(job) for job in asked], model):
+        wanted = Counter(names)
+        kinds, there = next((b for b in begun if _names(b[1]) <= wanted), (None, ()))
+        begun = [one for one in begun if one[0] != kinds]
+        lacking = (wanted - _names(there)).elements()
+        found = [rest[name].popleft() for name in lacking if rest[name]]
+        found.sort(key=lambda job: places[job.key])
+        if found and len(there) + len(found) > ADVISED_JOBS:
+            of_card = () if kinds is None else (kinds,)
+            seats = (*of_card, *(places[job.key] for job in found))
+            yield _meeting(seats, there, tuple(found), model, planned=True)
+
+
+def _names(card: Collection[QueuedJob]) -> Counter[str]:
+    return Counter(named(job).job for job in card)
+
+
+def _share(job: QueuedJob) -> float:
+    return float(named(job).share_text or WHOLE)
+
+
 def _meeting(
-    kinds: tuple[int, ...], there: Card, coming: tuple[QueuedJob, ...], model: str | None
+    kinds: tuple[int, ...],
+    there: Card,
+    coming: tuple[QueuedJob, ...],
+    model: str | None,
+    *,
+    planned: bool = False,
 ) -> Meeting:
     # A part of a GPU that is held, and used by nobody, goes before all that take another one.
     return Meeting(
@@ -70,7 +140,8 @@ def _meeting(
         question=Question(
             jobs=tuple(map(_request, (*there, *coming))),
             model=model,
-            running=tuple(float(named(job).share_text or WHOLE) for job in there),
+            # A set is as it was planned when its first job began.
+            running=() if planned else tuple(map(_share, there)),
         ),
         bounds_mib=tuple(named(job).memory_mib for job in there),
         ahead=bool(there) - _YOUNGER * max(kinds),

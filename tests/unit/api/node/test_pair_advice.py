@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from kube_answers import ANSWER
+from pair_service import pair_service
 from scripted_http import Reply, scripted_http
 
 from advisor.client import Client, JobRequest
@@ -172,3 +173,38 @@ def test_new_questions_are_bounded_and_the_rest_has_no_answer_yet() -> None:
         assert len(advice.answers(many)) == MOST_PAIRS
         server.will(batch, batch)
         assert len(advice.answers(many)) == 2 * MOST_PAIRS
+
+
+def test_sets_are_asked_about_where_all_are_to_start() -> None:
+    """Three and more are no pair: the law of sets answers for them."""
+    three = replace(ASKED, jobs=(*ASKED.jobs, ASKED.jobs[0]))
+    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+        server.will(Reply(body=set_answer("26/50")))
+        found = Advice(client).answers([three])[three]
+        assert found == Apart("the service answered for 2 jobs")
+        assert (server.seen[0].path, server.seen[0].body["running"]) == ("/v1/sets", [])
+
+
+def test_a_plan_of_sets_is_asked_for_once() -> None:
+    """By name: each set as often as it is planned, none of two, and what the strictest keeps."""
+    clock, advised = Clock(), pair_service({("a", "a", "b"): (50, 50, 30), ("a", "b"): (1, 1)})
+    jobs = [
+        JobRequest(job="b", max_p99_ms=50), JobRequest(job="a"), JobRequest(job="a", min_speed=0.2),
+        JobRequest(job="b", max_p99_ms=40), JobRequest(job="a", min_speed=0.6),
+    ]  # fmt: skip
+    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
+        server.will(advised)
+        advice = Advice(client, clock)
+        assert advice.sets(jobs, "NVIDIA H200") == (("a", "a", "b"),)
+        assert advice.sets(jobs[::-1], "NVIDIA H200") == (("a", "a", "b"),)
+        [seen] = server.seen
+        assert (seen.path, seen.body["gpus"]) == ("/v1/placements/sets", 5)
+        assert seen.body["gpu_model"] == "NVIDIA H200"
+        kept = [(j["job"], j["count"], j["min_speed"], j["max_p99_ms"]) for j in seen.body["jobs"]]
+        assert kept == [("a", 3, 0.6, None), ("b", 2, None, 40)]
+        clock.now_s += 100
+        server.will(Reply(status=422, body={"error": {"code": "bad-input", "message": "no"}}))
+        assert advice.sets(jobs, "NVIDIA H200") == ()
+        server.will(Reply(status=None))
+        assert advice.sets(jobs[:3], "NVIDIA H200") == ()
+        assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)

@@ -1,15 +1,18 @@
 """Who of a queue shares a GPU, without Slurm: pairs, joins, places, time limits, who is alone."""
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from advisor_node.advice import Answer, Apart, Question, Together
+from advisor.client import JobRequest
+from advisor_node.advice import Answer, Apart, Question, Sets, Together
 from advisor_node.slurm.comment import Named
 from advisor_node.slurm.matching.cluster import Node, Partition
 from advisor_node.slurm.matching.decide import GATHER_S, HOLD_S, START_S, Change, Round
+from advisor_node.slurm.matching.meetings import Plan
 from advisor_node.slurm.matching.queued import QueuedJob
 
 NOW_S, WAIT_S = 100_000.0, 60.0
@@ -45,7 +48,10 @@ def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
 
 
 def answer(question: Question) -> Answer:
-    a, b = (asked.job for asked in question.jobs)
+    names_ = [asked.job for asked in question.jobs]
+    if {*names_} <= {*"kmn"}:
+        return of_set(question, names_)
+    a, b = names_
     for names, order in (((a, b), 1), ((b, a), -1)):
         if names in SHARES:
             shares = SHARES[names][::order]
@@ -55,6 +61,30 @@ def answer(question: Question) -> Answer:
                 gpu_model="NVIDIA H200",
             )  # fmt: skip
     return Apart("exclusive is better")
+
+
+SMALL = {"k": "100", "m": "100", "n": "50"}
+"""Shares of jobs that share a GPU with any number of each other; n is held to half of it."""
+
+
+def of_set(question: Question, names_: list[str]) -> Answer:
+    running = tuple(f"{share:g}" for share in question.running)
+    shares = (*running, *(SMALL[name] for name in names_[len(running) :]))
+    return Together(
+        shares=shares, energy_saved=0.1 * len(names_), split="/".join(shares),
+        low_speeds=(0.8,) * len(names_), needs_mib=(1000.0,) * len(names_),
+        gpu_model="NVIDIA H200",
+    )  # fmt: skip
+
+
+def sets_of(size: int) -> Plan:
+    """A plan of sets of so many, and of one with those that are left."""
+
+    def plan(jobs: Sequence[JobRequest], _model: str | None) -> Sets:
+        names_ = [job.job for job in jobs]
+        return tuple(tuple(names_[n : n + size]) for n in range(0, len(names_), size))
+
+    return plan
 
 
 def decided(*jobs: QueuedJob, **more: Any) -> dict[str, Change]:
@@ -123,7 +153,7 @@ def test_a_card_with_a_third_job_is_full() -> None:
 def test_all_together_save_most() -> None:
     """Not the pair that saves most, where it leaves two alone."""
     jobs = [waiting("1", "a"), waiting("2", "a"), waiting("3", "b"), waiting("4", "c")]
-    assert sorted(change.counted for change in decided(*jobs).values()) == [50, 66]
+    assert sorted(change.counted for change in decided(*jobs).values()) == [51, 66]
 
 
 @pytest.mark.parametrize(
@@ -194,3 +224,120 @@ def test_pairs_are_parted_for_two_that_would_be_left_alone() -> None:
     """Two berts that could meet each other, beside two gemms that fit nobody else."""
     jobs = [waiting("1", "a"), waiting("2", "a"), waiting("3", "b"), waiting("4", "b")]
     assert set(decided(*jobs)) == {"1", "2"}
+
+
+def look(jobs: list[QueuedJob], **more: Any) -> list[QueuedJob]:
+    """The queue after a look, and after Slurm has started those that were told to start.
+
+    Slurm takes the first GPU with room for what is counted, on a node with three.
+    """
+    changes = decided(*jobs, **more)
+    held = Counter[tuple[str, int]]()
+    for job in jobs:
+        held.update(job.cards)
+    found: list[QueuedJob] = []
+    for job in jobs:
+        change = changes.get(job.key)
+        if change is None:
+            found.append(job)
+            continue
+        told = replace(job, named=change.named, counted=change.counted)
+        if change.starts_in_s == 0:
+            free = (("n1", n) for n in range(3) if held["n1", n] + change.counted <= 100)
+            card = next(free)
+            held[card] += change.counted
+            told = replace(told, pending=False, cards={card: change.counted}, eligible_s=NOW_S)
+        found.append(told)
+    return found
+
+
+def looks(jobs: list[QueuedJob], **more: Any) -> Iterator[list[QueuedJob]]:
+    """The queue, look by look, until nothing changes any more."""
+    while (after := look(jobs, **more)) != jobs:
+        yield (jobs := after)
+
+
+def on(jobs: list[QueuedJob]) -> dict[int, dict[str, int]]:
+    """What is counted of each GPU for whom."""
+    found: dict[int, dict[str, int]] = {}
+    for job in jobs:
+        for (_, index), counted in job.cards.items():
+            found.setdefault(index, {})[job.key] = counted
+    return found
+
+
+def test_three_meet_one_after_the_other() -> None:
+    """The first begins, the second leaves room for the third, and their parts are a GPU."""
+    rounds = [*looks([waiting(key, "k") for key in "123"], sets=sets_of(3))]
+    assert [on(jobs) for jobs in rounds] == [
+        {0: {"1": 51}}, {0: {"1": 51, "2": 24}}, {0: {"1": 51, "2": 24, "3": 25}},
+    ]  # fmt: skip
+    named = [job.named for job in rounds[-1]]
+    assert [one and one.share_text for one in named] == ["100"] * 3
+    # Each finds what it needs, whichever of the others takes what is open to it.
+    assert {one and one.memory_mib for one in named} == {136_582 - 2 * 1512}
+
+
+def test_two_sets_are_on_two_gpus() -> None:
+    """Who waits for the first of a set does not begin with one of another, nor join there."""
+    *_, end = looks([waiting(key, "k") for key in "123456"], sets=sets_of(3))
+    assert [sum(parts.values()) for parts in on(end).values()] == [100, 100]
+    assert sorted(map(len, on(end).values())) == [3, 3]
+
+
+def test_a_set_of_seven_is_on_one_gpu_and_an_eighth_is_not() -> None:
+    *_, end = looks([waiting(str(n), "kmn"[n % 3]) for n in range(8)], sets=sets_of(7))
+    parts = on(end)[0]
+    assert (len(parts), sum(parts.values())) == (7, 100)
+    # The first has room on no GPU with others; who is held to half has less in the books.
+    assert (parts["0"], parts["1"] > parts["2"]) == (51, True)
+
+
+def test_more_are_on_one_gpu_where_pairs_would_take_two() -> None:
+    assert set(decided(*(waiting(key, "k") for key in "1234"))) == {"1", "3"}
+    assert set(decided(*(waiting(key, "k") for key in "1234"), sets=sets_of(4))) == {"1"}
+
+
+def test_the_others_of_a_set_wait_for_their_turn() -> None:
+    """Else they would begin alone while one is sent to the GPU after the other."""
+    jobs = [waiting(key, "k", eligible_s=NOW_S + 10) for key in "123"]
+    first, *others = look(jobs, sets=sets_of(3))
+    change = decided(first, *others, sets=sets_of(3))
+    assert (change["2"].node, change["2"].starts_in_s) == ("n1", 0)
+    assert (change["3"].counted, change["3"].starts_in_s) == (100, 60)
+    sent = replace(others[0], named=change["2"].named, counted=34, needs_node="n1",
+                   eligible_s=NOW_S)  # fmt: skip
+    assert list(decided(first, sent, others[1], sets=sets_of(3))) == ["3"]
+
+
+def test_a_plan_that_has_changed_asks_for_who_joins() -> None:
+    """Who has begun keeps its share, and is joined by the next that fits beside it."""
+    first = begun("n", named=Named(job="n", share_text="40", counted=30), cards={("n1", 0): 30})
+    change = decided(first, waiting("2", "k"), waiting("3", "k"), sets=sets_of(3))
+    assert change["2"].named.share_text == "100"
+    assert change["2"].counted == 70
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"user": "other"}, {"limit_min": 100}, {"named": Named(job="k", beside="k")}, {"held": True}],
+)
+def test_a_set_keeps_the_rules_of_a_pair(more: dict[str, Any]) -> None:
+    """Users, time limits that must fit, one job alone beside it, who waits for something else."""
+    short = {"p": replace(PARTITION, most_min=110)}
+    jobs = [waiting("1", "k"), waiting("2", "k"), waiting("3", "k", **more)]
+    change = decided(*jobs, sets=sets_of(3), partitions=short)
+    assert change["1"].counted == 51
+
+
+def test_jobs_of_which_nobody_knows_spoil_no_plan() -> None:
+    """The service would refuse to plan for all of them."""
+    asked: list[list[str]] = []
+
+    def plan(jobs: Sequence[JobRequest], model: str | None) -> Sets:
+        asked.append([job.job for job in jobs])
+        return sets_of(3)(jobs, model)
+
+    jobs = [waiting("0", "unknown"), *(waiting(key, "k") for key in "123")]
+    assert set(decided(*jobs, sets=plan)) == {"1"}
+    assert asked == [["k"] * 3]
