@@ -13,7 +13,7 @@ prints a line of a table for each part:
   after the other.
 
 Then come questions that were never asked (limits that never come again) from 16 connections of
-`wrk` (Debian package wrk).
+`wrk` (Debian package wrk) to that service, and to it and a second one with a home of its own.
 
 Requests are sent at times that were fixed before, whether others were answered or not, and their
 latency counts from that time. They come from this one process; its CPU time for each is printed,
@@ -34,7 +34,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,12 +45,16 @@ import uvloop
 from serve_load import MIDDLE, make_bodies, rate_and_cost, scripts
 from service_processes import HERE, cpu_s, family, memory_mib, running_service
 
-from advisor_data.files.bundled import bundled_solo_points
+from advisor.core.observations import Observation, ObservedPart
+from advisor.formats.moments import now
+from advisor.formats.wire import write
+from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
 from advisor_data.service.state import open_service_state
 from advisor_data.store.tables import to_sql
 
 PER_S = 40
 FIRST_S = 3.0
+NEVER_ASKED_S = 10
 WARM_QUESTIONS = 100
 QUEUE, PLACED_TYPES, GPUS = 20_000, 12, 400
 ADVICE, WARM = "/v1/recommendations", "warm advice"
@@ -133,17 +138,31 @@ def _options() -> argparse.Namespace:
 
 
 def _measure(folder: Path, name: str, checkout: Path, seconds: int) -> None:
-    token = _token(folder / "home")
+    first, second = folder / "first", folder / "second"
+    tokens = [_token(home / "home") for home in (first, second)]
     began = time.perf_counter()
-    with running_service(folder, None, checkout) as (url, pid):
+    with running_service(first, None, checkout) as one:
         listens_s = time.perf_counter() - began
-        port = int(urlsplit(url).port or 0)
-        uvloop.run(_parts(port, pid, token, name, seconds, listens_s))
-        (folder / "load").mkdir()
-        [script] = scripts(folder / "load" / "bodies", url)[1:]
-        per_s, cost_us = rate_and_cost(folder / "load.lua", MIDDLE, 10, script, url, pid)
-        print(f"{name}: {per_s:,.0f} never asked a second, {cost_us / 1e3:.2f} ms of CPU each, "
-              f"{_load()}, {_memory(pid)}", flush=True)  # fmt: skip
+        port, pid = int(urlsplit(one[0]).port or 0), one[1]
+        uvloop.run(_parts(port, pid, tokens[0], name, seconds, listens_s))
+        _never_asked(f"{name}, one service", {first: one})
+        with running_service(second, None, checkout) as other:
+            _never_asked(f"{name}, two services", {first: one, second: other})
+
+
+def _never_asked(name: str, services: Mapping[Path, tuple[str, int]]) -> None:
+    """Load all at once, each from a `wrk` of its own."""
+    texts = [scripts(folder / "bodies", url)[1] for folder, (url, _) in services.items()]
+    with ThreadPoolExecutor() as pool:
+        loads = [
+            pool.submit(rate_and_cost, folder / "load.lua", MIDDLE, NEVER_ASKED_S, text, *at)
+            for (folder, at), text in zip(services.items(), texts, strict=True)
+        ]
+    found = [load.result() for load in loads]
+    each_ms = statistics.mean(cost_us for _, cost_us in found) / 1e3
+    memory = ", ".join(_memory(pid) for _, pid in services.values())
+    print(f"{name}: {sum(per_s for per_s, _ in found):,.0f} never asked a second, "
+          f"{each_ms:.2f} ms of CPU each, {memory}, load {_load()}", flush=True)  # fmt: skip
 
 
 async def _parts(
@@ -230,7 +249,8 @@ def _mixed(chance: random.Random, warm: Sequence[Sent], token: str, count: int) 
         lambda: _get("jobs", "/v1/jobs?limit=100"): 7,
         lambda: _get("profile", f"/v1/profiles/{chance.choice(names)}?limit=20"): 7,
         lambda: _get("observations", "/v1/observations?limit=20"): 7,
-        lambda: _write(chance, token): 6,
+        lambda: _point(chance, token): 3,
+        lambda: _observation(chance, token): 3,
         lambda: _post("wrong", ADVICE, '{"jobs": 1}'): 6,
         lambda: _get("wrong token", "/v1/jobs", "advisor_wrong"): 5,
         lambda: _get("metrics", "/metrics"): 5,
@@ -243,12 +263,27 @@ def _advice(names: Sequence[str], **fields: Any) -> Sent:
     return _post("advice", ADVICE, json.dumps({"jobs": [{"job": n} for n in names], **fields}))
 
 
-def _write(chance: random.Random, token: str) -> Sent:
-    """A point of a job that nobody asks about."""
+def _point(chance: random.Random, token: str) -> Sent:
+    """A new point of a job that nobody asks about."""
     row = {k: v for k, v in to_sql(bundled_solo_points()[0]).items() if v is not None}
     del row["point_id"], row["started_at_us"]
     row |= {"job": "written", "run": f"run-{chance.getrandbits(60):x}", "flags": []}
     return _post("write", "/v1/points", json.dumps({"points": [row]}), token)
+
+
+def _observation(chance: random.Random, token: str) -> Sent:
+    """What a launch of such jobs did."""
+    seen = Observation(
+        launch_id=f"launch-{chance.getrandbits(60):x}",
+        parts=tuple(ObservedPart(job=job, share_percent=50.0, rate=9.0) for job in ("x", "y")),
+        gpu_model=GPU_MODEL,
+        gpu_uuid="GPU-1",
+        power_w=500.0,
+        overlap_s=600.0,
+        state="finished",
+        started_at=now(),
+    )
+    return _post("write", "/v1/observations", write({"observations": [seen]}), token)
 
 
 def _get(kind: str, path: str, token: str = "") -> Sent:
@@ -266,7 +301,7 @@ def _head(method: str, path: str, token: str) -> bytes:
 
 
 def _token(home: Path) -> str:
-    home.mkdir(mode=0o700)
+    home.mkdir(mode=0o700, parents=True)
     with open_service_state(f"sqlite:///{home / 'advisor.db'}", home) as state:
         return state.make_token("measure", ("admin",))[1]
 

@@ -1,10 +1,13 @@
 """Component weights, kept as long as the store has the points that they were fitted to."""
 
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
+from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor_advice.site.known_profiles import ProfileSet
 from advisor_api.engine import bundled
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from advisor_power.components.weights import ComponentWeights
 
 MOST_GPU_MODELS = 64
-"""GPU models whose weights are kept; one takes some tens of KiB."""
+"""GPU models whose weights are kept, with the stored points that they are fitted to."""
 
 
 class Weights:
@@ -23,9 +26,7 @@ class Weights:
 
     def __init__(self, store: Store) -> None:
         self._store, self._fitting = store, threading.Lock()
-        self._known: LRUCache[tuple[int, str], ComponentWeights | InputError] = LRUCache(
-            MOST_GPU_MODELS
-        )
+        self._known: LRUCache[str, _Fit] = LRUCache(MOST_GPU_MODELS)
 
     def known_power(self, change: int, found: ProfileSet) -> "KnownPower":
         """What is known of the power of these jobs in a state of the store; may block.
@@ -45,17 +46,28 @@ class Weights:
 
     def _weights(self, change: int, gpu_model: str) -> "ComponentWeights | InputError":
         with self._fitting:  # of many that ask at once, one fits
-            key = change, gpu_model
-            if key not in self._known:
-                self._known[key] = self._fitted(gpu_model)
-            return self._known[key]
+            known = self._known.get(gpu_model)
+            if known is None or known.change != change:
+                stored = self._store.solo_points(gpu_model=gpu_model)
+                # Most changes are observations and pairs; fitting takes a tenth of a second.
+                same = known is not None and known.stored == stored
+                weights = known.weights if same and known else _fitted(stored, gpu_model)
+                known = self._known[gpu_model] = _Fit(change, stored, weights)
+            return known.weights
 
-    def _fitted(self, gpu_model: str) -> "ComponentWeights | InputError":
-        from advisor_power.components.known import fitted_weights
 
-        points = [*self._store.solo_points(gpu_model=gpu_model), *bundled.solo_points()]
-        # That nothing can be fitted is kept, too: finding out takes as long.
-        try:
-            return fitted_weights(points, gpu_model)
-        except InputError as error:
-            return error
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fit:
+    change: int
+    stored: Sequence[SoloPoint]
+    weights: "ComponentWeights | InputError"
+
+
+def _fitted(stored: Sequence[SoloPoint], gpu_model: str) -> "ComponentWeights | InputError":
+    from advisor_power.components.known import fitted_weights
+
+    # That nothing can be fitted is kept, too: finding out takes as long.
+    try:
+        return fitted_weights([*stored, *bundled.solo_points()], gpu_model)
+    except InputError as error:
+        return error

@@ -78,4 +78,9 @@ class Present:
             return
         profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
-        self._kept = Kept(change, observed, promotions, checks, profiles, predictor)
+        kept = Kept(change, observed, promotions, checks, profiles, predictor)
+        if checks == old.checks:
+            kept.checked |= old.checked
+        if observed == old.observed:  # of a card they also depend on stored points
+            kept.conditions.update({k: v for k, v in old.conditions.items() if k[1] is None})
+        self._kept = kept

@@ -16,9 +16,10 @@ from advisor_api.engine import engine as engine_module
 from advisor_api.engine import present
 from advisor_api.engine.engine import Engine
 from advisor_data import open_store
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
+from advisor_power.components import known
 
 pytestmark = pytest.mark.anyio
 
@@ -162,6 +163,40 @@ async def test_other_limits_of_known_jobs_are_predicted_from_what_is_kept(
     engine.changed()
     await engine.recommend(speeds[0])
     assert len(asked) == 2
+
+
+async def test_a_write_ends_only_what_may_depend_on_it(
+    engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checks are read again when they change, component weights fitted again to other points."""
+    read, fitted = list[str](), list[int]()
+    checked_counts, fitted_weights = engine_module.checked_counts, known.fitted_weights
+
+    def counted(home: Path, gpu_model: str, total: int | None) -> Any:
+        read.append(gpu_model)
+        return checked_counts(home, gpu_model, total)
+
+    def fit(points: Any, gpu_model: str) -> Any:
+        fitted.append(len(points))
+        return fitted_weights(points, gpu_model)
+
+    monkeypatch.setattr(engine_module, "checked_counts", counted)
+    monkeypatch.setattr(known, "fitted_weights", fit)
+
+    async def asked() -> None:
+        source.count += 1
+        engine.changed()
+        await engine.recommend(PAIR)
+        await engine.known_power(["fft"], GPU_MODEL)
+
+    await asked()
+    await asked()
+    assert (len(read), len(fitted)) == (1, 1)
+    mine = [p for p in bundled_solo_points() if (p.job, p.gpu_model) == ("fft", GPU_MODEL)]
+    source.store.add(mine)
+    await asked()
+    assert (len(read), len(fitted)) == (1, 2)
+    assert fitted[1] > fitted[0]
 
 
 async def test_the_first_question_finds_all_that_every_answer_needs(
