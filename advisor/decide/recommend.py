@@ -177,7 +177,7 @@ def _options(
     objective = priced(find_objective(request.objective), request.prices)
     return {
         p.split: RatedSplit(
-            p, _objective_value(p, profiles, objective, request), violations(p, profiles, request)
+            p, objective_value(p, profiles, objective, request), violations(p, profiles, request)
         )
         for p in outlook.expected(splits, turns)
     }
@@ -192,10 +192,10 @@ def _gain(
     return by.value
 
 
-def _objective_value(
+def objective_value(
     p: Prediction, profiles: Sequence[Profile], by: Objective, request: Request
 ) -> Interval:
-    """With bounds; the default objective has some of its own."""
+    """What a way is worth, with bounds; the default objective has some of its own."""
     gain = _gain(p, profiles, by, request)
     return p.objective_value(by) if gain is by.value else p.range_of(gain)
 

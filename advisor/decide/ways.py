@@ -32,7 +32,7 @@ from advisor.decide.candidates import (
 from advisor.decide.constraints import violations, violations_alone
 from advisor.decide.limits import UNSURE_BELOW, with_card_memory
 from advisor.decide.no_way import no_way
-from advisor.decide.recommend import check_request
+from advisor.decide.recommend import check_request, objective_value
 from advisor.decide.recommendation import TURNS_MARGIN, RatedSplit, Request, worst_violation
 from advisor.decide.worth import their_call
 from advisor.errors import InputError, NoSplitError
@@ -113,7 +113,9 @@ def recommend_set(
             *joining_ways(running, profiles, checked),
         )
     options = [
-        RatedSplit(p, p.objective_value(objective), violations(p, profiles, request))
+        RatedSplit(
+            p, objective_value(p, profiles, objective, request), violations(p, profiles, request)
+        )
         for p in predictor.predict(profiles, list(dict.fromkeys(ways)))
     ]
     apart = next(o for o in options if o.sharing == "exclusive")

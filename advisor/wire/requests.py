@@ -183,6 +183,24 @@ class WayRequest(SharingRequest):
     isolate: bool = False
     host_cores: Cores | None = None
 
+    @property
+    def work(self) -> Work | None:
+        """Of all jobs; None: they run on and on.
+
+        Raises:
+            InputError: nothing is said of one of them.
+        """
+        given = [job.work_s for job in self.jobs]
+        if all(work_s is None for work_s in given):
+            return None
+        for job, work_s in zip(self.jobs, given, strict=True):
+            if work_s is None:
+                raise InputError(
+                    f"nothing is said of the work of {job.job}",
+                    fix=f"give work_s of each job, or --work {job.job}=1h",
+                )
+        return Work(tuple(work_s or 0.0 for work_s in given))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetRequest(WayRequest):
@@ -238,24 +256,6 @@ class RecommendationRequest(WayRequest):
     jobs: PairOfJobs
     fine: bool = False
     components: bool = False
-
-    @property
-    def work(self) -> Work | None:
-        """Of both jobs; None: they run on and on.
-
-        Raises:
-            InputError: nothing is said of one of them.
-        """
-        given = [job.work_s for job in self.jobs]
-        if all(work_s is None for work_s in given):
-            return None
-        for job, work_s in zip(self.jobs, given, strict=True):
-            if work_s is None:
-                raise InputError(
-                    f"nothing is said of the work of {job.job}",
-                    fix=f"give work_s of each job, or --work {job.job}=1h",
-                )
-        return Work(tuple(work_s or 0.0 for work_s in given))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

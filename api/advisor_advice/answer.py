@@ -35,7 +35,7 @@ def request_of(request: RecommendationRequest, settings: Settings) -> Request:
         InputError: limits that cannot be meant.
     """
     whole = set_request_of(request, settings)
-    return dataclasses.replace(whole, fine=request.fine, work=request.work)
+    return dataclasses.replace(whole, fine=request.fine)
 
 
 def set_request_of(request: WayRequest, settings: Settings) -> Request:
@@ -63,6 +63,7 @@ def set_request_of(request: WayRequest, settings: Settings) -> Request:
         min_gain=request.min_gain,
         isolate=request.isolate,
         host_cores=request.host_cores,
+        work=request.work,
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.core.gpu import MPS_CLIENTS
+from advisor.core.interval import Interval
+from advisor.core.objectives import DEFAULT_OBJECTIVE, find_objective
 from advisor.core.split import ISOLATING, MOST_JOBS, without_limits
 from advisor.core.wording import less_or_more, limits_text
 from advisor.decide.candidates import Running
@@ -21,6 +23,7 @@ from advisor.decide.limits import (
 from advisor.decide.reasons import of_profile
 from advisor.decide.recommendation import RatedSplit, Request
 from advisor.decide.replicas import replicas
+from advisor.decide.same_work import gain_to_the_end
 from advisor.decide.ways import SetDecision, recommend_set, without_one, worth
 from advisor.decide.worth import worth_of
 from advisor.predict.gaps import IDLE
@@ -263,12 +266,21 @@ def _way(way: RatedSplit, found: SetDecision) -> Way:
             [part.latency_p99_ms for part in way.prediction.parts],
         ),
         power_w=p.power_w,
-        energy_saved=worth.energy,
+        energy_saved=_saved_to_the_end(way, found) or worth.energy,
         energy_saved_idle=worth.energy_idle,
         gpu_time_saved=worth.gpu_time,
         cost_saved=worth.cost,
         violations=tuple(violation.text for violation in way.violations),
     )
+
+
+def _saved_to_the_end(way: RatedSplit, found: SetDecision) -> Interval | None:
+    """Of the work of two jobs, until both have ended; None: nothing is said of it."""
+    if found.request.work is None:
+        return None
+    p, by = way.prediction, find_objective(DEFAULT_OBJECTIVE)
+    gain = gain_to_the_end(p, found.profiles, found.request.work, by)
+    return p.range_of(lambda result: 1 - 1 / gain(result))
 
 
 def _needs(found: SetDecision) -> Needs:

@@ -310,3 +310,25 @@ def test_other_numbers_of_jobs_are_no_set(
     status, code, message = error_of(api.ask("POST", "/v1/sets", content=body))
     assert (status, code) == (422, "bad-input")
     assert says in message
+
+
+def test_who_joins_for_a_short_while_saves_little(api: Api) -> None:
+    """Of two jobs the rest counts that the longer one does under its share, alone."""
+    names = ("triad", "mobilenet-train-b2")
+    more = {"gpu_model": "NVIDIA H200", "running": [26]}
+
+    def saved(*works_s: float) -> dict[str, float]:
+        asked = [{"job": j, "work_s": s} for j, s in zip(names, works_s, strict=True)]
+        found = read(SetAdvice, json.dumps(api.post("/v1/sets", {"jobs": asked, **more})))
+        return {way.name: way.energy_saved.value for way in found.ways}
+
+    asked = {"jobs": jobs(*names), **more}
+    on = read(SetAdvice, json.dumps(api.post("/v1/sets", asked)))
+    limited = next(way for way in on.ways if way.sharing == "limited")
+    one_hour, short = saved(3600, 3600), saved(3600, 60)
+    for found in (one_hour, short):
+        assert found["exclusive"] == pytest.approx(0)
+    assert short[limited.name] < one_hour[limited.name]
+    half = {"jobs": [{"job": names[0], "work_s": 60}, {"job": names[1]}], **more}
+    _, _, message = error_of(api.ask("POST", "/v1/sets", json=half))
+    assert "nothing is said of the work of mobilenet-train-b2" in message

@@ -21,12 +21,13 @@ class Card:
     place: GpuSlot
     pods: list[Pod] = field(default_factory=list[Pod])
 
-    @property
-    def kind(self) -> object:
+    def kind(self, now_s: float) -> object:
         """What the advice for who joins depends on; equal ones are alike in it."""
         model, memory_mib = self.place.model, self.place.memory_mib
         running = sorted((str(pod.kind), pod.share or "", pod.bound_mib) for pod in self.pods)
-        return (model, memory_mib, tuple(running), self.place.key if self.pods[0].claim else "")
+        left = self.pods[0].left(now_s) if len(self.pods) == 1 else None
+        claim = self.place.key if self.pods[0].claim else ""
+        return (model, memory_mib, tuple(running), left, claim)
 
     @property
     def bounds_mib(self) -> tuple[int, ...]:

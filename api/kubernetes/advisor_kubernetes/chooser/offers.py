@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from advisor.client import JobRequest
 from advisor.core.gpu import MEMORY_MIB, MOST_MIB, WHOLE, MemoryFit
+from advisor.core.split import ADVISED_JOBS
 from advisor_kubernetes.chooser.cards import Card, Cards
 from advisor_kubernetes.chooser.places import GpuSlot
 from advisor_kubernetes.chooser.pods import Pod
@@ -87,18 +89,27 @@ def bounds_mib(memory: MemoryFit, pods: Sequence[Pod]) -> tuple[int, ...]:
 
 def question_of_pair(a: Pod, b: Pod, place: GpuSlot) -> Question:
     """Two that are to start together; lengths count where both are known."""
-    jobs = (a.wanted, b.wanted)
-    if any(job.work_s is None for job in jobs):
-        jobs = tuple(replace(job, work_s=None) for job in jobs)
-    return Question(jobs=jobs, model=place.model, memory_mib=place.memory_mib)
+    return Question(
+        jobs=_of_known_lengths(a.wanted, b.wanted), model=place.model, memory_mib=place.memory_mib
+    )
 
 
-def question_of_join(card: Card, pod: Pod) -> Question:
-    """One that is to join those on a card."""
-    jobs = tuple(replace(one.wanted, work_s=None) for one in (*card.pods, pod))
-    running = tuple(float(one.share or ALONE) for one in card.pods)
+def question_of_join(card: Card, pod: Pod, now_s: float) -> Question:
+    """One that is to join those on a card; of two lengths count as well, of one what is left."""
     place = card.place
-    return Question(jobs=jobs, model=place.model, memory_mib=place.memory_mib, running=running)
+    return Question(
+        jobs=_of_known_lengths(*(one.left(now_s) for one in card.pods), pod.wanted),
+        model=place.model,
+        memory_mib=place.memory_mib,
+        running=tuple(float(one.share or ALONE) for one in card.pods),
+    )
+
+
+def _of_known_lengths(*jobs: JobRequest) -> tuple[JobRequest, ...]:
+    """What those do that are left when one has ended is known of two jobs alone."""
+    if len(jobs) == ADVISED_JOBS and all(job.work_s is not None for job in jobs):
+        return jobs
+    return tuple(replace(job, work_s=None) for job in jobs)
 
 
 def memory_alone(place: GpuSlot, of_two: Answer) -> MemoryFit:

@@ -150,7 +150,7 @@ class _Tenant:
         kinds = _in_turns([*by_kind.values()], int(self.round.now_s))
         open_cards: dict[object, list[Card]] = {}
         for card in self.cards.of(self.namespace):
-            open_cards.setdefault(card.kind, []).append(card)
+            open_cards.setdefault(card.kind(self.round.now_s), []).append(card)
         there = [*open_cards.values()]
         offers = self._offers(kinds, there)
         free = min(self.left, self.cards.number_free(self.namespace)) + self._claims(pods)
@@ -212,7 +212,7 @@ class _Tenant:
                         first=pods,
                         second=pods,
                         cards=cards,
-                        question=question_of_join(cards[0], pods[0]),
+                        question=question_of_join(cards[0], pods[0], self.round.now_s),
                         bounds_mib=cards[0].bounds_mib,
                         ahead=self._is_late(pods[0]),
                     )

@@ -25,6 +25,7 @@ class Pod:
         uid: Of this pod and no later one of the same name.
         version: Its resourceVersion.
         created_s: When it was made, seconds since 1970.
+        started_s: When its node took it; None: not yet.
         user: Whom it runs as; equal texts are the same user for MPS.
         claim: The resource claim that brings its GPU; None: a GPU of a node is chosen.
         booked_percent: What it books of a GPU.
@@ -41,6 +42,7 @@ class Pod:
     version: str
     asked: Wishes
     created_s: float
+    started_s: float | None
     user: str
     claim: str | None
     booked_percent: int
@@ -70,13 +72,25 @@ class Pod:
     @property
     def wanted(self) -> JobRequest:
         """Its job, and what that must keep; its length to two digits, as each asks anew."""
+        return self._wanted(self.asked.expected_s)
+
+    def left(self, now_s: float) -> JobRequest:
+        """The same of what it has still to do; of one that takes longer than told nobody knows.
+
+        It counts as if it had been alone: so at least so much is left of it.
+        """
+        expected_s = self.asked.expected_s
+        if expected_s and self.started_s is not None:
+            expected_s = max(0.0, expected_s - (now_s - self.started_s))
+        return self._wanted(expected_s)
+
+    def _wanted(self, expected_s: float | None) -> JobRequest:
         asked = self.asked
-        work_s = asked.expected_s and float(f"{asked.expected_s:.2g}")
         return JobRequest(
             job=asked.job,
             min_speed=asked.min_speed,
             max_p99_ms=asked.max_p99_ms,
-            work_s=work_s or None,
+            work_s=(expected_s and float(f"{expected_s:.2g}")) or None,
         )
 
     @property
@@ -130,6 +144,7 @@ def read_pod(item: Object) -> Pod:
         version=word(metadata, "resourceVersion"),
         asked=asked,
         created_s=_moment(word(metadata, "creationTimestamp")),
+        started_s=_moment(word(part(item, "status"), "startTime")) or None,
         user=_user(spec, container),
         claim=_claim(namespace, spec, container),
         booked_percent=booked_percent(container),

@@ -304,6 +304,30 @@ def test_wishes_reach_the_service() -> None:
     assert [job.work_s for job in questions[0].jobs] == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("began_s", "joins", "known"),
+    [
+        (1000, {"expected_s": "60"}, [2600, 60]),
+        (None, {"expected_s": "60"}, [3600, 60]),
+        (3601, {"expected_s": "60"}, [None, None]),
+        (1000, {}, [None, None]),
+    ],
+)
+def test_lengths_of_who_joins_and_of_who_runs_reach_the_service(
+    began_s: float | None, joins: dict[str, str], known: list[float | None]
+) -> None:
+    """What is left of the first at least; where either is not known, both run on and on."""
+    questions: list[Question] = []
+    item = stored("a", "a", age_s=5000, expected_s="3600")
+    [start] = decided([read_pod(item)], [node("n", "GPU-1")], {})
+    assert isinstance(start, Start)
+    if began_s is not None:
+        item["status"] = {"startTime": datetime.fromtimestamp(NOW_S - began_s, UTC).isoformat()}
+    [a] = running([read_pod(item)], start)
+    decided([a, waiting("b", "b", **joins)], [node("n", "GPU-1")], {}, seen=questions)
+    assert [job.work_s for job in questions[0].jobs] == known
+
+
 def test_many_kinds_of_one_namespace_hold_up_no_other() -> None:
     """Each namespace has its own part of the questions of a round, however many pods it has."""
     evil = [waiting(f"e{n}", "a", min_speed=f"0.{n % 100:02d}", age_s=50) for n in range(500)]
