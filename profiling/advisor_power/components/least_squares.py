@@ -13,14 +13,21 @@ _ENOUGH = 1e-9
 """Gradient, relative to the largest at zero, from which on no coefficient is worth moving."""
 
 
-def non_negative_least_squares(matrix: Floats, values: Floats) -> Floats:
-    """The x (columns,) of no negative number with the least |matrix x - values|."""
+def non_negative_least_squares(
+    matrix: Floats, values: Floats, begin: npt.NDArray[np.bool_] | None = None
+) -> Floats:
+    """The x (columns,) of no negative number with the least |matrix x - values|.
+
+    It begins with coefficients above 0 in these columns, such as those of nearly the same problem;
+    None: in no column.
+    """
     # Columns of one size: what counts as nothing is then the same of each coefficient.
     sizes = np.abs(matrix).max(axis=0)
     sizes[sizes == 0] = 1.0
     matrix = matrix / sizes
     columns = matrix.shape[1]
-    found, free = np.zeros(columns), np.zeros(columns, dtype=bool)
+    free = np.zeros(columns, dtype=bool) if begin is None else begin.copy()
+    found = _inside(matrix, values, np.zeros_like(sizes), free)
     start = matrix.T @ values
     least = _ENOUGH * max(float(np.abs(start).max(initial=0.0)), 1e-300)
     for _ in range(3 * columns):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.records import SoloPoint
@@ -94,11 +95,12 @@ def fit_components(points: Iterable[SoloPoint]) -> ComponentWeights:
     watts = np.array([p.power_w or 0.0 for p, _ in known])
     rows = terms / watts[:, None]
     by_job = [rows[[p.job == job for p, _ in known]] for job in jobs]
+    values = non_negative_least_squares(rows, np.ones(len(rows)))
     return ComponentWeights(
         gpu_model=models.pop(),
         highest_clock_mhz=highest,
-        values=non_negative_least_squares(rows, np.ones(len(rows))),
-        draws=_drawn(by_job),
+        values=values,
+        draws=_drawn(by_job, values > 0),
         terms=terms,
         counters={n: max(a.counters[n] for _, a in known) for n in known[0][1].counters},
         jobs=tuple(jobs),
@@ -116,13 +118,14 @@ def fitted_to(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [p for p in trusted(points) if not p.job.startswith(MICROBENCHMARK)]
 
 
-def _drawn(by_job: Sequence[Floats]) -> Floats:
+def _drawn(by_job: Sequence[Floats], begin: npt.NDArray[np.bool_]) -> Floats:
+    # Nearly all draws have coefficients in the same columns as all jobs together.
     dice = np.random.default_rng(_SEED)
     drawn: list[Floats] = []
     for _ in range(DRAWS):
         chosen: list[int] = dice.integers(len(by_job), size=len(by_job)).tolist()
         rows: Floats = np.concatenate([by_job[n] for n in chosen])
-        drawn.append(non_negative_least_squares(rows, np.ones(len(rows))))
+        drawn.append(non_negative_least_squares(rows, np.ones(len(rows)), begin))
     return np.array(drawn)
 
 

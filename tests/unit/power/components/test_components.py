@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,12 +96,19 @@ THOUSANDTHS = st.integers(-5000, 5000).map(lambda n: n / 1000)
 
 
 @given(
-    arrays(np.float64, (9, 4), elements=THOUSANDTHS), arrays(np.float64, 9, elements=THOUSANDTHS)
+    arrays(np.float64, (9, 4), elements=THOUSANDTHS),
+    arrays(np.float64, 9, elements=THOUSANDTHS),
+    st.none() | arrays(np.bool_, 4),
 )
 @settings(deadline=None)
-def test_least_squares_keep_the_conditions_of_the_best(matrix: Floats, values: Floats) -> None:
-    """No coefficient is negative, and none can be moved for the better (Karush, Kuhn, Tucker)."""
-    found = non_negative_least_squares(matrix, values)
+def test_least_squares_keep_the_conditions_of_the_best(
+    matrix: Floats, values: Floats, begin: npt.NDArray[np.bool_] | None
+) -> None:
+    """No coefficient is negative, and none can be moved for the better (Karush, Kuhn, Tucker).
+
+    Wherever it begins.
+    """
+    found = non_negative_least_squares(matrix, values, begin)
     assert (found >= 0).all()
     gradient = matrix.T @ (values - matrix @ found)
     size = 1e-5 * (1 + np.abs(matrix).sum() * (1 + np.abs(values).sum()))
