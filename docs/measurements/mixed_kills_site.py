@@ -1,4 +1,4 @@
-"""What `mixed_kills.py` lets work: a host with two fake GPUs, a service, requests, launches."""
+"""The host of `mixed_kills.py`: two fake GPUs, a service that is restarted, what was asked."""
 
 import contextlib
 import json
@@ -10,16 +10,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from host import OTHER_UUID, UUID, FakeHost
 from raw_server import ask
-from store_points import observation
 
-from advisor.formats.rows import to_row
 from advisor.launch.records.folder import LaunchFolder
 from advisor.runtime.host.processes import wait_until
 
@@ -27,10 +25,8 @@ GPUS = (UUID, OTHER_UUID)
 RESTART_S, WATCHDOG_S = 2.0, 30.0
 """As in deploy/advisor.service: `RestartSec`, and `WatchdogSec` for a service that stands still."""
 
-ANSWER_S, COMMAND_S = 20.0, 150.0
-"""How long one request, and one command, may take; the guard needs 30 s, a stop as long again."""
-
-PAIRS = (("gemm", "triad"), ("fft", "sorting"), ("bert-infer", "triad"), ("gemm", "vit-infer"))
+COMMAND_S = 150.0
+"""How long one command may take; the guard needs 30 s, a stop as long again."""
 
 _ABOUT_LAUNCHES = ("launch", "join", "stop")
 
@@ -65,6 +61,7 @@ class Site:
     away: list[tuple[float, float]] = field(default_factory=list)
     """From when to when the service was killed, stopped or starting, s."""
     begun_s: float = field(default_factory=time.monotonic)
+    longest_s: dict[str, float] = field(default_factory=dict[str, float])
 
     def fault(self, text: str) -> None:
         """An invariant is broken."""
@@ -79,13 +76,22 @@ class Site:
         """Of all that runs on the host."""
         return self.host.environment(FAKE_CUDA_UUIDS=",".join(GPUS))
 
-    def advisor(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """A command, to its end."""
+    def note(self, what: str, for_s: float) -> None:
+        """Something took so long; the longest is told."""
+        self.longest_s[what] = max(for_s, self.longest_s.get(what, 0.0))
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command of advisor, to its end."""
         command = [sys.executable, "-m", "advisor_cli", *words]
-        return subprocess.run(
+        done = subprocess.run(
             command, env=self.environment(), capture_output=True, text=True, timeout=COMMAND_S,
             check=False,
         )  # fmt: skip
+        what = [word for word in words[:2] if word in ("launch", "--join", "launches", "stop")]
+        self.counts[f"advisor {' '.join(what)}: exit {done.returncode}"] += 1
+        if "Traceback" in done.stderr:
+            self.fault(f"advisor {' '.join(words)}: {done.stderr[-1000:]}")
+        return done
 
     def launch(self, launch_id: str) -> LaunchFolder:
         """The folder of a launch."""
@@ -110,6 +116,8 @@ class Site:
             time.sleep(0.2)
         took_s = time.monotonic() - begun_s
         self.asked.append(Asked(what, begun_s, took_s, tries, answer.status))
+        if what in _ABOUT_LAUNCHES:
+            self.counts[f"{what} over HTTP: {answer.status}"] += 1
         # A launch may be over, and a GPU taken, by the time that one is asked about it.
         if answer.status not in (200, 202) and not (
             what in _ABOUT_LAUNCHES and answer.status in (404, 409, 422)
@@ -185,120 +193,6 @@ def _is_ready(port: int) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return ask(port, "GET", "/readyz").status == 200
     return False
-
-
-def requests(site: Site, name: str) -> None:
-    """Mixed requests until it is over: some ten a second."""
-    chance, number = site.chance(f"requests {name}"), 0
-    kinds: dict[str, tuple[float, Callable[[], object]]] = {
-        "advice, warm": (0.4, lambda: _advice(site, chance, "advice, warm")),
-        "advice, never asked": (
-            0.2,
-            lambda: _advice(site, chance, "advice, never asked", max_power_w=_power_w(chance)),
-        ),
-        "observation": (0.2, lambda: _observe(site, f"{name}-{number}", chance)),
-        "launches": (0.1, lambda: site.request("launches", "GET", "/v1/launches?limit=50")),
-        "observations": (
-            0.1,
-            lambda: site.request("observations", "GET", "/v1/observations?limit=20"),
-        ),
-    }
-    weights = [weight for weight, _ in kinds.values()]
-    while not site.over.is_set():
-        number += 1
-        [kind] = chance.choices(list(kinds), weights)
-        kinds[kind][1]()
-        time.sleep(chance.expovariate(10))
-
-
-def _power_w(chance: random.Random) -> float:
-    """More than any of the pairs draws."""
-    return 800 + 300 * chance.random()
-
-
-def _advice(site: Site, chance: random.Random, what: str, **more: object) -> None:
-    jobs = [{"job": job} for job in chance.choice(PAIRS)]
-    site.request(what, "POST", "/v1/recommendations", {"jobs": jobs, "min_speed": 0, **more})
-
-
-def _observe(site: Site, name: str, chance: random.Random) -> None:
-    seen = observation(chance.randrange(80_000), launch_id=f"sent-{name}", power_w=_power_w(chance))
-    said = site.request("observation", "POST", "/v1/observations", {"observations": [to_row(seen)]})
-    if said["status"] == 200:
-        assert seen.power_w is not None
-        site.posted[seen.launch_id] = seen.power_w
-
-
-def launches(site: Site, gpu: int) -> None:
-    """One launch after the other on a GPU: begun, joined and ended over HTTP or by commands."""
-    chance = site.chance(f"launches {gpu}")
-    free_s = time.monotonic()
-    while not site.over.is_set():
-        by_http = chance.random() < 0.5
-        jobs = chance.sample(("one", "two", "short", "gemm"), 2)
-        launch_id = _begin(site, gpu, jobs, by_http=by_http)
-        if launch_id is None:
-            if time.monotonic() - free_s > COMMAND_S:
-                site.fault(f"nothing could be launched on GPU {gpu} for {COMMAND_S:g} s")
-                free_s = time.monotonic()
-            time.sleep(1)
-            continue
-        site.launched.add(launch_id)
-        time.sleep(chance.uniform(1, 6))
-        if chance.random() < 0.5:
-            _join(site, launch_id, by_http=by_http)
-        time.sleep(chance.uniform(1, 10))
-        _end(site, launch_id, by_http=by_http)
-        free_s = time.monotonic()
-
-
-def _begin(site: Site, gpu: int, jobs: Sequence[str], *, by_http: bool) -> str | None:
-    if by_http:
-        body = {"jobs": [{"job": job} for job in jobs], "split": "26/50", "gpu": GPUS[gpu]}
-        said = site.request("launch", "POST", "/v1/launches", body)
-        site.counts[f"launch over HTTP: {said['status']}"] += 1
-        return said.get("launch_id")
-    done = site.advisor("launch", *jobs, "--split", "26/50", "--gpu", GPUS[gpu], "--detach")
-    site.counts[f"advisor launch: exit {done.returncode}"] += 1
-    if "Traceback" in done.stderr:
-        site.fault(f"advisor launch: {done.stderr[-1000:]}")
-    return done.stdout.strip() or None
-
-
-def _join(site: Site, launch_id: str, *, by_http: bool) -> None:
-    if by_http:
-        body = {"jobs": [{"job": "third"}], "share_percent": 26}
-        said = site.request("join", "POST", f"/v1/launches/{launch_id}/joins", body)
-        site.counts[f"join over HTTP: {said['status']}"] += 1
-        return
-    done = site.advisor("launch", "--join", launch_id, "third", "--share", "26")
-    site.counts[f"advisor launch --join: exit {done.returncode}"] += 1
-    if "Traceback" in done.stderr:
-        site.fault(f"advisor launch --join: {done.stderr[-1000:]}")
-
-
-def _end(site: Site, launch_id: str, *, by_http: bool) -> None:
-    begun_s = time.monotonic()
-    if by_http:
-        site.request("stop", "DELETE", f"/v1/launches/{launch_id}")
-    else:
-        done = site.advisor("launches", "stop", launch_id)
-        site.counts[f"advisor launches stop: exit {done.returncode}"] += 1
-        if "Traceback" in done.stderr:
-            site.fault(f"advisor launches stop: {done.stderr[-1000:]}")
-    folder = site.launch(launch_id)
-    # A stop waits 30 s for a supervisor that is silent; the service may be away for as long.
-    if not wait_until(lambda: folder.read_status().over, COMMAND_S):
-        site.fault(f"{launch_id} did not end within {COMMAND_S:g} s: {folder.read_status()}")
-    status = folder.read_status()
-    site.counts[f"launch {status.state} {status.code or ''}".strip()] += 1
-    if status.code not in (None, "job", "supervisor-gone"):
-        site.counts[f"{status.code}: {(status.cause or '')[:200]}"] += 1
-    site.counts["longest stop, ms"] = max(
-        site.counts["longest stop, ms"], round(1000 * (time.monotonic() - begun_s))
-    )
-    if status.code in ("internal", "system"):
-        site.fault(f"{launch_id}: {status.code}: {status.cause}")
 
 
 def alive(pid: int) -> str:

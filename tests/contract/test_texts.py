@@ -23,6 +23,19 @@ def test_no_text_names_a_machine_or_registry() -> None:
     assert not [f"{name}: {hit}" for name, text in _texts() for hit in PRIVATE.findall(text)]
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_each_test_that_a_page_names_is_there(page: Path) -> None:
+    """Who reads what is guarded can look how."""
+    named = re.findall(
+        r"((?:unit|integration|contract|hardware)/[\w/*]+\.py)(?:::(test_\w+))?", page.read_text()
+    )
+    for place, test in named:
+        files = [*(ROOT / "tests").glob(place)]
+        assert files, place
+        assert not test or f"def {test}(" in files[0].read_text(), (place, test)
+    assert len(named) > 80 or page.stem != "attacks"
+
+
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
 def test_lock_is_pins_and_hashes_only(lock: Path) -> None:
     """Small ones have versions and hashes of the large one, with which the tests run."""
