@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import logging
 import os
 import select
 import sys
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 import typer
 
 import advisor
+from advisor.core.wording import PrintableFormatter
 from advisor.errors import AdvisorError, InputError
 from advisor.settings import read_settings
 from advisor_cli.shared.lazy import LazyGroup, imported
@@ -154,6 +156,9 @@ def options(
 def main() -> None:
     """Run the command line; advisor's own errors end in one line and their own exit code."""
     _show_what_can_be_shown()
+    # Most commands have no log: what is told there, such as of a file, goes to stderr.
+    if logging.lastResort:
+        logging.lastResort.setFormatter(PrintableFormatter())
     stdout = _copy_of_stdout()
     try:
         app(prog_name="advisor")

@@ -34,10 +34,11 @@ def test_a_unit_with_markup_is_printed_as_it_is(advisor: Advisor, tmp_path: Path
 
 
 def test_tables_and_lines_hold_markup_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    """Cells, headings and lines of every command."""
-    print_table(plain_table([MARKUP], [[MARKUP]]))
+    """Cells, headings and lines of every command; a cell is no row."""
+    print_table(plain_table([MARKUP], [[MARKUP + "\nb"]]))
     plain_console(width=200).print(MARKUP)
-    assert capsys.readouterr().out.count(MARKUP) == 3
+    said = capsys.readouterr().out
+    assert (said.count(MARKUP), said.count("\n"), r"\nb" in said) == (3, 3, True)
 
 
 def test_no_command_has_a_console_of_its_own() -> None:
@@ -79,6 +80,18 @@ def test_names_of_files_steer_no_terminal(advisor: Advisor, tmp_path: Path) -> N
         assert r"x\u202e\u009b2J\nadvisor: all is well.yaml" in said.err
         assert said.err.isascii()
         assert "\nadvisor: all is well" not in said.err
+
+
+def test_a_warning_of_a_library_steers_no_terminal(jobs: FakeHost) -> None:
+    """Commands have no log: what is told there goes to stderr as it is, but for this."""
+    row = json.dumps(to_row(bundled_solo_points({"fft"})[0]))
+    torn = jobs.folder / "x\u202e\x1b[2J\nadvisor: all is well.jsonl"
+    torn.write_text(f"{row}\n{row[:9]}")
+    done = jobs.advisor("data", "import", str(torn))
+    assert (done.returncode, "cut off by a crash" in done.stderr) == (0, True)
+    assert done.stderr.isascii()
+    assert "\x1b" not in done.stderr
+    assert "\nadvisor: all is well" not in done.stderr
 
 
 def test_a_moment_that_has_not_come_is_refused(advisor: Advisor, tmp_path: Path) -> None:
