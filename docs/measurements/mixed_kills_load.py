@@ -73,7 +73,10 @@ def launches(site: Site, gpu: int) -> None:
         time.sleep(chance.uniform(1, 6))
         if chance.random() < 0.5:
             _join(site, launch_id, by_http=by_http)
-        time.sleep(chance.uniform(1, 10))
+        # Long enough now and then for a guard to find that its supervisor stands still.
+        time.sleep(
+            chance.choice((chance.uniform(1, 10), chance.uniform(1, 10), chance.uniform(20, 50)))
+        )
         _end(site, launch_id, by_http=by_http)
         free_s = time.monotonic()
 
