@@ -38,7 +38,7 @@ MOST_PAIRS, MOST_SETS = 2 * _AT_ONCE, 10
 """New questions that are asked at a time: who has many must not hold up others."""
 
 _PLANNING_S = 2.0
-"""Some tens of jobs take a tenth of a second."""
+"""For the search; of some tens of jobs it is over long before."""
 
 _REFUSED = range(400, 500)
 

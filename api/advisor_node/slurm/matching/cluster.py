@@ -76,12 +76,12 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node; `is_shared` where each GPU is counted as gres/mps of 100 as well."""
+    """A node with so many GPUs; `is_shared` where each is counted as gres/mps of 100 as well."""
 
     name: str
     partitions: tuple[str, ...]
     free_cpus: int
-    has_gpus: bool
+    gpus: int
     is_shared: bool
 
 
@@ -122,7 +122,7 @@ def write_facts(
 
 
 def _fact(partition: Partition, nodes: Sequence[Node]) -> str:
-    those = [node for node in nodes if partition.name in node.partitions and node.has_gpus]
+    those = [node for node in nodes if partition.name in node.partitions and node.gpus]
     if not those or not all(node.is_shared for node in those):
         return "no GPUs are not counted as mps, 100 for each"
     brings = {"cpus": partition.cpus, "mib": partition.memory_mib}
@@ -161,7 +161,7 @@ def _node(row: Mapping[str, object]) -> Node:
         name=str(row.get("name", "")),
         partitions=tuple(map(str, named or ())),
         free_cpus=int(free),
-        has_gpus=gpus > 0,
+        gpus=gpus,
         is_shared=gpus > 0 and mps == 100 * gpus,
     )
 

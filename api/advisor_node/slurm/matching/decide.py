@@ -66,7 +66,7 @@ class Round:
     """One look at the queue.
 
     Attributes:
-        jobs: All, in the order of the queue.
+        jobs: All, in the order of the queue, with the GPUs of those that are on their way.
         ask: Says of jobs whether they should share.
         now_s: Seconds since 1970.
         wait_s: How long the plugin lets a job wait.
@@ -124,7 +124,7 @@ class Round:
                 yield from self._begins(meeting, answer)
             return
         first, later = meeting.there[0], meeting.coming
-        if not first.pending and not self._is_sought(first):
+        if not first.pending:
             yield from self._joins(meeting, answer)
             later = later[1:]
         for job in later:
@@ -221,11 +221,6 @@ class Round:
         """Of a GPU on which somebody is, and of one on which the first of others is to begin."""
         cards = {card for job in self.jobs for card in job.cards}
         return max([WHOLE // 2, *(WHOLE - self._held(card) for card in cards)])
-
-    def _is_sought(self, first: QueuedJob) -> bool:
-        """Whether somebody is on his way to that node: whose place it takes nobody knows yet."""
-        [(name, _)] = first.cards
-        return any(job.pending and job.needs_node == name for job in self.jobs)
 
     def _place(self, meeting: Meeting, answer: Together) -> tuple[str, int] | None:
         """The node of those that run, where Slurm would put the next one on their GPU; its part.

@@ -18,6 +18,7 @@ from advisor_node.slurm.matching.cluster import (
     write_facts,
 )
 from advisor_node.slurm.matching.decide import Change, Round
+from advisor_node.slurm.matching.meetings import with_places
 from advisor_node.slurm.matching.queued import QueuedJob, read_queue
 from advisor_node.slurm.matching.slurm import Ask, ask
 
@@ -92,7 +93,7 @@ class Matching:
 
     def _round(self, jobs: list[QueuedJob], nodes: Mapping[str, Node]) -> Round:
         return Round(
-            jobs=jobs,
+            jobs=with_places(jobs, nodes),
             nodes=nodes,
             partitions=self._partitions,
             ask=self._advice.answers,

@@ -5,14 +5,15 @@ the service, as `advisor place` plans them. Nobody remembers a plan: who has beg
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from advisor.client import JobRequest
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor_node.advice import Question, Sets, Together
 from advisor_node.matching import Offer
 from advisor_node.slurm.comment import Named
+from advisor_node.slurm.matching.cluster import Node
 from advisor_node.slurm.matching.queued import WHOLE, QueuedJob
 
 Card = tuple[QueuedJob, ...]
@@ -49,6 +50,27 @@ class Meeting(Offer):
         return same or bool(self.question.running)
 
 
+def with_places(jobs: Sequence[QueuedJob], nodes: Mapping[str, Node]) -> list[QueuedJob]:
+    """The same; those that are on their way to a node have the GPU that Slurm will give them.
+
+    That is the first on which there is room.
+    """
+    held: dict[tuple[str, int], int] = defaultdict(int)
+    for job in jobs:
+        for card, counted in job.cards.items():
+            held[card] += counted
+    found: list[QueuedJob] = []
+    for job in jobs:
+        node = nodes.get(job.needs_node) if job.pending and job.part else None
+        counted = job.counted or WHOLE
+        cards = ((node.name, index) for index in range(node.gpus)) if node else ()
+        card = next((card for card in cards if held[card] + counted <= WHOLE), None)
+        if card is not None:
+            held[card] += counted
+        found.append(job if card is None else replace(job, cards={card: counted}))
+    return found
+
+
 def open_cards(jobs: Sequence[QueuedJob], kind: Callable[[QueuedJob], object]) -> Iterator[Card]:
     """Those on which something is left for others; on each all jobs are of one kind."""
     on: dict[tuple[str, int], list[QueuedJob]] = defaultdict(list)
@@ -63,7 +85,8 @@ def open_cards(jobs: Sequence[QueuedJob], kind: Callable[[QueuedJob], object]) -
         shared = all(job.part and len(job.cards) == 1 for job in holders)
         held = sum(job.cards[card] for job in holders)
         if alike and shared and held < WHOLE and len(holders) < MOST_JOBS:
-            yield (*holders,)
+            # Those that run come first, and are not sent there.
+            yield (*sorted(holders, key=lambda job: job.pending),)
 
 
 def pairs_and_joins(

@@ -12,11 +12,11 @@ from advisor_node.advice import Answer, Apart, Question, Sets, Together
 from advisor_node.slurm.comment import Named
 from advisor_node.slurm.matching.cluster import Node, Partition
 from advisor_node.slurm.matching.decide import GATHER_S, HOLD_S, START_S, Change, Round
-from advisor_node.slurm.matching.meetings import Plan
+from advisor_node.slurm.matching.meetings import Plan, with_places
 from advisor_node.slurm.matching.queued import QueuedJob
 
 NOW_S, WAIT_S = 100_000.0, 60.0
-NODE = Node(name="n1", partitions=("p",), free_cpus=8, has_gpus=True, is_shared=True)
+NODE = Node(name="n1", partitions=("p",), free_cpus=8, gpus=3, is_shared=True)
 PARTITION = Partition(
     name="p", is_default=True, default_min=None, most_min=None, cpus=None, memory_mib=None,
     one_user=True,
@@ -89,8 +89,8 @@ def sets_of(size: int) -> Plan:
 
 def decided(*jobs: QueuedJob, **more: Any) -> dict[str, Change]:
     made = Round(
-        jobs=jobs, nodes={"n1": NODE}, partitions={"p": PARTITION}, ask=ask, now_s=NOW_S,
-        wait_s=WAIT_S,
+        jobs=with_places(jobs, {"n1": NODE}), nodes={"n1": NODE}, partitions={"p": PARTITION},
+        ask=ask, now_s=NOW_S, wait_s=WAIT_S,
     )  # fmt: skip
     made = replace(made, **more)
     return {change.job.key: change for change in made.decide()}
@@ -131,8 +131,8 @@ def test_it_is_not_sent_where_it_would_not_start(more: dict[str, Any]) -> None:
     assert decided(begun("a"), waiting("b"), **more) == {}
 
 
-def test_one_at_a_time_is_sent_to_a_node() -> None:
-    """Two that are on their way could take each other's places."""
+def test_nobody_is_sent_where_another_is_on_his_way() -> None:
+    """The GPU that Slurm will give it is taken."""
     sent = waiting("x", named=Named(job="x", share_text="26", counted=34), counted=34,
                    needs_node="n1", eligible_s=NOW_S - 1)  # fmt: skip
     assert decided(begun("a"), sent, waiting("b")) == {}
@@ -307,7 +307,9 @@ def test_the_others_of_a_set_wait_for_their_turn() -> None:
     assert (change["3"].counted, change["3"].starts_in_s) == (100, 60)
     sent = replace(others[0], named=change["2"].named, counted=34, needs_node="n1",
                    eligible_s=NOW_S)  # fmt: skip
-    assert list(decided(first, sent, others[1], sets=sets_of(3))) == ["3"]
+    third = decided(first, sent, others[1], sets=sets_of(3))["3"]
+    assert (third.node, third.counted) == ("n1", 15)
+    assert "beside job 1 (k) and job 2 (k)" in third.why
 
 
 def test_a_plan_that_has_changed_asks_for_who_joins() -> None:
