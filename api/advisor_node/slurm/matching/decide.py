@@ -121,7 +121,7 @@ class Round:
     def _told(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
         if not meeting.there:
             if self.now_s - self._came_s(meeting.coming[0]) >= GATHER_S:
-                yield from self._begins(meeting, answer)
+                yield self._begins(meeting, answer)
             return
         first, later = meeting.there[0], meeting.coming
         if not first.pending:
@@ -136,19 +136,17 @@ class Round:
 
     # What is told
 
-    def _begins(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
-        """One with the largest share is the first, on a GPU where nobody is.
+    def _begins(self, meeting: Meeting, answer: Together) -> Change:
+        """One with the largest share is the first.
 
-        Slurm takes any with room for it: so that has to be more than half, which leaves none for
-        the first of others, and more than is left of a GPU on which somebody is.
+        Slurm takes any GPU with room for it: more than half leaves none for the first of others.
         """
         shares = [float(share) for share in answer.shares]
         place = shares.index(max(shares))
         others = [job for n, job in enumerate(meeting.jobs) if n != place]
-        counted = max(_part(shares, place, WHOLE), self._most_room + 1)
-        if counted <= WHOLE - len(others):
-            why = f"of a GPU, held for {listed(map(_name, others))}, split {answer.split}"
-            yield self._share(meeting, answer, place, counted, why)
+        counted = min(WHOLE - len(others), max(_part(shares, place, WHOLE), WHOLE // 2 + 1))
+        why = f"of a GPU, held for {listed(map(_name, others))}, split {answer.split}"
+        return self._share(meeting, answer, place, counted, why)
 
     def _joins(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
         found = self._place(meeting, answer)
@@ -215,12 +213,6 @@ class Round:
 
     def _held(self, card: tuple[str, int]) -> int:
         return sum(job.cards.get(card, 0) for job in self.jobs)
-
-    @property
-    def _most_room(self) -> int:
-        """Of a GPU on which somebody is, and of one on which the first of others is to begin."""
-        cards = {card for job in self.jobs for card in job.cards}
-        return max([WHOLE // 2, *(WHOLE - self._held(card) for card in cards)])
 
     def _place(self, meeting: Meeting, answer: Together) -> tuple[str, int] | None:
         """The node of those that run, where Slurm would put the next one on their GPU; its part.
