@@ -228,7 +228,7 @@ class Watch:
         alone: dict[str, Any] = {"solo_rate": 100.0, "solo_power_w": 300.0} if known else {}
         self.pair = LaunchSet(
             split=split,
-            parts=tuple(LaunchPart(job=job, **alone, **(parts or {})) for job in of),
+            parts=tuple(LaunchPart(job=job, **alone | (parts or {})) for job in of),
             forecast=forecast,
         )
         self.spec = LaunchSpec(launch_id="l", gpu="0", pairs=(self.pair,), **spec)

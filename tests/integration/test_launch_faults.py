@@ -30,6 +30,7 @@ from launched import (
 
 from advisor.launch.records.folder import create_folder
 from advisor.launch.records.spec import LaunchSpec
+from advisor.runtime.host.processes import owner_of, wait_until
 
 RUNS = ("--split", "30/70")
 
@@ -173,10 +174,12 @@ def test_killed_supervisor_takes_its_jobs_along(jobs: FakeHost) -> None:
     script = f"{sys.executable} {FAKES}/fake_job.py & wait"
     jobs.write_job("script", command=["sh", "-c", script])
     name = detached(jobs, "script", "one", *RUNS)
+    daemon = daemon_pid(jobs)
     os.kill(show(jobs, name)["supervisor_pid"], signal.SIGKILL)
     status = await_end(jobs, name)
     assert (status["state"], status["code"]) == ("failed", "supervisor-gone")
     await_nobody(jobs)
+    assert wait_until(lambda: owner_of(daemon) is None, 10)
 
 
 def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:

@@ -5,7 +5,8 @@ and it does not notice one that hangs. The supervisor writes a byte now and then
 closes without a farewell, or nothing comes for half a minute, this process ends whatever carries
 the mark of the launch. It answers each byte, so that its supervisor notices a guard that hangs.
 
-Run as `python -P -m advisor.launch.supervisor.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY]`.
+Run as `python -P -m advisor.launch.supervisor.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY
+[DAEMON_PID]]`; a daemon whose number is given is the launch's own, and ends with it.
 """
 
 import contextlib
@@ -16,13 +17,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
-from advisor.errors import SurvivorsError
+from advisor.errors import PartitionError, SurvivorsError
 from advisor.runtime.backends.backend import Backend
-from advisor.runtime.backends.mps import MpsBackend
+from advisor.runtime.backends.mps import MpsBackend, daemon_pid
 from advisor.runtime.backends.mps3_control import control_at
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.runtime.jobs.ending import end_marked, known_children
@@ -64,8 +66,8 @@ class ProcessGuard:
         silence_s: float = SILENCE_S,
         answer_s: float = ANSWER_S,
     ) -> None:
-        pipe_dir = [str(backend.control.pipe_dir)] if isinstance(backend, MpsBackend) else []
-        self._arguments = [str(folder), backend.gpu.uuid, str(silence_s), *pipe_dir]
+        daemon = _words(backend) if isinstance(backend, MpsBackend) else ()
+        self._arguments = [str(folder), backend.gpu.uuid, str(silence_s), *daemon]
         self._environment, self._answer_s = dict(environment), answer_s
         self._asked_s: float | None = None
         self._process = self._start()
@@ -121,7 +123,21 @@ class ProcessGuard:
             os.write(self._process.stdin.fileno(), data)
 
 
-def main(folder: str, gpu_uuid: str, silence_s: str, pipe_dir: str | None = None) -> None:
+def _words(backend: MpsBackend) -> Iterator[str]:
+    """What a guard is told of the daemon."""
+    pipe_dir = backend.control.pipe_dir
+    yield str(pipe_dir)
+    if backend.owned and (pid := daemon_pid(pipe_dir)):
+        yield str(pid)
+
+
+def main(
+    folder: str,
+    gpu_uuid: str,
+    silence_s: str,
+    pipe_dir: str | None = None,
+    own_daemon: str | None = None,
+) -> None:
     """Wait for the end of the supervisor, which is this process's parent."""
     # Where both are stopped, and the supervisor is then killed, this one goes on.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
@@ -137,6 +153,10 @@ def main(folder: str, gpu_uuid: str, silence_s: str, pipe_dir: str | None = None
     # Who does not end is found by the next launch on the GPU.
     with contextlib.suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})
+    # Where its number is another one, a next launch has replaced it.
+    if pipe_dir is not None and own_daemon == str(daemon_pid(Path(pipe_dir))):
+        with contextlib.suppress(PartitionError):
+            replace(backend, owned=True).close()
 
 
 def _farewell(supervisor: int, silence_s: float) -> bool:

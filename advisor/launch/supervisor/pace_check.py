@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from advisor.core.flags import TOO_FAST
 from advisor.core.observations import JUDGE_S
 from advisor.launch.monitor.set_monitor import SetMonitor
-from advisor.launch.supervisor.observe import pace_flags
+from advisor.launch.records.spec import LaunchPart
+from advisor.launch.supervisor.observe import FASTEST, pace_flags
 
 
 class PaceCheck:
@@ -20,8 +21,9 @@ class PaceCheck:
         if stretch.settled_s() < JUDGE_S:
             return
         for number, rate in zip(stretch.numbers, stretch.rates(), strict=True):
-            one, alone = monitor.jobs[number], monitor.pair.parts[number].share_rate
-            one.too_fast = TOO_FAST in pace_flags([(rate, alone)])
+            one, part = monitor.jobs[number], monitor.pair.parts[number]
+            alone = part.share_rate
+            one.too_fast = _gains(part) and TOO_FAST in pace_flags([(rate, alone)])
             if one.too_fast and rate and alone and number not in self._told:
                 self._told.add(number)
                 yield (
@@ -29,3 +31,13 @@ class PaceCheck:
                     f"profile says of {one.job.share} %, alone: it may have changed its limit "
                     "before its first work on the GPU, so that is not proven"
                 )
+
+
+def _gains(part: LaunchPart) -> bool:
+    """Whether a job without its limit would be seen by its speed.
+
+    One that waits for its host makes the same progress at any share, and more than its profile
+    says on a faster host (1.3 to 1.5 times, docs/measurements/launches.md): that tells nothing.
+    """
+    whole, share = part.solo_rate, part.share_rate
+    return whole is not None and share is not None and whole > FASTEST * share

@@ -160,7 +160,7 @@ class MpsBackend(Server):
         """Quit the daemon if it is ours; a daemon that was already there stays."""
         if not self.owned:
             return
-        pid = _daemon_pid(self.control.pipe_dir)
+        pid = daemon_pid(self.control.pipe_dir)
         self.control.quit()
         wait_until(lambda: owner_of(pid) is None if pid else not self.control.answers(), _START_S)
 
@@ -239,7 +239,7 @@ def open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
 
 def _check_ours(control: Control) -> None:
     """Refuse a daemon of somebody else that listens in our folder."""
-    pid = _daemon_pid(control.pipe_dir)
+    pid = daemon_pid(control.pipe_dir)
     owner = owner_of(pid) if pid is not None else None
     if owner not in (None, os.geteuid()):
         raise PartitionError(
@@ -299,7 +299,8 @@ def start_server(control: Control) -> None:
         )
 
 
-def _daemon_pid(pipe_dir: Path) -> int | None:
+def daemon_pid(pipe_dir: Path) -> int | None:
+    """The number that a daemon left in its folder; None: none is there."""
     try:
         return int((pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
     except (OSError, ValueError):

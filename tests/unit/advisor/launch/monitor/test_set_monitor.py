@@ -354,6 +354,18 @@ def test_a_job_that_is_faster_than_its_share_lets_it_be_is_not_proven(
     assert list(check.look(watch.monitor)) == []
 
 
+@pytest.mark.parametrize(("whole", "proven"), [(70.0, False), (64.0, True)])
+def test_speed_tells_of_a_limit_only_where_more_sms_give_more(
+    patch: pytest.MonkeyPatch, whole: float, proven: bool
+) -> None:
+    """A job that waits for its host is as fast at any share, and faster on a faster host."""
+    parts = {"share_rate": 50.0, "solo_rate": whole}
+    watch = Watch(patch, Script(rate=60), Script(rate=80), parts=parts)
+    watch.go_on(22)
+    assert bool([*PaceCheck().look(watch.monitor)]) is not proven
+    assert watch.monitor.jobs[1].status().proven is proven
+
+
 def test_jobs_that_nvml_does_not_name_are_said_once(patch: pytest.MonkeyPatch) -> None:
     """After five seconds: one that is ready may have no context yet."""
     nobody = Sight(frozenset(), None)
