@@ -1,6 +1,7 @@
 """The engine's memory: what is kept, for how long, and what ends it; with a counted store."""
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
+from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
+from advisor_advice.site.conditions import Experience
 from advisor_api.engine import engine as engine_module
 from advisor_api.engine import present
 from advisor_api.engine.engine import Engine
@@ -230,6 +233,22 @@ async def test_unknown_jobs_are_not_looked_for_again_and_again(
             await engine.recommend(RecommendationRequest.of("gemn", "fft"))
     # Two jobs, and once the names for the hint.
     assert source.loads == 3
+
+
+async def test_a_placement_takes_in_what_launches_say(engine: Engine, tmp_path: Path) -> None:
+    """All of it reaches the process that works it out, as it reaches advice."""
+    card = next(p.gpu_uuid for p in bundled_solo_points() if p.gpu_model == GPU_MODEL)
+    drift = DriftedJob(
+        job="fft", gpu_model=GPU_MODEL, gpu_uuid=card, quantity="rate", ratio=0.8,
+        since="2026-11-01T00:00:00+00:00", observations=5,
+    )  # fmt: skip
+    engine.observed(Experience(drifts=(drift,)))
+    queue = (QueuedJobs(job="fft"), QueuedJobs(job="gemm"))
+    asked = PlacementRequest(jobs=queue, gpus=1, gpu_model=GPU_MODEL, gpu_uuid=card)
+    told = json.loads(await engine.place(asked))
+    engine.close()
+    assert told["queued"] == 2
+    assert any(drift.text in warning for warning in told["warnings"])
 
 
 async def test_placements_wait_in_a_short_line(
