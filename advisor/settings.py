@@ -26,6 +26,11 @@ SECRETS = ("ADVISOR_DATABASE_URL", "ADVISOR_TOKEN", "PGPASSWORD")
 _OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 """Variables of the service alone: a job that speaks to systemd would speak for it."""
 
+_INSTALLED = Path(__file__).parent / "suite"
+
+SUITE = _INSTALLED if (_INSTALLED / "jobs").is_dir() else _INSTALLED.parents[1]
+"""Folder of the jobs that come with advisor and of their programs; of a checkout its root."""
+
 MIN_SPEED = 0.4
 """Relative speed that every job keeps unless another one is asked for.
 
@@ -58,8 +63,8 @@ class Settings:
         lock_dir: Locks of GPUs: `ADVISOR_LOCK_DIR`, else `/run/advisor/locks` where root has made
             it for us, else `/tmp/advisor-<uid>/locks`, which is the same for all sessions of a
             user; where somebody else was there first, `locks` in `runtime_dir`.
-        jobs_dir: `ADVISOR_JOBS`, else `./jobs`, else the jobs next to a source checkout. A relative
-            one is that of the current folder, which may be somebody else's.
+        jobs_dir: `ADVISOR_JOBS`, else `./jobs`. A relative one is that of the current folder, which
+            may be somebody else's.
         database_url: `ADVISOR_DATABASE_URL`; None: SQLite in `home`.
         mps_pipe_dir: `CUDA_MPS_PIPE_DIRECTORY`: a daemon that is already there; None: our own.
         dcgm_url: `ADVISOR_DCGM_URL`, address of a dcgm-exporter.
@@ -96,12 +101,12 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     """Settings from `environment`."""
     data_home = environment.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     pipe_dir = environment.get("CUDA_MPS_PIPE_DIRECTORY")
-    runtime_dir = _runtime_dir(environment).absolute()
+    jobs, runtime_dir = environment.get("ADVISOR_JOBS"), _runtime_dir(environment).absolute()
     return Settings(
         home=Path(environment.get("ADVISOR_HOME") or Path(data_home) / "advisor").absolute(),
         runtime_dir=runtime_dir,
         lock_dir=_lock_dir(environment, runtime_dir).absolute(),
-        jobs_dir=_jobs_dir(environment),
+        jobs_dir=Path(jobs).absolute() if jobs else Path("jobs"),
         database_url=environment.get("ADVISOR_DATABASE_URL") or None,
         mps_pipe_dir=Path(pipe_dir).absolute() if pipe_dir else None,
         dcgm_url=environment.get("ADVISOR_DCGM_URL") or "http://127.0.0.1:9400/metrics",
@@ -114,6 +119,19 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         retention=read_retention(environment),
         environment=dict(environment),
     )
+
+
+def job_folders(jobs_dir: Path) -> tuple[Path, ...]:
+    """Where the file of a job is looked for; the first folder that has it counts.
+
+    A folder that somebody named is the only one: it decides what a service starts.
+    """
+    return (jobs_dir,) if jobs_dir.is_absolute() else (jobs_dir, SUITE / "jobs")
+
+
+def workload_path(file_name: str) -> Path:
+    """A program that comes with advisor and runs on a GPU."""
+    return SUITE / "profiling/workloads" / file_name
 
 
 def python() -> str:
@@ -175,10 +193,3 @@ def _is_for_us(folder: Path) -> bool:
         return folder.stat().st_uid == 0 and os.access(folder, os.W_OK | os.X_OK)
     except OSError:
         return False
-
-
-def _jobs_dir(environment: Mapping[str, str]) -> Path:
-    if given := environment.get("ADVISOR_JOBS"):
-        return Path(given).absolute()
-    here, checkout = Path("jobs"), Path(__file__).parent.parent / "jobs"
-    return here if here.is_dir() or not checkout.is_dir() else checkout

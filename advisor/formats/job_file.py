@@ -17,6 +17,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
@@ -36,7 +37,7 @@ from advisor.errors import InputError
 from advisor.files.safe_files import others_write_to
 from advisor.formats import yaml_fields as read
 from advisor.formats.unknown_job import unknown_job
-from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES
+from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES, job_folders
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _NAME_RULE = "small letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
@@ -56,7 +57,7 @@ def load_job(path: Path) -> Job:
 
 
 def find_job(name_or_path: str, jobs_dir: Path, *, again: bool = False) -> Job:
-    """The job of a file, or the job of that name in `jobs_dir`.
+    """The job of a file, of a name in `jobs_dir`, or of a name that comes with advisor.
 
     Who asks for more than to measure it is to ask `again` once it is measured.
 
@@ -65,11 +66,13 @@ def find_job(name_or_path: str, jobs_dir: Path, *, again: bool = False) -> Job:
     """
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         return load_job(Path(name_or_path))
-    names = _names(jobs_dir)
-    if name_or_path in names:
-        return _load_named(jobs_dir, name_or_path)
+    known = {folder: _names(folder) for folder in job_folders(jobs_dir)}
+    for folder, names in known.items():
+        if name_or_path in names:
+            return _load_named(folder, name_or_path)
+    names = known[jobs_dir]
     among = f" among the {count_of(len(names), 'job file')} of {jobs_dir}"
-    raise unknown_job(name_or_path, names, among=among, again=again)
+    raise unknown_job(name_or_path, {*chain(*known.values())}, among=among, again=again)
 
 
 def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:

@@ -1,5 +1,6 @@
 """What gets installed: the built wheel, away from the checkout."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -7,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from host import FakeHost
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -47,17 +49,9 @@ def test_wheel_claims_only_our_names(wheel: Path) -> None:
         ("api/advisor_api/pages", "advisor_api/pages", "*", "shell.html"),
         ("data/advisor_data/bundled", "advisor_data/bundled", "**/*", "solo.jsonl"),
         ("models/advisor_models/bundled", "advisor_models/bundled", "*", "speed.trees"),
-        # Programs that commands start in another Python.
-        *(
-            ("profiling/workloads", "advisor_profiling/workloads", f"{name}*.py", f"{program}.py")
-            for name, program in (
-                ("library_", "library_check"),
-                ("power_", "power_load"),
-                ("kernel_", "kernel_power"),
-                ("collectives", "collectives"),
-                ("input_", "input_power"),
-            )
-        ),
+        # What advice names, and the programs of it.
+        ("jobs", "advisor/suite/jobs", "**/*.yaml", "triad.yaml"),
+        ("profiling/workloads", "advisor/suite/profiling/workloads", "*", "harness.py"),
     ],
 )
 def test_wheel_has_what_runs_where_it_is_installed(
@@ -73,20 +67,66 @@ def test_wheel_has_types(wheel: Path) -> None:
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(_names(wheel))
 
 
-def test_wheel_runs_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder in which the wheel is installed."""
+    folder = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "site")
+        archive.extractall(folder)
+    return folder
+
+
+def test_wheel_runs_away_from_the_checkout(site: Path, tmp_path: Path) -> None:
+    code = f"import {', '.join(PACKAGES)}, advisor_cli, cProfile; print(advisor.__file__)"
+    done = _python(site, code, tmp_path, dict(os.environ))
+    assert done.stdout.strip() == str(site / "advisor/__init__.py"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("recommend", "bert-serve-30", "triad"), "advisor launch bert-serve-30 triad"),
+        (("launch", "bert-serve-30", "triad", "--dry-run"), "bert-serve-30 + triad at "),
+        (("launch", "bert-serve-30", "mine", "--dry-run"), "no job mine among the 0 job files"),
+        (("jobs",), "advisor jobs --bundled"),
+        (("profile", "triad", "--gpu", "replay", "--shares", "50,100"), "triad on NVIDIA H200"),
+        (("power", "components", "triad"), "triad alone"),
+    ],
+)
+def test_what_the_readme_shows_works_in_an_empty_folder(
+    site: Path, host: FakeHost, words: tuple[str, ...], said: str
+) -> None:
+    """Each with an empty home, and with the next command that is printed."""
+    (host.folder / "nvml/gpu0/name").write_text("NVIDIA H200")
+    environment = host.environment()
+    del environment["ADVISOR_JOBS"]
+    code = f"import sys; sys.argv = {['advisor', *words]}; from advisor_cli import main; main()"
+    (host.folder / "empty").mkdir()
+    done = _python(site, code, host.folder / "empty", environment)
+    assert said in done.stdout + done.stderr
+
+
+def test_programs_of_its_jobs_find_it(site: Path, tmp_path: Path) -> None:
+    """They run under a Python with PyTorch, which may not have advisor."""
+    folder = site / "advisor/suite/profiling/workloads"
+    code = f"import sys; sys.path = [p for p in sys.path if p != {str(site)!r}] + [{str(folder)!r}]"
+    done = _python(site, f"{code}; import harness; print(harness.Progress)", tmp_path, {})
+    assert "advisor.progress.Progress" in done.stdout, done.stderr
+
+
+def _python(
+    site: Path, code: str, folder: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     # -S leaves out the .pth file of the editable install; -I leaves out the current folder.
-    path = [str(tmp_path / "site"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    code = f"import sys; sys.path += {path}; import {', '.join(PACKAGES)}, advisor_cli, cProfile"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"{code}; print(advisor.__file__)"],
-        cwd=tmp_path,
+    path = [str(site), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path += {path}; {code}"],
+        cwd=folder,
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.strip() == str(tmp_path / "site/advisor/__init__.py"), done.stderr
 
 
 def _names(wheel: Path) -> list[str]:

@@ -17,6 +17,7 @@ from synthetic_sensor import HEADER
 from advisor.core.gpu import Gpu
 from advisor.errors import JobError, SourceError
 from advisor.runtime.backends.uncapped import UncappedBackend
+from advisor.settings import workload_path
 from advisor.validity.sensor_record import (
     SENSOR_RECORDS,
     keep_record,
@@ -27,7 +28,6 @@ from advisor_power.sensor.recording import LoadReady, run_stage
 from advisor_power.sensor.stimulus import Stage
 from advisor_power.sensor.trace import Trace, append, begin_trace, read_trace
 from advisor_profiling.testbed.answering import AnsweringJob, Workload, started
-from advisor_profiling.testbed.workloads import workload_path
 
 PYTHON = str(FAKES / "fake_power_load.py")
 

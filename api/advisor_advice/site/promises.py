@@ -1,10 +1,12 @@
 """What job files promise to the users of a server."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from advisor.errors import InputError
+from advisor.settings import job_folders
 
 
 def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
@@ -12,15 +14,15 @@ def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
 
     A job without a file, or with a faulty one, has promised nothing: advice needs no job files.
     """
-    found = {job: _promised_ms(jobs_dir / f"{job}.yaml") for job in jobs}
+    found = {job: _promised_ms(job, jobs_dir) for job in jobs}
     return {job: most_ms for job, most_ms in found.items() if most_ms is not None}
 
 
-def _promised_ms(path: Path) -> float | None:
-    try:
-        return _read(path, path.stat().st_mtime_ns)
-    except OSError:
-        return None
+def _promised_ms(job: str, jobs_dir: Path) -> float | None:
+    for path in (folder / f"{job}.yaml" for folder in job_folders(jobs_dir)):
+        with suppress(OSError):
+            return _read(path, path.stat().st_mtime_ns)
+    return None
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from advisor.errors import InputError
 from advisor.formats.job_file import load_job
+from advisor.settings import job_folders
 from advisor.wire.lists import JobRow
 from advisor_advice.job_list import job_rows
 from advisor_api.engine import bundled
@@ -64,7 +65,8 @@ class Jobs:
 
     def launchable(self) -> list[str]:
         """Names of the jobs that have a job file without a fault, sorted."""
-        return [path.stem for path in sorted(self._folder.glob("*.yaml")) if _defines(path)]
+        files = (file for folder in job_folders(self._folder) for file in folder.glob("*.yaml"))
+        return sorted({path.stem for path in files if _defines(path)})
 
 
 def _defines(path: Path) -> bool:

@@ -39,8 +39,14 @@ def jobs(
             rows = job_rows(names, store.profile_rows("", LAST_NAME))
     if as_json:
         say(write(JobList(jobs=rows)))
-    else:
+    elif rows:
         print_table(plain_table(_COLUMNS, map(_cells, rows)))
+    else:
+        say(
+            "no job is defined or measured here\n"
+            "measure one:         advisor profile --name NAME -- COMMAND\n"
+            "come with advisor:   advisor jobs --bundled"
+        )
 
 
 def _cells(row: JobRow) -> tuple[str, ...]:

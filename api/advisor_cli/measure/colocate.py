@@ -13,7 +13,7 @@ from rich.console import Console
 
 from advisor.core.job import Job
 from advisor.formats.job_file import sound_jobs
-from advisor.settings import Settings, read_settings
+from advisor.settings import Settings, job_folders, read_settings
 from advisor_cli.measure.colocate_request import ColocateRequest, ColocateWhere, check_anything
 from advisor_cli.measure.colocate_text import ReportJson, measured_pairs, show_campaign
 from advisor_cli.measure.on_nodes import NodesRequest, On, run_on_nodes
@@ -220,9 +220,11 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
     if gpu == REPLAY:
         of_sets = ReplayTestbed(bundled_set_references()).jobs()
         return of_sets | ReplayTestbed(bundled_solo_points()).jobs()
-    sound, faults = sound_jobs(settings.jobs_dir)
-    for fault in faults:
+    # Where there are none of our own, as in an empty folder, those that come with advisor.
+    found = [sound_jobs(folder) for folder in job_folders(settings.jobs_dir)]
+    for fault in found[0][1]:
         console.print(f"! {fault}", highlight=False, soft_wrap=True)
+    sound = next((jobs for jobs, _ in found if jobs), list[Job]())
     return {job.name: job for job in sound}
 
 

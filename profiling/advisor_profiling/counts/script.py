@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from advisor.core.job import Job
 from advisor.errors import InputError
+from advisor.settings import workload_path
 from advisor_profiling.counts.runs import Ended
-from advisor_profiling.testbed.workloads import workload_path
 
 PROCESS_MEMORY_MIB = 5000
 """What one process may need on the GPU."""

@@ -16,8 +16,7 @@ from advisor.errors import JobError, LimitNotProvenError
 from advisor.formats.wire import read_tolerant, write
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.launcher import check_program, prove
-from advisor.settings import Settings
-from advisor_profiling.testbed.workloads import workload_path
+from advisor.settings import Settings, workload_path
 
 START_S = 180.0
 """Importing PyTorch, making inputs and capturing graphs take tens of seconds at most."""

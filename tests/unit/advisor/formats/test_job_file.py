@@ -176,6 +176,22 @@ def test_jobs_of_others_in_the_current_folder_are_refused(
         assert sound_jobs(shared / "nowhere") == ([], [])
 
 
+def test_jobs_that_come_with_advisor_stand_behind_those_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names a folder has said which jobs may be started, and gets no others."""
+    monkeypatch.chdir(tmp_path)
+    here, named = read_settings({}).jobs_dir, read_settings({"ADVISOR_JOBS": "jobs"}).jobs_dir
+    assert "tensor_ops.py" in find_job("triad", here).command
+    with pytest.raises(InputError, match="no job triad among the 0 job files"):
+        find_job("triad", named)
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs/triad.yaml").write_text("command: a")
+    for jobs_dir in (here, named):
+        assert find_job("triad", jobs_dir).command == ("a",)
+    assert [job.name for job in sound_jobs(here)[0]] == ["triad"]
+
+
 def test_file_that_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "no.yaml", tmp_path):
         with pytest.raises(InputError, match=str(path)):
