@@ -1,6 +1,6 @@
 """What jobs of a set keep of their speed, and what the card draws: physics with few constants.
 
-Every constant is fitted to 278 measured sets of two to seven jobs on H100 and H200 by
+Every constant is fitted to 381 measured sets of two to seven jobs on H100 and H200 by
 docs/measurements/sets/law.py, which prints them as they stand here and says how far off they
 are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 """
@@ -148,13 +148,13 @@ def class_of(sharing: Sharing, filling: float) -> SetClass:
 
 MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
-MPS = SideBySide(supply=1.0, sharpness=4.0, starved=0.6, steepness=12.0)
+MPS = SideBySide(supply=1.0, sharpness=4.0, starved=0.5, steepness=12.0)
 
-TAILS = Tails(crowd=1.75, waiting=0.75, steepness=12.0)
+TAILS = Tails(crowd=1.75, waiting=0.5, steepness=12.0)
 
 TAKEN = 0.5
 """Of what others want, by `room`: an SM on which their kernels have a warp is not lost to others.
-With it 4 % of the servers that are said to be sure of their demand beside jobs that do not fill the
+With it 3 % of the servers that are said to be sure of their demand beside jobs that do not fill the
 GPU lack a tenth of it."""
 
 TURNS_EXPONENT = 0.85
@@ -164,9 +164,9 @@ ACTIVE_IDLE_OVER_W = 50.0
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.68, 1.38),
-        "held": (0.71, 1.45),
-        "filling": (0.15, 2.11),
+        "no filling": (0.68, 1.37),
+        "held": (0.70, 1.45),
+        "filling": (0.17, 2.10),
         "time-sliced": (0.33, 1.13),
     }
 )
@@ -175,8 +175,8 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "no filling": (0.85, 1.17),
-        "held": (0.87, 1.19),
-        "filling": (0.79, 1.07),
+        "held": (0.85, 1.19),
+        "filling": (0.79, 1.06),
         "time-sliced": (0.71, 1.27),
     }
 )
@@ -186,7 +186,7 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "no filling": (0.87, 1.21),
         "held": (0.90, 1.14),
-        "filling": (0.81, 1.21),
+        "filling": (0.84, 1.18),
         "time-sliced": (0.71, 1.26),
     }
 )
@@ -194,9 +194,9 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 
 P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
     {
-        "no filling": Interval(1.0, 0.55, 2.79),
-        "held": Interval(1.0, 0.47, 2.57),
-        "filling": Interval(1.0, 0.26, 15.5),
+        "no filling": Interval(1.0, 0.56, 2.85),
+        "held": Interval(1.0, 0.47, 2.61),
+        "filling": Interval(1.0, 0.25, 14.5),
         "time-sliced": Interval(7.04, 3.64, 53.2),
     }
 )
