@@ -9,6 +9,7 @@ import select
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -17,7 +18,7 @@ import advisor
 from advisor.core.wording import PrintableFormatter
 from advisor.errors import AdvisorError, InputError
 from advisor.settings import read_settings
-from advisor_cli.shared.lazy import LazyGroup, imported
+from advisor_cli.shared.lazy import HELP, LazyGroup, imported
 from advisor_cli.shared.say import say
 
 _COMMANDS = {
@@ -78,6 +79,9 @@ _EXTRAS = {
 _EXTRAS_OF = {"submitit": "slurm", "ray": "ray", "jinja2": "train", "sklearn": "train"}
 """The extra of a module that only some ways of a command need."""
 
+SCRIPTS = ("advisor", "sm-advisor")
+"""Names under which it is installed; Intel Advisor's command line has the first one, too."""
+
 _BROKEN_PIPE = 141
 """What a shell says of a command whose output nobody read to its end: 128 + SIGPIPE."""
 
@@ -131,7 +135,7 @@ app = typer.Typer(
     cls=_Group,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings=HELP,
 )
 for _name, _line in _COMMANDS.items():
     app.command(_name, help=_line)(lambda: None)
@@ -161,7 +165,7 @@ def main() -> None:
         logging.lastResort.setFormatter(PrintableFormatter())
     stdout = _copy_of_stdout()
     try:
-        app(prog_name="advisor")
+        app(prog_name=_script())
     except SystemExit as stopped:
         # Typer and Rich stop with 1 where the reader of a pipe is gone.
         if stopped.code == 1 and stdout is not None and _nobody_reads(stdout):
@@ -176,6 +180,12 @@ def main() -> None:
     finally:
         if stdout is not None:
             os.close(stdout)
+
+
+def _script() -> str:
+    """The script that was called: completion asks for the variable of its name."""
+    name = Path(sys.argv[0]).name
+    return name if name in SCRIPTS else SCRIPTS[0]
 
 
 def _fail(error: AdvisorError) -> NoReturn:

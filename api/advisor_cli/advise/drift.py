@@ -23,6 +23,8 @@ def drift(as_json: AsJson = False) -> None:
 
     Compares the newest launches with what is expected of them today: which jobs have drifted, what
     each card draws beside others of its model, and whether safe counts are to be checked again.
+
+    Example: advisor drift
     """
     report = drift_report(read_settings())
     if as_json:

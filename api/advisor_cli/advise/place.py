@@ -35,6 +35,7 @@ from advisor_cli.shared.options import (
     MinGain,
     MinSpeed,
     ProfilesOption,
+    job_names,
 )
 from advisor_cli.shared.progress import progress
 from advisor_cli.shared.say import say
@@ -47,7 +48,11 @@ def place(
     *,
     jobs: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of profiled jobs, NAME:40 for forty of them", metavar="JOBS"),
+        typer.Argument(
+            help="Names of profiled jobs, NAME:40 for forty of them",
+            metavar="JOBS",
+            autocompletion=job_names,
+        ),
     ] = None,
     gpus: Annotated[int, typer.Option(help="How many GPUs there are", min=1)],
     file: Annotated[
@@ -93,6 +98,8 @@ def place(
 
     Every job is done; a pair that gains less than --min-gain does not share. Exit code 10: not
     every job can be placed within the limits.
+
+    Example: advisor place bert-infer-b2:4 vit-train:3 triad:3 --gpus 4
     """
     wanted = {"pairs": pairs, "schedule": schedule, "notes": notes}
     details = [name for name, is_wanted in wanted.items() if is_wanted]

@@ -40,6 +40,7 @@ from advisor_cli.shared.options import (
     Notes,
     ObjectiveOption,
     ProfilesOption,
+    job_names,
 )
 from advisor_cli.shared.power_bars import letters, print_parts
 from advisor_cli.shared.say import say
@@ -53,6 +54,7 @@ def recommend(
             help="Names of one to seven profiled jobs, A*3 for three of A. Of one: its best "
             "partners",
             metavar="A [B ...]",
+            autocompletion=job_names,
         ),
     ],
     objective: ObjectiveOption = DEFAULT_OBJECTIVE,
@@ -88,6 +90,8 @@ def recommend(
 
     Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
     nothing keeps every limit.
+
+    Example: advisor recommend bert-serve-30 triad --min-speed triad=0.6
     """
     settings = read_settings()
     names = every_job(jobs)

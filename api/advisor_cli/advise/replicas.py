@@ -30,13 +30,16 @@ from advisor_cli.shared.options import (
     MinSpeed,
     Notes,
     ProfilesOption,
+    job_names,
 )
 from advisor_cli.shared.say import say
 from advisor_cli.shared.screen import MOST_WIDTH, print_folded, print_list
 
 
 def replicas(
-    job: Annotated[str, typer.Argument(help="Name of a profiled job", metavar="JOB")],
+    job: Annotated[
+        str, typer.Argument(help="Name of a profiled job", metavar="JOB", autocompletion=job_names)
+    ],
     most: Annotated[
         int, typer.Option(help="Copies that are looked at; beyond 7 nothing was measured")
     ] = MOST_JOBS,
@@ -57,6 +60,8 @@ def replicas(
 
     Says the rate of all, the tail, watts and joules for each unit of progress. Exit code 10: not
     even one keeps its limits.
+
+    Example: advisor replicas bert-serve-30 --max-p99 50ms
     """
     settings = read_settings()
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), [job])

@@ -54,6 +54,7 @@ from advisor_cli.shared.options import (
     MinSpeed,
     ObjectiveOption,
     ProfilesOption,
+    job_names,
 )
 from advisor_cli.shared.say import say
 from advisor_cli.shared.screen import print_screen
@@ -89,6 +90,7 @@ def launch(
         typer.Argument(
             help="Names of two to seven jobs of the folder of jobs, A*3 for three of A",
             metavar="A B ...",
+            autocompletion=job_names,
         ),
     ],
     split: Annotated[
@@ -163,6 +165,8 @@ def launch(
 
     Without --split the recommended one is taken. Ctrl-C stops all jobs in the safe order; closing
     the terminal, or killing this command, leaves them running and watched.
+
+    Example: advisor launch train score --split 66/34 --detach
     """
     settings = read_settings()
     pairs = [every_job(jobs), *map(_together, then or ())]

@@ -56,7 +56,10 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
-    """Show where a launch stands, and what its pairs did."""
+    """Show where a launch stands, and what its pairs did.
+
+    Example: advisor launches show 20261125-030728-cb7096
+    """
     folder = find_folder(_root(), launch_id)
     status = folder.read_status()
     if as_json:
@@ -69,7 +72,10 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
 
 @app.command("stop")
 def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
-    """Stop all jobs of a launch in the safe order, and wait until they have ended."""
+    """Stop all jobs of a launch in the safe order, and wait until they have ended.
+
+    Example: advisor launches stop 20261125-030728-cb7096
+    """
     folder = find_folder(_root(), launch_id)
     folder.ask_stop()
     close_unclaimed(folder)
@@ -89,6 +95,8 @@ def clean(
 
     The bounds are ADVISOR_KEEP_LAUNCHES_DAYS and ADVISOR_KEEP_LAUNCHES_GIB. What the jobs did is in
     the store before anything goes.
+
+    Example: advisor launches clean
     """
     with _cleaner() as cleaner:
         cleaned = cleaner.clean(dry_run=dry_run)

@@ -74,6 +74,8 @@ def run(
 
     Servers start first and end with the last batch job. After Ctrl-C, a kill or a crash the same
     command goes on: what has finished is not run again.
+
+    Example: advisor run nightly/ --gpus 0
     """
     names, settings = _named(jobs, read_settings())
     found = [frozen(name, settings) for name in names]

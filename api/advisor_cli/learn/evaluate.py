@@ -58,6 +58,8 @@ def evaluate(
     """How good is the model? Writes evaluation.html and evaluation.json.
 
     Every pair is predicted by learners that were fitted without it, or without its jobs.
+
+    Example: advisor evaluate --quick
     """
     if own:
         if quick or against or with_bundled:

@@ -42,7 +42,10 @@ _FIGURES = {
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the models; the champion, which predictions are made with, has a star."""
+    """List the models; the champion, which predictions are made with, has a star.
+
+    Example: advisor models list
+    """
     registry = _registry()
     if as_json:
         say(write(model_list(registry)))
@@ -58,7 +61,10 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show all that is known of one model."""
+    """Show all that is known of one model.
+
+    Example: advisor models show bundled
+    """
     registry = _registry()
     champion = registry.champion()
     wanted = champion if version is None else key_of(version)
@@ -80,7 +86,10 @@ def promote(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Make a model the champion; a folder is taken in first."""
+    """Make a model the champion; a folder is taken in first.
+
+    Example: advisor models promote new-model
+    """
     registry = _registry()
     known = model == BUNDLED or model in registry.versions()
     if not known and (Path(model) / MANIFEST).is_file():
@@ -94,7 +103,10 @@ def promote(
 
 @app.command("rollback")
 def rollback(as_json: AsJson = False) -> None:
-    """Go back to the champion that the last promotion replaced."""
+    """Go back to the champion that the last promotion replaced.
+
+    Example: advisor models rollback
+    """
     registry = _registry()
     before = registry.champion()
     registry.rollback()
@@ -108,7 +120,10 @@ def check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the files of models against their hashes, load them, and run them once."""
+    """Check the files of models against their hashes, load them, and run them once.
+
+    Example: advisor models check
+    """
     registry = _registry()
     checked = keys(registry) if version is None else [key_of(version)]
     faults = {key or BUNDLED: _fault(registry, key) for key in checked}

@@ -51,6 +51,8 @@ def show_next(
     """Which jobs to profile and which pairs to measure next, in order of what they teach.
 
     Measures nothing itself: each line has the command that does.
+
+    Example: advisor next --minutes 30 --plan next.yaml
     """
     settings = read_settings()
     known = _known(settings, gpu_model)

@@ -46,6 +46,8 @@ def power(
 
     Shown are sensors, kernels and data of operations that were measured on this host or come with
     advisor, and jobs and pairs that are asked for.
+
+    Example: advisor report power
     """
     settings = read_settings()
     home = settings.home

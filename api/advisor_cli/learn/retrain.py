@@ -52,6 +52,8 @@ def retrain(
     """Learn from what is new, and use the new model unless it is worse; fit for cron.
 
     Points are checked first; those left out stay in the store. docs/retrain.md has the rules.
+
+    Example: advisor retrain
     """
     settings = read_settings()
     collected = _collected(settings, with_bundled=with_bundled, with_launches=launches)

@@ -55,6 +55,8 @@ def train(
     """Learn from measured pairs; writes its trees and manifest.json.
 
     Each job is left out once, to know how good the model is for jobs that it has not seen.
+
+    Example: advisor train --out new-model
     """
     measured = _read(pairs, solo, with_bundled=with_bundled, launches=launches)
     if not as_json:

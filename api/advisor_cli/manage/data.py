@@ -47,6 +47,8 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
     """Bring points and observations from Parquet, CSV or JSON-lines files.
 
     Points that are there already are left as they are.
+
+    Example: advisor data import points.parquet
     """
     settings = read_settings()
     points = with_flags(point for file in files for point in read_points(file))
@@ -71,7 +73,10 @@ def export(
     run: Annotated[str | None, typer.Option(help="Only this run, or this launch")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write points of one kind to a Parquet, CSV or JSON-lines file, as the name ends."""
+    """Write points of one kind to a Parquet, CSV or JSON-lines file, as the name ends.
+
+    Example: advisor data export pairs.parquet --kind pairs
+    """
     settings = read_settings()
     with open_store(settings.database_url, settings.home) as store:
         points = _wanted(store, kind, job, run)
@@ -101,7 +106,10 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove stored points of one kind; bundled ones stay."""
+    """Remove stored points of one kind; bundled ones stay.
+
+    Example: advisor data delete --kind pairs --run pairs-a76b7c50
+    """
     if not (job or gpu_model or run or written_by):
         raise InputError(
             "all points would be deleted", fix="give --job, --gpu-model, --run or --written-by"
@@ -124,7 +132,10 @@ def delete(
 
 @app.command("migrate")
 def migrate() -> None:
-    """Bring the database's schema to this version's."""
+    """Bring the database's schema to this version's.
+
+    Example: advisor data migrate
+    """
     settings = read_settings()
     changed = migrate_store(settings.database_url, settings.home)
     current = "the database's schema is current"
@@ -133,7 +144,10 @@ def migrate() -> None:
 
 @app.command("backup")
 def backup(file: Path, as_json: AsJson = False) -> None:
-    """Copy an SQLite database into one file, also while others write; see docs/state.md."""
+    """Copy an SQLite database into one file, also while others write; see docs/state.md.
+
+    Example: advisor data backup advisor.db
+    """
     need_sql()
     from advisor_data.service.backup import back_up  # only here: SQLAlchemy takes time to load
 
@@ -150,7 +164,10 @@ def restore(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the SQLite database what a backup says: all of it, or nothing."""
+    """Make the SQLite database what a backup says: all of it, or nothing.
+
+    Example: advisor data restore advisor.db
+    """
     need_sql()
     from advisor_data.service.backup import restore as bring_back  # as in backup
 

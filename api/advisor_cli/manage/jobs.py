@@ -26,7 +26,10 @@ def jobs(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the jobs of this folder and the profiles that were measured."""
+    """List the jobs of this folder and the profiles that were measured.
+
+    Example: advisor jobs --bundled
+    """
     settings = read_settings()
     if bundled:
         rows = job_rows((), (), profile_rows(bundled_solo_points()))

@@ -47,6 +47,8 @@ def serve(
     """Admit pods that share a GPU, find each a partner, and send both to the node.
 
     docs/kubernetes.md says what it changes, and which rights it needs.
+
+    Example: advisor kubernetes serve --tls-certificate tls.crt --tls-key tls.key
     """
     # The client of Kubernetes takes a second that no other command should wait.
     from advisor_api.http.options import ServeOptions
@@ -97,6 +99,8 @@ def agent(
     """Own the MPS daemons of a node, prove the limits of its pods, meter them and report.
 
     docs/kubernetes.md says what it does with each, and what it needs.
+
+    Example: advisor kubernetes agent --node gpu-1 --service http://advisor:8765
     """
     # The client of Kubernetes takes a second that no other command should wait.
     from advisor_kubernetes.agent.agent import AgentOptions, run_agent

@@ -52,7 +52,10 @@ def serve(
     ] = 4096,
     log_level: LogLevel = "info",
 ) -> None:
-    """Serve HTTP; by default only this host can connect, and nothing is launched."""
+    """Serve HTTP; by default only this host can connect, and nothing is launched.
+
+    Example: advisor serve --port 8765
+    """
     options = ServeOptions(
         host=host,
         port=port,

@@ -34,6 +34,8 @@ def agent(
 
     Ends by itself when there was no job for ten minutes. It owns nothing that a job needs. Writes
     agent.log in the folder. docs/slurm.md says what is reported.
+
+    Example: advisor slurm agent
     """
     log = RotatingFileHandler(folder / "agent.log", maxBytes=_LOG_BYTES, backupCount=1)
     log_lines(log, "%(asctime)s %(levelname)s %(message)s")
@@ -54,6 +56,8 @@ def match(
 
     Remembers nothing: what was decided stands in the jobs. While it does not run, jobs stay as they
     were submitted, and those that wait begin alone. docs/slurm.md says how it decides.
+
+    Example: advisor slurm match
     """
     log_lines(logging.StreamHandler())
     site = read_settings_file(settings_file)

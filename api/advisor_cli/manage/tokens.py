@@ -42,7 +42,10 @@ def create(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print its secret, once: only its hash is kept."""
+    """Make a token and print its secret, once: only its hash is kept.
+
+    Example: advisor tokens create scheduler --scope read --days 90
+    """
     expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     with _state() as state:
         token, secret = state.make_token(name, tuple(scope), expires_at)
@@ -56,7 +59,10 @@ def create(
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """All tokens there ever were, the newest first; their secrets are not known."""
+    """All tokens there ever were, the newest first; their secrets are not known.
+
+    Example: advisor tokens list
+    """
     with _state() as state:
         tokens = state.tokens()
     if as_json:
@@ -70,7 +76,10 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command("revoke")
 def revoke(name: Name, as_json: AsJson = False) -> None:
-    """End a token; servers let it in for a second more at most."""
+    """End a token; servers let it in for a second more at most.
+
+    Example: advisor tokens revoke scheduler
+    """
     with _state() as state:
         state.revoke_token(name)
         _note(state, "token.revoke", name)

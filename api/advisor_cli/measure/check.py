@@ -48,6 +48,8 @@ def check(
 
     Matrix products, convolutions, attention and more are computed at each count and compared with
     the whole GPU. After Ctrl-C or a crash the same command goes on.
+
+    Example: advisor check --gpu 0
     """
     settings, script, console = read_settings(), library_script(python), plain_console(stderr=True)
     found = _mps_gpu(gpu, settings)

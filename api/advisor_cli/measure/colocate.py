@@ -102,6 +102,8 @@ def colocate(
     """Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
+
+    Example: advisor colocate --pairs train+score --splits 30/70,50/50
     """
     what = ColocateRequest(plan, among, pairs, sets, seed, splits, sample, repeats, run)
     where = ColocateWhere(

@@ -31,7 +31,10 @@ _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
 def doctor(
     as_json: AsJson = False,
 ) -> None:
-    """Check everything that measuring needs; changes nothing. Exit code 1: something is missing."""
+    """Check everything that measuring needs; changes nothing. Exit code 1: something is missing.
+
+    Example: advisor doctor
+    """
     findings = [*examine(read_settings(), list_gpus), *_of_slurm()]
     if as_json:
         say(json.dumps([asdict(finding) for finding in findings]))

@@ -34,7 +34,7 @@ from advisor_cli.measure.testbeds import (
     say_replay,
 )
 from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.options import AllowUnsafe, AsJson
+from advisor_cli.shared.options import AllowUnsafe, AsJson, job_names
 from advisor_cli.shared.say import say
 from advisor_cli.shared.stopping import stoppable
 from advisor_data import Store
@@ -60,7 +60,8 @@ def profile(
     what: Annotated[
         list[str],
         typer.Argument(
-            help="Job name or file, several with --on, --shard; with --name: the command, after --"
+            help="Job name or file, several with --on, --shard; with --name: the command, after --",
+            autocompletion=job_names,
         ),
     ],
     name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None,
@@ -89,6 +90,8 @@ def profile(
     """Measure a job alone at each share: rate, power and counters.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
+
+    Example: advisor profile --name train -- python train.py
     """
     settings, console = read_settings(), plain_console(stderr=True)
     wanted = sweep_request(shares, units, repeats)

@@ -30,6 +30,8 @@ def components(
 
     Of one job at each share of its profile. Of two jobs with --splits: measured ones, else as the
     model in use predicts them, and who lowers the clock where the power limit is reached.
+
+    Example: advisor power components triad matmul-bf16 --splits
     """
     _check_asked(job, other, splits=splits)
     settings = read_settings()

@@ -70,6 +70,8 @@ def input_power(
     Each case is computed in a steady loop, its output is checked, and power is measured over a
     window, with normal random numbers as a reference in between. Results are kept: after Ctrl-C
     the same command goes on. docs/input-power.md.
+
+    Example: advisor power input zeros --predict
     """
     cases = cases_of(operands or [], preset or [], shape, dtype)
     if predict:

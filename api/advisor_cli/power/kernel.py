@@ -78,6 +78,8 @@ def kernel(
     The operation runs in short bursts after random gaps, and readings of many bursts are put
     together (FinGraV). It needs the record of `advisor power sensor`. After Ctrl-C the same command
     goes on.
+
+    Example: advisor power kernel gemm --gpu replay
     """
     what = Operation(
         name=operation,

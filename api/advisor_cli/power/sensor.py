@@ -44,6 +44,8 @@ def sensor(
     A load is switched on and off for three and a half minutes while all power readings are
     recorded. What is found is kept for this card and driver, and windows are then as long as the
     sensor needs (docs/power.md). No setting of the card is changed.
+
+    Example: advisor power sensor --gpu replay
     """
     console = plain_console(stderr=True)
     check_gpu_model(gpu, gpu_model)

@@ -46,6 +46,8 @@ def tensor(
     Power of a matrix product follows the bits that switch. Files of any size: only a sample is
     read. The matrix whose bits switch most along its rows comes first. Power and speed are
     expected where there is a model: advisor power train.
+
+    Example: advisor power tensor model.safetensors
     """
     if picture:
         from advisor_power.reports.tensor_picture import check_picture

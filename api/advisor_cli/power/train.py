@@ -52,6 +52,8 @@ def train(
 
     Each pattern of data is left out once, to know how good the model is for data that it has not
     seen. It writes trees, points.jsonl and manifest.json.
+
+    Example: advisor power train
     """
     settings = read_settings()
     found, unused = _read(points or [], settings.home, with_bundled=with_bundled)

@@ -9,6 +9,9 @@ import typer
 import typer.core
 import typer.main
 
+HELP: Any = {"help_option_names": ["--help", "-h"]}
+"""What every command takes for a wish for help."""
+
 
 class LazyGroup(typer.core.TyperGroup):
     """Holds the name and the line of help of each command, and imports the one that is called."""
@@ -16,10 +19,20 @@ class LazyGroup(typer.core.TyperGroup):
     load: Callable[[str], Any]
     """Imports the command of a name, with all its options."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Flags without a type, as those of commands."""
+        return [_name_no_type(parameter) for parameter in super().get_params(ctx)]
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the command itself in the place of its line of help."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and self.load(name), rest
+
+
+def _name_no_type(parameter: Any) -> Any:
+    if getattr(parameter, "is_flag", False):
+        parameter.metavar = ""
+    return parameter
 
 
 def imported(module: str, name: str, function: str | None = None) -> Any:
@@ -37,9 +50,8 @@ def _readable(command: Any) -> Any:
     """The command with paragraphs of help that fill their lines, and no type of its flags."""
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    for parameter in command.get_params(typer.Context(command)):
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
+    for parameter in command.get_params(typer.Context(command, **HELP)):
+        _name_no_type(parameter)
     for part in getattr(command, "commands", {}).values():
         _readable(part)
     return command

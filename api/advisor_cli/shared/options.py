@@ -7,7 +7,16 @@ import typer
 
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import ADVISED
+from advisor.settings import job_folders, read_settings
 from advisor_cli.shared.parts import parse_gain
+
+
+def job_names(incomplete: str) -> list[str]:
+    """Jobs that a shell completes a name to: by their files, since nobody waits for more."""
+    folders = job_folders(read_settings().jobs_dir)
+    files = (file for folder in folders for file in folder.glob("*.yaml"))
+    return sorted({file.stem for file in files if file.stem.startswith(incomplete)})
+
 
 REPLAY = "replay"
 """The GPU that gives what was recorded."""
