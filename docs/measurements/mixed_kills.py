@@ -43,6 +43,7 @@ from advisor.launch.records.folder import list_folders
 
 CLIENTS, LOOK_S = 4, 0.5
 EVERY_S, SERVICE_EVERY_S = (1.0, 4.0), (5.0, 30.0)
+PAUSE_S = 32.0
 NEVER = 0.25
 """Of those that are stopped so many are continued by nobody here."""
 
@@ -75,6 +76,9 @@ def strike_launches(site: Site) -> None:
         _send(pid, signal.SIGSTOP if stops else signal.SIGKILL)
         if stops and later_s is not None:
             threading.Timer(later_s, _send, (pid, signal.SIGCONT)).start()
+        elif stops and kind == "supervisor" and chance.random() < 0.5:
+            # Its guard has the time that it needs to find that.
+            site.over.wait(PAUSE_S)
 
 
 def _later_s(chance: random.Random) -> float | None:

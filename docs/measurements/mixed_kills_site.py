@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ class Site:
         while True:
             tries += 1
             tried_s = time.monotonic()
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError, HTTPException):
                 answer = ask(self.port, method, path, text, sent)
                 if answer.status < 500 or not self.is_away(tried_s, time.monotonic()):
                     break
@@ -190,7 +191,7 @@ class Service:
 
 
 def _is_ready(port: int) -> bool:
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, HTTPException):
         return ask(port, "GET", "/readyz").status == 200
     return False
 
