@@ -18,7 +18,7 @@ from advisor.place.options import Ints
 from advisor.place.problem import Bools
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.set_law import HELD, SPEED_ERRORS, filling_beside, power_w
-from advisor.predict.sets import Alone, alone_at, fills
+from advisor.predict.sets import SURE_OF_BUSIEST, Alone, alone_at, fills
 from advisor.validity.safe_counts import CheckedCounts
 
 LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
@@ -52,7 +52,9 @@ class ManyAlone:
         beside = filling_beside(alone.sm, alone.fills)
         classes = [beside == 0, beside < HELD]
         low = np.select(classes, [_LOW["no filling"], _LOW["held"]], _LOW["filling"])
-        low = low * np.where(alone.served * (beside < HELD), could, speed)
+        calm = alone.served * (beside < HELD) > 0
+        low = low * np.where(calm, could, speed)
+        low = np.where(calm, np.minimum(low, SURE_OF_BUSIEST * alone.busiest), low)
         watts = power_w(kept, alone.power_w, alone.idle_w, self.limit_w, in_turns=False)
         return SetRates(speed.T, low.T, watts)
 

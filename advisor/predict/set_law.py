@@ -5,6 +5,7 @@ docs/measurements/sets/law.py, which prints them as they stand here and says how
 are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -73,6 +74,15 @@ def room(most: Floats, wanted: Floats, equal: float | Floats, taken: float | Non
     return most * np.maximum(1 - (TAKEN if taken is None else taken) * others, equal)
 
 
+def room_in(busiest: float, sm: Floats) -> Floats:
+    """What each could do at most, for each 1 alone, where all use so much of the SMs together.
+
+    `room` counts half of what others want, which many servers together would stretch without end.
+    Who wants little gets that first. Activities alone, shape (jobs, ways); `busiest` as `BUSIEST`.
+    """
+    return _level(sm, busiest) / np.maximum(sm, 1e-9)
+
+
 @dataclass(frozen=True, slots=True)
 class Tails:
     """How much longer the p99 of a server is under MPS than alone at its limit.
@@ -100,20 +110,19 @@ def turns(sm: Floats, exponent: float) -> Floats:
     None gets longer than it is busy: activity to a power, as kernels of small batches cover few
     SMs. What those leave is dealt to the others.
     """
-    busy, kept = sm**exponent, np.ones_like(sm)
-    for way in range(sm.shape[1]):
-        kept[:, way] = np.minimum(1.0, _level(busy[:, way]) / np.maximum(busy[:, way], 1e-9))
-    return kept
+    busy = sm**exponent
+    return np.minimum(1.0, _level(busy, 1.0) / np.maximum(busy, 1e-9))
 
 
-def _level(busy: Floats) -> float:
-    """The most that any gets of 1, so that all together get no more than that."""
-    left, waiting = 1.0, np.sort(busy)
-    for number, least in enumerate(waiting):
-        if least * (len(waiting) - number) > left:
-            return left / (len(waiting) - number)
-        left -= float(least)
-    return np.inf
+def _level(wanted: Floats, supply: float) -> Floats:
+    """The most that any gets, so that all together get `supply` where they want more; (ways,).
+
+    Those who want less than that get what they want, and the others the same.
+    """
+    ordered = np.sort(wanted, axis=0)
+    left = supply - np.cumsum(ordered, axis=0) + ordered
+    among = np.arange(len(ordered), 0, -1)
+    return (left / among[:, None]).max(axis=0)
 
 
 def power_w(
@@ -156,6 +165,11 @@ TAKEN = 0.5
 """Of what others want, by `room`: an SM on which their kernels have a warp is not lost to others.
 With it 3 % of the servers that are said to be sure of their demand beside jobs that do not fill the
 GPU lack a tenth of it."""
+
+BUSIEST = Interval(1.3, 1.2, math.inf)
+"""SM activities alone times speeds, added up, of sets that cannot serve all that is asked: 1.0 to
+1.4 (five LLM servers 1.9). The value leaves the mean error of what is served as it is, and with the
+low end no more servers are called sure that are not."""
 
 TURNS_EXPONENT = 0.85
 

@@ -22,6 +22,7 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import Floats, Profile, relative_capacity
 from advisor.predict.set_law import (
     ACTIVE_IDLE_OVER_W,
+    BUSIEST,
     ENERGY_ERRORS,
     MPS,
     P99_ERRORS,
@@ -34,9 +35,13 @@ from advisor.predict.set_law import (
     filling_beside,
     power_w,
     room,
+    room_in,
     turns,
 )
 from advisor.predict.situation import kind_of
+
+SURE_OF_BUSIEST = BUSIEST.low / BUSIEST.value
+"""Part of `Alone.busiest` that servers are sure of."""
 
 
 def fills(profile: Profile) -> bool:
@@ -129,9 +134,16 @@ class Alone:
         equal = 1 / (self.power_w > 0).sum(axis=0)
         return np.minimum(self.reach, room(self.most, self.needed, equal))
 
+    @property
+    def busiest(self) -> Floats:
+        """What each could do where all SMs are busy; infinite for jobs that are no servers."""
+        busy = self.rate * room_in(BUSIEST.value, self.sm)
+        return np.where(self.served, busy, np.inf)
+
     def speeds(self, could: Floats) -> Floats:
         """Of each, relative to its own on the whole GPU, side by side under MPS."""
-        first = np.where(self.served, np.minimum(1.0, could), self.rate)
+        served = np.minimum(np.minimum(1.0, could), self.busiest)
+        first = np.where(self.served, served, self.rate)
         return first * MPS.kept(self.sm, self.dram, self.fills, self.served)
 
     def kept(self, speeds: Floats) -> Floats:
@@ -176,6 +188,7 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
     else:
         speeds = alone.speeds(reach := alone.could)
         longer = TAILS.longer(alone.sm, alone.fills)
+    sure = alone.busiest * (math.inf if in_turns else SURE_OF_BUSIEST)
     limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
     kept = alone.kept(speeds)
     watts = power_w(kept, alone.power_w, alone.idle_w, limit_w, in_turns=in_turns)
@@ -191,6 +204,7 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
                     class_of(split.sharing, float(beside[job, way])),
                     speed=float(speeds[job, way]),
                     reach=float(reach[job, way]),
+                    sure=float(sure[job, way]),
                     longer=float(longer[job, way]),
                 )
                 for job, profile in enumerate(profiles)
@@ -219,12 +233,13 @@ def _part(
     *,
     speed: float,
     reach: float,
+    sure: float,
     longer: float,
 ) -> PredictedPart:
     low, high = SPEED_ERRORS[of_class]
     if profile.serving and of_class in ("no filling", "held"):
         # What it serves is as sure as that it could do more; of the rest chance decides.
-        found = profile.serving.served(Interval(speed, low * reach, high * reach))
+        found = profile.serving.served(Interval(speed, min(low * reach, sure), high * reach))
     else:
         found = possible_speed(profile, Interval(speed, low * speed, high * speed))
     alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)

@@ -36,6 +36,7 @@ from advisor.predict.set_law import (
     filling_beside,
     power_w,
     room,
+    room_in,
     turns,
 )
 
@@ -258,6 +259,32 @@ def of_room(rows: Sequence[Row]) -> None:
         sure = [speed for of, speed in servers if low * of >= 1]
         less = sum(speed < MET for speed in sure)
         print(f"TAKEN {part}: {100 * off:.1f}, {len(sure)} of {len(servers)} sure, {less} not")
+    of_busiest(calm, low)
+
+
+def of_busiest(calm: Sequence[Row], low: float) -> None:
+    """Print the same by how busy all SMs can be, and how busy those sets were that lacked some."""
+    for busiest in (1.0, 1.1, 1.2, 1.3, 1.4, math.inf):
+        servers = list[tuple[float, bool, float]]()
+        for row in calm:
+            sm, equal = active(row), 1 / len(row.parts)
+            could, most = room(1 / sm, sm, equal), room_in(busiest, sm)
+            pairs = zip(row.parts, could[:, 0].tolist(), most[:, 0].tolist(), strict=True)
+            servers += [
+                (min(1.0, of, at_most), min(low * of, at_most) >= 1, part.speed)
+                for part, of, at_most in pairs
+                if part.serves
+            ]
+        off = statistics.fmean(abs(said - speed) for said, _, speed in servers)
+        sure = [speed for _, is_sure, speed in servers if is_sure]
+        less = sum(speed < MET for speed in sure)
+        print(f"BUSIEST {busiest}: {100 * off:.1f}, {len(sure)} sure, {less} not")
+    lacking = [
+        sum(part.activity() * part.speed for part in row.parts)
+        for row in calm
+        if any(part.serves and part.speed < MET for part in row.parts) and active(row).sum() > 1
+    ]
+    print("busy where some is not served:", ", ".join(f"{busy:.2f}" for busy in sorted(lacking)))
 
 
 @dataclass(frozen=True, slots=True)

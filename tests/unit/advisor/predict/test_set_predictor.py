@@ -168,6 +168,20 @@ def test_servers_serve_no_more_together_than_the_card_can() -> None:
         assert found.parts[0].speed.value == pytest.approx(served)
 
 
+def test_copies_of_a_server_serve_no_more_than_more_loaded_ones_did() -> None:
+    """Three of bert-serve-60 on an H200 are short of their demand: that is all it serves."""
+    points = [p for p in bundled_solo_points() if p.job == "bert-serve-30"]
+    one = make_profiles(points)["bert-serve-30", "NVIDIA H200"]
+    most = max(
+        sum(part.rate or 0.0 for part in window.parts)
+        for window in bundled_set_points()
+        if {part.job for part in window.parts} == {"bert-serve-60"} and len(window.parts) == 3
+    )
+    for copies in range(2, 8):
+        found = predicted([one] * copies, without_limits("uncapped", copies))
+        assert sum(part.rate.value for part in found.parts) < most
+
+
 def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
     assert active_idle_w(job("a", active_idle_power_w=126.0)) == 126.0
     assert active_idle_w(job("b")) == pytest.approx(130.0)  # of 80 W
