@@ -71,7 +71,7 @@ class Progress:
             latency_s: How long each of these steps took from its arrival to its answer, s.
         """
         if latency_s is not None:
-            self._note_latency(latency_s, steps)
+            self.took(latency_s, steps)
         self.report(value, steps)
         if self._gate is not None and struct.unpack_from("<q", self._gate)[0] != GO:
             self._pass_gate()
@@ -79,8 +79,16 @@ class Progress:
     def answered(self, latencies_s: Sequence[float]) -> None:
         """Count one request for each latency, s: as `add`, for requests answered together."""
         for latency_s in latencies_s:
-            self._note_latency(latency_s, 1)
+            self.took(latency_s)
         self.add(len(latencies_s))
+
+    def took(self, latency_s: float, requests: int = 1) -> None:
+        """Note how long requests took, s, without counting them: where tokens are counted."""
+        if self._progress is None or len(self._progress) < FILE_BYTES:
+            return
+        place = LATENCIES_AT + 8 * latency_bucket(latency_s)
+        (known,) = struct.unpack_from("<q", self._progress, place)
+        struct.pack_into("<q", self._progress, place, known + requests)
 
     def report(self, value: float | None, steps: int = 0) -> None:
         """As `add`, without stopping at the gate: for what the warm-up computes."""
@@ -102,13 +110,6 @@ class Progress:
         struct.pack_into("<qqd", self._progress, VALUES_AT + 8, *told)
         # Last, so that a reader never finds fewer values than it says.
         struct.pack_into("<q", self._progress, VALUES_AT, self._values)
-
-    def _note_latency(self, latency_s: float, steps: int) -> None:
-        if self._progress is None or len(self._progress) < FILE_BYTES:
-            return
-        place = LATENCIES_AT + 8 * latency_bucket(latency_s)
-        (known,) = struct.unpack_from("<q", self._progress, place)
-        struct.pack_into("<q", self._progress, place, known + steps)
 
     def _pass_gate(self) -> None:
         if self._gate is None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from advisor.core.results import TOLERANCE
 
-ProgressKind = Literal["counter", "output", "runs"]
+ProgressKind = Literal["counter", "output", "runs", "metrics"]
 InputSource = Literal["real", "random", "synthetic"]
 
 HANG_S = 120.0
@@ -40,12 +40,16 @@ class ProgressSettings:
     Attributes:
         kind: "counter": the job writes a count to the file `ADVISOR_PROGRESS_FILE`; "output":
             `pattern` is matched against each line of the job's output; "runs": the command is
-            short and is started again each time it ends.
+            short and is started again each time it ends; "metrics": a server shows Prometheus its
+            counter (advisor.scrape).
         unit: What one step is: images, tokens, steps, matrices.
         pattern: Regular expression with at most one group, the number.
         cumulative: The number is the total so far; False: it is the progress of its line.
         per_run: Progress of one completed run, for "runs".
         gate: The job waits at the gate after its warm-up (see docs/progress.md).
+        url: Of the page on this host, for "metrics".
+        counter: Name of the counter on it, with labels in braces where not all are meant.
+        histogram: Of latencies, alike; None: they are not read.
     """
 
     kind: ProgressKind = "counter"
@@ -54,6 +58,9 @@ class ProgressSettings:
     cumulative: bool = True
     per_run: float = 1
     gate: bool = False
+    url: str | None = None
+    counter: str | None = None
+    histogram: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +146,9 @@ class Job:
         if self.input.data is None:
             # Jobs that do not tell it keep the hash that they had before it could be told.
             del fields["input"]["data"]
+        if self.progress.kind != "metrics":
+            for name in ("url", "counter", "histogram"):
+                del fields["progress"][name]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -37,6 +37,7 @@ from advisor.errors import InputError
 from advisor.files.safe_files import others_write_to
 from advisor.formats import yaml_fields as read
 from advisor.formats.unknown_job import unknown_job
+from advisor.scrape.fetch import address_of
 from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES, job_folders
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -223,6 +224,13 @@ def _progress_fault(progress: ProgressSettings) -> tuple[str, str] | None:
         return "per_run", f"{progress.per_run} is not a number above 0"
     if progress.kind == "output" and not progress.pattern:
         return "pattern", "kind output needs one, such as 'step (\\d+)'"
+    if progress.kind == "metrics" and not (progress.url and progress.counter):
+        missing = "counter" if progress.url else "url"
+        return missing, "kind metrics needs url and counter, in the job file (docs/progress.md)"
+    try:
+        address_of(progress.url or "http://localhost")
+    except InputError as error:
+        return "url", str(error)
     return _pattern_fault(progress.pattern) if progress.pattern else None
 
 
@@ -248,7 +256,10 @@ def _input(field: read.YamlField) -> InputData:
     return InputData(**read.record(field, _INPUT))
 
 
-_ONLY_FOR = {"gate": "counter", "pattern": "output", "cumulative": "output", "per_run": "runs"}
+_ONLY_FOR = {
+    **{"gate": "counter", "pattern": "output", "cumulative": "output", "per_run": "runs"},
+    **dict.fromkeys(("url", "counter", "histogram"), "metrics"),
+}
 
 _PROGRESS: Mapping[str, read.FieldReader] = {
     "kind": read.one_of(*get_args(ProgressKind)),
@@ -257,6 +268,9 @@ _PROGRESS: Mapping[str, read.FieldReader] = {
     "cumulative": read.flag,
     "per_run": read.number(0, above=True),
     "gate": read.flag,
+    "url": read.word,
+    "counter": read.word,
+    "histogram": read.word,
 }
 
 _INPUT: Mapping[str, read.FieldReader] = {

@@ -57,9 +57,7 @@ class Proven:
         for name, content in empty.items():
             with writing_private(self.folder / name) as file:
                 file.write(content)
-        runs = self.job.progress.kind == "runs"
-        repeat = (python(), "-I", "-S", str(_REPEAT)) if runs else ()
-        command = (*repeat, *self.job.command)
+        command = (*_counted_by(self.job), *self.job.command)
         try:
             process = JobProcess(
                 command,
@@ -107,6 +105,19 @@ def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
     """
     end_marked(backend, {GPU_MARK: backend.gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
     end_cgroups(cgroup_prefix(backend.gpu.uuid, str(runtime_dir)))
+
+
+def _counted_by(job: Job) -> tuple[str, ...]:
+    """The program that runs the command and counts it, where it does not count itself."""
+    progress = job.progress
+    if progress.kind == "runs":
+        return python(), "-I", "-S", str(_REPEAT)
+    if progress.kind != "metrics":
+        return ()
+    told = {"url": progress.url, "counter": progress.counter, "histogram": progress.histogram}
+    told["promised-ms"] = None if job.max_p99_ms is None else str(job.max_p99_ms)
+    options = (f"--{name}={value}" for name, value in told.items() if value is not None)
+    return (python(), "-I", "-m", "advisor.scrape", *options, "--end-on-fault", "--")
 
 
 _SHELL = frozenset({"&&", "||", "|", ";", ">", "<"})

@@ -63,6 +63,33 @@ def test_full_file(write: Write) -> None:
     )
 
 
+def test_a_server_counted_by_its_page(write: Write) -> None:
+    """Which counter and histogram are part of what is run; other jobs keep their hash."""
+    page = "url: http://127.0.0.1:8000/metrics, counter: a_total"
+    plain = load_job(write(f"command: a\nprogress: {{kind: metrics, unit: tokens, {page}}}"))
+    assert plain.progress.url == "http://127.0.0.1:8000/metrics"
+    more = load_job(write(f"command: a\nprogress: {{kind: metrics, {page}, histogram: b_seconds}}"))
+    assert more.progress.histogram == "b_seconds"
+    assert plain.job_hash != more.job_hash
+    assert Job(name="train", command=("sleep", "5")).job_hash == "446e2d122021eaa4"
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        ("kind: metrics, counter: a", "kind metrics needs url and counter"),
+        ("kind: metrics, url: 'http://127.0.0.1/'", "kind metrics needs url and counter"),
+        ("kind: metrics, counter: a, url: 'http://10.0.0.1/'", "no http:// address of this host"),
+        ("url: 'http://127.0.0.1/'", "means something for kind metrics only"),
+        ("kind: metrics, counter: a, url: 'http://[::1]/', gate: true", "for kind counter only"),
+    ],
+)
+def test_a_page_that_cannot_be_read_is_refused(write: Write, progress: str, said: str) -> None:
+    """Before anything is started."""
+    with pytest.raises(InputError, match=said):
+        load_job(write(f"command: a\nprogress: {{{progress}}}"))
+
+
 def test_least_file(write: Write) -> None:
     """A command is enough; the file names the job, and a key without a value is left out."""
     path = write("command: [sleep, 5, a b]\nworkdir:\n")

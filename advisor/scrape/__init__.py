@@ -1,0 +1,1 @@
+"""Counts a server's progress by what it shows Prometheus: `python -m advisor.scrape`."""

@@ -1,0 +1,109 @@
+"""Gets a metrics page of this host, within bounds of time and size."""
+
+import http.client
+import io
+import ipaddress
+import socket
+import time
+from typing import cast
+from urllib.parse import urlsplit
+
+from advisor.errors import InputError, JobError, SourceError
+
+PATIENCE_S = 0.5
+"""From the connection to the last byte; a page is made in some milliseconds."""
+
+LARGEST_BYTES = 4 * 2**20
+
+
+def address_of(url: str) -> tuple[str, int, str]:
+    """Host, port and path of a page of this host.
+
+    Raises:
+        InputError: the URL is not one over plain HTTP on loopback.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 80
+    except ValueError as error:
+        raise InputError(f"{url!r} is no URL: {error}") from error
+    if parts.scheme != "http" or not _is_loopback(host) or parts.username is not None:
+        raise InputError(
+            f"{url!r} is no http:// address of this host",
+            why="a job is counted where it runs, and nothing else is spoken to",
+            fix="write http://127.0.0.1:PORT/metrics",
+        )
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not path.isascii() or not path.isprintable() or " " in path:
+        raise InputError(f"{url!r} has characters that no URL may have")
+    return host, port, path
+
+
+def answers(url: str) -> bool:
+    """Whether somebody listens there."""
+    host, port, _ = address_of(url)
+    try:
+        socket.create_connection((host, port), timeout=PATIENCE_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def fetch(url: str) -> bytes:
+    """The page; no proxy and no redirect is followed.
+
+    Raises:
+        SourceError: there is none now: nobody listens, or answers in time, or with a page.
+        JobError: it is too large.
+    """
+    answer = http.client.HTTPResponse(cast("socket.socket", _Received(_exchange(url))))
+    try:
+        answer.begin()
+        page = answer.read()
+    except (http.client.HTTPException, ValueError) as error:
+        raise SourceError(f"{url} gave no whole HTTP answer", why=repr(error)[:200]) from error
+    if answer.status != 200:
+        why = "redirects are not followed" if 300 <= answer.status < 400 else ""
+        raise SourceError(f"{url} answered HTTP {answer.status}", why=why)
+    return page
+
+
+class _Received:
+    """What `HTTPResponse` takes for a socket: an answer that is there as a whole."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, *_: object) -> io.BytesIO:
+        return io.BytesIO(self._data)
+
+
+def _exchange(url: str) -> bytes:
+    """All that comes, headers as well, within the time that one request has."""
+    (host, port, path), ends_s = address_of(url), time.monotonic() + PATIENCE_S
+    name = f"[{host}]" if ":" in host else host
+    request = (
+        f"GET {path} HTTP/1.1\r\nHost: {name}:{port}\r\nAccept: text/plain\r\n"
+        "Accept-Encoding: identity\r\nConnection: close\r\n\r\n"
+    )
+    received = bytearray()
+    try:
+        with socket.create_connection((host, port), timeout=PATIENCE_S) as server:
+            server.sendall(request.encode())
+            while part := server.recv(65536):
+                received += part
+                if len(received) > LARGEST_BYTES:
+                    raise JobError(f"{url} sent more than {LARGEST_BYTES} bytes")
+                server.settimeout(max(ends_s - time.monotonic(), 0.001))
+    except TimeoutError as error:
+        raise SourceError(f"{url} took longer than {PATIENCE_S} s") from error
+    except OSError as error:
+        raise SourceError(f"nobody answers at {url}", why=error.strerror or "") from error
+    return bytes(received)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

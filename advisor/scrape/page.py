@@ -1,0 +1,144 @@
+"""Finds the counter and the histogram of a job in a Prometheus page."""
+
+import difflib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from advisor.errors import InputError, JobError, SourceError
+
+_SUFFIX = re.compile(r"_(total|sum|count|bucket)$")
+_TYPE = re.compile(rb"^# TYPE (\S+) (?:counter|histogram)", re.MULTILINE)
+_PARTS_OF_HISTOGRAMS = ("_sum", "_count")
+
+_LONGEST_LINE = 16 * 2**10
+"""The parser takes a time that grows with the square of a line."""
+
+_SECONDS = {"_us": 1e-6, "_microseconds": 1e-6, "_ms": 1e-3, "_milliseconds": 1e-3}
+"""By the end of a histogram's name; seconds are what Prometheus asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A name, and labels that samples of it must have."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a page says of a job.
+
+    Attributes:
+        total: The counter, summed over all label sets that are meant.
+        buckets: Upper bounds, s, each with how many requests did not exceed it; the last bound is
+            infinite. Empty where no histogram is asked for, or there is none yet.
+    """
+
+    total: float
+    buckets: tuple[tuple[float, float], ...] = ()
+
+
+def parse_selector(text: str) -> Selector:
+    """A name with or without labels, such as `vllm:generation_tokens_total{engine="0"}`.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        (family,) = text_string_to_metric_families(f"{text} 1\n")
+        (sample,) = family.samples
+    except ValueError as error:
+        raise InputError(
+            f"{text!r} is no name of a metric",
+            why=str(error)[:200],
+            fix='write it as the page does: name, or name{label="value"}',
+        ) from error
+    return Selector(sample.name, sample.labels)
+
+
+def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Reading:
+    """What the page says.
+
+    Raises:
+        SourceError: it has no such counter, or no such histogram, now.
+        JobError: what has the name cannot be counted by.
+    """
+    samples = [*_samples(page, counter)]
+    if not samples:
+        raise _none(page, counter, "counter")
+    for kind, name, _ in samples:
+        if kind not in ("counter", "unknown") and not (
+            kind in ("histogram", "summary") and name.endswith(_PARTS_OF_HISTOGRAMS)
+        ):
+            raise JobError(
+                f"{counter.name} is a {kind}, not a counter",
+                why="what goes up and down tells no progress",
+                fix="name a counter; its name mostly ends in _total",
+            )
+    total = sum(sample.value for _, _, sample in samples)
+    if not 0 <= total < math.inf:
+        raise JobError(f"{counter.name} is {total}, which is no count")
+    return Reading(total, _buckets(page, histogram) if histogram else ())
+
+
+def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...]:
+    wanted = Selector(f"{histogram.name}_bucket", histogram.labels)
+    kinds, sums = set[str](), dict[float, float]()
+    for kind, _, sample in _samples(page, wanted):
+        kinds.add(kind)
+        bound = float(sample.labels["le"]) * _scale(histogram.name)
+        sums[bound] = sums.get(bound, 0.0) + sample.value
+    if kinds - {"histogram", "unknown"} or _is_other(page, histogram):
+        raise JobError(f"{histogram.name} is no histogram")
+    found = tuple(sorted(sums.items()))
+    counts = [count for _, count in found]
+    if found and (found[-1][0] != math.inf or not counts[0] >= 0 or counts != sorted(counts)):
+        raise JobError(f"the buckets of {histogram.name} are no cumulative ones up to +Inf")
+    if not all(map(math.isfinite, counts)):
+        raise JobError(f"{histogram.name} has a count that is not finite")
+    return found
+
+
+def _is_other(page: bytes, histogram: Selector) -> bool:
+    kind = re.search(rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode()), page, re.MULTILINE)
+    return kind is not None and kind[1] not in (b"histogram", b"untyped", b"unknown")
+
+
+def _scale(name: str) -> float:
+    return next((scale for end, scale in _SECONDS.items() if name.endswith(end)), 1.0)
+
+
+def _samples(page: bytes, wanted: Selector) -> Iterator[tuple[str, str, Any]]:
+    """Type, name and sample of all that are meant; only lines of the family are parsed."""
+    stem = _SUFFIX.sub("", wanted.name).encode()
+    lines = [ln for ln in page.split(b"\n") if ln.startswith((stem, b"# TYPE " + stem))]
+    if any(len(line) > _LONGEST_LINE for line in lines):
+        raise JobError(f"the page has a line of {wanted.name} of more than {_LONGEST_LINE} bytes")
+    text = b"\n".join((*lines, b"")).decode(errors="replace")
+    try:
+        families: list[Any] = list(text_string_to_metric_families(text))
+    except ValueError as error:
+        raise SourceError("the page is no metrics text", why=str(error)[:200]) from error
+    # The parser ends each counter with _total, as OpenMetrics wants it.
+    names = (wanted.name, f"{wanted.name}_total")
+    for family in families:
+        for sample in family.samples:
+            if sample.name in names and wanted.labels.items() <= sample.labels.items():
+                yield family.type, sample.name, sample
+
+
+def _none(page: bytes, wanted: Selector, what: str) -> SourceError:
+    names = sorted({name.decode(errors="replace") for name in _TYPE.findall(page)})
+    near = difflib.get_close_matches(wanted.name, names, 3, 0.5) or names[:3]
+    labels = " with these labels" if wanted.labels else ""
+    return SourceError(
+        f"the page has no {what} {wanted.name}{labels}",
+        why=f"near ones: {', '.join(near)}" if near else "it has no counters at all",
+        fix="some servers show it with their first request only",
+    )

@@ -1,0 +1,238 @@
+"""What a Prometheus page says of a job, and what is told where it says nothing."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from advisor.errors import InputError, JobError, SourceError
+from advisor.progress import FILE_BYTES, Progress, latency_bucket
+from advisor.runtime.jobs.counting import CounterFile
+from advisor.runtime.jobs.reports import percentile_ms, read_latencies
+from advisor.scrape.mirror import Mirror
+from advisor.scrape.page import Reading, parse_selector, read_page
+
+VLLM = b"""\
+# HELP vllm:num_requests_running Running.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0"} 2.0
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="a"} 100.0
+vllm:generation_tokens_total{engine="1",model_name="a"} 20.0
+# TYPE vllm:e2e_request_latency_seconds histogram
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="0.3"} 1.0
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="+Inf"} 3.0
+vllm:e2e_request_latency_seconds_count{engine="0"} 3.0
+vllm:e2e_request_latency_seconds_sum{engine="0"} 9.0
+vllm:e2e_request_latency_seconds_bucket{engine="1",le="0.3"} 4.0
+vllm:e2e_request_latency_seconds_bucket{engine="1",le="+Inf"} 4.0
+"""
+
+TRITON = b"""\
+# TYPE nv_inference_count counter
+nv_inference_count{model="a",version="1"} 7
+# TYPE nv_inference_first_response_histogram_ms histogram
+nv_inference_first_response_histogram_ms_bucket{model="a",le="100"} 5
+nv_inference_first_response_histogram_ms_bucket{model="a",le="+Inf"} 5
+"""
+
+
+def read(page: bytes, counter: str, histogram: str | None = None) -> Reading:
+    latencies = None if histogram is None else parse_selector(histogram)
+    return read_page(page, parse_selector(counter), latencies)
+
+
+@pytest.mark.parametrize(
+    ("counter", "total"),
+    [
+        ("vllm:generation_tokens_total", 120),
+        ('vllm:generation_tokens_total{engine="1"}', 20),
+        ("vllm:e2e_request_latency_seconds_sum", 9),
+        ('vllm:e2e_request_latency_seconds_count{engine="0"}', 3),
+    ],
+)
+def test_a_counter_is_summed_over_the_labels_that_are_meant(counter: str, total: float) -> None:
+    """All engines of a server, or one; requests may be counted by a histogram."""
+    assert read(VLLM, counter).total == total
+
+
+def test_buckets_are_summed_and_in_seconds() -> None:
+    """Prometheus asks for seconds; Triton and Ray say otherwise in the name."""
+    seen = read(VLLM, "vllm:generation_tokens_total", "vllm:e2e_request_latency_seconds")
+    assert seen.buckets == ((0.3, 5), (math.inf, 7))
+    seen = read(TRITON, "nv_inference_count", "nv_inference_first_response_histogram_ms")
+    assert seen == Reading(7, ((0.1, 5), (math.inf, 5)))
+
+
+def test_what_is_not_there_yet_is_told_with_near_names() -> None:
+    """Servers show some counters with their first request, and people misspell them."""
+    with pytest.raises(SourceError, match=r"no counter vllm:generated.*near ones: vllm:generation"):
+        read(VLLM, "vllm:generated_tokens_total")
+    with pytest.raises(SourceError, match="with these labels"):
+        read(VLLM, 'vllm:generation_tokens_total{engine="2"}')
+    with pytest.raises(SourceError, match="no counters at all"):
+        read(b"", "a")
+    seen = read(VLLM, "vllm:generation_tokens_total", "vllm:nothing")
+    assert seen.buckets == ()
+
+
+@pytest.mark.parametrize(
+    ("page", "counter", "histogram", "said"),
+    [
+        (VLLM, "vllm:num_requests_running", None, "is a gauge, not a counter"),
+        (VLLM, "vllm:e2e_request_latency_seconds_bucket", None, "is a histogram, not a counter"),
+        (VLLM, "vllm:generation_tokens_total", "vllm:num_requests_running", "is no histogram"),
+        (b"# TYPE a counter\na_total NaN\n", "a_total", None, "is nan, which is no count"),
+        (b"# TYPE a counter\na_total -1\n", "a_total", None, "no count"),
+        (b"# TYPE a counter\na_total +Inf\n", "a_total", None, "no count"),
+        (b"a 1\nh_bucket{le=\"1\"} 1\n", "a", "h", "no cumulative ones"),
+        (b"a 1\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 1\n", "a", "h", "no cumulative ones"),
+        (b"a 1\nh_bucket{le=\"1\"} 0\nh_bucket{le=\"+Inf\"} NaN\n", "a", "h", "not|no"),
+        (b'a{x="' + b"y" * 20_000 + b'"} 1\n', "a", None, "a line of a of more than 16384 bytes"),
+    ],
+)  # fmt: skip
+def test_what_can_never_be_counted_by_is_refused(
+    page: bytes, counter: str, histogram: str | None, said: str
+) -> None:
+    """A wrong type, a count that is none."""
+    with pytest.raises(JobError, match=said):
+        read(page, counter, histogram)
+
+
+@pytest.mark.parametrize("text", ["", "a{", "a b c", 'a{x="1"', "# HELP a", "a\nb 1"])
+def test_a_selector_that_is_none_is_told(text: str) -> None:
+    """With what is written instead."""
+    with pytest.raises(InputError, match="is no name of a metric"):
+        parse_selector(text)
+
+
+def test_pages_of_the_real_library_are_read() -> None:
+    """A name given without `_total` finds the counter, too."""
+    registry = CollectorRegistry()
+    Counter("done", "Steps.", registry=registry).inc(3)
+    Gauge("now", "Now.", registry=registry).set(5)
+    Histogram("took_ms", "Took.", registry=registry, buckets=(1, 10)).observe(2)
+    page = generate_latest(registry)
+    seen = read(page, "done_total", "took_ms")
+    assert seen == Reading(3, ((0.001, 0), (0.01, 1), (math.inf, 1)))
+    assert read(page, "done").total == 3
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "progress"
+    path.write_bytes(bytes(FILE_BYTES))
+    monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(path))
+    return path
+
+
+BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+@given(
+    st.lists(st.floats(0.001, 9.9), min_size=1, max_size=300),
+    st.lists(st.floats(0.001, 9.9), max_size=20),
+    st.integers(1, 7),
+)
+def test_percentiles_are_within_the_bucket_of_the_true_one(
+    latencies: list[float], earlier: list[float], parts: int
+) -> None:
+    """However the requests fall into readings; what was before the window does not count."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ADVISOR_PROGRESS_FILE", raising=False)
+        progress = Histories()
+        registry = CollectorRegistry()
+        took = Histogram("took", "Took.", registry=registry, buckets=BOUNDS_S)
+        asked = Counter("asked", "Asked.", registry=registry)
+        mirror = Mirror(progress)
+
+        def take(part: list[float]) -> None:
+            for one in part:
+                took.observe(one)
+                asked.inc(16)
+            mirror.take(read(generate_latest(registry), "asked_total", "took"))
+
+        take(earlier)
+        before = tuple(progress.buckets)
+        for n in range(parts):
+            take(latencies[n::parts])
+    assert progress.count == 16 * (len(latencies) + len(earlier))
+    seen = [percentile_ms(before, tuple(progress.buckets), percent) for percent in (50, 90, 99)]
+    assert all(one is not None for one in seen)
+    told = [one / 1000 for one in seen if one is not None]
+    assert told == sorted(told)
+    for percent, told_s in zip((50, 90, 99), told, strict=True):
+        true_s = sorted(latencies)[math.ceil(len(latencies) * percent / 100) - 1]
+        high_s = next(bound for bound in BOUNDS_S if true_s <= bound)
+        low_s = max((bound for bound in BOUNDS_S if bound < high_s), default=0.0)
+        assert low_s / 1.05 <= told_s <= high_s * 1.05
+
+
+class Histories(Progress):
+    """What a progress file would hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buckets, self.count = [0] * 320, 0
+
+    def took(self, latency_s: float, requests: int = 1) -> None:
+        self.buckets[latency_bucket(latency_s)] += requests
+
+    def add(
+        self, steps: int = 1, value: float | None = None, latency_s: float | None = None
+    ) -> None:
+        self.count += steps
+
+
+@given(st.integers(200, 5000), st.floats(0.02, 0.98))
+def test_percentiles_are_linear_within_a_bucket(requests: int, part: float) -> None:
+    """As those of Prometheus: of a single bucket from 1 s to 2 s its p30 is 1.3 s."""
+    assume(part * requests > 20)
+    progress = Histories()
+    mirror = Mirror(progress)
+    for n in range(1, 11):
+        count = requests * n // 10
+        mirror.take(Reading(0, ((1.0, 0), (2.0, count), (math.inf, count))))
+    told_ms = percentile_ms((0,) * 320, tuple(progress.buckets), 100 * part)
+    assert told_ms == pytest.approx(1000 * (1 + part), rel=0.04)
+
+
+def test_requests_beyond_the_last_bound_are_above_it(file: Path) -> None:
+    """All that is known of them; what is promised below it is broken for sure."""
+    mirror = Mirror(Progress(), promised_ms=1000)
+    before = read_latencies(file)
+    mirror.take(Reading(3, ((0.5, 1), (1.0, 1), (math.inf, 100))))
+    p99_ms = percentile_ms(before, read_latencies(file), 99)
+    assert p99_ms is not None
+    assert 1000 < p99_ms / 1.05**0.5 <= 1000 * 1.05**2
+
+
+def test_a_promise_beyond_the_last_bound_is_refused(file: Path) -> None:
+    """Nobody could tell whether it is kept."""
+    with pytest.raises(JobError, match=r"1500 ms is promised.*at 1000 ms"):
+        Mirror(Progress(), promised_ms=1500).take(Reading(3, ((1.0, 1), (math.inf, 1))))
+
+
+def test_a_server_that_begins_anew_is_told(file: Path) -> None:
+    """Its count would make a wrong rate; what was counted stays."""
+    mirror = Mirror(Progress())
+    mirror.take(Reading(10, ((1.0, 4), (math.inf, 4))))
+    with pytest.raises(JobError, match="went back from 10 to 3"):
+        mirror.take(Reading(3))
+    with pytest.raises(JobError, match="went back from 4 to 2"):
+        mirror.take(Reading(11, ((1.0, 2), (math.inf, 4))))
+    counter = CounterFile(file)
+    assert counter.read() == 10
+    counter.close()
+
+
+def test_a_histogram_that_is_gone_for_a_moment_is_not_counted_twice(file: Path) -> None:
+    """As behind a proxy that has lost one of its servers."""
+    mirror = Mirror(Progress())
+    whole = Reading(10, ((1.0, 4), (math.inf, 4)))
+    for reading in (whole, Reading(11), Reading(12, whole.buckets)):
+        mirror.take(reading)
+    assert sum(read_latencies(file)) == 4
