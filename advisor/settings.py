@@ -1,14 +1,15 @@
-"""The only reader of the environment."""
+"""The only reader of the environment, and of the file with what it does not set."""
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import PERCENTAGE
 from advisor.core.objectives import Prices
 from advisor.errors import InputError
+from advisor.files.config_file import config_path, read_config
 from advisor.files.safe_files import belongs_to_us
 from advisor.retention import Retention, read_retention
 
@@ -53,7 +54,7 @@ LIMIT_VARIABLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the environment says.
+    """What the environment and the file of the user say.
 
     Attributes:
         home: Where points are kept: `ADVISOR_HOME`, else `$XDG_DATA_HOME/advisor`.
@@ -97,8 +98,58 @@ class Settings:
         return {k: v for k, v in self.environment.items() if k in SECRETS}
 
 
+KEYS: Mapping[str, Callable[[Settings], object]] = {
+    "home": lambda s: s.home,
+    "runtime_dir": lambda s: s.runtime_dir,
+    "lock_dir": lambda s: s.lock_dir,
+    "jobs": lambda s: s.jobs_dir,
+    "database_url": lambda s: s.database_url and "set, and not shown",
+    "dcgm_url": lambda s: s.dcgm_url,
+    "min_speed": lambda s: s.min_speed,
+    "gpu_hour": lambda s: s.prices.gpu_hour,
+    "kwh": lambda s: s.prices.kwh,
+    "host_w": lambda s: s.prices.host_w,
+    "keep_launches_days": lambda s: s.retention.launch_days,
+    "keep_launches_gib": lambda s: s.retention.launch_gib,
+    "keep_audit_days": lambda s: s.retention.audit_days,
+    "output_mib": lambda s: s.retention.output_mib,
+}
+"""Names that a file may set: those of the variables, in small letters and without `ADVISOR_`."""
+
+
 def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Settings from `environment`."""
+    """Settings from `environment`, and for what that leaves open from the file of the user.
+
+    Raises:
+        InputError: one cannot be meant; the file cannot be read, or has a key that is unknown.
+        UnsafeFileError: the file may be another user's.
+    """
+    kept = written(environment)
+    given = {name: value for name, value in environment.items() if value or name not in kept}
+    try:
+        return _read({**kept, **given})
+    except InputError as error:
+        if not (named := [name for name in kept.keys() - given.keys() if name in error.what]):
+            raise
+        name = named[0].removeprefix(OUR_VARIABLES).lower()
+        where = f"{name} in {config_path(environment)}"
+        raise InputError(error.what.replace(named[0], where), why=error.why) from error
+
+
+def written(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the file of the user sets, by the names of variables."""
+    path = config_path(environment)
+    secret = [name for name in KEYS if variable_of(name) in SECRETS]
+    found = read_config(path, KEYS, secret) if path else {}
+    return {variable_of(name): value for name, value in found.items()}
+
+
+def variable_of(name: str) -> str:
+    """The variable that sets what has this name in the file."""
+    return OUR_VARIABLES + name.upper()
+
+
+def _read(environment: Mapping[str, str]) -> Settings:
     data_home = environment.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     pipe_dir = environment.get("CUDA_MPS_PIPE_DIRECTORY")
     jobs, runtime_dir = environment.get("ADVISOR_JOBS"), _runtime_dir(environment).absolute()

@@ -35,6 +35,7 @@ _COMMANDS = {
     "power": "How a card's power is read, what operations and data draw, and where power goes.",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
+    "config": "Show which settings hold, and what set each: environment, file or default.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",
     "data": "Import and export points; back up, restore and migrate the database.",
     "tokens": "Make, list and revoke the tokens that the service lets in.",
@@ -58,7 +59,7 @@ _MODULES = {
         "advise": ("recommend", "replicas", "place", "drift"),
         "launching": ("launch", "launches", "run"),
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
-        "manage": ("data", "jobs", "kubernetes", "serve", "slurm", "tokens"),
+        "manage": ("config", "data", "jobs", "kubernetes", "serve", "slurm", "tokens"),
         "measure": ("check", "colocate", "doctor", "profile"),
         "power": ("power",),
     }.items()

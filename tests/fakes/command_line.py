@@ -29,6 +29,7 @@ def in_this_process(
 ) -> Advisor:
     """Quick: libraries are loaded once. The store is in `home` of the folder."""
     monkeypatch.setenv("ADVISOR_HOME", str(folder / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
     monkeypatch.chdir(folder)
 
@@ -55,7 +56,12 @@ def in_its_own(
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=folder,
-        env={**kept, "ADVISOR_HOME": str(folder / "home"), **environment},
+        env={
+            **kept,
+            "ADVISOR_HOME": str(folder / "home"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            **environment,
+        },
         capture_output=True,
         timeout=100,
         check=False,

@@ -42,6 +42,7 @@ class FakeHost:
             "FAKE_CUDA_UUIDS": UUID,
             "FAKE_MPS": self.mps,
             "ADVISOR_HOME": str(self.folder / "home"),
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
             "ADVISOR_RUNTIME_DIR": str(self.folder / "run"),
             "ADVISOR_LOCK_DIR": str(self.folder / "locks"),
             "ADVISOR_JOBS": str(self.folder / "jobs"),
