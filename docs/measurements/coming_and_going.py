@@ -34,7 +34,7 @@ STAYS, PROMISED_MS = "bert-serve-30", 50.0
 """A server, and the p99 that it has promised."""
 
 LEAVE = {"mobilenet-train-b2": 0.15, "resnet50-train-b2": 0.3, "bert-train-b2": 0.45}
-JOIN = {"whisper-infer-b2": 0.2, "vit-infer-b2": 0.35, "mobilenet-infer-fp32": 0.5}
+JOIN = {"whisper-infer-b2": 0.2, "vit-infer-b2": 0.35, "notebook": 0.5}
 """When each does, as a part of the whole time."""
 
 KILLED, KILLED_AT = "vit-infer-b2", 0.75
