@@ -1,9 +1,11 @@
 """Words of messages."""
 
+import json
 import logging
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from advisor.core.gpu import WHOLE
 
@@ -88,6 +90,21 @@ class PrintableFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The whole text of a record."""
         return printable(super().format(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """Of a log for programs: an object a line, in ASCII, so that nothing of others ends it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level and message; `error` is the traceback, if any."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        said = {
+            "time": at.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        trace = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
+        return json.dumps({**said, **trace})
 
 
 def _shown(character: str) -> str:

@@ -16,7 +16,7 @@ from dataclasses import replace
 import uvicorn
 from starlette.applications import Starlette
 
-from advisor.core.wording import PrintableFormatter
+from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.settings import Settings
 from advisor_api.http.certificate import Certificate
 from advisor_api.http.listening import BACKLOG, listening
@@ -69,7 +69,7 @@ def serve_app(
     certificate = None
     if options.tls_certificate is not None and options.tls_key is not None:
         certificate = Certificate(options.tls_certificate, options.tls_key, options.client_ca)
-    _log_to_stderr(options.log_level)
+    _log_to_stderr(options.log_level, options.log_format)
     with listening(options) as listener:
         real = options
         if options.socket is None:
@@ -178,12 +178,12 @@ def _room_for_files() -> int:
     return max(1, hard - _SPARE_FILES) if hard != resource.RLIM_INFINITY else sys.maxsize
 
 
-def _log_to_stderr(level: str) -> None:
+def _log_to_stderr(level: str, form: str) -> None:
     formatter = PrintableFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     formatter.default_msec_format = "%s.%03dZ"
     handler = logging.StreamHandler()
-    handler.setFormatter(formatter)
+    handler.setFormatter(JsonFormatter() if form == "json" else formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # uvicorn warns of each request that is none, which anyone could fill the log with.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

@@ -12,7 +12,7 @@ import pytest
 from command_line import Advisor
 from host import FAKES, FakeHost
 
-from advisor.core.wording import PrintableFormatter
+from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.formats.rows import to_row
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_data import open_store
@@ -134,6 +134,12 @@ def test_no_log_steers_a_terminal() -> None:
     first, *trace = PrintableFormatter().format(said).splitlines()
     assert first == rf"failed: {SHOWN}\nERROR all is lost"
     assert (len(trace) > 1, trace[-1]) == (True, f"ValueError: {SHOWN}")
+    line = JsonFormatter().format(said)
+    assert (line.isascii(), line.isprintable()) == (True, True)
+    record = json.loads(line)
+    assert (record["level"], record["message"]) == ("error", f"failed: {words}")
+    assert record["error"].endswith(f"ValueError: {STEERING}")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", record["time"])
 
 
 def test_no_log_has_a_formatter_of_its_own() -> None:

@@ -37,6 +37,7 @@ class ServeOptions:
         write_s: Time that an answer may wait for a client that does not read, s.
         drain_s: Time for requests to end when the service is stopped, s.
         log_level: `debug`, `info`, `warning` or `error`; requests are logged at `info`.
+        log_format: `text`, or `json` for an object a line.
     """
 
     host: str = "127.0.0.1"
@@ -62,6 +63,7 @@ class ServeOptions:
     write_s: float = 30.0
     drain_s: float = 10.0
     log_level: str = "info"
+    log_format: str = "text"
 
     @property
     def loopback(self) -> bool:

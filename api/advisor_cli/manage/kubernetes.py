@@ -8,7 +8,7 @@ import typer
 
 from advisor.settings import read_settings
 from advisor_cli.manage.node_agent import client_of, ended_by_signals, log_lines
-from advisor_cli.shared.options import LogLevel, ServiceAddress, ServiceCa
+from advisor_cli.shared.options import LogFormat, LogLevel, ServiceAddress, ServiceCa
 from advisor_cli.shared.say import say
 
 _Policy: TypeAlias = Literal["pass", "hold"]
@@ -43,6 +43,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8443,
     log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
 ) -> None:
     """Admit pods that share a GPU, find each a partner, and send both to the node.
 
@@ -73,6 +74,7 @@ def serve(
         burst=4000,
         body_s=2.0,
         log_level=log_level,
+        log_format=log_format,
     )
     with (
         client_of(service, service_ca, settings) as client,
@@ -95,6 +97,7 @@ def agent(
     service_ca: ServiceCa = None,
     host: Annotated[str, typer.Option(help="Address that metrics are served on")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="Its port; 0: any", min=0, max=65535)] = 9401,
+    log_format: LogFormat = "text",
 ) -> None:
     """Own the MPS daemons of a node, prove the limits of its pods, meter them and report.
 
@@ -107,7 +110,7 @@ def agent(
     from advisor_kubernetes.agent.node_api import NodeApi
     from advisor_kubernetes.cluster import connect
 
-    log_lines(logging.StreamHandler())
+    log_lines(logging.StreamHandler(), log_format)
     settings = read_settings()
     stop = ended_by_signals()
     with client_of(service, service_ca, settings) as client:

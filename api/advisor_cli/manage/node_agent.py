@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FrameType
 
 from advisor.client import Client
-from advisor.core.wording import PrintableFormatter
+from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.settings import Settings
 
 
@@ -23,9 +23,12 @@ def ended_by_signals() -> threading.Event:
     return stop
 
 
-def log_lines(handler: logging.Handler, form: str = "%(levelname)s %(message)s") -> None:
+def log_lines(
+    handler: logging.Handler, log_format: str = "text", form: str = "%(levelname)s %(message)s"
+) -> None:
     """Log there, in lines that steer no terminal."""
-    handler.setFormatter(PrintableFormatter(form))
+    formatter = JsonFormatter() if log_format == "json" else PrintableFormatter(form)
+    handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
 

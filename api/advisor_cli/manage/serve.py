@@ -10,7 +10,7 @@ from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.server import serve as serve_http
-from advisor_cli.shared.options import LogLevel
+from advisor_cli.shared.options import LogFormat, LogLevel
 from advisor_cli.shared.say import say
 
 
@@ -51,6 +51,7 @@ def serve(
         int, typer.Option(help="Open connections; the idlest makes room", min=1)
     ] = 4096,
     log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
 ) -> None:
     """Serve HTTP; by default only this host can connect, and nothing is launched.
 
@@ -71,6 +72,7 @@ def serve(
         burst=max(1, round(requests_per_s)),
         max_connections=max_connections,
         log_level=log_level,
+        log_format=log_format,
     )
     serve_http(read_settings(), options, _say_started)
 

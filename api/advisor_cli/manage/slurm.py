@@ -9,7 +9,7 @@ import typer
 
 from advisor.settings import read_settings
 from advisor_cli.manage.node_agent import client_of, ended_by_signals, log_lines
-from advisor_cli.shared.options import ServiceAddress, ServiceCa
+from advisor_cli.shared.options import LogFormat, ServiceAddress, ServiceCa
 from advisor_node.slurm.agent import run_agent
 from advisor_node.slurm.matching.cluster import read_settings_file
 from advisor_node.slurm.matching.match import run_match
@@ -38,7 +38,7 @@ def agent(
     Example: advisor slurm agent
     """
     log = RotatingFileHandler(folder / "agent.log", maxBytes=_LOG_BYTES, backupCount=1)
-    log_lines(log, "%(asctime)s %(levelname)s %(message)s")
+    log_lines(log, form="%(asctime)s %(levelname)s %(message)s")
     settings = read_settings()
     stop = ended_by_signals()
     with client_of(service, service_ca, settings) as client:
@@ -51,6 +51,7 @@ def match(
         Path, typer.Option("--settings", help="advisor.conf of the site")
     ] = Path("/etc/slurm/advisor/advisor.conf"),
     service_ca: ServiceCa = None,
+    log_format: LogFormat = "text",
 ) -> None:
     """Let waiting jobs that name themselves share GPUs, on the controller, as SlurmUser or root.
 
@@ -59,7 +60,7 @@ def match(
 
     Example: advisor slurm match
     """
-    log_lines(logging.StreamHandler())
+    log_lines(logging.StreamHandler(), log_format)
     site = read_settings_file(settings_file)
     stop = ended_by_signals()
     with client_of(site.address, service_ca, read_settings()) as client:

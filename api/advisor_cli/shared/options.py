@@ -109,6 +109,10 @@ LogLevel: TypeAlias = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option(help="Requests are logged at info")
 ]
 
+LogFormat: TypeAlias = Annotated[
+    Literal["text", "json"], typer.Option(help="Lines of the log as text, or as an object each")
+]
+
 ServiceAddress: TypeAlias = Annotated[
     str, typer.Option(help="Address of advisor serve; its token is in ADVISOR_TOKEN")
 ]

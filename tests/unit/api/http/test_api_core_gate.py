@@ -1,6 +1,7 @@
 """The gate around an application that is not ours: what every request and answer goes through."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -195,6 +196,17 @@ def test_no_line_of_the_log_can_be_made_up(capsys: pytest.CaptureFixture[str]) -
     (line,) = capsys.readouterr().err.splitlines()
     assert "/a%0a2026%20INFO%20made-up 400" in line
     assert "adv_" not in line
+
+
+def test_the_log_can_be_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same for a program, with the keys that it reads."""
+    app, _ = behind_gate(log_format="json")
+    run(app, lambda client: client.get("/a%0a?token=adv_x"))
+    said = json.loads(capsys.readouterr().err)
+    assert list(said) == [
+        "time", "level", "method", "path", "status", "duration_ms", "caller", "request_id",
+    ]  # fmt: skip
+    assert (said["path"], said["status"]) == ("/a%0a", 400)
 
 
 def test_metrics_know_no_names_of_paths() -> None:
