@@ -1,0 +1,112 @@
+"""Counts the steps of training loops that somebody else wrote.
+
+    Trainer(..., callbacks=[trainer_callback()])       # Hugging Face
+    Trainer(callbacks=[lightning_callback()])          # Lightning
+    count_optimizer_steps()                            # any loop of PyTorch, before it begins
+    python -m advisor.callbacks train.py --batch 32    # the same without a change
+
+Each library is imported where it is asked for; none is needed to install advisor. Processes of
+other ranks than the first count nothing.
+"""
+
+import importlib
+import os
+import runpy
+import sys
+import weakref
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from advisor.progress import Progress
+
+
+class StepCounter:
+    """Counts a step when the GPU has finished it, without making the loop wait for that.
+
+    Args:
+        progress: Where it counts; None: where the advisor has told this process to.
+    """
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        cuda: Any = importlib.import_module("torch").cuda
+        self._cuda = cuda if cuda.is_available() else None
+        pause = None if self._cuda is None else self._cuda.synchronize
+        self._progress = progress or Progress(on_pause=pause)
+        self._pending = deque[Any]()
+
+    def step(self) -> None:
+        """Take note of a step whose work has been queued; counts those that are finished."""
+        if self._cuda is None:
+            self._progress.add()
+            return
+        event = self._cuda.Event()
+        event.record()
+        self._pending.append(event)
+        finished = 0
+        while self._pending and self._pending[0].query():
+            self._pending.popleft()
+            finished += 1
+        self._progress.add(finished)
+
+
+def trainer_callback(progress: Progress | None = None) -> Any:
+    """A `TrainerCallback` of Hugging Face that counts optimizer steps."""
+    steps, base = StepCounter(progress), importlib.import_module("transformers").TrainerCallback
+
+    class CountSteps(base):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.is_world_process_zero:
+                steps.step()
+
+    return CountSteps()
+
+
+def lightning_callback(progress: Progress | None = None) -> Any:
+    """A `Callback` of Lightning that counts training batches."""
+    # Who has imported the older package has a trainer of it.
+    older = "pytorch_lightning"
+    package = older if older in sys.modules else "lightning.pytorch"
+    steps, base = StepCounter(progress), importlib.import_module(package).Callback
+
+    class CountSteps(base):
+        def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+            if trainer.is_global_zero:
+                steps.step()
+
+    return CountSteps()
+
+
+def count_optimizer_steps(progress: Progress | None = None) -> Any:
+    """Count each step of the first optimizer that takes one, wherever the loop is.
+
+    Returns:
+        A handle whose `remove()` ends it.
+    """
+    steps = StepCounter(progress)
+    counted: weakref.ref[Any] | None = None
+
+    def count(optimizer: Any, *_: Any) -> None:
+        nonlocal counted
+        # A loop with two of them, as for a generator and its critic, makes no two steps.
+        if counted is None or counted() is None:
+            counted = weakref.ref(optimizer)
+        if counted() is optimizer and os.environ.get("RANK", "0") == "0":
+            steps.step()
+
+    hooks = importlib.import_module("torch.optim.optimizer")
+    return hooks.register_optimizer_step_post_hook(count)
+
+
+def _run_counted(script: str) -> None:
+    """Run a script as Python would, whose optimizer steps are counted."""
+    sys.path[0] = str(Path(script).resolve().parent)
+    count_optimizer_steps()
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m advisor.callbacks SCRIPT ARGUMENTS...")
+    del sys.argv[0]
+    _run_counted(sys.argv[0])

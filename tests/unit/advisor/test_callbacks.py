@@ -1,0 +1,227 @@
+"""Loops that somebody else wrote are counted: with the real libraries where they are installed."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from advisor import callbacks
+from advisor.progress import FILE_BYTES, Progress
+
+
+class Count(Progress):
+    """Counts in memory."""
+
+    total = 0
+
+    def add(
+        self, steps: int = 1, value: float | None = None, latency_s: float | None = None
+    ) -> None:
+        self.total += steps
+
+
+class Gpu:
+    """`torch.cuda` of a GPU that finishes what was queued when a test says so."""
+
+    def __init__(self) -> None:
+        self.queued = self.finished = 0
+
+    def is_available(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        self.finished = self.queued
+
+    def Event(self) -> Any:  # noqa: N802
+        def record() -> None:
+            self.queued += 1
+            event.number = self.queued
+
+        event = SimpleNamespace(record=record, query=lambda: event.number <= self.finished)
+        return event
+
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a module with these names in the place of a library."""
+
+    def put(name: str, **names: Any) -> None:
+        module = ModuleType(name)
+        vars(module).update(names)
+        monkeypatch.setitem(sys.modules, name, module)
+
+    return put
+
+
+class NoGpu:
+    """`torch.cuda` of a host without one."""
+
+    @staticmethod
+    def is_available() -> bool:
+        return False
+
+
+def test_a_step_counts_when_the_gpu_has_finished_it(install: Install) -> None:
+    """Queued work is no progress, and the loop waits for nothing."""
+    gpu, count = Gpu(), Count()
+    install("torch", cuda=gpu)
+    steps = callbacks.StepCounter(count)
+    for _ in range(3):
+        steps.step()
+    assert count.total == 0
+    gpu.finished = 2
+    steps.step()
+    assert count.total == 2
+    gpu.synchronize()
+    steps.step()
+    assert count.total == 4, "the last one has only been queued"
+
+
+def test_a_trainer_counts_on_its_first_process_alone(install: Install) -> None:
+    """As Hugging Face calls it: with arguments, state, control, and more by name."""
+    install("torch", cuda=NoGpu())
+    install("transformers", TrainerCallback=object)
+    count = Count()
+    callback = callbacks.trainer_callback(count)
+    for first in (True, False, True):
+        state = SimpleNamespace(is_world_process_zero=first)
+        assert callback.on_step_end(None, state, None, model=None) is None
+    assert count.total == 2
+
+
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_lightning_counts_batches(install: Install, package: str) -> None:
+    """Of the package that the job has imported."""
+    base: Any = type("Callback", (), {})
+    install("torch", cuda=NoGpu())
+    install(package, Callback=base)
+    count = Count()
+    callback: Any = callbacks.lightning_callback(count)
+    assert issubclass(type(callback), base)
+    for first in (True, False):
+        trainer = SimpleNamespace(is_global_zero=first)
+        callback.on_train_batch_end(trainer, None, {}, batch=[], batch_idx=0)
+    assert count.total == 1
+
+
+class Optimizer:
+    """Something that steps."""
+
+
+def test_steps_of_the_first_optimizer_count(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that take turns one is counted, on the first rank; the next one when it is gone."""
+    hooks: list[Callable[..., None]] = []
+    install("torch", cuda=NoGpu())
+    install("torch.optim.optimizer", register_optimizer_step_post_hook=hooks.append)
+    monkeypatch.delenv("RANK", raising=False)
+    count = Count()
+    callbacks.count_optimizer_steps(count)
+    (step,) = hooks
+    one, two = Optimizer(), Optimizer()
+    for optimizer in (one, two, one, two):
+        step(optimizer, (), {})
+    assert count.total == 2
+    del one, optimizer
+    step(two, (), {})
+    assert count.total == 3
+    monkeypatch.setenv("RANK", "1")
+    step(two, (), {})
+    assert count.total == 3
+
+
+LOOP = """
+import sys, torch
+assert sys.argv == [__file__, "--steps", "7"], sys.argv
+import beside
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[2])):
+    optimizer.zero_grad()
+    model(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.filterwarnings("ignore")  # theirs
+def test_a_script_is_counted_without_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds its arguments and the modules beside it, as under Python alone."""
+    torch: Any = pytest.importorskip("torch")
+    file, script = tmp_path / "progress", tmp_path / "train.py"
+    file.write_bytes(bytes(FILE_BYTES))
+    script.write_text(LOOP)
+    (tmp_path / "beside.py").touch()
+    monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(file))
+    subprocess.run(
+        [sys.executable, "-m", "advisor.callbacks", str(script), "--steps", "7"], check=True
+    )
+    count = int.from_bytes(file.read_bytes()[:8], "little")
+    assert count == 7 or (torch.cuda.is_available() and count > 0)
+
+
+@pytest.mark.filterwarnings("ignore")  # theirs
+def test_real_trainer(tmp_path: Path) -> None:
+    """Two epochs of five steps, of which a GPU may have the last ones still to do."""
+    torch: Any = pytest.importorskip("torch")
+    transformers: Any = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            torch.nn.Module.__init__(self)
+            self.layer = torch.nn.Linear(4, 1)
+
+        def forward(self, x: Any) -> Any:
+            return {"loss": self.layer(x).mean()}
+
+    count = Count()
+    arguments = transformers.TrainingArguments(
+        str(tmp_path), num_train_epochs=2, per_device_train_batch_size=2, report_to=[],
+        save_strategy="no", disable_tqdm=True,
+    )  # fmt: skip
+    trainer = transformers.Trainer(
+        Model(),
+        arguments,
+        train_dataset=[{"x": torch.ones(4)}] * 10,
+        callbacks=[callbacks.trainer_callback(count)],
+    )
+    trainer.train()
+    assert 0 < count.total <= 10
+    assert count.total == 10 or torch.cuda.is_available()
+
+
+@pytest.mark.filterwarnings("ignore")  # theirs
+def test_real_lightning(tmp_path: Path) -> None:
+    """Two epochs of five batches."""
+    torch: Any = pytest.importorskip("torch")
+    pytorch: Any = pytest.importorskip("lightning.pytorch")
+
+    class Model(pytorch.LightningModule):
+        def __init__(self) -> None:
+            pytorch.LightningModule.__init__(self)
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch: Any, _number: int) -> Any:
+            return self.layer(batch).mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    count = Count()
+    trainer = pytorch.Trainer(
+        max_epochs=2, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        default_root_dir=tmp_path, callbacks=[callbacks.lightning_callback(count)],
+    )  # fmt: skip
+    trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(10, 4), batch_size=2))
+    assert 0 < count.total <= 10
+    assert count.total == 10 or torch.cuda.is_available()
