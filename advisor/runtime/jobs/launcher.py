@@ -23,6 +23,12 @@ from advisor.runtime.jobs.running_job import PROGRESS_MARK, RunningJob
 from advisor.settings import OUR_VARIABLES, RUNTIME_DIR, python
 
 _REPEAT = Path(__file__).with_name("repeat.py")
+_SCRAPE = (
+    "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
+    "runpy.run_module('advisor.scrape', run_name='__main__', alter_sys=True)",
+    # Where advisor is: found also where a user installed it for himself, and nothing of the job's.
+    str(Path(__file__).parents[3]),
+)
 
 GPU_MARK = "ADVISOR_GPU"
 """Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
@@ -117,7 +123,7 @@ def _counted_by(job: Job) -> tuple[str, ...]:
     told = {"url": progress.url, "counter": progress.counter, "histogram": progress.histogram}
     told["promised-ms"] = None if job.max_p99_ms is None else str(job.max_p99_ms)
     options = (f"--{name}={value}" for name, value in told.items() if value is not None)
-    return (python(), "-I", "-m", "advisor.scrape", *options, "--end-on-fault", "--")
+    return (python(), "-I", "-c", *_SCRAPE, *options, "--end-on-fault", "--")
 
 
 _SHELL = frozenset({"&&", "||", "|", ";", ">", "<"})
