@@ -51,6 +51,7 @@ def test_wheel_claims_only_our_names(wheel: Path) -> None:
         ("models/advisor_models/bundled", "advisor_models/bundled", "*", "speed.trees"),
         # What advice names, and the programs of it.
         ("jobs", "advisor/suite/jobs", "**/*.yaml", "triad.yaml"),
+        ("docs", "advisor/suite/docs", "[!d]*.md", "progress.md"),
         ("profiling/workloads", "advisor/suite/profiling/workloads", "*", "harness.py"),
     ],
 )
@@ -89,6 +90,7 @@ def test_wheel_runs_away_from_the_checkout(site: Path, tmp_path: Path) -> None:
         (("launch", "bert-serve-30", "triad", "--dry-run"), "bert-serve-30 + triad at "),
         (("launch", "bert-serve-30", "mine", "--dry-run"), "no job mine among the 0 job files"),
         (("jobs",), "advisor jobs --bundled"),
+        (("data", "import", "x.jsonl"), "suite/docs/schema.md"),
         (("profile", "triad", "--gpu", "replay", "--shares", "50,100"), "triad on NVIDIA H200"),
         (("power", "components", "triad"), "triad alone"),
     ],
@@ -102,6 +104,7 @@ def test_what_the_readme_shows_works_in_an_empty_folder(
     del environment["ADVISOR_JOBS"]
     code = f"import sys; sys.argv = {['advisor', *words]}; from advisor_cli import main; main()"
     (host.folder / "empty").mkdir()
+    (host.folder / "empty/x.jsonl").write_text("[]")
     done = _python(site, code, host.folder / "empty", environment)
     assert said in done.stdout + done.stderr
 

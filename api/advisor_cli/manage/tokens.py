@@ -53,7 +53,10 @@ def create(
     if as_json:
         say(json.dumps({**_plain(token), "secret": secret}))
         return
-    say(f"{name} may {', '.join(token.scopes)}{_until(token)}. Its secret is not kept:", err=True)
+    say(
+        f"{name} may {', '.join(token.scopes)}{_until(token)}. Its secret, shown once:",
+        err=True,
+    )
     say(secret)
 
 
@@ -119,4 +122,4 @@ def _standing(token: "Token") -> str:
 
 
 def _until(token: "Token") -> str:
-    return f" until {token.expires_at}" if token.expires_at else ", with no end"
+    return f" until {token.expires_at}" if token.expires_at else ", and does not expire"

@@ -9,6 +9,8 @@ import typer
 import typer.core
 import typer.main
 
+from advisor_cli.shared.say import with_places
+
 HELP: Any = {"help_option_names": ["--help", "-h"]}
 """What every command takes for a wish for help."""
 
@@ -49,7 +51,8 @@ def imported(module: str, name: str, function: str | None = None) -> Any:
 def _readable(command: Any) -> Any:
     """The command with paragraphs of help that fill their lines, and no type of its flags."""
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
-    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    command.help = with_places(text)
     for parameter in command.get_params(typer.Context(command, **HELP)):
         _name_no_type(parameter)
     for part in getattr(command, "commands", {}).values():

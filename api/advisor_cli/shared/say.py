@@ -1,8 +1,11 @@
 """How all commands print lines."""
 
+import re
+
 import typer
 
 from advisor.core.wording import printable
+from advisor.settings import SUITE
 
 
 def say(text: object = "", *, err: bool = False) -> None:
@@ -13,3 +16,8 @@ def say(text: object = "", *, err: bool = False) -> None:
         err: Print it on stderr.
     """
     typer.echo(printable(str(text)), err=err)
+
+
+def with_places(text: str) -> str:
+    """A text with the places of the pages that it names, which come with advisor."""
+    return re.sub(r"(?<![\w/.])docs/[\w-]+\.md", lambda page: f"{SUITE / page[0]}", text)

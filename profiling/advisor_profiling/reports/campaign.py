@@ -27,7 +27,9 @@ WIDTH = 120
 SoloByJob = Mapping[str, tuple[float, float]]
 """Rate and power of each job alone on the whole GPU."""
 
-COLUMNS = ("pair", "windows", "best split", "speed", "speed", "W", "saves", "at 50/50", "no limit")
+COLUMNS = (
+    "pair", "windows", "best split", "speed 1", "speed 2", "W", "saves", "at 50/50", "no limit",
+)  # fmt: skip
 """Headings of the table; speed is relative to the job alone on the whole GPU, and what is saved is
 energy for the same work, against one after the other."""
 
