@@ -63,7 +63,8 @@ def fetch(url: str) -> bytes:
     except (http.client.HTTPException, ValueError) as error:
         raise SourceError(f"{url} gave no whole HTTP answer", why=repr(error)[:200]) from error
     if answer.status != 200:
-        why = "redirects are not followed" if 300 <= answer.status < 400 else ""
+        to = answer.getheader("Location")
+        why = f"redirects, as to {to[:100]!r}, are not followed" if to else ""
         raise SourceError(f"{url} answered HTTP {answer.status}", why=why)
     return page
 

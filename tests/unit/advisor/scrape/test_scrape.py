@@ -75,7 +75,10 @@ def test_a_page_comes_as_it_is() -> None:
     ("answer", "said"),
     [
         (b"HTTP/1.1 404 Not Found\r\n\r\n", "answered HTTP 404"),
-        (b"HTTP/1.1 302 Found\r\nLocation: http://example.com/\r\n\r\n", "redirects are not"),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: http://example.com/\r\n\r\n",
+            "as to 'http://example.com/', are not",
+        ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\na 1\n", "no whole HTTP answer"),
         (b"", "no whole HTTP answer"),
         (b"\xff\xfe no HTTP\r\n\r\n", "no whole HTTP answer"),
