@@ -30,6 +30,7 @@ from advisor.predict.set_law import (
     SPEED_ERRORS,
     TAILS,
     TURNS_EXPONENT,
+    WHOLE_OF_SMALL,
     SetClass,
     class_of,
     filling_beside,
@@ -137,8 +138,10 @@ class Alone:
     @property
     def busiest(self) -> Floats:
         """What each could do where all SMs are busy; infinite for jobs that are no servers."""
-        busy = self.rate * room_in(BUSIEST.value, self.sm)
-        return np.where(self.served, busy, np.inf)
+        # In fuller batches a server needs less of the SMs than it is active on alone.
+        by_rate = BUSIEST.value / (WHOLE_OF_SMALL * np.maximum(self.most, 1e-9))
+        wanted = np.where(self.served, np.minimum(self.sm, by_rate), self.sm)
+        return np.where(self.served, self.rate * room_in(BUSIEST.value, wanted), np.inf)
 
     def speeds(self, could: Floats) -> Floats:
         """Of each, relative to its own on the whole GPU, side by side under MPS."""

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from raw_server import JSON, Answer, RawServer, raw_server
 
 from advisor.runtime.host.processes import cpu_s, descendants, wait_until
+
+pytestmark = pytest.mark.timeout(600)
 
 LONG = {"jobs": [{"job": job, "count": 4000} for job in ("fft", "gemm", "triad", "walsh")]}
 SHORT = {"jobs": [{"job": "fft", "count": 2}]}
@@ -52,7 +55,8 @@ def _long(served: RawServer, pool: ThreadPoolExecutor) -> tuple[Future[Answer], 
         # Starting takes most of a second of CPU time; what comes after it is the work.
         return [pid for pid in descendants(served.process.pid) if cpu_s([pid]) > 1.5]
 
-    assert wait_until(lambda: bool(at_work()), 60)
+    # It gives way to whatever else the machine does.
+    assert wait_until(lambda: bool(at_work()), 240)
     return asked, at_work()[0]
 
 

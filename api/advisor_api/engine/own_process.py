@@ -9,7 +9,6 @@ and is replaced when it was killed or has grown.
 
 import asyncio
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
@@ -152,7 +152,7 @@ def _serve(pipe: Connection) -> None:
         while True:
             what, args = pipe.recv()
             value = _done(what, args)
-            has_grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MOST_KIB
+            has_grown = _most_kib() > MOST_KIB
             pipe.send((value, has_grown))
 
 
@@ -164,6 +164,12 @@ def _done(what: Callable[..., bytes], args: tuple[Any, ...]) -> bytes | Exceptio
     except Exception as error:  # noqa: BLE001 whatever it is, the service tells and logs it
         error.add_note(traceback.format_exc())  # stack traces are not sent
         return error
+
+
+def _most_kib() -> int:
+    """Most memory that this process had; `ru_maxrss` counts that of the service that started it."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
 
 
 def _end_with_service() -> None:

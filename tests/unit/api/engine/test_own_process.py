@@ -66,6 +66,13 @@ async def test_answer_is_that_of_a_process_that_gives_way(own: OwnProcesses) -> 
     assert int(await own.work(niceness_there)) > min(mine, 18)
 
 
+async def test_memory_of_the_service_does_not_count(own: OwnProcesses) -> None:
+    """One that has grown keeps its process, which has not."""
+    size = own_process.MOST_KIB // 1024 + 16
+    assert large(size)
+    assert await own.work(pid_there) == await own.work(pid_there)
+
+
 async def test_errors_arrive_whole(own: OwnProcesses) -> None:
     """What, why and what to do next, and of a fault of our own where it was."""
     with pytest.raises(NoSplitError) as told:
