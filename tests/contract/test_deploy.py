@@ -218,7 +218,7 @@ def test_the_containerfile_copies_what_is_there() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
         "targets"
     ]
-    packed = [*wheel["wheel"]["packages"], *wheel["wheel"]["force-include"]]
+    packed = [*wheel["wheel"]["only-include"], *wheel["wheel"]["force-include"]]
     left_out = [path for path in packed if not any(Path(path).is_relative_to(c) for c in copied)]
     assert left_out == []
 
