@@ -5,13 +5,14 @@ so that jobs and MPS daemons end with it. With books there are slurmdbd and Mari
 """
 
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -319,8 +320,12 @@ def _gpu_files(folder: Path, gpus: int) -> list[Path]:
 
 
 def _free_ports(count: int) -> list[int]:
+    """Below those that the kernel gives to connections: the daemons take them a while later."""
     with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+        found: list[int] = []
+        while len(found) < count:
+            probe, port = stack.enter_context(socket.socket()), random.randrange(10_240, 32_000)
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found.append(port)
+        return found
