@@ -89,6 +89,13 @@ class Visit:
         """By how many pixels the page must be scrolled sideways."""
         return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
+    def cut(self) -> list[str]:
+        """Tables that must be scrolled sideways in themselves."""
+        return self.page.evaluate(
+            "[...document.querySelectorAll('.wide')].filter((e) => e.scrollWidth > e.clientWidth)"
+            ".map((e) => `${e.ariaLabel}: ${e.scrollWidth} in ${e.clientWidth}`)"
+        )
+
     def pale(self) -> list[str]:
         """Texts with too little contrast."""
         return self.page.evaluate(_PALE)

@@ -211,6 +211,8 @@ def test_every_page_is_whole_and_readable(
     assert look.page.locator("h1").count() == 1
     assert look.page.locator(".notice.failed").count() == 0
     assert look.too_wide() <= 0
+    if request.node.callspec.params["look"] == "light":
+        assert look.cut() == []
     assert look.pale() == []
     assert look.problems == []
 
@@ -293,6 +295,28 @@ def test_the_split_is_dragged_on_a_chart(visit: Visit) -> None:
     plot.click(position={"x": box["width"] - 14 - 96, "y": 100})
     assert visit.text("#said").startswith("uncapped:")
     assert "without a percentage" in visit.text("#environment")
+
+
+def test_the_marker_of_the_charts_reads_as_the_table_beside_it(
+    visit: Visit, served: RawServer
+) -> None:
+    """Of two splits with the same first share the charts once showed the other one's numbers."""
+    visit.open("/pair?a=bert-serve-30&b=triad")
+    assert visit.text("#said").startswith("50/26:")
+    read = visit.page.locator("figure svg .text-now").all_text_contents()
+    keys = ("speed_a", "speed_b", "power_w", "energy_saved", "stp")
+    shown = [visit.text(f"#readout [data-key={key}]") for key in keys]
+    assert read == shown
+
+
+def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:
+    """The range of one split once made the axis of the energy go from -300 to 100 %."""
+    visit.open("/pair?a=gemm&b=vit-serve-30")
+    figure = visit.page.locator("figure:has-text('Energy saved') svg")
+    line, whole = figure.locator("polyline").bounding_box(), figure.bounding_box()
+    assert line is not None
+    assert whole is not None
+    assert line["height"] > 0.2 * whole["height"]
 
 
 def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:

@@ -2,8 +2,9 @@
 // lines. It is drawn at the width that it has, so that its text stays readable on a phone.
 //
 // spec: title, unit, alt, x {label, domain, ticks}, slots [{key, label}], fromZero,
-//   series [{name, tone, points [{x, y, low, high}], slots {key: {y, low, high}}, dots, line}],
-//   measured [{x | slot, y, tone}], errors [{x, low, high, tone}], best {x | slot}, limit {y, label}, now {x | slot},
+//   series [{name, tone, points [{x, y, low, high, key}], apart [the same, off the line], slots {key: {y, low, high}}, dots, line}],
+//   measured [{x | slot, y, tone}], errors [{x, low, high, tone}], best {x | slot}, limit {y, label},
+//   now {x | slot, key},
 //   nowText (value => text), onpick (spot => ...)
 
 import { html, svg } from "./elements.js";
@@ -99,6 +100,9 @@ function curve(line, l) {
   if (line.dots !== false && line.points.length <= 24) {
     parts.push(...line.points.map((p) => dot(line.tone, l.x(p.x), l.y(p.y))));
   }
+  for (const spot of line.apart ?? []) {
+    parts.push(whisker(line.tone, l.x(spot.x), spot, l), dot(line.tone, l.x(spot.x), l.y(spot.y)));
+  }
   for (const [key, value] of Object.entries(line.slots ?? {})) {
     const x = l.slot(key);
     if (value.low !== undefined && value.high !== value.low) parts.push(whisker(line.tone, x, value, l));
@@ -184,7 +188,8 @@ function drawNow({ spec, layout: l, front }) {
 }
 
 function valueAt(line, spot) {
-  return spot.slot ? line.slots?.[spot.slot] : line.points.find((p) => p.x === spot.x);
+  if (spot.slot) return line.slots?.[spot.slot];
+  return [...line.points, ...(line.apart ?? [])].find((p) => p.key === spot.key && p.x === spot.x);
 }
 
 function drag(state, drawing, event) {

@@ -8,6 +8,10 @@ export const FIGURES = [
 ];
 
 const MORE = {
+  oracle_energy_efficiency_percent: "Work per joule at the chosen split, of the best measured one, % (mean)",
+  oracle_energy_efficiency_p10_percent: "Work per joule at the chosen split, % (a tenth of the choices does less)",
+  oracle_energy_efficiency_worst_percent: "Work per joule at the chosen split, % (worst choice)",
+  efficiency_coverage_percent: "Energy within the range, %",
   oracle_throughput_per_watt_p10_percent: "Fraction of oracle, % (a tenth of the choices does less)",
   oracle_throughput_per_watt_worst_percent: "Fraction of oracle, % (worst choice)",
   oracle_raw_throughput_per_watt_percent: "Fraction of oracle by the sum of rates per watt, % (mean)",

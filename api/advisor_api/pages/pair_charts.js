@@ -3,7 +3,7 @@
 import { chart } from "./chart.js";
 import { html } from "./elements.js";
 import { number } from "./numbers.js";
-import { spot } from "./pair_view.js";
+import { isWhole, spot } from "./pair_view.js";
 
 const NINE = [10, 20, 30, 40, 50, 60, 70, 80, 90];
 
@@ -22,7 +22,7 @@ export function charts(view, onpick) {
     : "This pair was never measured; all of this is predicted. ";
   return {
     element: html("div", { class: "charts large" }, drawn.map((one) => one.figure)),
-    explained: `Lines and full marks are predicted, with the range that is to hold the measured value. ${points}The solid upright line is the chosen split: drag it. The dashed green one is the best.`,
+    explained: `Lines and full marks are predicted, with the range that is to hold the measured value. ${points}Marks off the line are splits that leave a part of the GPU free. The solid upright line is the chosen split: drag it. The dashed green one is the best.`,
     show: (option) => drawn.forEach((one) => one.now(spot(option))),
   };
 }
@@ -40,7 +40,8 @@ function make(view, onpick, title, unit, scale, lines) {
     series: lines.map(([tone, name, pick]) => ({
       tone,
       name,
-      points: view.splits.map((option) => ({ x: option.jobs[0].share_percent, ...scaled(pick(option), scale) })),
+      points: view.splits.filter(isWhole).map((option) => ({ ...spot(option), ...scaled(pick(option), scale) })),
+      apart: view.splits.filter((option) => !isWhole(option)).map((option) => ({ ...spot(option), ...scaled(pick(option), scale) })),
       slots: Object.fromEntries(
         view.options
           .filter((option) => option.sharing !== "limited")

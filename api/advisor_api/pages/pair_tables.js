@@ -101,5 +101,5 @@ function unit({ jobs }, index) {
 
 function interval(value, scale = 1) {
   const text = range(value, scale);
-  return [number(scale * value.value), text ? [" ", html("small", {}, text)] : null];
+  return [number(scale * value.value), text ? [html("br"), html("small", {}, text)] : null];
 }

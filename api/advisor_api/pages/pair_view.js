@@ -15,6 +15,9 @@ export const OBJECTIVES = {
   "max-min": { title: "Speed of the slower job", unit: "of its full speed", scale: 1 },
 };
 
+// Percent: shares are rounded to whole SMs.
+const WHOLE_WITHIN = 1.6;
+
 // What sharing without a split is called in measured points.
 const WAYS = { uncapped: "uncapped", "time-sliced": "time-sliced" };
 
@@ -35,9 +38,15 @@ export function pairView(given, measured) {
   };
 }
 
-// Where an option stands on the charts.
+// Where an option stands on the charts; two may have the same first share.
 export function spot(option) {
-  return option.sharing === "limited" ? { x: option.jobs[0].share_percent } : { slot: option.sharing };
+  if (option.sharing !== "limited") return { slot: option.sharing };
+  return { x: option.jobs[0].share_percent, key: option.split };
+}
+
+// Whether the shares are the whole GPU: only those lie on a line over one share.
+export function isWhole(option) {
+  return Math.abs(sum(shares(option)) - 100) < WHOLE_WITHIN;
 }
 
 // Measured points in the order of the two jobs, with what the options have: relative speeds, power,
@@ -78,8 +87,7 @@ function sum(values) {
 function pointSpot(point, { candidates }) {
   if (point.mode in WAYS) return { slot: WAYS[point.mode] };
   const asked = shares(point);
-  const whole = Math.abs(sum(asked) - 100) < 1.6;
-  return whole || candidates.some((option) => sameShares(asked, option)) ? { x: asked[0] } : null;
+  return isWhole(point) || candidates.some((option) => sameShares(asked, option)) ? { x: asked[0] } : null;
 }
 
 // Where unsafe counts of SMs are left out, two options may have the same first share.
