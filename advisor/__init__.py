@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from advisor.core.job import Job
     from advisor.core.records import Counters, PairPoint, SoloPoint
     from advisor.errors import AdvisorError
+    from advisor_advice.ask.recommend import recommend
+    from advisor_advice.ask.replicas import replicas
+    from advisor_data.files.frames import load_dataset
 
 __all__ = [
     "AdvisorError",
@@ -18,6 +21,9 @@ __all__ = [
     "Share",
     "SoloPoint",
     "__version__",
+    "load_dataset",
+    "recommend",
+    "replicas",
 ]
 
 __version__ = "0.1.0"
@@ -30,11 +36,31 @@ _MODULES = {
     "PairPoint": "advisor.core.records",
     "Share": "advisor.core.gpu",
     "SoloPoint": "advisor.core.records",
+    "load_dataset": "advisor_data.files.frames",
+    "recommend": "advisor_advice.ask.recommend",
+    "replicas": "advisor_advice.ask.replicas",
 }
+"""Where each name is; what is called lies in the folders above, which import this one."""
+
+_EXTRAS = {"load_dataset": "train", "recommend": "advise", "replicas": "advise"}
+"""The extra that has what a call needs next to what every installation has."""
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for: each job that reports its progress imports this package."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    try:
+        return getattr(importlib.import_module(_MODULES[name]), name)
+    except ModuleNotFoundError as error:
+        if name not in _EXTRAS or (error.name or "").startswith("advisor"):
+            raise
+        raise ImportError(
+            f"advisor.{name} needs {error.name}, which is not installed: "
+            f"pip install 'sm-advisor[{_EXTRAS[name]}]'",
+            name=error.name,
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.core.observations import PARTS
+from advisor.frames import column as with_word
 
 JOBS = "jobs"
 """The list of parts in a row that is not flat."""
@@ -18,15 +19,12 @@ JOBS = "jobs"
 FIRST_JOB = "job_1"
 """A flat row of several jobs has this column."""
 
-_ENDS = {"percent", "mib", "ms", "w", "stderr", "hash"}
-"""The number stands before these last words of a name."""
-
 _COLUMNS = frozenset(f.name for kind in PARTS.values() for f in dataclasses.fields(kind))
 
 
 def flat_name(column: str, number: int) -> str:
     """The column of one job's part, such as `share_1_percent` for `share_percent`."""
-    return _with(column, str(number))
+    return with_word(column, str(number))
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,14 +57,9 @@ def part_column(name: str) -> tuple[int, str] | None:
     words = name.split("_")
     for number, word in enumerate(words):
         column = "_".join(words[:number] + words[number + 1 :])
-        if (position := _position(word)) is not None and _with(column, word) == name:
+        if (position := _position(word)) is not None and with_word(column, word) == name:
             return (position, column) if column in _COLUMNS else None
     return None
-
-
-def _with(column: str, seat: str) -> str:
-    head, _, end = column.rpartition("_")
-    return f"{head}_{seat}_{end}" if end in _ENDS else f"{column}_{seat}"
 
 
 def _position(word: str) -> int | None:

@@ -1,8 +1,11 @@
 """What a single job can do on its GPU model: beside which jobs, alone, and beside itself."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from advisor.core.interval import Interval
+from advisor.frames import Tabular, row_of
 from advisor.wire.recommendation import Verdict
 
 
@@ -41,7 +44,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partners:
+class Partners(Tabular):
     """The best partners of a job, the best first.
 
     Attributes:
@@ -56,3 +59,7 @@ class Partners:
     partners: tuple[Partner, ...]
     size: Size | None
     copies_by_memory: int | None
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The partners, the best first."""
+        return map(row_of, self.partners)

@@ -1,12 +1,13 @@
 """What a recommendation says. docs/recommend.md explains each key."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from advisor.core.finish import Finish
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
+from advisor.frames import Tabular, row_of
 from advisor.wire.components import SplitParts
 from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
 
@@ -135,7 +136,7 @@ class SameWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
+class Recommendation(Tabular):
     """The way of running two jobs on one GPU that does the most and keeps every limit.
 
     Attributes:
@@ -176,6 +177,13 @@ class Recommendation:
     measured: MeasuredTogether | None = None
     components: SplitParts | None = None
     components_unknown: str | None = None
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The candidates, then what simple rules would choose beside them."""
+        of_rules = (baseline.option for baseline in self.baselines)
+        options = {option.split: option for option in (*self.candidates, *filter(None, of_rules))}
+        for split, option in options.items():
+            yield {"is_choice": split == self.choice.split, **row_of(option)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

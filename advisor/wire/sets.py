@@ -1,10 +1,12 @@
 """What is said of sets of jobs on one GPU, and of copies. docs/recommend.md explains each key."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
+from advisor.frames import Tabular, row_of
 from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
 from advisor.wire.recommendation import AskedJob, JobShare
 
@@ -70,7 +72,7 @@ class Fewer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAdvice:
+class SetAdvice(Tabular):
     """How a set of jobs is to run.
 
     Attributes:
@@ -112,6 +114,11 @@ class SetAdvice:
         """The way that the answer is about: of `choice`, or of `call`."""
         return next((way for way in self.ways if way.name == (self.choice or self.call)), None)
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The best way of each sharing."""
+        for way in self.ways:
+            yield {"is_choice": way.name == self.choice, **row_of(way)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
@@ -140,7 +147,7 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replicas:
+class Replicas(Tabular):
     """How many copies of a job one GPU holds.
 
     Attributes:
@@ -166,3 +173,8 @@ class Replicas:
     warnings: tuple[str, ...] = ()
     card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """From one copy to the best number, and one more."""
+        for copies in (*self.copies, *filter(None, [self.beyond])):
+            yield {"is_choice": copies.number == self.best, **row_of(copies)}

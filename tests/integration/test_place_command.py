@@ -13,8 +13,8 @@ from forked import run_forked
 
 from advisor.core.gpu import PERCENTAGE
 from advisor.errors import InputError
-from advisor_cli.advise.job_requests import min_speeds
-from advisor_cli.advise.queue import MAX_JOBS, Entry, read_entries, read_works
+from advisor_advice.ask.words import min_speeds, read_works
+from advisor_cli.advise.queue import MAX_JOBS, Entry, read_entries
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 

@@ -17,13 +17,13 @@ from advisor.formats.wire import write
 from advisor.place.problem import SAVES_ENERGY
 from advisor.settings import read_settings
 from advisor.wire.requests import MIN_GAIN, WORK_S, PlacementRequest, QueuedJobs, by_name
+from advisor_advice.ask.words import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placement_wire import to_wire
 from advisor_advice.placing import plan
 from advisor_advice.placing_sets import RunningRequest, place_jobs
 from advisor_advice.placing_sets import to_wire as sets_to_wire
 from advisor_cli.advise import place_sets_text, place_text
-from advisor_cli.advise.job_requests import longest_p99_ms, min_speeds
-from advisor_cli.advise.queue import Entry, read_entries, read_works
+from advisor_cli.advise.queue import Entry, read_entries
 from advisor_cli.shared.options import (
     AsJson,
     Cores,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from advisor.errors import InputError
 from advisor.formats.moments import read_duration
-from advisor_cli.advise.job_requests import check_known
 
 MAX_JOBS = 100_000
 """A larger number is no cluster but a slip of the keyboard."""
@@ -48,20 +47,6 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[Entry]:
     if sum(entry.count for entry in entries) > MAX_JOBS:
         raise InputError(f"these are more than {MAX_JOBS} jobs", fix="check the counts")
     return entries
-
-
-def read_works(options: Sequence[str], names: Sequence[str]) -> dict[str, float]:
-    """Seconds of work of each job that has some, `JOB=3h` or `3h` for all; the last word counts.
-
-    Raises:
-        InputError: no time, or a job that is not there.
-    """
-    works: dict[str, float] = {}
-    for option in options:
-        name, _, time = option.rpartition("=")
-        check_known(f"--work {option}", name, names)
-        works |= dict.fromkeys([name] if name else names, read_duration(time))
-    return works
 
 
 def _entry(place: str, text: str) -> Entry:

@@ -9,13 +9,10 @@ from advisor.core.split import MOST_JOBS
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
 from advisor.formats.wire import write
-from advisor.settings import read_settings
-from advisor.wire.requests import MIN_GAIN, ReplicasRequest
+from advisor.wire.requests import MIN_GAIN
 from advisor.wire.sets import Copies, Replicas
-from advisor_advice.set_advice import advise_replicas
-from advisor_advice.site.known_profiles import find_profiles
+from advisor_advice.ask import replicas as ask
 from advisor_cli.advise.first_screen import basis
-from advisor_cli.advise.job_requests import job_requests, longest_p99_ms
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_cli.shared.options import (
     AsJson,
@@ -63,21 +60,20 @@ def replicas(
 
     Example: advisor replicas bert-serve-30 --max-p99 50ms
     """
-    settings = read_settings()
-    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), [job])
-    asked = ReplicasRequest(
-        jobs=job_requests([job], [job], min_speed or (), by_job_ms),
+    told = ask.replicas(
+        job,
         most=most,
-        max_p99_ms=for_all_ms,
-        max_power_w=max_power,
-        memory_mib=memory,
+        min_speed=min_speed,
+        max_p99=max_p99,
+        max_power=max_power,
+        memory=memory,
+        cores=cores,
         min_gain=min_gain,
+        isolate=isolate,
         gpu_model=gpu_model,
         gpu_uuid=gpu_uuid,
-        isolate=isolate,
-        host_cores=cores,
+        profiles=profiles,
     )
-    told = advise_replicas(find_profiles([job], settings, gpu_model, profiles), asked, settings)
     say(write(told)) if as_json else _show(told, with_notes=notes)
 
 

@@ -26,9 +26,9 @@ from advisor.wire.launch_request import (
     WhenP99Breaks,
     check_launch,
 )
+from advisor_advice.ask.words import every_job, job_requests, longest_p99_ms
 from advisor_advice.launching import check_together, make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99_ms
 from advisor_cli.launching.end_screen import end_screens
 from advisor_cli.launching.join import join as join_launch
 from advisor_cli.launching.live import (

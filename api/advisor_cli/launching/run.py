@@ -20,13 +20,12 @@ from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import LaunchRequest
+from advisor_advice.ask.words import every_job, job_requests, longest_p99_ms, read_works
 from advisor_advice.filling.advice import read_advice
 from advisor_advice.filling.queue_card import QueueCard
 from advisor_advice.filling.queue_run import QueueRun
 from advisor_advice.launching import frozen
 from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_cli.advise.job_requests import every_job, job_requests, longest_p99_ms
-from advisor_cli.advise.queue import read_works
 from advisor_cli.launching.launch import user_name
 from advisor_cli.launching.run_follow import follow, stop_all
 from advisor_cli.launching.run_screen import FirstJob, RunPlan, alone_texts, end_screen

@@ -1,12 +1,12 @@
 """Points as data frames, for those who analyse them; pandas is loaded when called."""
 
-import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from advisor.errors import InputError
 from advisor.formats.flat_rows import flat
 from advisor.formats.rows import to_row
+from advisor.frames import frame
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
@@ -41,11 +41,4 @@ def load_dataset(which: str | Path = "pairs") -> "pd.DataFrame":
     own = _BUNDLED.get(str(which))
     points = own() if own else read_points(Path(which))
     rows = ({**flat(to_row(point)), "flags": ";".join(point.flags)} for point in points)
-    return _pandas().DataFrame.from_records(list(rows))
-
-
-def _pandas() -> Any:
-    with InputError.instead_of(
-        ImportError, "a data frame needs pandas, which is not installed", fix="pip install pandas"
-    ):
-        return importlib.import_module("pandas")
+    return frame(rows)

@@ -1,12 +1,31 @@
-"""Options of advice as the request that they stand for."""
+"""Options of advice as the request that they stand for: words on a command line, or values."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, cast
 
 from advisor.errors import InputError
+from advisor.formats.moments import read_duration
 from advisor.wire.requests import JobRequest
 
+ByJob: TypeAlias = float | str | Mapping[str, float | str] | Iterable[str] | None
+"""An option of jobs: one value for all, one for each by name, or words such as `JOB=0.5`."""
+
 _OPTION = re.compile(r"(?:(.+)=)?([0-9]+(?:\.[0-9]+)?) ?(ms|s)")
+
+
+def words(said: ByJob) -> tuple[str, ...]:
+    """As a command line has it."""
+    match said:
+        case None:
+            return ()
+        case str() | int() | float():
+            return (str(said),)
+        case Mapping():
+            by_name = cast("Mapping[str, float | str]", said)
+            return tuple(f"{job}={value}" for job, value in by_name.items())
+        case _:
+            return tuple(said)
 
 
 def job_requests(
@@ -78,6 +97,20 @@ def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
         check_known(f"--min-speed {option}", job, jobs)
         least |= dict.fromkeys([job] if job else jobs, speed)
     return least
+
+
+def read_works(options: Sequence[str], names: Sequence[str]) -> dict[str, float]:
+    """Seconds of work of each job that has some, `JOB=3h` or `3h` for all; the last word counts.
+
+    Raises:
+        InputError: no time, or a job that is not there.
+    """
+    works: dict[str, float] = {}
+    for option in options:
+        name, _, time = option.rpartition("=")
+        check_known(f"--work {option}", name, names)
+        works |= dict.fromkeys([name] if name else names, read_duration(time))
+    return works
 
 
 def _no_number(option: str, job: str, number: str, first: str) -> InputError:

@@ -1,0 +1,180 @@
+"""`advisor recommend` and `advisor.recommend`: how one GPU does the most for one to seven jobs."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec
+
+from advisor.core.gpu import parse_memory_mib
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.records import SoloPoint
+from advisor.core.split import ADVISED_JOBS
+from advisor.decide.recommend import Request
+from advisor.decide.ways import check_set
+from advisor.errors import InputError
+from advisor.settings import Settings, read_settings
+from advisor.wire.partners import Partners
+from advisor.wire.recommendation import Recommendation
+from advisor.wire.requests import MIN_GAIN, RecommendationRequest, SetRequest
+from advisor.wire.sets import SetAdvice
+from advisor_advice.answer import ModelAdvice, answer, request_of, set_request_of
+from advisor_advice.ask.words import (
+    ByJob,
+    every_job,
+    job_requests,
+    longest_p99_ms,
+    min_speeds,
+    read_works,
+    words,
+)
+from advisor_advice.components import known_power_of, with_components
+from advisor_advice.partners import best_partners
+from advisor_advice.recommendation_wire import to_wire
+from advisor_advice.set_advice import advise_set
+from advisor_advice.site.known_profiles import find_profiles
+from advisor_data.files.files import read_points
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairAdvice:
+    """The answer about two jobs: as it was worked out, and as it is told."""
+
+    given: ModelAdvice
+    told: Recommendation
+
+
+def advise(
+    *jobs: str,
+    objective: str = DEFAULT_OBJECTIVE,
+    min_speed: ByJob = None,
+    max_p99: ByJob = None,
+    max_power: float | None = None,
+    memory: float | str | None = None,
+    min_gain: float = MIN_GAIN,
+    isolate: bool = False,
+    cores: float | None = None,
+    work: ByJob = None,
+    gpu_model: str | None = None,
+    gpu_uuid: str | None = None,
+    fine: bool = False,
+    components: bool = False,
+    profiles: str | Path | None = None,
+) -> PairAdvice | SetAdvice | Partners:
+    """How jobs share one GPU with the least energy for the same work.
+
+    Two jobs have a `Recommendation`, three to seven a `SetAdvice`, and one its best `Partners`.
+    What is said of jobs is one value for all, or a dict by name.
+
+    Args:
+        jobs: Names of profiled jobs, `A*3` for three of A.
+        objective: What is maximised.
+        min_speed: Minimum speed; 1 is as alone; 0.4 if not given, 0 lifts it.
+        max_p99: Longest p99 latency of jobs that answer requests, such as `50ms`.
+        max_power: Most power of the GPU, W.
+        memory: Of the GPU, in MiB or as `80GiB`; that of its model if not given.
+        min_gain: Least gain for which jobs share, as a part: a fault of one can end all.
+        isolate: Whether a fault of one job must leave the others running.
+        cores: Host cores for all jobs together; not looked at if not given.
+        work: What is to be done, as the time that it takes alone, such as `3h`; of two jobs.
+        gpu_model: Such as `NVIDIA H200`; for jobs with profiles of several.
+        gpu_uuid: The card: power is corrected for what is known of it.
+        fine: Every split in steps of two SMs; of two jobs.
+        components: What the power of the chosen way goes to; of two jobs.
+        profiles: A file of solo points that go before the stored and bundled ones.
+
+    Raises:
+        InputError: a job without profile, or an option that cannot be meant.
+        ModelError: there is no model, or it is damaged.
+        NoSplitError: nothing keeps every limit.
+        StoreError: what was measured here cannot be read.
+    """
+    settings, names = read_settings(), every_job(jobs)
+    if not names:
+        raise InputError("no job was named", fix="name one to seven profiled jobs")
+    memory_mib = None if memory is None else parse_memory_mib(str(memory))
+    file = None if profiles is None else Path(profiles)
+    least = words(min_speed)
+    by_job_ms, for_all_ms = longest_p99_ms(words(max_p99), names)
+    of_pairs: dict[str, object] = {"--fine": fine, "--components": components}
+    if len(names) == 1:
+        _refuse(
+            {"--work": work, "--isolate": isolate, "--cores": cores} | of_pairs,
+            "1 job",
+            why="the best partners of one were asked for",
+            fix="name the other job, too",
+        )
+        limits = Request(
+            objective=objective,
+            min_speed=min_speeds(least, names),
+            default_min_speed=settings.min_speed,
+            max_power_w=max_power,
+            memory_mib=memory_mib,
+            prices=settings.prices,
+            min_gain=min_gain,
+        )
+        return best_partners(names[0], settings, limits, gpu_model)
+    works_s = read_works(words(work), names)
+    of_any: dict[str, Any] = {
+        "jobs": job_requests(names, names, least, by_job_ms, works_s),
+        "objective": objective,
+        "max_p99_ms": for_all_ms,
+        "max_power_w": max_power,
+        "memory_mib": memory_mib,
+        "min_gain": min_gain,
+        "gpu_model": gpu_model,
+        "gpu_uuid": gpu_uuid,
+        "isolate": isolate,
+        "host_cores": cores,
+    }
+    if len(names) == ADVISED_JOBS:
+        asked = RecommendationRequest(**of_any, fine=fine, components=components)
+        return _pair(asked, settings, file)
+    check_set(len(names))
+    _refuse(
+        of_pairs,
+        "three jobs and more",
+        why="they are predicted by physics that does not know it",
+        fix="name two jobs, or leave it out",
+    )
+    request = set_request_of(SetRequest(**of_any), settings)
+    found = find_profiles(names, settings, gpu_model, file)
+    return advise_set(found, request, settings, gpu_uuid)
+
+
+def _told(
+    ask: Callable[P, PairAdvice | SetAdvice | Partners],
+) -> Callable[P, Recommendation | SetAdvice | Partners]:
+    """The same question with the answer as it is told, for programs."""
+
+    @functools.wraps(ask)
+    def told(*args: P.args, **kwargs: P.kwargs) -> Recommendation | SetAdvice | Partners:
+        found = ask(*args, **kwargs)
+        return found.told if isinstance(found, PairAdvice) else found
+
+    told.__name__ = told.__qualname__ = "recommend"
+    return told
+
+
+recommend = _told(advise)
+
+
+def _refuse(options: Mapping[str, object], of: str, *, why: str, fix: str) -> None:
+    """Options that say nothing of so many jobs."""
+    if given := [name for name, value in options.items() if value]:
+        raise InputError(f"{given[0]} says nothing of {of}", why=why, fix=fix)
+
+
+def _pair(asked: RecommendationRequest, settings: Settings, file: Path | None) -> PairAdvice:
+    """The way that is worth most for two jobs."""
+    found = find_profiles(asked.names, settings, asked.gpu_model, file)
+    given = answer(found, request_of(asked, settings), settings, asked.gpu_uuid)
+    told = to_wire(given)
+    if asked.components:
+        # By weights fitted now, to points of the file, too.
+        more = [p for p in read_points(file) if isinstance(p, SoloPoint)] if file else []
+        known = functools.partial(known_power_of, found, settings, more)
+        told = with_components(told, given.recommendation, known)
+    return PairAdvice(given, told)

@@ -1,0 +1,110 @@
+"""What `import advisor` offers: the answers of the command line, from the same functions."""
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from command_line import Advisor
+
+import advisor
+from advisor.errors import InputError
+from advisor.formats.wire import to_plain, write
+from advisor_cli.advise import recommend as recommend_command
+from advisor_cli.advise import replicas as replicas_command
+
+pytestmark = pytest.mark.usefixtures("advisor")
+
+ASKED: tuple[tuple[Callable[[], object], str], ...] = (
+    (
+        lambda: advisor.recommend("bert-serve-30", "triad", min_speed={"triad": 0.5}),
+        "recommend bert-serve-30 triad --min-speed triad=0.5",
+    ),
+    (
+        lambda: advisor.recommend("bert-train*2", "fft", memory="140GiB", isolate=True),
+        "recommend bert-train*2 fft --memory 140GiB --isolate",
+    ),
+    (lambda: advisor.recommend("bert-train"), "recommend bert-train"),
+    (
+        lambda: advisor.replicas("bert-serve-30", max_p99="50ms", cores=16),
+        "replicas bert-serve-30 --max-p99 50ms --cores 16",
+    ),
+)
+
+
+@pytest.mark.parametrize(("ask", "words"), ASKED)
+def test_python_is_told_what_the_command_line_is(
+    ask: Callable[[], object], words: str, advisor: Advisor
+) -> None:
+    told = json.loads(advisor(*words.split(), "--json").out)
+    assert json.loads(write(ask())) == told
+
+
+SHOWN = {"how", "why", "notes", "show_all", "as_json"}
+"""Options of commands that change nothing but what is printed."""
+
+
+@pytest.mark.parametrize(
+    ("ask", "command"),
+    [
+        (advisor.recommend, recommend_command.recommend),
+        (advisor.replicas, replicas_command.replicas),
+    ],
+)
+def test_options_have_the_same_names_and_defaults(ask: object, command: object) -> None:
+    """One that is added to a command and forgotten in Python, or means another default there."""
+    ours, its = (inspect.signature(each).parameters for each in (ask, command))  # pyright: ignore[reportArgumentType]
+    assert ours.keys() == its.keys() - SHOWN
+    options = ours.keys() - {"job", "jobs"}
+    assert {name: ours[name].default for name in options} == {
+        name: its[name].default for name in options
+    }
+
+
+def test_an_answer_is_a_frame_of_all_ways() -> None:
+    """A row for each way, numbers in the units of their names, and one that was chosen."""
+    answer = advisor.recommend("bert-serve-30", "triad")
+    frame = answer.to_frame()
+    chosen = frame[frame["is_choice"]].iloc[0]
+    assert {"50/50", "uncapped", "exclusive"} <= set(frame["split"])
+    assert len(frame) == frame["split"].nunique()
+    assert chosen["split"] == to_plain(answer)["choice"]["split"]
+    assert chosen["power_low_w"] <= chosen["power_w"] <= chosen["power_high_w"]
+    assert chosen["job_2"] == "triad"
+    assert chosen["speed_low_2"] <= chosen["speed_2"] <= 1
+    copies = advisor.replicas("bert-serve-30").to_frame()
+    assert copies["number"].tolist() == list(range(1, len(copies) + 1))
+    ways = advisor.recommend("bert-train*3").to_frame()
+    assert set(ways["sharing"]) == {"limited", "uncapped", "time-sliced", "exclusive"}
+    assert len(advisor.recommend("bert-train").to_frame()) == 10
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither pandas for a frame nor NumPy for advice ends in a traceback without a cure."""
+    answer = advisor.recommend("bert-train")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="pip install pandas"):
+        answer.to_frame()
+    code = "import sys, advisor; sys.modules['numpy'] = None; advisor.recommend"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert b"needs numpy, which is not installed: pip install 'sm-advisor[advise]'" in done.stderr
+    with pytest.raises(AttributeError, match="recomend"):
+        _ = advisor.recomend  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "options", "message"),
+    [
+        ((), {}, "no job was named"),
+        (("a", "b"), {"min_speed": {"c": 0.5}}, "the jobs are a, b"),
+        (("a", "b"), {"max_p99": 50}, "no time with a unit"),
+        (("a",), {"fine": True}, "says nothing of 1 job"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    jobs: tuple[str, ...], options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        advisor.recommend(*jobs, **options)  # pyright: ignore[reportArgumentType]
