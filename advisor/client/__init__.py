@@ -34,9 +34,11 @@ from advisor.wire.lists import (
     ProfilePoints,
     TakenIn,
 )
+from advisor.wire.partners import Gains
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchItem, Recommendation
 from advisor.wire.requests import (
+    GainsRequest,
     JobRequest,
     PlacementRequest,
     QueuedJobs,
@@ -57,6 +59,8 @@ __all__ = [
     "Champion",
     "Client",
     "ClientError",
+    "Gains",
+    "GainsRequest",
     "InputAsked",
     "InputPrediction",
     "InputPredictions",

@@ -10,10 +10,12 @@ from advisor.client.recorded import Recorded
 from advisor.formats.wire import to_plain
 from advisor.wire.input_power import InputAsked, InputPowerRequest, InputPredictions
 from advisor.wire.lists import AuditEntry, AuditLog, Champion, ModelDetails, ModelList
+from advisor.wire.partners import Gains
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchAnswer, BatchItem, Recommendation
 from advisor.wire.requests import (
     BatchRequest,
+    GainsRequest,
     PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
@@ -65,6 +67,10 @@ class Client(Recorded, Launching):
         """Many recommendations at once, in order; an error that one of them has is in its place."""
         body = BatchRequest(requests=tuple(map(to_plain, asked)))
         return self._post("/v1/recommendations/batch", body, BatchAnswer).answers
+
+    def gains(self, asked: GainsRequest) -> Gains:
+        """What each job of a GPU model gains beside each other one, or beside one of them."""
+        return self._post("/v1/gains", asked, Gains, _PREDICTING_S)
 
     def place(self, asked: PlacementRequest) -> Placement:
         """Who shares a GPU with whom in a queue of jobs, at what split, when and where."""

@@ -35,6 +35,9 @@ MOST_PLACED = 100_000
 MOST_REQUESTS = 1000
 """Recommendations of one batch."""
 
+MOST_CROSSED = 60
+"""Jobs of which all pairs are told: 1,830 of them, which take some ten seconds the first time."""
+
 MOST_SEARCH_S = 60.0
 SEARCH_S = 10.0
 
@@ -256,6 +259,22 @@ class RecommendationRequest(WayRequest):
     jobs: PairOfJobs
     fine: bool = False
     components: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainsRequest(AdviceRequest):
+    """Jobs of one GPU model (not said, the H200), all of whose pairs are asked for, or one job's.
+
+    Attributes:
+        jobs: None named: all, those measured here first, up to `MOST_CROSSED` of them.
+        beside: The job of all pairs; None: each with each.
+    """
+
+    jobs: Annotated[tuple[JobName, ...], Bounds(max_length=MOST_CROSSED)] = ()
+    beside: JobName | None = None
+
+    def _every_job(self) -> Iterable[JobRequest]:
+        return (JobRequest(job=job) for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
-from advisor.wire.partners import Partner, Partners, Size
+from advisor.wire.partners import JobCurve, Partner, Partners, Size
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import verdict_of
 from advisor_advice.site.conditions import read_conditions
@@ -18,6 +18,9 @@ from advisor_advice.site.known_profiles import ProfileSet, all_profiles, checked
 from advisor_models.registry import Registry
 
 MOST_PARTNERS = 10
+
+DIGITS = 4
+"""Of a part of 1 that is told of hundreds of pairs; none is known better."""
 
 ENOUGH_SPEED = 0.95
 """Of the whole GPU: a size that keeps it costs a job alone next to nothing."""
@@ -50,7 +53,7 @@ def best_partners(
             decision = recommend([profiles[0], other], there, request, checked)
         except (InputError, NoSplitError):
             continue
-        found += _partner(decision)
+        found += partner_of(decision)
     found.sort(key=lambda p: (p.verdict != "share", -p.gpu_time_saved.value))
     return Partners(
         job=job,
@@ -72,7 +75,23 @@ def best_size(profile: Profile) -> Size | None:
     return None
 
 
-def _partner(decision: Decision) -> Iterator[Partner]:
+def curve_of(profile: Profile, *, bundled: bool) -> JobCurve:
+    """What a job does alone at its measured shares."""
+    speeds = profile.values["rate"] / profile.whole_gpu_rate
+    return JobCurve(
+        job=profile.job,
+        rate_unit=profile.rate_unit,
+        rate=profile.whole_gpu_rate,
+        power_w=profile.whole_gpu_power_w,
+        shares=tuple(profile.shares.tolist()),
+        speeds=tuple(round(speed, DIGITS) for speed in speeds.tolist()),
+        size=best_size(profile),
+        bundled=bundled,
+    )
+
+
+def partner_of(decision: Decision) -> Iterator[Partner]:
+    """The second job as the first one's partner; nothing where they are not to share."""
     way = decision.call if decision.choice.sharing == "exclusive" else decision.choice
     if way is None:
         return

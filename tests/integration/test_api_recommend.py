@@ -11,6 +11,7 @@ from in_process import Api, error_of, running
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.formats.wire import read
+from advisor.wire.partners import Gains
 from advisor.wire.placement import Placement
 from advisor.wire.recommendation import BatchAnswer, Recommendation
 from advisor.wire.set_placement import SetPlacement
@@ -251,6 +252,43 @@ def test_what_was_measured_counts_through_both_doors(
     measured = found.measured if isinstance(found, SetAdvice) else found.copies[2].measured
     assert measured is not None
     assert measured.at_choice == 1
+
+
+CROSSED = ["bert-serve-30", "triad", "vit-train"]
+
+
+def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
+    """Cell by cell what a recommendation says, in the promised order, with a job's curve."""
+    body = {"gpu_model": "NVIDIA H200", "jobs": CROSSED[::-1], "min_speed": 0.35}
+    told = read(Gains, json.dumps(api.post("/v1/gains", body)))
+    assert [job.job for job in told.jobs] == CROSSED
+    assert [job.size is None for job in told.jobs] == [False, False, True]
+    assert [job.shares[-1] for job in told.jobs] == [100.0] * 3
+    assert [job.speeds[-1] for job in told.jobs] == pytest.approx([1.0] * 3, abs=0.01)
+    pairs = [(a, b) for n, a in enumerate(CROSSED) for b in CROSSED[n:]]
+    for cell, pair in enumerate(pairs):
+        one = {"jobs": jobs(*pair), "gpu_model": "NVIDIA H200", "min_speed": 0.35}
+        asked = read(Recommendation, json.dumps(api.post(URL, one)))
+        assert told.verdicts[cell] == asked.verdict
+        split = asked.call or asked.choice.split
+        if asked.verdict == "do not share":
+            assert told.splits[cell] is told.energy_saved[cell] is None
+            continue
+        (way,) = (option for option in asked.candidates if option.split == split)
+        assert told.splits[cell] == split
+        assert told.energy_saved[cell] == pytest.approx(way.energy_saved.value, abs=1e-4)
+    assert len(told.verdicts) == len(pairs)
+    assert {*told.verdicts} > {"share", "do not share"}
+
+
+def test_gains_beside_one_job_are_its_partners(api: Api, advisor: Advisor) -> None:
+    """All bundled jobs of the GPU model, and the best of them are those of the command line."""
+    body = {"gpu_model": "NVIDIA H200", "beside": "bert-train"}
+    found = api.post("/v1/gains", body)
+    splits = dict(zip((job["job"] for job in found["jobs"]), found["splits"], strict=True))
+    best = told(advisor, "recommend", "bert-train", "--gpu-model", "NVIDIA H200")["partners"]
+    assert {partner["partner"]: partner["split"] for partner in best}.items() <= splits.items()
+    assert len(splits) > 30
 
 
 @pytest.mark.parametrize(

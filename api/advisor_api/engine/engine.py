@@ -14,8 +14,10 @@ from advisor.formats.wire import read, write, write_bytes
 from advisor.predict.windows import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.partners import Gains
 from advisor.wire.recommendation import Recommendation
 from advisor.wire.requests import (
+    GainsRequest,
     PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
@@ -40,6 +42,7 @@ from advisor_advice.site.known_profiles import (
 )
 from advisor_advice.site.measured_pairs import measured_windows
 from advisor_api.engine import bundled
+from advisor_api.engine.crossed import crossed
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.kept import Kept
 from advisor_api.engine.own_process import OwnProcesses
@@ -56,7 +59,10 @@ if TYPE_CHECKING:
 
 # What tells where power goes is imported with the first question: most services are asked none.
 
-A = TypeVar("A", bound=WayRequest)
+A = TypeVar("A", bound=WayRequest | GainsRequest)
+
+MOST_ROWS = 1000
+"""Names of jobs among which those of a GPU model are looked for."""
 
 PLACEMENTS_AT_ONCE = 2
 PLACEMENTS_WAITING = 8
@@ -140,6 +146,16 @@ class Engine:
             StoreError: the store cannot be read.
         """
         return await self._kept_answer(asked, self._replicas)
+
+    async def gains(self, asked: GainsRequest) -> bytes:
+        """What pairs of a GPU model's jobs gain, as JSON: `advisor.wire.partners.Gains`.
+
+        Raises:
+            InputError: a job that is named has no profile there.
+            ModelError: as for `recommend`.
+            StoreError: the store cannot be read.
+        """
+        return await self._kept_answer(asked, self._crossed)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.
@@ -232,6 +248,10 @@ class Engine:
         return await asyncio.to_thread(
             advise_replicas_by, fill, found, request, asked.most, conditions
         )
+
+    async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:
+        rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
+        return await crossed(asked, rows, partial(self._found, kept), partial(self._answer, kept))
 
     async def _place(self, asked: PlacementRequest) -> bytes:
         kept = await self._present.kept()

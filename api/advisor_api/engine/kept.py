@@ -6,7 +6,7 @@ from cachetools import LRUCache
 
 from advisor.predict.windows import Windows
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.requests import WayRequest
+from advisor.wire.requests import GainsRequest, WayRequest
 from advisor_advice.answer import KnownPair
 from advisor_advice.site.conditions import Conditions
 from advisor_advice.site.known_profiles import ProfilesOfJob
@@ -55,6 +55,6 @@ class Kept:
     pairs: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownPair] = field(
         default_factory=lambda: LRUCache(MOST_KNOWN)
     )
-    answers: LRUCache[WayRequest, bytes] = field(
+    answers: LRUCache[WayRequest | GainsRequest, bytes] = field(
         default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)
     )

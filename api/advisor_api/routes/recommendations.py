@@ -9,9 +9,11 @@ from fastapi.responses import Response, StreamingResponse
 
 from advisor.errors import AdvisorError
 from advisor.formats.wire import read, write
+from advisor.wire.partners import Gains
 from advisor.wire.recommendation import BatchAnswer, ItemError, Recommendation
 from advisor.wire.requests import (
     BatchRequest,
+    GainsRequest,
     RecommendationRequest,
     ReplicasRequest,
     SetRequest,
@@ -49,6 +51,12 @@ async def recommend_set(asked: SetRequest, _: Reader, service: ServiceOf) -> Res
 async def count_copies(asked: ReplicasRequest, _: Reader, service: ServiceOf) -> Response:
     """How many copies of a job does one GPU hold, and what ends their number?"""
     return Response(await service.engine.replicas(asked), media_type=JSON)
+
+
+@router.post("/gains", response_model=Gains)
+async def gains(asked: GainsRequest, _: Reader, service: ServiceOf) -> Response:
+    """What does each job of a GPU model gain beside each other one, or beside one of them?"""
+    return Response(await service.engine.gains(asked), media_type=JSON)
 
 
 async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:
