@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from advisor.errors import AdvisorError
     from advisor_advice.ask.recommend import recommend
     from advisor_advice.ask.replicas import replicas
-    from advisor_data.files.frames import load_dataset
+    from advisor_training.dataset.frames import load_dataset
 
 __all__ = [
     "AdvisorError",
@@ -36,7 +36,7 @@ _MODULES = {
     "PairPoint": "advisor.core.records",
     "Share": "advisor.core.gpu",
     "SoloPoint": "advisor.core.records",
-    "load_dataset": "advisor_data.files.frames",
+    "load_dataset": "advisor_training.dataset.frames",
     "recommend": "advisor_advice.ask.recommend",
     "replicas": "advisor_advice.ask.replicas",
 }

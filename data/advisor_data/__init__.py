@@ -1,6 +1,5 @@
 """Where points are kept: SQL, append-only files, and the bundled measurements."""
 
-from advisor_data.files.frames import load_dataset
 from advisor_data.store.store import Database, Store, migrate, open_database, open_store
 
-__all__ = ["Database", "Store", "load_dataset", "migrate", "open_database", "open_store"]
+__all__ = ["Database", "Store", "migrate", "open_database", "open_store"]

@@ -90,7 +90,7 @@ def _exported(count: int, kind: str, file: Path) -> str:
         return f"{count} points written to {file}"
     return (
         f"no points of kind {kind} are stored here, so {file} has none; those that come with "
-        "advisor: advisor_data.load_dataset (docs/schema.md)"
+        "advisor: advisor.load_dataset (docs/schema.md)"
     )
 
 

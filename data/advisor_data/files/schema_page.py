@@ -124,8 +124,11 @@ observations` what launched pairs did; `--job` and `--run` choose among them.
 one run with `--run`, other kinds with `--kind`. It says how many and asks; `--yes` does not ask.
 Files and bundled points stay, so a bundled profile that was hidden is back.
 
-For Python, `advisor_data.load_dataset("pairs")` gives the bundled points as a pandas frame with the
-flat columns; `"solo"` and `"references"` are the jobs alone, and a path reads a file of your own.
+For Python, `advisor.load_dataset("pairs")` gives the bundled points as a pandas frame with the flat
+columns, `"sets"` those of more jobs; `"solo"` and `"references"` are the jobs alone, and a path
+reads a file of your own. Of jobs together it has what each does alone on the whole GPU
+(`solo_rate_1`, `solo_power_1_w`), its relative speed (`speed_1`) and `energy_saved`. These are no
+columns of files: with `relative=False` the frame can be written and imported.
 
 ## Where points are kept
 

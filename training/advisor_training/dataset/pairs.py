@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.core.objectives import PartResult, SplitResult, exclusive
-from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import EQUAL, Split
 from advisor.validity.slow_alone import FASTEST, LARGEST_SLOWDOWN
-from advisor_training.dataset.solo import SoloReference, solo_reference, whole_gpu
+from advisor_training.dataset.solo import SoloReference, references_by_job, references_of
 from advisor_training.dataset.split_kinds import (
     KINDS,
     SplitKind,
@@ -151,9 +151,7 @@ def make_pairs(
     same.
     """
     left_out: Counter[str] = Counter()
-    references: dict[str, list[SoloPoint]] = {}
-    for solo in whole_gpu(solos):
-        references.setdefault(solo.job, []).append(solo)
+    references = references_by_job(solos)
     pairs: dict[tuple[tuple[str, str], str], list[Measurement]] = {}
     for group in _groups(_readable(points, left_out)):
         made = _measurement(group, references)
@@ -202,14 +200,8 @@ def _measurement(
     """The measurement that the points make, or why they make none."""
     point = group[0]
     job_a, job_b = point.jobs
-    # What a replay runs is a record of the job, so its hash tells nothing of the job's definition.
-    replayed = point.source == REPLAY_SOURCE
-    hashes = {} if replayed else {part.job: part.job_hash for part in point.parts}
     solos: list[SoloReference] = []
-    for job in (job_a, job_b):
-        solo = solo_reference(
-            references.get(job, ()), hashes.get(job), point.gpu_model, point.gpu_uuid, point.run
-        )
+    for job, solo in zip(point.jobs, references_of(point, references), strict=True):
         if solo is None:
             return f"no solo point of {job} on the whole {point.gpu_model}"
         if solo.slowdown > LARGEST_SLOWDOWN:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from advisor.core.records import SoloPoint
+from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor.predict.serving import serving_of
 
 HIGH_PERCENT = 50.0
@@ -41,6 +41,32 @@ least 50 %) or L. Jobs that lack a counter are in no class."""
 def whole_gpu(solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     """The points that can be divided by: the whole GPU, with a rate and a power."""
     return [p for p in solos if p.share_percent == 100 and p.rate > 0 and (p.power_w or 0) > 0]
+
+
+def references_by_job(solos: Iterable[SoloPoint]) -> dict[str, list[SoloPoint]]:
+    """Those that can be divided by, by name of job."""
+    found: dict[str, list[SoloPoint]] = {}
+    for solo in whole_gpu(solos):
+        found.setdefault(solo.job, []).append(solo)
+    return found
+
+
+def references_of(
+    point: PairPoint, references: Mapping[str, Sequence[SoloPoint]]
+) -> list[SoloReference | None]:
+    """What each job of a point does alone; None where nobody measured it."""
+    # What a replay runs is a record of the job, so its hash tells nothing of the job's definition.
+    replayed = point.source == REPLAY_SOURCE
+    return [
+        solo_reference(
+            references.get(part.job, ()),
+            None if replayed else part.job_hash,
+            point.gpu_model,
+            point.gpu_uuid,
+            point.run,
+        )
+        for part in point.parts
+    ]
 
 
 def solo_reference(

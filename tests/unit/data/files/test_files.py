@@ -30,7 +30,7 @@ from advisor.core.observations import PARTS, Observation, Record
 from advisor.core.records import SCHEMA_VERSION, PairPoint, PointPart, SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.formats.rows import column_types, to_row
-from advisor_data import load_dataset, open_store
+from advisor_data import open_store
 from advisor_data.files import bundled, schema_page
 from advisor_data.files.bundled import (
     bundled_pair_points,
@@ -88,26 +88,6 @@ def test_points_of_two_and_of_three_jobs_share_a_file(tmp_path: Path, suffix: st
     )
     write_points(tmp_path / f"p{suffix}", [pair_point(1), three, pair_point(3)])
     assert read_points(tmp_path / f"p{suffix}") == [pair_point(1), three, pair_point(3)]
-
-
-def test_the_data_set_is_a_frame(tmp_path: Path) -> None:
-    """One row for each point with flat columns; what comes out of a frame is read again."""
-    frame = load_dataset()
-    assert len(frame) == len(bundled_pair_points())
-    assert {"job_1", "job_2", "share_1_percent", "rate_2", "power_w"} <= set(frame.columns)
-    assert frame.loc[0, "job_1"] == bundled_pair_points()[0].parts[0].job
-    frame.head(50).to_parquet(tmp_path / "p.parquet")
-    assert read_points(tmp_path / "p.parquet") == bundled_pair_points()[:50]
-    assert len(load_dataset("solo")) == len(bundled_solo_points())
-    assert len(load_dataset(tmp_path / "p.parquet")) == 50
-    with pytest.raises(InputError, match=r"no data set paris. pairs, solo, references"):
-        load_dataset("paris")
-
-
-def test_a_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InputError, match="pip install pandas"):
-        load_dataset()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
