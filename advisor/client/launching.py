@@ -8,7 +8,14 @@ from dataclasses import replace
 
 from advisor.client.errors import TooSlowError
 from advisor.client.exchange import Ask, Exchange, quoted
-from advisor.launch.records.answers import Launch, LaunchJoin, LaunchList, LaunchPlan
+from advisor.launch.records.answers import (
+    Launch,
+    LaunchHistory,
+    LaunchJoin,
+    LaunchList,
+    LaunchPlan,
+)
+from advisor.launch.records.history import History
 from advisor.launch.records.status import LaunchStatus
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 
@@ -53,6 +60,10 @@ class Launching(Exchange):
     def launch_status(self, launch: LaunchStatus | str) -> Launch:
         """How a launch, or the launch of this id, stands now."""
         return self._get(_of(launch), Launch)
+
+    def launch_history(self, launch: LaunchStatus | str) -> History | None:
+        """What it did over its time; None: it has just begun, or runs on another host."""
+        return self._get(f"{_of(launch)}/history", LaunchHistory).history
 
     def stop_launch(self, launch: LaunchStatus | str) -> Launch:
         """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is."""

@@ -194,6 +194,7 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("launch", LaunchRequest.of("a", "b")),
     ("launches",),
     ("launch_status", "x"),
+    ("launch_history", "x"),
     ("stop_launch", "x"),
     ("join_launch", "x", JoinLaunchRequest.of("a")),
     ("launch_join", "x", "0123456789abcdef"),

@@ -16,10 +16,13 @@ from launched import (
 from advisor.core.observations import SETTLE_S
 from advisor.formats.flat_rows import flat
 from advisor.formats.job_file import load_job
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.history import read_history
 from advisor_data import open_store
 
 STATUS_KEYS = {
-    "launch_id", "state", "updated_at", "code", "cause", "gpu_uuid", "gpu_model", "pair_number",
+    "launch_id", "state", "updated_at", "code", "cause", "gpu_uuid", "gpu_model",
+    "units_total", "power_limit_w", "mean_power_w", "mean_energy_saved", "ledger", "pair_number",
     "pairs", "sharing", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "energy_saved",
     "predicted_power_w", "overlap_s", "rest_s", "rest_energy_j", "stranded_unit_s", "started_at",
     "ended_at", "supervisor_pid", "silent_s", "warnings",
@@ -28,7 +31,8 @@ JOB_KEYS = {
     "job", "rate_unit", "share_percent", "units_granted", "memory_limit_mib", "proven", "proof",
     "outcome",
     "exit_code", "error", "steps", "latency_p99_ms",
-    "max_p99_ms", "rate", "relative_speed", "results", "predicted_rate", "joined_at",
+    "max_p99_ms", "rate", "relative_speed", "mean_rate", "mean_speed", "mean_p99_ms",
+    "results", "predicted_rate", "joined_at",
     "ended_at",
 }  # fmt: skip
 
@@ -58,6 +62,15 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     ]  # fmt: skip
     (seen,) = map(flat, last["observations"])
     assert (seen["job_1"], seen["units_1"], seen["share_1_percent"]) == ("one", 38, 30)
+    # What was observed stays when it is over, and what is of the last seconds goes.
+    assert last["mean_power_w"] == seen["power_w"]
+    assert [job["mean_rate"] for job in last["jobs"]] == [seen["rate_2"], seen["rate_1"]]
+    assert (last["power_w"], last["jobs"][0]["rate"], last["ledger"]) == (None, None, None)
+    assert (last["units_total"], last["power_limit_w"]) == (132, seen["power_limit_w"])
+    history = read_history(LaunchFolder(folder(jobs, last["launch_id"])))
+    assert history is not None
+    assert [job.job for job in history.jobs] == ["two", "one"]
+    assert history.power_w[-1] == pytest.approx(seen["power_w"], rel=0.1)
     assert not seen["ended_first_1"]
     assert not seen["ended_first_2"]
     assert (seen["state"], seen["stranded_unit_s"]) == ("stopped", 0)

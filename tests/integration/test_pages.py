@@ -22,6 +22,8 @@ from advisor.core.objectives import OBJECTIVES
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
 from advisor.formats.wire import to_plain
+from advisor.launch.records.history import History, JobHistory
+from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_data import open_store
@@ -182,13 +184,48 @@ def _launch(second: int = 0, **changes: Any) -> dict[str, Any]:
     return {**to_plain(dataclasses.replace(status, **changes)), "host": "gpu-1"}
 
 
+def _ended(**changes: Any) -> dict[str, Any]:
+    """The same when it is over: nothing of the last seconds, and all that was observed."""
+    running = _launch(7200)
+    jobs = [
+        {**job, "outcome": "stopped", "rate": None, "relative_speed": None,
+         "mean_rate": job["rate"], "mean_speed": job["relative_speed"]}
+        for job in running["jobs"]
+    ]  # fmt: skip
+    ledger = Ledger(held_s=7200, energy_j=1.83e6, alone_s=8200, alone_j=2.2e6, freed_idle_j=0.5e6)
+    return {
+        **running, "state": "stopped", "jobs": jobs, "power_w": None, "energy_saved": None,
+        "mean_power_w": 254.0, "mean_energy_saved": 0.081, "ledger": to_plain(ledger), **changes,
+    }  # fmt: skip
+
+
+def _history() -> dict[str, Any]:
+    """What its supervisor has kept of it."""
+    steps = range(100)
+    history = History(
+        started_at="2026-01-31T12:00:00Z",
+        step_s=2.0,
+        power_w=tuple(254.0 + 5 * math.sin(n / 9) for n in steps),
+        energy_saved=tuple(0.08 + 0.01 * math.cos(n) for n in steps),
+        jobs=tuple(
+            JobHistory(job=job, speeds=tuple(speed + 0.01 * math.sin(n + speed) for n in steps))
+            for job, speed in zip(PAIR, (0.106, 1.04), strict=True)
+        ),
+    )
+    return {"launch_id": LAUNCH, "history": to_plain(history)}
+
+
 @pytest.fixture(scope="module", params=["light", "phone"])
 def look(request: pytest.FixtureRequest, browser: Browser, served: RawServer) -> Iterator[Visit]:
     """A wide window in light, and a phone in dark."""
     phone = request.param == "phone"
     with visiting(browser, served.port, dark=phone, width=360 if phone else 1280) as visit:
-        visit.play("/v1/launches", {"launches": [_launch(), _launch(state="failed", cause="gone")]})
+        visit.play(
+            "/v1/launches",
+            {"launches": [_launch(), _ended(), _ended(state="failed", cause="gone")]},
+        )
         visit.play(f"/v1/launches/{LAUNCH}", *(_launch(second) for second in range(0, 200, 10)))
+        visit.play(f"/v1/launches/{LAUNCH}/history", _history())
         yield visit
 
 
@@ -451,6 +488,7 @@ def test_a_launch_that_is_refused_says_why(visit: Visit) -> None:
 
 def test_a_launch_is_followed_and_stopped_after_asking_back(visit: Visit) -> None:
     """Predicted stands next to observed; Cancel stops nothing; the end ends the polling."""
+    visit.play(f"/v1/launches/{LAUNCH}/history", {"launch_id": LAUNCH, "history": None})
     methods = visit.play(f"/v1/launches/{LAUNCH}", _launch())
     visit.page.goto(visit.origin + PAGES["launch"])
     row = "tr:has-text('fft, transforms')"
@@ -472,6 +510,26 @@ def test_a_launch_is_followed_and_stopped_after_asking_back(visit: Visit) -> Non
     assert visit.page.locator("#stop").is_hidden()
     visit.page.wait_for_timeout(1500)
     assert last == ["GET"]
+
+
+def test_an_ended_launch_shows_what_was_observed(visit: Visit) -> None:
+    """In the list and on its page, with its charts: it was all gone once a launch had ended."""
+    visit.play("/v1/launches", {"launches": [_ended()]})
+    visit.page.goto(visit.origin + PAGES["launches"])
+    visit.page.wait_for_selector("tbody tr")
+    row = visit.text("tbody tr")
+    for words in ("10.5 % and 105 %", "254 W", "8.1 % (9.4 % predicted)", "2 h"):
+        assert words in row
+    visit.play(f"/v1/launches/{LAUNCH}", _ended())
+    visit.play(f"/v1/launches/{LAUNCH}/history", _history())
+    visit.page.goto(visit.origin + PAGES["launch"])
+    visit.page.wait_for_selector("figure svg polyline")
+    shown = visit.text("main")
+    for words in ("508 Wh", "Saved in all", "103 Wh", "17 min", "+0.79 %"):
+        assert words in shown
+    assert "Power now" not in shown
+    beside = visit.text("table[aria-label='Predicted beside observed'] tbody")
+    assert "\u2013" not in beside.replace("Energy saved", "")
 
 
 def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:

@@ -10,6 +10,7 @@ from advisor.errors import AdvisorError
 from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.stretch import Stretch
+from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.launch.records.status import SILENT_S
 
@@ -37,6 +38,7 @@ class Account:
         self._first_steps = self._shared_steps = _steps(jobs)
         self.rest_s = self.stranded_unit_s = 0.0
         self.rest_energy_j: float | None = None
+        self._freed_s = 0.0
 
     def add(self, now_s: float, running: Sequence[JobMonitor]) -> None:
         """Count the time since this was called last, in which these jobs were running."""
@@ -46,6 +48,7 @@ class Account:
             self._recent_j.add(now_s, total_j)
         grown_j = None if total_j is None or self._first_j is None else total_j - self._first_j
         passed_s = now_s - self._last_s
+        self._freed_s += passed_s * max(0, len(running) - 1)
         if passed_s >= SILENT_S:
             self.stretches[-1].flags.add(UNWATCHED)
         self._add_to_stretch(now_s, passed_s, total_j, running)
@@ -94,10 +97,33 @@ class Account:
 
     def energy_saved_to_end(self) -> float | None:
         """Of all work since the opening of the gates, with what one job did alone at the end."""
+        return energy_saved(self._whole_j(), self._since(self._first_steps), self._pair.parts)
+
+    def mean_energy_saved(self) -> float | None:
+        """While all ran, without the first seconds."""
+        # Who joined later is no part of it.
+        parts = self._pair.parts[: self._first]
+        return energy_saved(self.settled_power_w(), self.stretches[0].rates(), parts)
+
+    def ledger(self) -> Ledger | None:
+        """All of it, beside the same steps with a GPU for each; None where that is not known."""
+        whole_j, parts = self._whole_j(), self._pair.parts
+        alone = work_alone(self._since(self._first_steps), parts)
+        if whole_j is None or alone is None:
+            return None
+        idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
+        return Ledger(
+            held_s=self.overlap_s + self.rest_s,
+            energy_j=whole_j,
+            alone_s=alone[0],
+            alone_j=alone[1],
+            freed_idle_j=self._freed_s * min(idle) if idle else None,
+        )
+
+    def _whole_j(self) -> float | None:
         if self.energy_j is None or (self.rest_s and self.rest_energy_j is None):
             return None
-        whole_j = self.energy_j + (self.rest_energy_j or 0.0)
-        return energy_saved(whole_j, self._since(self._first_steps), self._pair.parts)
+        return self.energy_j + (self.rest_energy_j or 0.0)
 
     def _add_to_stretch(
         self, now_s: float, passed_s: float, total_j: float | None, running: Sequence[JobMonitor]
@@ -141,12 +167,24 @@ def energy_saved(
     Returns:
         0.1 is a tenth less, below 0 is more; None where anything is not known, or nothing was done.
     """
-    alone = 0.0
+    alone = work_alone(work, parts)
+    return None if energy is None or not alone or not alone[1] else 1 - energy / alone[1]
+
+
+def work_alone(
+    work: Sequence[float | None], parts: Sequence[LaunchPart | ObservedPart]
+) -> tuple[float, float] | None:
+    """How long work takes with each job alone on the whole GPU, and its energy, as `energy_saved`.
+
+    None where anything is not known.
+    """
+    alone_s = alone_j = 0.0
     for done, part in zip(work, parts, strict=True):
         if done is None or not part.solo_rate or not part.solo_power_w:
             return None
-        alone += done / part.solo_rate * part.solo_power_w
-    return None if energy is None or not alone else 1 - energy / alone
+        alone_s += done / part.solo_rate
+        alone_j += done / part.solo_rate * part.solo_power_w
+    return alone_s, alone_j
 
 
 def _units(one: JobMonitor) -> int:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from advisor.core.job import WhenOneEnds
 from advisor.core.split import Sharing
+from advisor.launch.records.history import History
 from advisor.launch.records.joins import JoinAnswer
 from advisor.launch.records.spec import Forecast
 from advisor.launch.records.status import LaunchStatus
@@ -35,6 +36,18 @@ class LaunchJoin(JoinAnswer):
     join_id: str
     state: Literal["asked", "joined", "refused"]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchHistory:
+    """What a launch did over its time.
+
+    Attributes:
+        history: None: it has just begun, is of another host, or its folder was removed.
+    """
+
+    launch_id: str
+    history: History | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Literal
 from advisor.core.interval import Interval
 from advisor.core.results import Verdict
 from advisor.core.split import Sharing
+from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.spec import Forecast
 from advisor.runtime.backends.backend import Proof
 
@@ -43,6 +44,10 @@ class JobStatus:
         rate: Progress per second over the last seconds; None before there are two readings, and
             once it is over.
         relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
+        mean_rate: Mean while it ran with those whom it began or joined with, without the first
+            seconds; it stays when the job is over, and is what a prediction is held against.
+        mean_speed: The same over the rate alone.
+        mean_p99_ms: Of the requests in that time; None where it tells none.
         latency_p99_ms: Of the last window of requests of a job that has promised some.
         max_p99_ms: What it has promised.
         results: What its own results were found to be; None where it reports none, or none that
@@ -66,12 +71,20 @@ class JobStatus:
     steps: float = 0.0
     rate: float | None = None
     relative_speed: float | None = None
+    mean_rate: float | None = None
+    mean_speed: float | None = None
+    mean_p99_ms: float | None = None
     latency_p99_ms: float | None = None
     max_p99_ms: float | None = None
     results: Verdict | None = None
     predicted_rate: Interval | None = None
     joined_at: str | None = None
     ended_at: str | None = None
+
+    @property
+    def speed(self) -> float | None:
+        """Relative speed over the last seconds, of one that is over the mean."""
+        return self.mean_speed if self.relative_speed is None else self.relative_speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +99,17 @@ class LaunchStatus:
         pair_number: Counts the pairs and sets of the launch from 0.
         forecast: Of those that began together; what is expected since another has joined is in
             `predicted_rate` of each job, and in `predicted_power_w`.
-        power_w: Of the GPU, mean over the last seconds.
+        units_total: SMs or CUs of the whole GPU.
+        power_limit_w: Of the GPU, enforced.
+        power_w: Of the GPU, mean over the last seconds; None once it is over.
+        mean_power_w: Mean while all ran, without the first seconds; it stays.
         energy_j: Of the GPU, while all jobs of this pair or set ran together.
         work_per_joule: Sum of relative speeds per watt over the last seconds.
         energy_saved: Part of the energy saved for the same work, against one after the other,
-            over the last seconds; None without profiles.
+            over the last seconds; None without profiles, and once it is over.
+        mean_energy_saved: The same while all ran, without the first seconds; it stays.
+        ledger: What it has taken since its start, the sets before this one too, beside what the
+            same work takes with a GPU for each job; None without profiles.
         overlap_s: How long all of them have run together so far.
         rest_s: How long jobs have gone on after the first had ended, or another had joined.
         rest_energy_j: Of that time.
@@ -109,16 +128,21 @@ class LaunchStatus:
     cause: str | None = None
     gpu_uuid: str | None = None
     gpu_model: str | None = None
+    units_total: int | None = None
+    power_limit_w: float | None = None
     pair_number: int = 0
     pairs: int = 1
     sharing: Sharing = "limited"
     jobs: tuple[JobStatus, ...] = ()
     forecast: Forecast | None = None
     power_w: float | None = None
+    mean_power_w: float | None = None
     predicted_power_w: Interval | None = None
     energy_j: float | None = None
     work_per_joule: float | None = None
     energy_saved: float | None = None
+    mean_energy_saved: float | None = None
+    ledger: Ledger | None = None
     overlap_s: float = 0.0
     rest_s: float = 0.0
     rest_energy_j: float | None = None
@@ -133,6 +157,16 @@ class LaunchStatus:
     def over(self) -> bool:
         """Nothing of it runs any more."""
         return self.state in OVER
+
+    @property
+    def watts(self) -> float | None:
+        """Of the GPU over the last seconds, of a launch that is over the mean."""
+        return self.mean_power_w if self.over else self.power_w
+
+    @property
+    def part_saved(self) -> float | None:
+        """Of the energy, as `watts`."""
+        return self.mean_energy_saved if self.over else self.energy_saved
 
     @property
     def standing(self) -> str:

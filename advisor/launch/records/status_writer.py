@@ -19,7 +19,10 @@ _LAST_WORD_S = 5.0
 
 _MOST_WARNINGS = 50
 
-_OF_LAUNCH = ["code", "cause", "gpu_uuid", "gpu_model", "started_at", "supervisor_pid", "warnings"]
+_OF_LAUNCH = [
+    "code", "cause", "gpu_uuid", "gpu_model", "units_total", "power_limit_w", "ledger",
+    "started_at", "supervisor_pid", "warnings",
+]  # fmt: skip
 """What stays when another set is started."""
 
 
@@ -110,6 +113,8 @@ def first_status(
         updated_at=updated_at,
         gpu_uuid=gpu and gpu.uuid,
         gpu_model=gpu and gpu.model,
+        units_total=gpu and gpu.units_total,
+        power_limit_w=gpu and gpu.power_limit_w,
         pair_number=number,
         pairs=len(spec.pairs),
         sharing=pair.split.sharing,

@@ -15,7 +15,9 @@ from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.forecast_check import ForecastCheck
 from advisor.launch.monitor.set_monitor import SetMonitor
+from advisor.launch.monitor.shown import shown
 from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.history import HistoryKeeper, write_history
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import SILENT_S, JobOutcome, JobStatus, State
 from advisor.launch.records.status_writer import StatusWriter
@@ -76,6 +78,8 @@ class SetRun:
         self._context, self._writer, self._told_to_stop = context, writer, stop_asked
         self._pair = spec.pairs[number]
         self._beaten_s = time.monotonic()
+        self._earlier = writer.status.ledger
+        self._history: HistoryKeeper | None = None
 
     def run(self) -> Ending:
         """Run it to its end; no job of it is left then.
@@ -146,6 +150,7 @@ class SetRun:
             self._context.remember,
             self._writer.warn,
         )
+        self._history = HistoryKeeper(started_at)
         self._show(monitor, "running")
         ending = Ending.FAILED
         try:
@@ -216,23 +221,14 @@ class SetRun:
         self._writer.update(jobs=tuple(jobs))
 
     def _show(self, monitor: SetMonitor, state: State | None = None) -> None:
-        account = monitor.account
-        changes = {
-            "jobs": tuple(one.status() for one in monitor.jobs),
-            "power_w": account.power_w(),
-            "predicted_power_w": monitor.expected_power_w,
-            "energy_j": account.energy_j,
-            "work_per_joule": monitor.work_per_joule(),
-            "energy_saved": account.recent_energy_saved(),
-            "overlap_s": account.overlap_s,
-            "rest_s": account.rest_s,
-            "rest_energy_j": account.rest_energy_j,
-            "stranded_unit_s": account.stranded_unit_s,
-        }
+        changes = shown(monitor, self._earlier)
         if state is None:
             self._writer.update(**changes)
         else:
             self._writer.enter(state, **changes)
+        passed_s = time.monotonic() - monitor.begun_s
+        if self._history and self._history.add(passed_s, self._writer.status):
+            write_history(self._folder, self._history.history)
 
 
 def _state(ending: Ending, monitor: SetMonitor) -> State:

@@ -40,9 +40,15 @@ def run_launch(
     state: State = "failed"
     try:
         with heard_by(writer.update), open_context() as context:
-            writer.update(gpu_uuid=context.gpu.uuid, gpu_model=context.gpu.model)
+            gpu = context.gpu
+            writer.update(
+                gpu_uuid=gpu.uuid,
+                gpu_model=gpu.model,
+                units_total=gpu.units_total,
+                power_limit_w=gpu.power_limit_w,
+            )
             for pair in spec.pairs:
-                check_memory(pair, context.gpu)
+                check_memory(pair, gpu)
             state = _run_sets(folder, spec, context, writer, stop_asked)
     except AdvisorError as error:
         writer.blame(error.code, str(error))

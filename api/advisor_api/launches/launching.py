@@ -8,8 +8,9 @@ from starlette.exceptions import HTTPException
 from advisor.core.gpu import Gpu
 from advisor.errors import AdvisorError, BusyError, InputError
 from advisor.formats.wire import write
-from advisor.launch.records.answers import LaunchPlan
+from advisor.launch.records.answers import LaunchHistory, LaunchPlan
 from advisor.launch.records.folder import LaunchFolder, find_folder
+from advisor.launch.records.history import read_history
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import OVER, LaunchStatus
 from advisor.launch.start.plan import plan_of
@@ -139,6 +140,17 @@ def find(service: Service, launch_id: str) -> tuple[LaunchStatus, str]:
     if row is None:
         raise HTTPException(404, f"there is no launch {launch_id}. See GET /v1/launches.")
     return last_heard(row), row.host
+
+
+def history(service: Service, launch_id: str) -> LaunchHistory:
+    """What a launch did over its time; the supervisor keeps it on its own host alone.
+
+    Raises:
+        HTTPException, StoreError: as `find`.
+    """
+    find(service, launch_id)
+    folder = _folder_here(service, launch_id)
+    return LaunchHistory(launch_id=launch_id, history=folder and read_history(folder))
 
 
 def listed(

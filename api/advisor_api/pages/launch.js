@@ -20,14 +20,14 @@ run(async (query) => {
   const state = html("p", { class: "headline", role: "status", id: "state" });
   const shown = html("div", {});
   const stop = stopButton(id);
-  const charts = history();
+  const charts = history(id);
   content.append(title, state, stop.element, shown, charts.element);
   let drawn = "";
   poll(shown, async () => {
     const launch = await get(`/v1/launches/${part(id)}`);
     say(state, `${stateText(launch)}: ${jobNames(launch)} ${launch.jobs.length ? `at ${splitName(launch)}` : ""}`);
     stop.show(launch);
-    charts.add(launch);
+    await charts.look(launch);
     const now = JSON.stringify({ ...launch, updated_at: null });
     if (now !== drawn) shown.replaceChildren(...parts(launch));
     drawn = now;

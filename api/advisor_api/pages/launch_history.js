@@ -1,46 +1,45 @@
-// The last minutes of a launch as charts, as far as this page has seen them.
+// What a launch did from its start on, as its supervisor keeps it: after the end it is still there.
 
 import { chart } from "./chart.js";
 import { html } from "./elements.js";
 import { over } from "./launch_words.js";
+import { ticks } from "./scale.js";
+import { get, part } from "./service.js";
 
-const KEPT_S = 180;
 const TONES = ["a", "b", "c"];
-const TICKS = [-180, -150, -120, -90, -60, -30, 0];
 
-export function history() {
-  const element = html("section", { hidden: true }, html("h2", {}, "The last three minutes"));
-  const readings = [];
+export function history(id) {
+  const element = html("section", { hidden: true }, html("h2", {}, "From the start"));
   let drawn = null;
+  let next = 0;
   let last = null;
 
-  function add(launch) {
-    if (over(launch) || launch.jobs.length < 2 || launch.updated_at === last) return;
-    last = launch.updated_at;
-    const at = Date.parse(launch.updated_at) / 1000;
-    // The clock of its host was set back.
-    if (readings.length && readings.at(-1).at > at) readings.length = 0;
-    readings.push({ at, launch });
-    while (readings[0].at < at - KEPT_S) readings.shift();
-    if (readings.length < 2) return;
+  // Asked for when a new point can be there, and once more at the end.
+  async function look(launch) {
+    const at = Date.parse(launch.updated_at);
+    if (at === last || (at < next && at >= last && !over(launch))) return;
+    last = at;
+    const { history: kept } = await get(`/v1/launches/${part(id)}/history`);
+    next = at + 1000 * (kept?.step_s ?? 1);
+    if (!kept || kept.power_w.length < 2) return;
     element.hidden = false;
     drawn ??= make(launch, element);
-    drawn.forEach((one) => one.show(readings, at));
+    drawn.forEach((one) => one.show(kept));
   }
 
-  return { element, add };
+  return { element, look };
 }
 
 function make(launch, element) {
   const f = launch.forecast;
   const speeds = launch.jobs.map(({ job }, n) => {
     const expected = f?.jobs[n];
-    return [TONES[n % TONES.length], job, (l) => l.jobs[n]?.relative_speed, expected && divided(expected.rate, expected.solo_rate)];
+    return [TONES[n % TONES.length], job, (kept) => kept.jobs[n]?.speeds, expected && divided(expected.rate, expected.solo_rate)];
   });
   const made = [
     live("Relative speed", "% of alone on the whole GPU", 100, speeds),
-    live("Power", "W", 1, [["c", "", (l) => l.power_w, f?.power_w]]),
-    live("Energy saved", "% for the same work", 100, [["c", "", (l) => l.energy_saved, f?.energy_saved]]),
+    live("Power", "W", 1, [["c", "", (kept) => kept.power_w, f?.power_w]]),
+    live("Energy saved", "% for the same work", 100, [["c", "", (kept) => kept.energy_saved, f?.energy_saved]]),
   ];
   const explained = html("p", { class: "quiet-text" }, "Lines are observed; the shaded ranges were predicted.");
   element.append(explained, html("div", { class: "charts" }, made.map((one) => one.figure)));
@@ -48,33 +47,36 @@ function make(launch, element) {
 }
 
 function live(title, unit, scale, lines) {
-  const drawn = chart({
-    title,
-    unit,
-    x: { label: "seconds ago", domain: [-KEPT_S, 0], ticks: TICKS, text: (tick) => String(-tick) },
-    series: [],
-  });
-  const show = (readings, now) =>
+  const drawn = chart({ title, unit, x: { label: "time since the start", domain: [0, 1], ticks: [] }, series: [] });
+  const show = (kept) => {
+    const end = kept.power_w.length * kept.step_s;
     drawn.show({
+      x: { label: "time since the start", domain: [0, end], ...marks(end) },
       series: lines.flatMap(([tone, name, pick, expected]) => [
-        ...ranges(expected, tone, scale),
-        { tone, name, dots: false, points: points(readings, now, pick, scale) },
+        ...ranges(expected, tone, scale, end),
+        { tone, name, dots: false, points: points(pick(kept) ?? [], kept.step_s, scale) },
       ]),
     });
+  };
   return { figure: drawn.figure, show };
 }
 
-function points(readings, now, pick, scale) {
-  return readings
-    .filter(({ launch }) => Number.isFinite(pick(launch)))
-    .map(({ at, launch }) => ({ x: at - now, y: scale * pick(launch) }));
+// In the unit that people say such a time in.
+function marks(end) {
+  const [unit, name] = end < 120 ? [1, "s"] : end < 7200 ? [60, "min"] : [3600, "h"];
+  const marked = ticks(0, end / unit, 4).map((tick) => tick * unit);
+  return { ticks: marked.filter((tick) => tick <= end), text: (tick) => (tick ? `${tick / unit} ${name}` : "0") };
+}
+
+function points(values, step, scale) {
+  return values.map((y, n) => ({ x: (n + 0.5) * step, y })).filter(({ y }) => y !== null).map(({ x, y }) => ({ x, y: scale * y }));
 }
 
 // A prediction is a range over all of the time, without a line.
-function ranges(expected, tone, scale) {
+function ranges(expected, tone, scale, end) {
   if (!expected) return [];
-  const end = (x) => ({ x, y: scale * expected.value, low: scale * expected.low, high: scale * expected.high });
-  return [{ tone, name: "", dots: false, line: false, points: [end(-KEPT_S), end(0)] }];
+  const at = (x) => ({ x, y: scale * expected.value, low: scale * expected.low, high: scale * expected.high });
+  return [{ tone, name: "", dots: false, line: false, points: [at(0), at(end)] }];
 }
 
 function divided({ value, low, high }, by) {

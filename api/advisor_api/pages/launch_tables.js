@@ -1,10 +1,12 @@
 // The state of a launch in numbers.
 
 import { facts, html, table } from "./elements.js";
-import { outcomeTag } from "./launch_words.js";
-import { change, duration, moment, NONE, number, percent, range, share, withUnit } from "./numbers.js";
+import { outcomeTag, over, powerOf, savedOf, speedOf } from "./launch_words.js";
+import { change, duration, energy, moment, NONE, number, percent, range, share, withUnit } from "./numbers.js";
 
 export function standing(launch) {
+  const { ledger } = launch;
+  const ended = over(launch);
   return facts([
     ["GPU", launch.gpu_model, launch.gpu_uuid],
     ["Host", launch.host],
@@ -12,13 +14,15 @@ export function standing(launch) {
     ["Started", launch.started_at && moment(launch.started_at)],
     ["Ended", launch.ended_at && moment(launch.ended_at)],
     ["Together for", duration(launch.overlap_s)],
-    ["Power now", launch.power_w === null ? null : withUnit(launch.power_w, "W")],
-    ["Energy so far", launch.energy_j === null ? null : withUnit(launch.energy_j / 1000, "kJ")],
+    [ended ? "Power" : "Power now", known(powerOf(launch), (w) => withUnit(w, "W")), ended ? "mean while all ran" : null],
+    [ended ? "Energy" : "Energy so far", known(ledger?.energy_j ?? launch.energy_j, energy)],
     [
       "Energy saved",
-      launch.energy_saved === null ? null : percent(launch.energy_saved),
-      "for the same work, against one after the other, over the last seconds",
+      known(savedOf(launch), percent),
+      `for the same work, against one after the other, ${ended ? "while all ran" : "over the last seconds"}`,
     ],
+    ["Saved in all", ledger && energy(ledger.alone_j - ledger.energy_j), "where a card that becomes free is off"],
+    ["GPU time saved", ledger && duration(ledger.alone_s - ledger.held_s), "against a whole GPU for each job"],
     [
       "One job alone for",
       launch.rest_s ? duration(launch.rest_s) : null,
@@ -30,6 +34,10 @@ export function standing(launch) {
       "units held for a job that had ended, times seconds",
     ],
   ]);
+}
+
+function known(value, text) {
+  return value === null || value === undefined ? null : text(value);
 }
 
 function limitText({ proven, proof }) {
@@ -69,10 +77,10 @@ function besideRows(launch) {
   const { forecast: f, jobs } = launch;
   if (jobs.length !== f.jobs.length) return [];
   return [
-    ...jobs.map((j, n) => row(`${j.job}, ${j.rate_unit}/s`, f.jobs[n].rate, j.rate)),
-    ...jobs.map((j, n) => row(`${j.job}, % of full speed`, times(f.jobs[n].rate, 1 / f.jobs[n].solo_rate), j.relative_speed, 100)),
-    row("Power, W", f.power_w, launch.power_w),
-    f.energy_saved ? { ...row("Energy saved, %", f.energy_saved, launch.energy_saved, 100), gap: "" } : null,
+    ...jobs.map((j, n) => row(`${j.job}, ${j.rate_unit}/s`, f.jobs[n].rate, j.rate ?? j.mean_rate)),
+    ...jobs.map((j, n) => row(`${j.job}, % of full speed`, times(f.jobs[n].rate, 1 / f.jobs[n].solo_rate), speedOf(j), 100)),
+    row("Power, W", f.power_w, powerOf(launch)),
+    f.energy_saved ? { ...row("Energy saved, %", f.energy_saved, savedOf(launch), 100), gap: "" } : null,
   ].filter((one) => one !== null);
 }
 
@@ -81,7 +89,7 @@ function row(name, predicted, observed, scale = 1) {
     name,
     predicted: number(scale * predicted.value),
     range: range(predicted, scale),
-    observed: observed === null ? NONE : number(scale * observed),
+    observed: observed === null || observed === undefined ? NONE : number(scale * observed),
     gap: change(observed, predicted.value),
   };
 }

@@ -22,6 +22,19 @@ export function over({ state }) {
   return ["finished", "stopped", "failed"].includes(state);
 }
 
+// Over the last seconds; of what is over, the mean of the time together.
+export function speedOf(job) {
+  return job.relative_speed ?? job.mean_speed;
+}
+
+export function powerOf(launch) {
+  return over(launch) ? launch.mean_power_w : launch.power_w;
+}
+
+export function savedOf(launch) {
+  return over(launch) ? launch.mean_energy_saved : launch.energy_saved;
+}
+
 export function jobNames({ jobs }) {
   return jobs.map((job) => job.job).join(" and ");
 }

@@ -2,8 +2,8 @@
 
 import { html, link, notice, table } from "./elements.js";
 import { content, run } from "./frame.js";
-import { jobNames, splitName, stateTag } from "./launch_words.js";
-import { moment, percent, withUnit } from "./numbers.js";
+import { jobNames, powerOf, savedOf, speedOf, splitName, stateTag } from "./launch_words.js";
+import { duration, moment, percent, withUnit } from "./numbers.js";
 import { poll } from "./poll.js";
 import { get } from "./service.js";
 
@@ -35,10 +35,18 @@ function list(launches) {
     { name: "State", cell: stateTag },
     { name: "Jobs", cell: jobNames },
     { name: "Split", cell: splitName },
-    { name: "Relative speeds", cell: (l) => l.jobs.map((job) => percent(job.relative_speed)).join(" and ") },
-    { name: "Power", number: true, cell: (l) => withUnit(l.power_w, "W") },
+    { name: "Relative speeds", cell: (l) => l.jobs.map((job) => percent(speedOf(job))).join(" and ") },
+    { name: "Power", number: true, cell: (l) => withUnit(powerOf(l), "W") },
+    { name: "Energy saved", number: true, cell: saved },
+    { name: "Together for", number: true, cell: (l) => (l.overlap_s ? duration(l.overlap_s) : "") },
     { name: "Started", cell: (l) => (l.started_at ? moment(l.started_at) : "") },
     { name: "Cause", cell: (l) => l.cause ?? "" },
   ];
   return table("Launches", columns, launches, { stacked: true });
+}
+
+// Observed, and what was predicted of it.
+function saved(launch) {
+  const predicted = launch.forecast?.energy_saved;
+  return [percent(savedOf(launch)), predicted ? html("small", {}, ` (${percent(predicted.value)} predicted)`) : ""];
 }

@@ -65,9 +65,17 @@ export function moment(text) {
 
 export function duration(seconds) {
   if (!there(seconds)) return NONE;
+  if (seconds < 0) return `−${duration(-seconds)}`;
   if (seconds < 120) return `${Math.round(seconds)} s`;
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
   return `${number(seconds / 3600)} h`;
+}
+
+// Joules as people pay for them.
+export function energy(joules) {
+  if (!there(joules)) return NONE;
+  const wh = joules / 3600;
+  return Math.abs(wh) < 1000 ? withUnit(wh, "Wh") : withUnit(wh / 1000, "kWh");
 }
 
 export function mean(values) {

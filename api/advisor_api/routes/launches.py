@@ -5,7 +5,13 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.responses import Response
 
-from advisor.launch.records.answers import Launch, LaunchJoin, LaunchList, LaunchPlan
+from advisor.launch.records.answers import (
+    Launch,
+    LaunchHistory,
+    LaunchJoin,
+    LaunchList,
+    LaunchPlan,
+)
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.routing import v1_router
@@ -77,6 +83,12 @@ def one_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> R
     """Where a launch stands: rates, power, and what it was expected to do."""
     status, host = launching.find(service, launch_id)
     return answer(visible_launch(status, host, caller))
+
+
+@router.get("/launches/{launch_id}/history", response_model=LaunchHistory)
+def history(launch_id: LaunchInPath, _: Reader, service: ServiceOf) -> Response:
+    """What the jobs that run, or ran last, did from their start on: power and speeds."""
+    return answer(launching.history(service, launch_id))
 
 
 @router.delete("/launches/{launch_id}", status_code=202, response_model=Launch)

@@ -35,7 +35,10 @@ LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", 
 _JOBS_END_S = 30.0
 """Guard and shims take less, also where jobs ignore signals."""
 
-_COLUMNS = ("launch", "state", "GPU", "pair", "jobs", "together", "what went wrong")
+_COLUMNS = (
+    "launch", "state", "GPU", "pair", "jobs", "together", "power", "energy saved",
+    "what went wrong",
+)  # fmt: skip
 
 
 @app.callback(invoke_without_command=True)
@@ -148,7 +151,8 @@ def _root() -> Path:
 def _seat(job: JobStatus) -> str:
     joined = f" joined {job.joined_at[11:19]}" if job.joined_at else ""
     left = f" left {job.ended_at[11:19]}" if job.ended_at else ""
-    return f"{job.job} {job.share_percent:g} %{joined}{left}"
+    speed = f" at {job.speed:.2f}x" if job.speed is not None else ""
+    return f"{job.job} {job.share_percent:g} %{speed}{joined}{left}"
 
 
 def _cells(status: LaunchStatus) -> list[str]:
@@ -159,5 +163,7 @@ def _cells(status: LaunchStatus) -> list[str]:
         f"{status.pair_number + 1} of {status.pairs}",
         " + ".join(map(_seat, status.jobs)),
         f"{status.overlap_s:.0f} s",
+        "-" if status.watts is None else f"{status.watts:.0f} W",
+        "-" if status.part_saved is None else f"{100 * status.part_saved:.0f} %",
         f"{status.code}" if status.code else "",
     ]

@@ -12,11 +12,13 @@ from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_cli.shared.console import plain_table
 
 _COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "", "speed", "progress")
+_OVER = tuple("mean" if name == "now" else name for name in _COLUMNS)
 
 
 def table(status: LaunchStatus) -> Group:
     """Everything on one screen."""
-    shown = plain_table(_COLUMNS, _rows(status), whole=_COLUMNS)
+    columns = _OVER if status.over else _COLUMNS
+    shown = plain_table(columns, _rows(status), whole=columns)
     return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
 
 
@@ -96,15 +98,18 @@ def _head(status: LaunchStatus) -> str:
 
 def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     for job in status.jobs:
-        speed = "" if job.relative_speed is None else f"{100 * job.relative_speed:.0f} %"
+        speed = "" if (own := job.speed) is None else f"{100 * own:.0f} %"
         units = "" if job.units_granted is None else str(job.units_granted)
         share, progress = f"{job.share_percent:g} %", f"{job.steps:,.0f}"
-        beside = _beside(job.rate, job.predicted_rate, f"{job.rate_unit}/s")
+        # Of one that is over its mean, which is what was predicted.
+        rate = job.mean_rate if job.rate is None else job.rate
+        beside = _beside(rate, job.predicted_rate, f"{job.rate_unit}/s")
         yield job.job, share, units, _memory(job), job.outcome, *beside, speed, progress
-    yield "power", "", "", "", "", *_beside(status.power_w, status.predicted_power_w, "W"), "", ""
+    yield "power", "", "", "", "", *_beside(status.watts, status.predicted_power_w, "W"), "", ""
     # A difference: how far off it is in percent of itself says nothing.
     saved = _percent(_predicted_saved(status))
-    yield "energy saved", "", "", "", "", _percent(status.energy_saved), saved, "", "", ""
+    own = _percent(status.part_saved)
+    yield "energy saved", "", "", "", "", own, saved, "", "", ""
 
 
 def _memory(job: JobStatus) -> str:

@@ -30,7 +30,7 @@ def pair(
     """Both do one step a second alone."""
     powers_w = solo_power_a_w, solo_power_b_w
     parts = (
-        LaunchPart(job=job, solo_rate=1, solo_power_w=power_w)
+        LaunchPart(job=job, solo_rate=1, solo_power_w=power_w, idle_power_w=70)
         for job, power_w in zip((A, B), powers_w, strict=True)
     )
     return LaunchSet(split=split, parts=tuple(parts))
@@ -90,6 +90,16 @@ def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
     saved = 1 - whole.energy_j / one_after_the_other(result, work).energy_j
     assert run.account.overlap_s + run.account.rest_s == pytest.approx(whole.time_s)
     assert run.account.energy_saved_to_end() == pytest.approx(saved, abs=1e-6)
+    apart, ledger = one_after_the_other(result, work), run.account.ledger()
+    assert ledger is not None
+    assert (ledger.held_s, ledger.energy_j) == (
+        pytest.approx(whole.time_s), pytest.approx(whole.energy_j)
+    )  # fmt: skip
+    assert (ledger.alone_s, ledger.alone_j) == (
+        pytest.approx(apart.time_s), pytest.approx(apart.energy_j)
+    )  # fmt: skip
+    # One card was free while both ran, and none afterwards.
+    assert ledger.freed_idle_j == pytest.approx(70 * first_s)
 
 
 def test_what_is_not_known_is_none() -> None:
@@ -102,6 +112,7 @@ def test_what_is_not_known_is_none() -> None:
         assert found.recent_energy_saved() is None
         assert found.rest_energy_saved() is None
         assert found.energy_saved_to_end() is None
+        assert found.ledger() is None
         assert found.rest_s == pytest.approx(20)
 
 

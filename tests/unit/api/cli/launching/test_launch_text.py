@@ -70,6 +70,25 @@ def test_table_has_the_prediction_beside_what_is_observed() -> None:
     ]
 
 
+def test_what_was_observed_stays_when_it_is_over() -> None:
+    """Means in the place of the last seconds, beside what was predicted."""
+    ended = tuple(
+        replace(job, outcome="finished", rate=None, relative_speed=None, mean_rate=90,
+                mean_speed=0.45)
+        for job in JOBS
+    )  # fmt: skip
+    status = replace(
+        STATUS, state="finished", jobs=ended, power_w=None, energy_saved=None,
+        mean_power_w=510, mean_energy_saved=0.1,
+    )  # fmt: skip
+    lines = drawn(status)
+    assert "mean" in lines[1].split()
+    rows = {text.split()[0]: text.split() for text in lines[2:6]}
+    assert rows["train"][7:] == ["90", "images/s", "100", "-10%", "45", "%", "12,345"]
+    assert rows["power"] == ["power", "510", "W", "500", "+2%"]
+    assert rows["energy"] == ["energy", "saved", "10.0", "%", "12.0", "%"]
+
+
 def test_who_joined_and_who_left_is_told_with_the_time() -> None:
     """In the table and in one line; what was predicted of those that began says nothing then."""
     came, went = "2026-01-31T12:00:05.100+00:00", "2026-01-31T12:00:03.100+00:00"
