@@ -15,6 +15,7 @@ PACKAGES = {
     "advisor",
     "advisor_advice",
     "advisor_api",
+    "advisor_audit",
     "advisor_cli",
     "advisor_data",
     "advisor_kubernetes",

@@ -90,7 +90,7 @@ OFF_BY_DEFAULT: dict[str, str] = {
 }
 """Counters that the exporter's default CSV leaves out, with the help text of their line."""
 
-_PREFIX = "DCGM_FI_"
+PREFIX = "DCGM_FI_"
 _QUOTED = 200
 """Characters of a line that cannot be read which an error repeats."""
 _BLANK = 140737488355328.0
@@ -103,14 +103,14 @@ def missing_counters(text: str) -> tuple[str, ...]:
     Raises:
         SourceError: the text is no metrics text.
     """
-    shown = {name for name, _, _ in _samples(text)}
+    shown = {name for name, _, _ in samples(text)}
     names = [COUNTERS[column].names for column in OFF_BY_DEFAULT]
-    return tuple(_PREFIX + n[0] for n in names if not any(_PREFIX + one in shown for one in n))
+    return tuple(PREFIX + n[0] for n in names if not any(PREFIX + one in shown for one in n))
 
 
 def csv_lines(fields: tuple[str, ...]) -> str:
     """Lines of the exporter's CSV that turn these fields on."""
-    texts = {_PREFIX + COUNTERS[column].names[0]: text for column, text in OFF_BY_DEFAULT.items()}
+    texts = {PREFIX + COUNTERS[column].names[0]: text for column, text in OFF_BY_DEFAULT.items()}
     return "\n".join(f"{field}, gauge, {texts[field]}" for field in fields)
 
 
@@ -128,7 +128,7 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
     rows: dict[str, set[float]] = {}
     others: set[str] = set()
     only_mig = False
-    for name, labels, value in _samples(text):
+    for name, labels, value in samples(text):
         if not _is_of(labels, gpu):
             others.add(labels.get("uuid") or labels.get("gpu", ""))
         elif labels.get("gpu_i_id"):
@@ -141,14 +141,19 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
     return {name: value for name, value in found if value is not None}
 
 
-def _samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
+def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """Name, labels in small letters and value of each row of DCGM.
+
+    Raises:
+        SourceError: the text is no metrics text.
+    """
     try:
         families: list[Any] = list(text_string_to_metric_families(text))
     except ValueError as error:
         raise SourceError("the exporter's text cannot be read", why=str(error)[:_QUOTED]) from error
     for family in families:
         for sample in family.samples:
-            if sample.name.startswith(_PREFIX):
+            if sample.name.startswith(PREFIX):
                 # Older exporters write Hostname and UUID where newer ones write hostname.
                 labels = {key.lower(): label for key, label in sample.labels.items()}
                 # The parser ends each counter with _total, as OpenMetrics wants it.
@@ -174,7 +179,7 @@ def _finite(name: str, value: float) -> float:
 
 def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
     for name in field.names:
-        values = {value for value in rows.get(_PREFIX + name, ()) if value < _BLANK}
+        values = {value for value in rows.get(PREFIX + name, ()) if value < _BLANK}
         if len(values) == 1:
             return values.pop() * field.scale
     return None

@@ -1,0 +1,98 @@
+"""Series in a file: a line of JSON for each, as Prometheus answers range queries.
+
+    {"metric": {"__name__": "DCGM_FI_DEV_POWER_USAGE", "UUID": "GPU-..."}, "values": [[0, "251.5"]]}
+
+What `jq -c '.data.result[]'` makes of an answer is such a file, and so is what `--keep` writes.
+"""
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from advisor.errors import InputError
+from advisor_audit.prometheus import GPUS_OF_PAGE, PAGE_S, Asked
+from advisor_audit.series import Series, gpu_of, metrics_for
+
+
+def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
+    """Append series, each as a line."""
+    for one in series:
+        values = [[t, f"{v:g}"] for t, v in zip(one.times_s, one.values, strict=True)]
+        file.write(json.dumps({"metric": one.labels, "values": values}).encode() + b"\n")
+
+
+@dataclass(slots=True)
+class _Index:
+    """Where the lines of a GPU begin, and what time they cover."""
+
+    offsets: "array[int]" = field(default_factory=lambda: array("q"))
+    begins_s: "array[float]" = field(default_factory=lambda: array("d"))
+    ends_s: "array[float]" = field(default_factory=lambda: array("d"))
+
+
+class SeriesFile:
+    """The metrics of GPUs in a file; of it only places of lines are kept in memory.
+
+    Raises:
+        InputError: it cannot be read, has a line that is no series, or none of a GPU.
+    """
+
+    def __init__(self, path: Path, *, step_s: float) -> None:
+        self.url, self.step_s, self.asked = str(path), step_s, Asked()
+        self._gpus: dict[str, _Index] = {}
+        self.exported, names, longest_s = False, set[str](), 0.0
+        for offset, one in self._lines():
+            self.exported |= "exported_pod" in one.labels
+            names.add(one.metric)
+            gpu = gpu_of({**one.labels, "GPU_I_ID": ""})
+            if gpu and one.times_s:
+                index = self._gpus.setdefault(gpu, _Index())
+                first_s, last_s = min(one.times_s), max(one.times_s)
+                index.offsets.append(offset)
+                index.begins_s.append(first_s)
+                index.ends_s.append(last_s)
+                longest_s = max(longest_s, last_s - first_s)
+        self.metrics = metrics_for(names)
+        if not self._gpus or not self.metrics:
+            raise InputError(
+                f"{path} has no metric of a GPU",
+                why="no line has a name of dcgm-exporter and a label UUID",
+                fix="write what a range query of Prometheus answers, a line for each series",
+            )
+        begin_s = min(min(index.begins_s) for index in self._gpus.values())
+        self.begin_s = step_s * (begin_s // step_s) - step_s
+        self.end_s = max(max(index.ends_s) for index in self._gpus.values())
+        # A long line is read once, not for each of many short pages.
+        self.page_s = max(PAGE_S, step_s * (longest_s // step_s + 1))
+        gpus, size = sorted(self._gpus), max(1, int(GPUS_OF_PAGE * PAGE_S / self.page_s))
+        self.groups = tuple(tuple(gpus[n : n + size]) for n in range(0, len(gpus), size))
+
+    def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
+        """All series of a group of GPUs that have a sample there."""
+        with Path(self.url).open("rb") as file:
+            for gpu in self.groups[group]:
+                index = self._gpus[gpu]
+                lines = zip(index.offsets, index.begins_s, index.ends_s, strict=True)
+                for offset, first_s, last_s in lines:
+                    if first_s <= end_s and last_s > begin_s:
+                        file.seek(offset)
+                        yield _series(json.loads(file.readline()))
+
+    def _lines(self) -> Iterator[tuple[int, Series]]:
+        path, number, offset = Path(self.url), 0, 0
+        with InputError.instead_of(OSError, f"{path} cannot be read"), path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                with InputError.instead_of(
+                    (ValueError, KeyError, TypeError), f"line {number} of {path} is no series"
+                ):
+                    yield offset, _series(json.loads(line))
+                offset += len(line)
+
+
+def _series(line: Mapping[str, Any]) -> Series:
+    labels = {str(name): str(value) for name, value in line["metric"].items()}
+    values = line["values"]
+    return Series(labels, [float(t) for t, _ in values], [float(v) for _, v in values])

@@ -1,0 +1,255 @@
+"""When jobs began, paused, changed their load and ended: a detector that reads GPU by GPU.
+
+It sees a page of one GPU at a time and keeps a few numbers of it in between, so that its memory
+does not grow with the time that is read. Nothing is made up: a time in which nothing was seen
+belongs to nobody, unless it is shorter than `PATIENCE_S` and the same job is there on both sides.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.predict.profiles import Floats
+from advisor_audit.grid import NOBODY, SEVERAL, GpuPage, runs
+from advisor_audit.series import ACTIVITY, USED, Owner
+
+PATIENCE_S = 300.0
+"""A gap, or a label that is missing, is bridged up to this long; a job that is quiet for longer
+has paused."""
+
+HELD_MIB = 200.0
+"""Somebody holds a GPU of which more memory is in use, where no label says so."""
+
+QUIET_PERCENT = 1.0
+"""Activity of a job that waits."""
+
+BLOCK_S = 300.0
+"""Means over so long are compared to find a change of load; two in a row are needed."""
+
+CHANGED_PERCENT, CHANGED_DEVIATIONS = 10.0, 3.0
+"""How far a block is from the mean of its phase where the load has changed: at least so many points
+of activity, and so many standard deviations of the phase's own blocks."""
+
+State: TypeAlias = Literal["busy", "paused", "free", "shared", "unseen"]
+
+_UNSEEN = -3
+_STATES: Mapping[int, State] = {NOBODY: "free", SEVERAL: "shared", _UNSEEN: "unseen"}
+
+Codes: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A stretch of a page in which a GPU did one thing.
+
+    Attributes:
+        owner: None: nobody, or several.
+        phase: Number of the phase of the job, 0 for the first.
+        seen_s: How much of it has readings.
+        means: Of each channel that was read.
+        spread: Standard deviation of the activity within a minute or so over its mean.
+    """
+
+    gpu: str
+    model: str
+    host: str
+    owner: Owner | None
+    state: State
+    phase: int
+    begin_s: float
+    end_s: float
+    seen_s: float
+    means: Mapping[str, float]
+    spread: float
+
+
+@dataclass(slots=True)
+class Watched:
+    """What is kept of a GPU from page to page.
+
+    Attributes:
+        owner: Who held it last.
+        seen_s: When that was.
+        quiet_s: How long it has been quiet, at the end of the last page.
+        blocks: Number, mean, and sum of squared deviations of the blocks of the phase.
+        plain: Jobs without a name that were seen on it.
+    """
+
+    owner: Owner | None = None
+    seen_s: float = -math.inf
+    quiet_s: float = 0.0
+    phase: int = 0
+    blocks: tuple[int, float, float] = (0, 0.0, 0.0)
+    plain: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frame:
+    """A page of one GPU, and where its steps lie in time."""
+
+    page: GpuPage
+    activity: Floats
+    begin_s: float
+    step_s: float
+
+    def at(self, step: int) -> float:
+        """When a step begins."""
+        return self.begin_s + step * self.step_s
+
+    def segment(
+        self, first: int, last: int, state: State, owner: Owner | None = None, phase: int = 0
+    ) -> Segment:
+        """Some steps, as one."""
+        means: dict[str, float] = {}
+        seen = np.zeros(last - first, dtype=bool)
+        for channel, values in self.page.values.items():
+            part = values[first:last]
+            known = ~np.isnan(part)
+            seen |= known
+            if known.any():
+                # Memory of a job is what it needed at most.
+                means[channel] = float(part[known].max() if channel == USED else part[known].mean())
+        read = self.activity[first:last]
+        read = read[~np.isnan(read)]
+        middle = float(read.mean()) if len(read) else 0.0
+        return Segment(
+            gpu=self.page.gpu,
+            model=self.page.model,
+            host=self.page.host,
+            owner=owner,
+            state=state,
+            phase=phase,
+            begin_s=self.at(first),
+            end_s=self.at(last),
+            seen_s=float(seen.sum()) * self.step_s,
+            means=means,
+            spread=float(read.std()) / middle if middle > 0 else 0.0,
+        )
+
+
+def segments(page: GpuPage, watched: Watched, begin_s: float, step_s: float) -> Iterator[Segment]:
+    """What a GPU did over a page, in order; `watched` is brought to its end."""
+    frame = _Frame(page, page.first_of(ACTIVITY), begin_s, step_s)
+    owners = [*page.owners]
+    held = _bridged(frame, _with_unnamed(frame, owners, watched), owners, watched)
+    for first, last, code in runs(held):
+        if code >= 0:
+            yield from _of_owner(frame, owners[code], watched, first, last)
+        else:
+            yield frame.segment(first, last, _STATES[code])
+
+
+def _with_unnamed(frame: _Frame, owners: list[Owner], watched: Watched) -> Codes:
+    """Who held it at each step; jobs that no label names are told by memory and activity."""
+    page, patience = frame.page, PATIENCE_S / frame.step_s
+    seen = ~np.isnan(np.array([*page.values.values()])).all(axis=0)
+    used = page.first_of((USED,))
+    taken = (used > HELD_MIB) | (np.isnan(used) & (frame.activity > QUIET_PERCENT))
+    held = np.where(seen | (page.held != NOBODY), page.held, _UNSEEN)
+    for first, last, is_unnamed in runs(np.where((held == NOBODY) & taken, 1, 0)):
+        if not is_unnamed:
+            continue
+        before = int(held[first - 1]) if first else _last_owner(frame, owners, watched)
+        short = last - first <= patience
+        if before >= 0 and (short or owners[before].name.startswith(page.gpu)):
+            held[first:last] = before  # the label is late, or nobody ever had one
+        elif not short or not page.owners:
+            watched.plain += 1
+            owners.append(Owner("", f"{page.gpu} #{watched.plain}"))
+            held[first:last] = len(owners) - 1
+    return held
+
+
+def _last_owner(frame: _Frame, owners: list[Owner], watched: Watched) -> int:
+    """Who held it at the end of the page before, as one of this page; nobody if too long ago."""
+    if watched.owner is None or frame.begin_s - watched.seen_s > PATIENCE_S:
+        return NOBODY
+    if watched.owner not in owners:
+        owners.append(watched.owner)
+    return owners.index(watched.owner)
+
+
+def _bridged(frame: _Frame, held: Codes, owners: list[Owner], watched: Watched) -> Codes:
+    """The same with short gaps given to the job that is there on both sides."""
+    found = held.copy()
+    for first, last, code in runs(held):
+        if code not in (_UNSEEN, NOBODY) or last == len(held) or held[last] < 0:
+            continue
+        if first:
+            before, since_s = int(held[first - 1]), frame.at(last) - frame.at(first)
+        else:
+            before = next((n for n, one in enumerate(owners) if one == watched.owner), NOBODY)
+            since_s = frame.at(last) - watched.seen_s
+        if before == held[last] and since_s <= PATIENCE_S:
+            found[first:last] = before
+    return found
+
+
+def _of_owner(
+    frame: _Frame, owner: Owner, watched: Watched, first: int, last: int
+) -> Iterator[Segment]:
+    """A stretch of one job: busy and paused parts, and changes of load in the former."""
+    if owner != watched.owner or frame.at(first) - watched.seen_s > PATIENCE_S:
+        watched.owner, watched.quiet_s = owner, 0.0
+        watched.phase, watched.blocks = 0, (0, 0.0, 0.0)
+    quiet = np.where(frame.activity[first:last] < QUIET_PERCENT, 1, 0)
+    for a, b, is_quiet in runs(quiet):
+        long_s = (b - a) * frame.step_s + (watched.quiet_s if a == 0 else 0.0)
+        watched.quiet_s = long_s if is_quiet else 0.0
+        quiet[a:b] = is_quiet and long_s > PATIENCE_S
+    for a, b, paused in runs(quiet):
+        if paused:
+            yield frame.segment(first + a, first + b, "paused", owner, watched.phase)
+            continue
+        for x, y, phase in _loads(frame, first + a, first + b, watched):
+            yield frame.segment(x, y, "busy", owner, phase)
+    watched.seen_s = frame.at(last)
+
+
+def _loads(
+    frame: _Frame, first: int, last: int, watched: Watched
+) -> Iterator[tuple[int, int, int]]:
+    """Parts of a busy stretch with one load each, and the number of the phase."""
+    start, suspect = first, None
+    size = max(1, round(BLOCK_S / frame.step_s))
+    for a in range(first, last, size):
+        block = frame.activity[a : min(a + size, last)]
+        known = block[~np.isnan(block)]
+        if not len(known):
+            continue
+        mean = float(known.mean())
+        side = _side(mean, watched.blocks)
+        if side == 0:
+            suspect = None
+            watched.blocks = _with(watched.blocks, mean)
+        elif suspect is None or suspect[1] != side:
+            suspect = (a, side, mean)
+        else:
+            if suspect[0] > start:
+                yield start, suspect[0], watched.phase
+            start = suspect[0]
+            watched.phase += 1
+            watched.blocks = _with(_with((0, 0.0, 0.0), suspect[2]), mean)
+            suspect = None
+    yield start, last, watched.phase
+
+
+def _side(mean: float, blocks: tuple[int, float, float]) -> int:
+    """1 and -1: above and below what the phase was; 0: as it was, or too early to say."""
+    number, middle, squares = blocks
+    if number < 2:
+        return 0
+    wide = max(CHANGED_PERCENT, CHANGED_DEVIATIONS * math.sqrt(squares / (number - 1)))
+    return 0 if abs(mean - middle) <= wide else int(math.copysign(1, mean - middle))
+
+
+def _with(blocks: tuple[int, float, float], mean: float) -> tuple[int, float, float]:
+    """With one more block (B. Welford, Technometrics 4(3), 1962)."""
+    number, middle, squares = blocks[0] + 1, blocks[1], blocks[2]
+    away = mean - middle
+    middle += away / number
+    return number, middle, squares + away * (mean - middle)

@@ -1,0 +1,196 @@
+"""A Prometheus, or what speaks like one, read in pages: groups of GPUs, a few hours each.
+
+One request at a time, for one metric of one page, so that neither side holds more than a few
+megabytes. A server that is busy is asked again later, and one that says a page is too much gets
+smaller ones (https://prometheus.io/docs/prometheus/latest/querying/api/).
+"""
+
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+import urllib3
+
+from advisor.errors import SourceError
+from advisor_audit.series import NAMES, UUIDS, Series, gpu_of, metrics_for
+
+GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
+
+_LARGEST_BYTES = 64 * 2**20
+_TIMEOUT_S = (10.0, 120.0)
+_TRIES, _LONGEST_WAIT_S = 8, 60.0
+_BUSY = (408, 429, 500, 502, 503, 504)
+_TOO_MUCH = re.compile(r"too many|exceeded|too large|too long|timed out|limit", re.IGNORECASE)
+_FEWEST_STEPS = 5
+
+
+class _TooMuchError(Exception):
+    """The server will not answer so much at once."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """What the server was asked so far.
+
+    Attributes:
+        waits: Times that it was busy, or not there.
+    """
+
+    requests: int = 0
+    received_bytes: int = 0
+    waits: int = 0
+
+
+class Prometheus:
+    """The metrics of GPUs between two moments, at steps.
+
+    Attributes:
+        groups: GPUs that are read together.
+        metrics: Of each channel the metric that the site has, and its factor.
+        exported: Whether the labels of jobs are called `exported_pod` and so on.
+
+    Raises:
+        SourceError: it cannot be reached, refuses us, or has no metrics of GPUs.
+    """
+
+    page_s = PAGE_S
+
+    def __init__(
+        self,
+        url: str,
+        session: requests.Session,
+        *,
+        begin_s: float,
+        end_s: float,
+        step_s: float,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url, self.step_s, self.begin_s, self.end_s = url.rstrip("/"), step_s, begin_s, end_s
+        self.asked = Asked()
+        self._session, self._sleep = session, sleep
+        where = {
+            "start": f"{begin_s:.3f}",
+            "end": f"{end_s:.3f}",
+            "match[]": f'{{__name__=~"{"|".join(sorted(NAMES))}"}}',
+        }
+        self.metrics = metrics_for(self._get("label/__name__/values", where))
+        if not self.metrics:
+            raise self._no_gpus("no metric has a name of dcgm-exporter")
+        labels = set(self._get("labels", where))
+        self.exported = "exported_pod" in labels
+        self._uuid = next((name for name in UUIDS if name in labels), "")
+        if not self._uuid:
+            raise self._no_gpus(f"no metric has one of the labels {', '.join(UUIDS)}")
+        values = self._get(f"label/{self._uuid}/values", where)
+        gpus = sorted({gpu for value in values if (gpu := gpu_of({UUIDS[0]: value}))})
+        starts = range(0, len(gpus), GPUS_OF_PAGE)
+        self.groups = tuple(tuple(gpus[n : n + GPUS_OF_PAGE]) for n in starts)
+
+    def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
+        """All series of a group of GPUs, each value the mean of a step that ends then.
+
+        Raises:
+            SourceError: the server is gone for minutes, or answers nonsense.
+        """
+        which = "|".join(map(re.escape, self.groups[group])).replace("\\", "\\\\")
+        for name, _ in self.metrics.values():
+            matched = f'{name}{{{self._uuid}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
+            # Of a total the newest; the mean of others, which has no value where nothing was seen.
+            over = "max" if "TOTAL" in name.upper() else "avg"
+            for labels, values in self._range(f"{over}_over_time({matched})", begin_s, end_s):
+                times_s, texts = [float(t) for t, _ in values], [float(v) for _, v in values]
+                yield Series({**labels, "__name__": name}, times_s, texts)
+
+    def _range(
+        self, query: str, begin_s: float, end_s: float
+    ) -> Iterator[tuple[Mapping[str, str], list[Any]]]:
+        asked = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}
+        try:
+            found = self._get(
+                "query_range", {**asked, "start": f"{begin_s + self.step_s:.3f}"}, post=True
+            )
+        except _TooMuchError as error:
+            half_s = self.step_s * ((end_s - begin_s) // self.step_s // 2)
+            if half_s < _FEWEST_STEPS * self.step_s:
+                raise self._wrong(str(error)) from error
+            yield from self._range(query, begin_s, begin_s + half_s)
+            yield from self._range(query, begin_s + half_s, end_s)
+            return
+        for one in found["result"]:
+            yield one["metric"], one["values"]
+
+    def _get(self, path: str, asked: Mapping[str, str], *, post: bool = False) -> Any:
+        """The data of an answer; a server that is busy or gone is asked again, later each time."""
+        why = ""
+        for n in range(_TRIES):
+            if n:
+                self.asked.waits += 1
+            try:
+                status, body, wait_s = self._once(path, asked, post=post)
+            except (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as e:
+                status, body, wait_s, why = 503, b"", None, str(e)
+            if status not in _BUSY or (body and _TOO_MUCH.search(body.decode(errors="replace"))):
+                return self._data(status, body)
+            why = why or f"it answers HTTP {status}"
+            if n + 1 < _TRIES:
+                later_s = min(_LONGEST_WAIT_S, 2.0**n) * random.uniform(0.5, 1.5)
+                self._sleep(later_s if wait_s is None else min(wait_s, 5 * _LONGEST_WAIT_S))
+        raise SourceError(
+            f"no answer from {self.url} after {_TRIES} tries",
+            why=why,
+            fix="see that it runs; the same command goes on where this one ended",
+        )
+
+    def _once(
+        self, path: str, asked: Mapping[str, str], *, post: bool
+    ) -> tuple[int, bytes, float | None]:
+        self.asked.requests += 1
+        url = f"{self.url}/api/v1/{path}"
+        given: dict[str, Any] = {"data": asked} if post else {"params": asked}
+        with self._session.request(
+            "POST" if post else "GET", url, timeout=_TIMEOUT_S, stream=True, **given
+        ) as answer:
+            body = bytearray()
+            for part in answer.iter_content(2**18):
+                body += part
+                if len(body) > _LARGEST_BYTES:
+                    raise _TooMuchError(f"more than {_LARGEST_BYTES} bytes")
+            self.asked.received_bytes += len(body)
+            wait = answer.headers.get("Retry-After", "")
+            return answer.status_code, bytes(body), float(wait) if wait.isdigit() else None
+
+    def _data(self, status: int, body: bytes) -> Any:
+        if status in (401, 403):
+            raise SourceError(
+                f"{self.url} answers HTTP {status}: it does not let us in",
+                fix="set ADVISOR_PROMETHEUS_TOKEN, or name --http-config FILE",
+            )
+        try:
+            answer = json.loads(body)
+            if answer["status"] == "success":
+                return answer["data"]
+            said = str(answer["error"])
+        except (ValueError, KeyError, TypeError):
+            raise self._wrong(f"HTTP {status} without JSON of Prometheus") from None
+        if _TOO_MUCH.search(said):
+            raise _TooMuchError(said)
+        raise self._wrong(said)
+
+    def _wrong(self, said: str) -> SourceError:
+        return SourceError(
+            f"{self.url} does not answer what is asked",
+            why=said,
+            fix="name the address before /api/v1, such as http://prometheus:9090",
+        )
+
+    def _no_gpus(self, why: str) -> SourceError:
+        return SourceError(
+            f"{self.url} has no metrics of GPUs in these days",
+            why=why,
+            fix="name the Prometheus that scrapes dcgm-exporter, or ask for other --days",
+        )

@@ -1,0 +1,124 @@
+"""A Prometheus over real HTTP that knows the queries of an audit, with the samples of a test."""
+
+import json
+import math
+import re
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+Samples = Sequence[tuple[Mapping[str, str], Sequence[tuple[float, float]]]]
+"""Labels with `__name__`, and the samples of each series: time and value."""
+
+_OVER = re.compile(r'(avg|max)_over_time\((\w+)\{(\w+)=~"(.*)"\}\[(\d+)s\]\)')
+
+
+@dataclass
+class MetricsServer:
+    """What it has, what it was asked, and how it fails.
+
+    Attributes:
+        refuse: Answers of the next requests, before it answers as it should.
+        most_samples: In one answer; more are refused as Prometheus does.
+        token: What it wants to see; empty: nothing.
+    """
+
+    samples: Samples
+    url: str = ""
+    refuse: list[int] = field(default_factory=list[int])
+    most_samples: int = 10**9
+    token: str = ""
+    asked: list[str] = field(default_factory=list[str])
+
+    def answer(self, path: str, given: Mapping[str, Sequence[str]]) -> tuple[int, Any]:
+        if path == "/api/v1/labels":
+            return _good(sorted({name for labels, _ in self.samples for name in labels}))
+        if found := re.fullmatch(r"/api/v1/label/(\w+)/values", path):
+            values = {labels.get(found[1], "") for labels, _ in self.samples}
+            return _good(sorted(values - {""}))
+        assert path == "/api/v1/query_range", path
+        return self._range(given["query"][0], *(float(given[n][0]) for n in ("start", "end")))
+
+    def _range(self, query: str, start_s: float, end_s: float) -> tuple[int, Any]:
+        match = _OVER.fullmatch(query)
+        assert match, query
+        over, name, label, quoted, step = match.groups()
+        which = json.loads(f'"{quoted}"')
+        step_s, result, count = float(step), list[Any](), 0
+        for labels, samples in self.samples:
+            if labels["__name__"] != name or not re.fullmatch(which, labels[label]):
+                continue
+            cells: dict[float, list[float]] = {}
+            for t, value in samples:
+                at = start_s + step_s * math.ceil((t - start_s) / step_s - 1e-9)
+                if start_s - 1e-6 <= at <= end_s + 1e-6:
+                    cells.setdefault(at, []).append(value)
+            values = [
+                [t, str(max(v) if over == "max" else sum(v) / len(v))]
+                for t, v in sorted(cells.items())
+            ]
+            count += len(values)
+            if values:
+                kept = {k: v for k, v in labels.items() if k != "__name__"}
+                result.append({"metric": kept, "values": values})
+        if count > self.most_samples:
+            said = "query processing would load too many samples into memory in query execution"
+            return 422, {"status": "error", "errorType": "execution", "error": said}
+        return _good({"resultType": "matrix", "result": result})
+
+
+def _good(data: Any) -> tuple[int, Any]:
+    return 200, {"status": "success", "data": data}
+
+
+@contextmanager
+def metrics_server(samples: Samples) -> Generator[MetricsServer]:
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    state = server.state = MetricsServer(samples, f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    state: MetricsServer
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        self._answer(parts.path, parse_qs(parts.query))
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self._answer(self.path, parse_qs(body))
+
+    def _answer(self, path: str, given: Mapping[str, Sequence[str]]) -> None:
+        state = cast("_Server", self.server).state
+        state.asked.append(given.get("query", [path])[0])
+        if state.refuse:
+            status, said = state.refuse.pop(0), dict[str, Any]()
+        elif state.token and self.headers["Authorization"] != f"Bearer {state.token}":
+            status, said = 401, {}
+        else:
+            status, said = state.answer(path, given)
+        content = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Nothing on the terminal."""

@@ -1,0 +1,187 @@
+"""Which jobs are found in series that have gaps, late labels, restarts and what is no number."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor_audit.grid import Site, gpu_pages
+from advisor_audit.phases import Segment, Watched, segments
+from advisor_audit.series import Owner, Series, metrics_for
+
+STEP_S = 60.0
+POWER, USED, SM = (
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_PROF_SM_ACTIVE",
+)
+JOB = {"namespace": "team", "pod": "bert-0", "container": "main"}
+OWNER = Owner("team", "bert-0", "main")
+
+
+def rows(
+    minutes: Sequence[int], active: float, labels: Mapping[str, str] = JOB, memory: float = 9000
+) -> list[Series]:
+    """A GPU that is so active in these minutes."""
+    times_s = [STEP_S * (minute + 1) for minute in minutes]
+    values = {POWER: 100 + 300 * active, USED: memory, SM: active}
+    return [
+        Series(
+            {"UUID": "GPU-1", "__name__": name, "modelName": "NVIDIA H100", **labels},
+            times_s,
+            [value] * len(times_s),
+        )
+        for name, value in values.items()
+    ]
+
+
+def found(
+    series: Sequence[Series], minutes: int, *, exported: bool = False, cuts: Sequence[int] = ()
+) -> list[Segment]:
+    """What is found, where pages end at `cuts`."""
+    metrics = metrics_for({one.metric for one in series})
+    site = Site(metrics=metrics, within="namespace", exported=exported, step_s=STEP_S)
+    watched, result = Watched(), list[Segment]()
+    for a, b in pairwise([0, *cuts, minutes]):
+        pages, _ = gpu_pages(series, site, a * STEP_S, b - a)
+        for page in pages.values():
+            result += segments(page, watched, a * STEP_S, STEP_S)
+    return result
+
+
+def told(segments: Sequence[Segment]) -> list[tuple[str, str, float]]:
+    """State, owner and minutes of each."""
+    return [
+        (s.state, s.owner.name if s.owner else "", (s.end_s - s.begin_s) / STEP_S) for s in segments
+    ]
+
+
+def test_start_pause_change_and_end() -> None:
+    """A job is busy, waits for 20 minutes, goes on, gets heavier, and leaves the GPU free."""
+    series = [
+        *rows(range(10), 0.0, {}, memory=0),
+        *rows(range(10, 40), 0.3),
+        *rows(range(40, 60), 0.0),
+        *rows(range(60, 90), 0.3),
+        *rows(range(90, 120), 0.7),
+        *rows(range(120, 130), 0.0, {}, memory=0),
+    ]
+    result = found(series, 130)
+    assert told(result) == [
+        ("free", "", 10),
+        ("busy", "bert-0", 30),
+        ("paused", "bert-0", 20),
+        ("busy", "bert-0", 30),
+        ("busy", "bert-0", 30),
+        ("free", "", 10),
+    ]
+    assert [s.phase for s in result if s.state == "busy"] == [0, 0, 1]
+    assert [s.means["sm_active_percent"] for s in result if s.state == "busy"] == pytest.approx(
+        [30, 30, 70]
+    )
+
+
+def test_what_was_not_seen_belongs_to_nobody() -> None:
+    """A gap of four minutes is bridged, and counts no reading; one of ten minutes is not."""
+    series = rows([*range(20), *range(24, 40), *range(50, 60)], 0.5)
+    result = found(series, 60)
+    assert told(result) == [("busy", "bert-0", 40), ("unseen", "", 10), ("busy", "bert-0", 10)]
+    assert result[0].seen_s == 36 * STEP_S
+
+
+def test_relabelled_pod_is_one_job() -> None:
+    """A label that is late, and names that begin to be `exported_`, end no job."""
+    exporter = {"namespace": "gpu-operator", "pod": "nvidia-dcgm-exporter-x", "container": "c"}
+    exported = {f"exported_{name}": value for name, value in JOB.items()}
+    series = [
+        *rows(range(20), 0.5, JOB),
+        *rows(range(20, 23), 0.5, {}),
+        *rows(range(23, 40), 0.5, JOB),
+        *rows(range(40, 60), 0.5, {**exporter, **exported}),
+        *rows(range(60, 70), 0.0, exporter, memory=0),
+    ]
+    assert told(found(series, 70)) == [("busy", "bert-0", 60), ("free", "", 10)]
+    late = [*rows(range(20), 0.0, exporter, memory=0), *rows(range(20, 40), 0.5, exported)]
+    assert told(found(late, 40, exported=True)) == [("free", "", 20), ("busy", "bert-0", 20)]
+
+
+def test_pods_that_follow_and_pods_that_share() -> None:
+    """Labels overlap by a minute where a pod follows another; a GPU that is shared is nobody's."""
+    other = {**JOB, "pod": "vit-0"}
+    follows = [*rows(range(21), 0.5), *rows(range(20, 40), 0.5, other)]
+    assert told(found(follows, 40)) == [("busy", "bert-0", 20), ("busy", "vit-0", 20)]
+    shares = [*rows(range(40), 0.5), *rows(range(20, 40), 0.5, other)]
+    assert told(found(shares, 40)) == [("busy", "bert-0", 20), ("shared", "", 20)]
+
+
+def test_what_is_no_number_is_left_out() -> None:
+    """NaN, blanks of DCGM and values of no GPU neither end a job nor count in its means."""
+    [power, used, active] = rows(range(30), 0.5)
+    for place, value in ((3, math.nan), (4, 1.4e14), (5, -1.0), (6, math.inf)):
+        active.values[place] = value
+    result = found([power, used, active], 30)
+    assert told(result) == [("busy", "bert-0", 30)]
+    assert result[0].means["sm_active_percent"] == pytest.approx(50)
+
+
+def test_power_from_a_total_that_begins_anew() -> None:
+    """A total that falls back gives no power for that step, whatever the driver had counted."""
+    times_s = [STEP_S * (n + 1) for n in range(20)]
+    labels = {"UUID": "GPU-1", "__name__": "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", **JOB}
+    total = [300e3 * STEP_S * (n if n < 10 else n - 10) for n in range(20)]
+    series = [*rows(range(20), 0.5)[1:], Series(labels, times_s, total)]
+    [one] = found(series, 20)
+    assert one.means["power_w"] == pytest.approx(300)
+
+
+def test_batch_jobs_and_jobs_without_a_name() -> None:
+    """Slurm's number is a job; without any label, memory in use is one."""
+    slurm = rows(range(30), 0.5, {"hpc_job": "4711"})
+    assert told(found(slurm, 30)) == [("busy", "job 4711", 30)]
+    plain = [
+        *rows(range(10), 0, {}, memory=3),
+        *rows(range(10, 30), 0.5, {}),
+        *rows(range(30, 40), 0, {}, memory=3),
+        *rows(range(40, 60), 0.5, {}),
+    ]
+    assert told(found(plain, 60)) == [
+        ("free", "", 10),
+        ("busy", "GPU-1 #1", 20),
+        ("free", "", 10),
+        ("busy", "GPU-1 #2", 20),
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "", "gap"]), st.integers(1, 25)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.lists(st.integers(1, 150), max_size=3, unique=True),
+)
+def test_pages_may_end_anywhere(parts: list[tuple[str, int]], cuts: list[int]) -> None:
+    """Whoever held the GPU held it as long, wherever the pages end."""
+    series, at = list[Series](), 0
+    for name, minutes in parts:
+        if name != "gap":
+            labels = {**JOB, "pod": name} if name else {}
+            series += rows(
+                range(at, at + minutes), 0.5 if name else 0.0, labels, 9000 if name else 0
+            )
+        at += minutes
+    whole = _minutes(found(series, at)) if series else {}
+    inside = sorted(cut for cut in cuts if cut < at)
+    assert (_minutes(found(series, at, cuts=inside)) if series else {}) == whole
+
+
+def _minutes(segments: Sequence[Segment]) -> dict[str, float]:
+    held = Counter[str]()
+    for one in segments:
+        if one.owner:
+            held[one.owner.name] += round((one.end_s - one.begin_s) / STEP_S)
+    return dict(held)

@@ -1,0 +1,154 @@
+"""What is asked of a Prometheus, what is kept on disk, and what is not asked again."""
+
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+
+import pytest
+from metrics_server import MetricsServer, Samples, metrics_server
+
+from advisor.errors import AdvisorError, InputError, SourceError
+from advisor_audit.access import TOKEN, session_for
+from advisor_audit.lines import SeriesFile
+from advisor_audit.prometheus import Prometheus
+from advisor_audit.reading import Pages, read_all
+
+HOUR_S, STEP_S = 3600.0, 60.0
+BEGIN_S = 1_700_000_400.0
+
+
+def samples(gpus: int = 3, hours: float = 13) -> Samples:
+    """GPUs with a pod each, at half of their activity, read each half minute."""
+    times_s = [BEGIN_S + 30 * n for n in range(1, int(hours * 120) + 1)]
+    values = {"DCGM_FI_DEV_POWER_USAGE": 300, "DCGM_FI_DEV_FB_USED": 9000}
+    values |= {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5, "kube_pod_info": 1}
+    return [
+        (
+            {"__name__": name, "UUID": f"GPU-{n}", "namespace": "team", "pod": f"job-{n}"},
+            [(t, value) for t in times_s],
+        )
+        for n in range(gpus)
+        for name, value in values.items()
+    ]
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[MetricsServer]:
+    with metrics_server(samples()) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _as_new(server: MetricsServer) -> None:
+    server.refuse, server.most_samples, server.token = [], 10**9, ""
+    server.asked.clear()
+
+
+def open_source(
+    server: MetricsServer,
+    secrets: Mapping[str, str] | None = None,
+    sleep: Callable[[float], None] = lambda _: None,
+) -> Prometheus:
+    return Prometheus(
+        server.url,
+        session_for(secrets or {}),
+        begin_s=BEGIN_S,
+        end_s=BEGIN_S + 13 * HOUR_S,
+        step_s=STEP_S,
+        sleep=sleep,
+    )
+
+
+def read(source: Prometheus | SeriesFile, folder: Path) -> Pages:
+    folder.mkdir(exist_ok=True)
+    return read_all(source, "namespace", folder, lambda _done, _total: None)
+
+
+def merged(pages: Pages) -> set[tuple[str, str, float, float]]:
+    """GPU, owner, activity and hours of all segments."""
+    hours: dict[tuple[str, str, float], float] = {}
+    for page in range(len(pages.pages)):
+        for one in pages.segments(page):
+            assert one.owner is not None
+            key = (one.gpu, one.owner.name, one.means["gpu_busy_percent"])
+            hours[key] = hours.get(key, 0) + (one.end_s - one.begin_s) / HOUR_S
+    return {(*key, round(value, 6)) for key, value in hours.items()}
+
+
+WANTED = {(f"GPU-{n}", f"job-{n}", 50.0, 13.0) for n in range(3)}
+
+
+def test_every_page_is_asked_for_once(server: MetricsServer, tmp_path: Path) -> None:
+    """A page of six hours is one request for each metric of GPUs, and of no other metric."""
+    assert merged(read(open_source(server), tmp_path)) == WANTED
+    ranges = [query for query in server.asked if "over_time" in query]
+    assert len(ranges) == 3 * 3
+    assert not any("kube_pod_info" in query for query in server.asked)
+
+
+def test_interrupted_reading_goes_on(server: MetricsServer, tmp_path: Path) -> None:
+    """What was read before Ctrl-C is not asked for again, and jobs go on over the seam."""
+    source = open_source(server)
+
+    def interrupt(done: int, _total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_all(source, "namespace", tmp_path, interrupt)
+    server.asked.clear()
+    assert merged(read(source, tmp_path)) == WANTED
+    assert len(server.asked) == 3
+
+
+def test_busy_server_is_asked_later(server: MetricsServer, tmp_path: Path) -> None:
+    """503 and 429 are waited out, longer each time; a server that stays so is named."""
+    slept = list[float]()
+    source = open_source(server, sleep=slept.append)
+    server.refuse = [503, 429, 503]
+    assert merged(read(source, tmp_path)) == WANTED
+    assert len(slept) == 3
+    assert slept[0] < slept[2]
+    server.refuse = [503] * 8
+    with pytest.raises(SourceError, match="8 tries"):
+        open_source(server)
+
+
+def test_too_much_at_once_is_asked_in_parts(server: MetricsServer, tmp_path: Path) -> None:
+    """A server that refuses so many samples gets shorter pages until it answers."""
+    server.most_samples = 400
+    assert merged(read(open_source(server), tmp_path)) == WANTED
+
+
+def test_token_and_file_let_in(server: MetricsServer, tmp_path: Path) -> None:
+    """The token comes from the environment or a file; without it the message says what to set."""
+    server.token = "secret-1"
+    open_source(server, {TOKEN: "secret-1"})
+    (tmp_path / "token").write_text("secret-1\n")
+    config = tmp_path / "http.yml"
+    config.write_text("authorization: {credentials_file: token}\n")
+    assert session_for({}, config).get(f"{server.url}/api/v1/labels").status_code == 200
+    with pytest.raises(SourceError, match=TOKEN):
+        open_source(server)
+    config.write_text("tls_config: {insecure_skip_verify: true}\n")
+    with pytest.raises(InputError, match="ca_file"):
+        session_for({}, config)
+
+
+def test_kept_series_are_the_same_again(server: MetricsServer, tmp_path: Path) -> None:
+    """What --keep wrote is read as the server's answers were."""
+    first, again = tmp_path / "first", tmp_path / "again"
+    first.mkdir()
+    with (tmp_path / "kept.jsonl").open("wb") as file:
+        pages = read_all(open_source(server), "namespace", first, lambda _d, _t: None, file)
+    assert merged(read(SeriesFile(tmp_path / "kept.jsonl", step_s=STEP_S), again)) == merged(pages)
+
+
+@pytest.mark.parametrize(
+    "line", ["{}", "nonsense", '{"metric": {"UUID": "GPU-1"}, "values": [[]]}']
+)
+def test_lines_that_are_no_series_are_named(line: str, tmp_path: Path) -> None:
+    """A file of something else is refused with the number of its line."""
+    path = tmp_path / "series.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(AdvisorError, match="line 1 of"):
+        SeriesFile(path, step_s=STEP_S)
