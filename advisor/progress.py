@@ -34,6 +34,9 @@ VALUES_AT, FIRST_AT, FIRST_VALUES = 8, 40, 8
 """Where the results begin: how many values, how many of them not finite, the count at the last one
 and the last one; then the first values, each with the count at it."""
 
+BEATS_AT = 168
+"""Where it is counted how often the job said that it lives and has nothing to do."""
+
 LATENCIES_AT, LATENCY_BUCKETS = 512, 320
 """Where the histogram of latencies is: how many requests took about as long as each bucket."""
 
@@ -51,7 +54,7 @@ class Progress:
     def __init__(self, on_pause: Callable[[], object] | None = None) -> None:
         self._on_pause = on_pause
         self._count = 0
-        self._values, self._not_finite = 0, 0
+        self._values, self._not_finite, self._beats = 0, 0, 0
         self._progress = _map("ADVISOR_PROGRESS_FILE", FILE_BYTES)
         self._gate = _map("ADVISOR_GATE_FILE")
 
@@ -65,7 +68,8 @@ class Progress:
         """Count `steps` more finished steps; waits here while the gate is closed.
 
         Args:
-            steps: Finished since the last call.
+            steps: Finished since the last call. With 0 now and then a server that nobody asks says
+                that it does not hang.
             value: What tells whether the work is right: a loss, a checksum, an error norm. It must
                 be the same for the same seed and count, but for rounding.
             latency_s: How long each of these steps took from its arrival to its answer, s.
@@ -95,8 +99,12 @@ class Progress:
         self._count += steps
         if self._progress is None:
             return
-        if value is not None and len(self._progress) >= FILE_BYTES:
-            self._note_value(value)
+        if len(self._progress) >= FILE_BYTES:
+            if value is not None:
+                self._note_value(value)
+            elif not steps:
+                self._beats += 1
+                struct.pack_into("<q", self._progress, BEATS_AT, self._beats)
         struct.pack_into("<q", self._progress, 0, self._count)
 
     def _note_value(self, value: float) -> None:

@@ -58,7 +58,8 @@ class _Scraper:
         self._url = options.url
         self._counter = parse_selector(options.counter)
         self._histogram = parse_selector(options.histogram) if options.histogram else None
-        self._mirror = Mirror(Progress(), options.promised_ms)
+        self._progress = Progress()
+        self._mirror = Mirror(self._progress, options.promised_ms)
         self._told, self._told_s = "", 0.0
 
     def look(self) -> None:
@@ -68,8 +69,15 @@ class _Scraper:
             JobError: it never can.
         """
         try:
-            self._mirror.take(read_page(fetch(self._url), self._counter, self._histogram))
+            page = fetch(self._url)
         except SourceError as error:
+            self._tell(str(error))
+            return
+        try:
+            self._mirror.take(read_page(page, self._counter, self._histogram))
+        except SourceError as error:
+            # Some servers show a counter with their first request only: until then they wait.
+            self._progress.add(0)
             self._tell(str(error))
 
     def _tell(self, what: str) -> None:

@@ -52,6 +52,7 @@ class Script:
         rate: Steps per second until it hangs or ends.
         ends_s: When its first process has ended, and with which status.
         hangs_s: From when on it makes no progress.
+        idle: It says then that it lives, and has nothing to do.
         broken_s: From when on its progress cannot be read.
         late_ms: In which times it answers requests.
         limit: What a check of its limit raises; so does one of its variables.
@@ -62,6 +63,7 @@ class Script:
     ends_s: float = float("inf")
     status: int = 0
     hangs_s: float = float("inf")
+    idle: bool = False
     broken_s: float = float("inf")
     tail: str = ""
     reported: Reported = NOTHING
@@ -93,6 +95,9 @@ class ScriptedJob:
         if self._now_s >= self.script.broken_s:
             raise JobError(f"the progress of {self.job.name} cannot be read")
         return self.script.rate * min(self._now_s, self.script.ends_s, self.script.hangs_s)
+
+    def beats(self) -> int:
+        return int(self._now_s) if self.script.idle else 0
 
     def latencies(self) -> tuple[int, ...]:
         """Each step answers one request in each of these times; before 3 s they take a minute."""

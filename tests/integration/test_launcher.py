@@ -116,7 +116,7 @@ def test_a_pattern_that_fits_nothing_is_not_waited_for(
     run: Launch, monkeypatch: pytest.MonkeyPatch, pattern: str, patience_s: float
 ) -> None:
     """The output counts otherwise, and that is said; who has set a time to start waits for it."""
-    monkeypatch.setattr("advisor.runtime.jobs.running_job.PATTERN_S", 0.5)
+    monkeypatch.setattr("advisor.runtime.jobs.progress_search.PATTERN_S", 0.5)
     progress = replace(OUTPUT, pattern=pattern)
     command = (sys.executable, "-u", "-c", PRINTS)
     with run(*command, progress=progress, start_timeout_s=patience_s) as job:
@@ -125,6 +125,29 @@ def test_a_pattern_that_fits_nothing_is_not_waited_for(
             assert not job.ready()
             return
         with pytest.raises(InputError, match=r"matches its pattern images=.*counts otherwise"):
+            wait_until(job.ready, 10)
+
+
+def test_a_job_that_prints_where_a_count_is_awaited_is_told(run: Launch) -> None:
+    """A file of a job without `progress` means its count; its output shows what to write there."""
+    command = (sys.executable, "-u", "-c", PRINTS)
+    with run(*command, progress=ProgressSettings(), start_timeout_s=0.5) as job:
+        said(job, "step 60/9")
+        with pytest.raises(InputError, match=r"ADVISOR_PROGRESS_FILE.*counts otherwise.*kind: out"):
+            wait_until(job.ready, 10)
+
+
+def test_a_server_that_nobody_asks_is_there(run: Launch) -> None:
+    """For a launch, by what it says with a count of 0; a profile has nothing to measure."""
+    code = (
+        "import time; from advisor.progress import Progress; p = Progress()\n"
+        "while True: p.add(0); time.sleep(0.01)"
+    )
+    command = (sys.executable, "-c", code)
+    with run(*command, progress=ProgressSettings(), start_timeout_s=1) as job:
+        assert wait_until(lambda: job.ready(idle=True), 10)
+        assert job.count() == 0
+        with pytest.raises(JobError, match="nobody asks it"):
             wait_until(job.ready, 10)
 
 

@@ -20,14 +20,16 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def write_server(host: FakeHost, counter: str = "fake:generation_tokens_total", **more: Any) -> str:
+def write_server(
+    host: FakeHost, counter: str = "fake:generation_tokens_total", idle_s: float = 0, **more: Any
+) -> str:
     """A job of this kind; the URL of its page."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/metrics"
     page = {"url": url, "counter": counter, "histogram": "fake:e2e_seconds"}
     host.write_job(
         "server",
-        command=[sys.executable, str(FAKES / "metrics_job.py"), str(port)],
+        command=[sys.executable, str(FAKES / "metrics_job.py"), str(port), str(idle_s)],
         progress={"kind": "metrics", "unit": "tokens", **page},
         **more,
     )
@@ -66,6 +68,16 @@ def test_launch_of_a_server_beside_a_job(host: FakeHost) -> None:
     assert 0.25 * STEPS_PER_S * TOKENS < seen["rate_2"] <= 0.55 * STEPS_PER_S * TOKENS
     assert 1000 * LATENCY_S < seen["latency_p99_2_ms"] <= 103
     await_nobody(host)
+
+
+def test_a_server_that_nobody_asks_is_launched_and_runs_on(host: FakeHost) -> None:
+    """Its page answers, at first without the counter; a server without requests does not hang."""
+    write_server(host, idle_s=60, start_timeout_s=4)
+    host.write_job("one")
+    last = launch(host, "server", "one", "--split", "50/50", "--hang-after", "1", "--duration", "5")
+    assert last["state"] == "stopped"
+    assert [job["outcome"] for job in last["jobs"]] == ["stopped", "stopped"]
+    assert last["jobs"][0]["steps"] == 0
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class JobMonitor:
         self.exit_code: int | None = None
         self.code: str | None = None
         self.error: str | None = None
-        self.steps = job.count()
+        self.steps, self._beats = job.count(), job.beats()
         self.libraries: str | None = None
         self.rest = RateMeter()
         self._solo_rate = solo_rate
@@ -69,7 +69,10 @@ class JobMonitor:
         return self.outcome != "running"
 
     def look(self, now_s: float, hang_s: float) -> None:
-        """Count; see whether it ended or hangs. A job that hangs or cannot be counted is over."""
+        """Count; see whether it ended or hangs. A job that hangs or cannot be counted is over.
+
+        A server that is there, and that nobody asks, does not hang.
+        """
         gone = self.job.exit_code is not None
         try:
             self._count(now_s)
@@ -154,10 +157,10 @@ class JobMonitor:
         )
 
     def _count(self, now_s: float) -> None:
-        steps = self.job.count()
-        if steps != self.steps:
+        steps, beats = self.job.count(), self.job.beats()
+        if (steps, beats) != (self.steps, self._beats):
             self._moved_s, self._has_moved = now_s, True
-        self.steps = steps
+        self.steps, self._beats = steps, beats
         self._recent.add(now_s, steps)
 
     def _hung(self, now_s: float) -> str:

@@ -89,7 +89,7 @@ def start_set(proven: Iterable[Proven], stop_asked: Callable[[], bool]) -> tuple
     try:
         jobs.extend(one.start() for one in proven)
         # Each is asked every time: one that ended is noticed while the other still starts.
-        while not all([job.ready() for job in jobs]):  # noqa: C419
+        while not all([job.ready(idle=True) for job in jobs]):  # noqa: C419
             beat()
             if stop_asked():
                 raise StopAskedError

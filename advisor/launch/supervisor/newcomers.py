@@ -167,7 +167,7 @@ class Newcomers:
             raise InputError("who asked to join has withdrawn it")
         if self._monitor.newcomer_error is not None:
             raise self._monitor.newcomer_error
-        if not coming.job.ready():
+        if not coming.job.ready(idle=True):
             return
         coming.job.check_limit()
         request = coming.request

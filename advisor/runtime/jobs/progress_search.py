@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from advisor.core.job import ProgressSettings
-from advisor.errors import JobError
+from advisor.core.job import START_TIMEOUT_S, Job, ProgressSettings
+from advisor.errors import InputError, JobError
 from advisor.progress import FILE_BYTES
 from advisor.runtime.jobs.output import OutputLines, number_of
 
 WATCHED_S = 20.0
 
 LOOK_S = 0.1
+
+PATTERN_S = 60.0
+"""After so long a pattern that matches no line of an output that counts is a wrong one."""
 
 ENOUGH = 5
 """Rising numbers after which nobody need look on."""
@@ -61,6 +64,29 @@ def search(lines: Sequence[str]) -> FoundProgress | None:
     return None
 
 
+def patience_s(job: Job) -> float:
+    """How long it is waited for a job that does not count, while its output does."""
+    hasty = job.progress.pattern is not None and job.start_timeout_s == START_TIMEOUT_S
+    return PATTERN_S if hasty else job.start_timeout_s
+
+
+def counts_otherwise(job: Job, lines: Sequence[str]) -> InputError | None:
+    """Where a job has not begun to count in its own way, and its output counts in another."""
+    seconds = patience_s(job)
+    kind, pattern = job.progress.kind, job.progress.pattern
+    found = search(lines) if kind in ("output", "counter") and not job.progress.gate else None
+    if found is None:
+        return None
+    return InputError(
+        f"no line that {job.name} wrote in {seconds:g} s matches its pattern {pattern}"
+        if pattern
+        else f"{job.name} counted nothing in ADVISOR_PROGRESS_FILE in {seconds:g} s",
+        why=f"its output counts otherwise: {found.line!r}",
+        fix=f"the pattern {found.progress.pattern} reads that (progress: {{kind: output, pattern: "
+        ".. }); where it begins later, set start_timeout_s in its job file",
+    )
+
+
 def watch(
     command: Sequence[str], environment: Mapping[str, str], seconds: float = WATCHED_S
 ) -> FoundProgress:
@@ -85,8 +111,9 @@ def watch(
         raise JobError(f"the command ended with exit code {code}", why=_quoted(lines))
     if found := search(lines):
         return found
+    how = f"in {seconds:g} s" if code is None else "until it ended by itself"
     raise JobError(
-        f"nothing that the command wrote in {seconds:g} s tells its progress",
+        f"nothing that the command wrote {how} tells its progress",
         why=_quoted(lines),
         fix=r"name the number: --progress output --pattern 'step (\d+)', or count in the program "
         "(docs/progress.md); --progress runs is for a command that is short",

@@ -7,6 +7,7 @@ from pathlib import Path
 from advisor.core.job import ResultsSettings
 from advisor.core.results import Reported
 from advisor.progress import (
+    BEATS_AT,
     FILE_BYTES,
     FIRST_AT,
     FIRST_VALUES,
@@ -83,6 +84,14 @@ def read_latencies(progress_path: Path) -> tuple[int, ...]:
     if len(data) < FILE_BYTES:
         return ()
     return struct.unpack_from(f"<{LATENCY_BUCKETS}q", data, LATENCIES_AT)
+
+
+def read_beats(progress_path: Path) -> int:
+    """How often the job said that it lives and has nothing to do; 0 where it never did."""
+    with progress_path.open("rb", buffering=0) as file:
+        file.seek(BEATS_AT)
+        data = file.read(8)
+    return struct.unpack("<q", data)[0] if len(data) == 8 else 0
 
 
 def percentile_ms(before: tuple[int, ...], after: tuple[int, ...], percent: float) -> float | None:

@@ -8,23 +8,20 @@ from collections.abc import Collection
 from pathlib import Path
 
 from advisor.core.gpu import Share
-from advisor.core.job import START_TIMEOUT_S, Job, ResultsSettings
+from advisor.core.job import Job, ResultsSettings
 from advisor.core.results import Reported
-from advisor.errors import InputError, JobError, LimitNotProvenError
+from advisor.errors import JobError, LimitNotProvenError
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight
 from advisor.runtime.host.processes import carries, cpu_s, pin, wait_until
 from advisor.runtime.jobs.counting import open_counter
 from advisor.runtime.jobs.ending import LEAVE_S, check_none
 from advisor.runtime.jobs.job_process import JobProcess
-from advisor.runtime.jobs.progress_search import search
-from advisor.runtime.jobs.reports import open_reports, read_latencies
+from advisor.runtime.jobs.progress_search import counts_otherwise, patience_s
+from advisor.runtime.jobs.reports import open_reports, read_beats, read_latencies
 
 PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
 """Its value is unique for each started job, so it marks all processes of one."""
-
-PATTERN_S = 60.0
-"""After so long a pattern that matches no line of an output that counts is a wrong one."""
 
 _LAST_LINES = 10
 """Of the output, in messages."""
@@ -71,6 +68,10 @@ class RunningJob:
         """Requests answered so far, by bucket of latency; zeros where the job tells none."""
         return read_latencies(self._progress_path)
 
+    def beats(self) -> int:
+        """How often it said that it lives and has nothing to do, as a server that nobody asks."""
+        return read_beats(self._progress_path)
+
     def pids(self) -> list[int]:
         """Living processes of the job."""
         return self._process.pids()
@@ -113,22 +114,29 @@ class RunningJob:
         if self._gate is not None and not wait_until(self._waiting, self.job.start_timeout_s):
             raise self._error("did not stop at its gate", "it calls Progress.add too seldom")
 
-    def ready(self) -> bool:
+    def ready(self, *, idle: bool = False) -> bool:
         """Whether the warm-up is over: it waits at its gate, or has begun to count.
+
+        Args:
+            idle: Also where it is a server that is there, and that nobody has asked yet.
 
         Raises:
             JobError: the job ended, or made no progress within its start time-out.
         """
         self.check()
         age_s = time.monotonic() - self._started
-        if self._waiting() if self._gate is not None else self.count() > 0:
+        if self._has_begun(idle=idle):
             return age_s >= self.job.warm_up_s
-        if age_s > PATTERN_S and (wrong := self._wrong_pattern()):
+        if age_s > patience_s(self.job) and (
+            wrong := counts_otherwise(self.job, self.tail().splitlines())
+        ):
             raise wrong
         if age_s > self.job.start_timeout_s:
             raise self._error(
                 f"made no progress within {self.job.start_timeout_s:g} s",
-                "it hangs, or its progress is not read the way it reports it "
+                "it is there, and nobody asks it for anything"
+                if self.beats()
+                else "it hangs, or its progress is not read the way it reports it "
                 f"(progress: {self.job.progress.kind})",
             )
         return False
@@ -227,20 +235,10 @@ class RunningJob:
             self._end()
             self._backend.end_job()
 
-    def _wrong_pattern(self) -> InputError | None:
-        """Where its output counts, and no line of it matches the pattern."""
-        pattern = self.job.progress.pattern
-        if pattern is None or self.job.start_timeout_s != START_TIMEOUT_S:
-            return None
-        found = search(self.tail().splitlines())
-        if found is None or self.count() > 0:
-            return None
-        return InputError(
-            f"no line that {self.job.name} wrote in {PATTERN_S:g} s matches its pattern {pattern}",
-            why=f"its output counts otherwise: {found.line!r}",
-            fix=f"the pattern {found.progress.pattern} reads that; where the first line comes "
-            "later, set start_timeout_s in its job file",
-        )
+    def _has_begun(self, *, idle: bool) -> bool:
+        if self._gate is not None:
+            return self._waiting()
+        return self.count() > 0 or (idle and self.beats() > 0)
 
     def _end(self) -> None:
         process = self._process

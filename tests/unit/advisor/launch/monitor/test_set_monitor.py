@@ -120,6 +120,14 @@ def test_a_job_that_makes_no_progress_hangs(patch: pytest.MonkeyPatch) -> None:
     assert [job.stops for job in watch.jobs] == [1, 0]
 
 
+def test_a_server_that_nobody_asks_does_not_hang(patch: pytest.MonkeyPatch) -> None:
+    """As long as it says that it lives, from the start or later."""
+    for hangs_s in (0, 10):
+        watch = Watch(patch, Script(hangs_s=hangs_s, idle=True), hang_s=30.0)
+        watch.go_on(400)
+        assert watch.outcomes == ["running", "running"]
+
+
 def test_a_job_that_never_began_has_its_time_to_start(patch: pytest.MonkeyPatch) -> None:
     """Not that of a job which hangs."""
     slow = Job(name="a", command=("true",), start_timeout_s=60)
