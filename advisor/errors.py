@@ -159,4 +159,6 @@ class LimitBrokenError(AdvisorError):
 
 
 def _sentences(*parts: str) -> str:
-    return ". ".join(part.rstrip(".") for part in parts if part) + "."
+    told = (part.rstrip(".") for part in parts if part)
+    # What a library says may be a question.
+    return " ".join(part if part.endswith("?") else f"{part}." for part in told)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.wording import counted
 from advisor.decide.constraints import most_power_w, violations, violations_alone
-from advisor.decide.limits import Limits, is_served
+from advisor.decide.limits import Limits, decisive_speed, floor, is_served
 from advisor.decide.recommendation import RatedSplit, Request, nearest
 from advisor.errors import NoSplitError
 from advisor.predict.predictions import are_mirrored
@@ -30,8 +30,22 @@ def no_way(
     return NoSplitError(
         f"{_names(profiles)} cannot run on one {gpu_model} within these limits",
         why=f"nearest is {near.name}: {'; '.join(dict.fromkeys(v.text for v in near.violations))}",
-        fix=f"{enough or 'loosen that limit'}{_alone(profiles, limits)}",
+        fix=f"{enough or allowing(near, profiles, limits)}{_alone(profiles, limits)}",
     )
+
+
+def allowing(option: RatedSplit, profiles: Sequence[Profile], limits: Limits) -> str:
+    """The options with which it would keep the limits, where speeds are all that it misses."""
+    speeds = [
+        f"--min-speed {profile.job}={math.floor(100 * part.speed.low) / 100:g}"
+        for profile, part in zip(profiles, option.prediction.parts, strict=True)
+        # A server's demand is no limit that a lower number loosens.
+        if not is_served(profile)
+        and decisive_speed(part.speed, profile, limits) < floor(profile, limits)
+    ]
+    if len(speeds) < len(option.violations):
+        return "loosen that limit"
+    return f"allow it: {' '.join(dict.fromkeys(speeds))}"
 
 
 def saves_nothing(choice: RatedSplit, profiles: Sequence[Profile], request: Request) -> bool:

@@ -10,10 +10,10 @@ from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS, Sharing, Split, parse_split
 from advisor.core.wording import counted, less_or_more
 from advisor.decide.candidates import Running
-from advisor.decide.limits import decisive_speed, floor
+from advisor.decide.no_way import allowing
 from advisor.decide.reasons import near_miss
 from advisor.decide.recommend import Decision, Request
-from advisor.decide.recommendation import RatedSplit, nearest
+from advisor.decide.recommendation import nearest
 from advisor.decide.worth import worth_of
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet
@@ -249,10 +249,11 @@ def _better_apart(r: Decision) -> NoSplitError:
     near = max(splits, key=lambda option: option.objective_value.value, default=None)
     if near is None:
         kept = nearest(r.candidates[:-1], mirrored=are_mirrored(r.profiles))
+        loosened = allowing(kept, r.profiles, r.request)
         return NoSplitError(
             f"no split of {jobs} on the {model} keeps the limits",
             why=f"nearest is {kept.name}: {'; '.join(v.text for v in kept.violations)}",
-            fix=f"run one after the other, or {near_miss(r) or _allowing(kept, r)}",
+            fix=f"run one after the other, or {near_miss(r) or loosened}",
         )
     near = r.call or near
     worth = worth_of(near.prediction, r.request.prices)
@@ -263,18 +264,6 @@ def _better_apart(r: Decision) -> NoSplitError:
         f"{r.objective.name})",
         fix=f"run one after the other, or share it anyway: --split {near.name}",
     )
-
-
-def _allowing(option: RatedSplit, r: Decision) -> str:
-    """The options with which it would keep the limits, where speeds are all that it misses."""
-    speeds = [
-        f"--min-speed {profile.job}={math.floor(100 * part.speed.low) / 100:g}"
-        for profile, part in zip(r.profiles, option.prediction.parts, strict=True)
-        if decisive_speed(part.speed, profile, r.request) < floor(profile, r.request)
-    ]
-    if len(speeds) < len(option.violations):
-        return "loosen that limit"
-    return f"allow it: {' '.join(dict.fromkeys(speeds))}"
 
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:

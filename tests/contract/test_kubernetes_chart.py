@@ -23,6 +23,7 @@ helm: Any = pytest.importorskip("helm_python", reason="needs the package helm-py
 KUBERNETES = Path(__file__).parents[2] / "api/kubernetes"
 CHART = KUBERNETES / "chart"
 OTHERWISE: Mapping[str, Any] = {
+    "logFormat": "json",
     "image": {"repository": "registry.example/advisor", "tag": "2", "pullSecrets": [{"name": "p"}]},
     "certificates": {"certManager": False, "caBundle": "YWJj"},
     "service": {"databaseSecretName": "advisor-database", "storageClassName": "fast"},
@@ -122,10 +123,11 @@ def test_kubernetes_takes_the_examples(file: str, since: int) -> None:
         {"webhook": {"failurePolicy": "Perhaps"}},
         {"webhook": {"excludedNamespaces": ["mine"]}},
         {"agents": {}},
+        {"logFormat": "xml"},
     ],
 )
 def test_values_that_cannot_work_are_refused(values: dict[str, Any]) -> None:
-    """No caBundle, another word, kube-system not left out, a misspelt name."""
+    """No caBundle, other words, kube-system not left out, a misspelt name."""
     with pytest.raises(helm.HelmError):
         rendered(**values)
 

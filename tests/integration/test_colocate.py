@@ -78,7 +78,7 @@ def test_pairs_run_together_at_their_splits(jobs: FakeHost) -> None:
     answer = colocate(jobs, "--pairs", "one+two", "--splits", splits, "--gpu", "0,")
     assert set(answer) == {
         "run", "gpu_model", "replay", "windows", "to_measure", "measured", "estimated_s", "cost",
-        "skipped", "failures", "sets", "points",
+        "planned", "skipped", "failures", "sets", "points",
     }  # fmt: skip
     assert set(answer["cost"]) == {
         "duration_s", "measuring_s", "window_s", "starting_s", "waiting_s", "starts"
@@ -113,6 +113,9 @@ def test_person_gets_a_table_and_the_cost(jobs: FakeHost) -> None:
     assert "all 5 windows were measured before" in again.stdout
     anew = colocate(jobs, write_plan(jobs), "--run", "again", "--dry-run")
     assert (anew["windows"], anew["to_measure"]) == (5, 5)
+    assert sum(planned["windows"] for planned in anew["planned"]) == 5
+    shown = jobs.advisor("colocate", write_plan(jobs), "--run", "again", "--dry-run").stdout
+    assert "one + two         3  30/70 50/50 uncapped" in shown
     alone = exported(jobs, "solo")
     assert {(r["job"], r["share_percent"], r["run"]) for r in alone} == {
         ("one", 100, "night"), ("two", 100, "night")

@@ -89,7 +89,7 @@ def test_a_server_that_nobody_asks_is_launched_and_runs_on(host: FakeHost) -> No
     ],
 )
 def test_a_server_that_is_not_counted_says_why(
-    host: FakeHost, counter: str, more: dict[str, object], said: str
+    host: FakeHost, counter: str, more: dict[str, Any], said: str
 ) -> None:
     """At once where it never can be, else within the time it has to start."""
     url = write_server(host, counter, **more)

@@ -61,7 +61,7 @@ def _whose(pair: dict[str, Any]) -> Iterator[str]:
             continue
         low_j, high_j = (_number(job[f"energy_{end}_j"], "") for end in ("low", "high"))
         yield (
-            f"  of that {job['job']}, by a rule: {_number(energy_j, 'J')} ({low_j} to {high_j}), "
+            f"  of that {job['job']}, estimated: {_number(energy_j, 'J')} ({low_j} to {high_j}), "
             f"{_number(energy_j / pair['overlap_s'], 'W')}"
         )
 

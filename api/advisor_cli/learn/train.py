@@ -77,7 +77,7 @@ def train(
         more = {"sources": to_plain(measured.sources), "files": files, "fault": fault}
         say(json.dumps(_to_json(made_from, trained, manifest) | more))
         return
-    end = [f"it will not be promoted: {fault}"] if fault else []
+    end = [f"it will not be promoted: {fault}" if fault else f"next: advisor models promote {out}"]
     for line in (*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end):
         say(line)
 

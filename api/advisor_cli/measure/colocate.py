@@ -144,7 +144,7 @@ def _colocate(
             jobs=jobs,
             known=bundled_points(),
             store=store,
-            reporter=ConsoleReporter(console),
+            reporter=ConsoleReporter(console, replayed=gpus[0] == REPLAY),
             rules=rules_for(where.window_s, timing, SETS if chosen.has_sets else WindowRules()),
             dry_run=where.dry_run,
             # A replay computes nothing.
@@ -238,6 +238,7 @@ def _as_json(report: Report, *, replay: bool) -> ReportJson:
         "to_measure": report.to_measure,
         "measured": report.measured,
         "estimated_s": report.estimated_s,
+        "planned": [asdict(planned) for planned in report.planned],
         "cost": asdict(report.cost),
         "skipped": [{"pair": list(s.pair), "reason": s.reason} for s in report.skipped],
         "failures": [{"target": str(f.target), "error": f.error} for f in report.failures],
@@ -251,6 +252,7 @@ def _total(answers: Sequence[ReportJson]) -> ReportJson:
         total[key] = sum(answer[key] for answer in answers)
     costs = (Cost(**answer["cost"]) for answer in answers)
     total["cost"] = asdict(sum(costs, Cost()))
-    total["failures"] = [failure for answer in answers for failure in answer["failures"]]
+    for key in ("planned", "failures"):
+        total[key] = [item for answer in answers for item in answer[key]]
     # Each GPU leaves out the same pairs, for the same reasons.
     return total

@@ -233,7 +233,7 @@ def _opened(
                 testbed=testbed,
                 store=store,
                 rules=rules,
-                reporter=ConsoleReporter(console),
+                reporter=ConsoleReporter(console, replayed=asked.replayed),
                 console=console,
             )
 

@@ -25,6 +25,8 @@ def show_sweep(
 ) -> None:
     """Print what was measured: table, curve and problems, or JSON."""
     wrong = report.problems(points, result, gpu.memory_mib)
+    if replayed:
+        points = [p for p in map(report.as_recorded, points) if isinstance(p, SoloPoint)]
     if as_json:
         say(json.dumps(_as_json(job, gpu, points, result, wrong, replayed)))
         return
@@ -35,7 +37,7 @@ def show_sweep(
         if (requests := report.requests(points)) is not None:
             console.print(requests)
         show_chart(report.plot(points))
-        console.print(report.summary(points), highlight=False)
+        console.print(report.summary(points, replayed=replayed), highlight=False)
     for line in wrong:
         console.print(f"! {line}", highlight=False)
 

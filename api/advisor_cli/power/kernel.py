@@ -187,7 +187,7 @@ def _measure(
 ) -> KernelReport:
     sensors = _known_sensors(place.gpu, wanted.resolution_ms, settings, console)
     _check_together(what)
-    console.print("  starting, when no window is open here ...", highlight=False)
+    console.print("  starting ...", highlight=False)
     opening = open_kernel_bench(
         settings, sensors.channel, place, what.options(), second_gpu=what.together
     )

@@ -199,7 +199,7 @@ def _why_unknown(
     if known.power_limit_w is None:
         return f"{unknown}: the power limit is not known"
     if not _is_at_limit(known, power_w):
-        return "the power limit is not reached: nobody lowers the clock for it"
+        return "the power limit is not reached, so it lowers no clock"
     if loss_mhz < (CLOCK_STEP_MHZ if basis == "measured" else UNSURE_MHZ):
         return f"the power limit is near, and {unknown}: it falls too little to tell"
     if unlike:

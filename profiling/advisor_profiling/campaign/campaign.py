@@ -145,7 +145,8 @@ class _Task:
         """Bring the pool to these processes; those that had to be started."""
         missing = [r for r in specs if r not in self._pool.processes]
         if missing:
-            self._reporter.phase(f"starting, when no window is open here: {_names(missing)}")
+            given_s = max(spec.job.start_timeout_s for spec in missing)
+            self._reporter.phase(f"starting {_names(missing)}, each ready within {given_s:g} s")
         before_s = self._pool.starting_s
         self._pool.change(specs)
         for spec in missing:

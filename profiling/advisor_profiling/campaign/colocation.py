@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.split import Split, without_limits
 from advisor.core.wording import count_of
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_data import Store
@@ -54,12 +55,22 @@ class Campaign:
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """What is measured together, and how often; one job is alone."""
+
+    jobs: tuple[str, ...]
+    split: str
+    windows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What came of it on one GPU.
 
     Attributes:
         windows: Of this part of the plan.
         to_measure: Of them, those that no earlier point answered.
+        planned: The same, by jobs and split.
         estimated_s: How long those were expected to take.
         measured: Of them, those that were measured.
         failures: Windows that failed for good.
@@ -68,6 +79,7 @@ class Report:
     gpu_model: str
     windows: int
     to_measure: int
+    planned: tuple[Planned, ...]
     estimated_s: float
     measured: int
     cost: Cost
@@ -164,6 +176,7 @@ def _measure(
         testbed.gpu.model,
         _windows(blocks),
         _windows(left),
+        _planned(left, testbed.mode),
         expected_s,
         len(outcome.points),
         outcome.cost,
@@ -210,6 +223,18 @@ def _time_sliced(
     seed, memory_mib = campaign.plan.name, testbed.gpu.memory_mib
     blocks = cut(own, testbed.max_clients, memory_mib, seed, alone=False)
     return blocks + _parts(campaign, free, testbed, alone=campaign.plan.profiles)[mine]
+
+
+def _planned(blocks: Sequence[Block], mode: str) -> tuple[Planned, ...]:
+    found = Counter((t.jobs, _split_text(t, mode)) for block in blocks for t in block.targets)
+    return tuple(Planned(jobs, split, count) for (jobs, split), count in sorted(found.items()))
+
+
+def _split_text(target: Target, mode: str) -> str:
+    split = Split(tuple(spec.share.percent for spec in target.specs))
+    if len(target.specs) == 1 or set(split.shares) != {100}:
+        return str(split)
+    return str(without_limits("time-sliced" if mode == _WITHOUT else "uncapped"))
 
 
 def _windows(blocks: list[Block]) -> int:

@@ -19,6 +19,7 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.core.split import EQUAL, Split
+from advisor_profiling.campaign.colocation import Planned
 from advisor_profiling.campaign.outcome import Cost
 
 WIDTH = 120
@@ -140,6 +141,22 @@ def table(results: Sequence[PairResult]) -> Table:
     return result
 
 
+def planned_table(planned: Sequence[Planned]) -> Table:
+    """What a campaign would measure, one line for each pair, set or job alone."""
+    splits: defaultdict[tuple[str, ...], list[Planned]] = defaultdict(list)
+    for item in planned:
+        splits[item.jobs].append(item)
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    result.add_column("to measure", no_wrap=True)
+    result.add_column("windows", justify="right", no_wrap=True)
+    result.add_column("splits")
+    for jobs, items in splits.items():
+        name = " + ".join(jobs) + (" alone" if len(jobs) == 1 else "")
+        windows = sum(item.windows for item in items)
+        result.add_row(*map(Text, (name, str(windows), " ".join(item.split for item in items))))
+    return result
+
+
 def cost_text(cost: Cost, points: int, what: str = "pair") -> str:
     """What a campaign took, in one line; the windows of its jobs alone are part of the cost."""
     if not cost.duration_s:
@@ -158,10 +175,10 @@ def cost_text(cost: Cost, points: int, what: str = "pair") -> str:
 
 def nothing_to_do_text(windows: int, to_measure: int, *, dry_run: bool) -> str | None:
     """Why a campaign took nothing at all; None where it was to take something."""
-    if dry_run:
-        return "dry run: nothing was measured"
     if windows and not to_measure:
         return f"all {windows} windows were measured before"
+    if dry_run:
+        return "dry run: nothing was measured"
     return None
 
 

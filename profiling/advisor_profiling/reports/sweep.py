@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -19,18 +20,24 @@ WIDTH = 120
 
 
 class ConsoleReporter:
-    """Writes progress as lines, so that a log file reads as well as a terminal."""
+    """Writes progress as lines, so that a log file reads as well as a terminal.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    Args:
+        console: Where to.
+        replayed: Windows come from recordings.
+    """
+
+    def __init__(self, console: Console, *, replayed: bool = False) -> None:
+        self._console, self._replayed = console, replayed
 
     def phase(self, text: str) -> None:
         self._say(f"{text} ...")
 
     def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
+        point = as_recorded(point) if self._replayed else point
         flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
         eta = f"eta {int(eta_s) // 60}:{int(eta_s) % 60:02}"
-        power = f"{_text(point.power_w)} W {_error(point.power_stderr_w, point.power_w)}"
+        power = f"{_text(point.power_w)} W{_beside(point.power_stderr_w, point.power_w)}"
         self._say(f"{done}/{total}  {_what(point)}  {power}  {eta}{flags}")
 
     def failure(self, failure: Failure) -> None:
@@ -41,6 +48,14 @@ class ConsoleReporter:
         self._console.print(f"  {text}", style=style, highlight=False, markup=False, soft_wrap=True)
 
 
+def as_recorded(point: Point) -> Point:
+    """A replayed window: one recording, within which nothing varies, so no error is known."""
+    if isinstance(point, SoloPoint):
+        return replace(point, rate_stderr=None, power_stderr_w=None)
+    parts = tuple(replace(part, rate_stderr=None) for part in point.parts)
+    return replace(point, parts=parts, power_stderr_w=None)
+
+
 def _what(point: Point) -> str:
     if isinstance(point, SoloPoint):
         return _job(point, point.units_granted)
@@ -49,8 +64,8 @@ def _what(point: Point) -> str:
 
 def _job(of: SoloPoint | PointPart, units: int | None) -> str:
     """One job of a point."""
-    error = _error(of.rate_stderr, of.rate)
-    speed = "-" if of.rate is None else f"{of.rate:.4g} {of.rate_unit}/s {error}"
+    error = _beside(of.rate_stderr, of.rate)
+    speed = "-" if of.rate is None else f"{of.rate:.4g} {of.rate_unit}/s{error}"
     return f"{of.job} {of.share_percent:g} % = {_text(units)} units  {speed}"
 
 
@@ -156,13 +171,14 @@ def _shares_by_flag(points: Sequence[SoloPoint]) -> dict[str, list[str]]:
     return shares
 
 
-def summary(points: Sequence[SoloPoint]) -> str:
+def summary(points: Sequence[SoloPoint], *, replayed: bool = False) -> str:
     """One line: how exact the profile is and how long its windows were."""
     errors = [p.rate_stderr / p.rate for p in points if p.rate_stderr is not None and p.rate]
     median = f"{100 * statistics.median(errors):.2f} %" if errors else "unknown"
     windows_s = sum(point.window_s for point in points)
     exact = f"median standard error of the rate {median}"
-    return f"{len(points)} points; {exact}; {windows_s:.0f} s of windows"
+    how = "one recording each, so their error is not known" if replayed else exact
+    return f"{len(points)} points; {how}; {windows_s:.0f} s of windows"
 
 
 def _cells(point: SoloPoint) -> list[str]:
@@ -172,9 +188,9 @@ def _cells(point: SoloPoint) -> list[str]:
         f"{point.share_percent:g}",
         _text(point.units_granted),
         f"{point.rate:.4g}",
-        _error(point.rate_stderr, point.rate, mark=""),
+        _error(point.rate_stderr, point.rate),
         _text(power_w),
-        _error(point.power_stderr_w, power_w, mark=""),
+        _error(point.power_stderr_w, power_w),
         "-" if gap is None else f"{gap:+.1f}",
         "-" if not power_w else f"{1000 * point.rate / power_w:.4g}",
         _text(point.sm_active_percent),
@@ -204,7 +220,10 @@ def _text(value: float | None) -> str:
     return str(value) if isinstance(value, int) else f"{value:.1f}"
 
 
-def _error(stderr: float | None, mean: float | None, mark: str = "±") -> str:
-    if stderr is None or not mean:
-        return "-"
-    return f"{mark}{100 * stderr / mean:.2f}" + (" %" if mark else "")
+def _error(stderr: float | None, mean: float | None) -> str:
+    return "-" if stderr is None or not mean else f"{100 * stderr / mean:.2f}"
+
+
+def _beside(stderr: float | None, mean: float | None) -> str:
+    """The error behind a number; nothing where it is not known."""
+    return "" if stderr is None or not mean else f" ±{_error(stderr, mean)} %"

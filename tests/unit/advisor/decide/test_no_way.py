@@ -68,6 +68,13 @@ def test_more_power_does_not_help_where_another_limit_is_broken() -> None:
     assert free.fix == "loosen that limit, or give each job a GPU of its own"
 
 
+def test_a_speed_that_is_missed_is_named_as_an_option() -> None:
+    """Of a server only what it pays beside its demand."""
+    by = Scripted({EQUAL: (1.0, 0.666, 300.0)}, off=0.0)
+    error = refused(by, (SERVED, B), default_min_speed=0.7)
+    assert error.fix == "allow it: --min-speed b=0.66, or give each job a GPU of its own"
+
+
 def test_a_gpu_for_each_is_offered_where_it_would_help() -> None:
     """Else it is said what would be broken there, too: the limit that is missed by most."""
     hot = profile("a", columns={"power_w": [200.0 + 5 * s for s in range(10, 101, 10)]})

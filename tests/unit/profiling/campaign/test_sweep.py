@@ -75,7 +75,7 @@ def test_reporter_is_told_each_step(tmp_path: Path) -> None:
     )
     starts, ready = told.phases[1:-1:2], told.phases[2:-1:2]
     assert sorted(starts) == [
-        f"starting, when no window is open here: gemm at {share} %" for share in (100, 20, 50)
+        f"starting gemm at {share} %, each ready within 180 s" for share in (100, 20, 50)
     ]
     assert set(ready) == {"1 process ready after 0 s"}
     assert [(done, total) for _, done, total, _ in told.points] == [(1, 3), (2, 3), (3, 3)]

@@ -192,8 +192,16 @@ def test_progress_lines_hold_numbers_flags_and_time_to_go() -> None:
         "  2/10  gemm 50 % = 66 units  200 images/s ±0.50 %  400.0 W ±0.50 %  eta 2:05"
         "  [noisy-rate, cpu-bound]"
     )
-    assert second == "  3/10  gemm 50 % = - units  100 steps/s -  - W -  eta 0:00"
+    assert second == "  3/10  gemm 50 % = - units  100 steps/s  - W  eta 0:00"
     assert failure == "  failed: gemm at 30 %: bad [/checkpoint]"
+
+
+def test_a_replay_tells_no_error_that_nobody_measured() -> None:
+    """Within one recording nothing varies: 0.00 % would read as perfect data."""
+    file = io.StringIO()
+    ConsoleReporter(Console(file=file), replayed=True).point(FULL, 1, 1, 0.0)
+    assert "200 images/s  400.0 W  eta" in file.getvalue()
+    assert "one recording each" in summary([FULL], replayed=True)
 
 
 def test_a_job_that_is_never_the_same_twice_is_told_what_to_do() -> None:

@@ -166,8 +166,8 @@ def test_summary_says_whose_energy_it_was() -> None:
     seen = pair(infer, train, overlap_s=10.0)
     assert list(summary(FAILED, [seen])) == [
         "infer + train: 10.0 s together, 5,400 J",
-        "  of that infer, by a rule: 400 J (300 to 500), 40 W",
-        "  of that train, by a rule: 5,000 J (4,900 to 5,100), 500 W",
+        "  of that infer, estimated: 400 J (300 to 500), 40 W",
+        "  of that train, estimated: 5,000 J (4,900 to 5,100), 500 W",
     ]
 
 
