@@ -23,7 +23,7 @@ APT := export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && \
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test nightly mutants check check-model gpu lock clean debian
+.PHONY: help run test nightly mutants check check-model gpu docs lock clean debian
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,9 @@ check-model: $(STAMP)  ## Fail where the model is worse than the evaluation that
 gpu: $(STAMP)  ## Run the tests that need a GPU; they change none of its settings
 	$(BIN)/pytest -m gpu $(ARGS)
 
+docs: $(STAMP)  ## Make the pages a site with search and references, build/site; fails at a broken link
+	$(BIN)/python docs/site/build.py
+
 COMPILE := $(LOCK_VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 \
   --generate-hashes --no-emit-index-url --no-annotate --no-header
 
@@ -71,7 +74,7 @@ lock:  ## Write the files of requirements/ anew from pyproject.toml
 	echo hatchling | $(COMPILE) --upgrade \
 	  --extra data --extra postgres --extra amd --extra train --extra serve --extra client --extra slurm \
 	  --extra kubernetes \
-	  --group test --group check \
+	  --group test --group docs --group check \
 	  --output-file $(LOCK) pyproject.toml -
 	$(call part_of_lock,$(RUN_LOCK),advise)
 	$(call part_of_lock,requirements/image.txt,serve postgres)

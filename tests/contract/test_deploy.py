@@ -214,6 +214,7 @@ def test_the_containerfile_copies_what_is_there() -> None:
         for source in arguments.split()[:-1]
     ]
     assert all((ROOT / source).exists() for source in copied)
+    assert "hatch_build.py" in copied  # without it there is no wheel
     assert {f"!{source}" for source in copied} == {line for line in let_in if line[0] == "!"}
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
         "targets"

@@ -1,6 +1,8 @@
 """What gets installed: the built wheel, away from the checkout."""
 
 import os
+import re
+import runpy
 import subprocess
 import sys
 import sysconfig
@@ -63,6 +65,25 @@ def test_wheel_has_what_runs_where_it_is_installed(
     files = {f"{where}/{path.relative_to(ROOT / folder)}" for path in there}
     assert f"{where}/{one_of_them}" in files
     assert {name for name in files if "__pycache__" not in name} <= set(_names(wheel))
+
+
+def test_links_of_its_description_are_whole(wheel: Path) -> None:
+    """An index shows the README where there is no docs/ beside it."""
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(next(name for name in _names(wheel) if name.endswith("/METADATA")))
+    assert b"Which GPU jobs belong" in metadata
+    assert re.findall(rb"\]\((?!https://)[^)]*", metadata) == []
+    built = runpy.run_path(str(ROOT / "hatch_build.py"))
+    place = {
+        "GITHUB_SERVER_URL": "https://host",
+        "GITHUB_REPOSITORY": "a/b",
+        "GITHUB_REF_NAME": "v1",
+    }
+    readme = (ROOT / "README.md").read_text()
+    whole = built["whole_links"](readme, built["source_address"](place))
+    files = re.findall(r"\]\(https://host/a/b/blob/v1/([^)#?]*)", whole)
+    assert len(files) == len(re.findall(r"\]\((?!https:)", readme)) > 20
+    assert [name for name in files if not (ROOT / name).exists()] == []
 
 
 def test_wheel_has_types(wheel: Path) -> None:

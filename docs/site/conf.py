@@ -1,0 +1,28 @@
+"""How Sphinx makes the site; docs/site/build.py calls it."""
+
+from typing import Any
+
+import links
+from pygments.lexers.special import TextLexer
+
+import advisor
+
+project = "advisor"
+version = release = advisor.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+html_title = f"advisor {version}"
+html_show_sphinx = False
+html_show_copyright = False
+html_copy_source = False
+myst_heading_anchors = 6
+myst_ref_domains = ["std"]  # a path is no name of Python's
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+
+
+def setup(app: Any) -> None:
+    """Links to files that are no pages, and languages that Pygments does not colour."""
+    app.add_post_transform(links.LinksToSources)
+    for language in ("csv", "mermaid"):  # shown as they are written
+        app.add_lexer(language, TextLexer)
