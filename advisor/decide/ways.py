@@ -54,7 +54,7 @@ class SetDecision:
         call: Where there is no choice, one of `ways` that saves GPU time for little more energy, so
             that prices decide; None: there is none.
         ways: The best of each sharing; where none keeps the limits, the nearest.
-        searched: How many ways were looked at.
+        looked_at: All ways that were looked at.
     """
 
     profiles: tuple[Profile, ...]
@@ -63,7 +63,12 @@ class SetDecision:
     choice: RatedSplit | None
     call: RatedSplit | None
     ways: tuple[RatedSplit, ...]
-    searched: int
+    looked_at: tuple[RatedSplit, ...]
+
+    @property
+    def searched(self) -> int:
+        """How many ways were looked at."""
+        return len(self.looked_at)
 
     def environments(self, way: RatedSplit) -> tuple[dict[str, str], ...]:
         """Variables that limit each job; none for one without a limit.
@@ -135,7 +140,7 @@ def recommend_set(
         choice=_best(enough, profiles, request.tie) if enough else None,
         call=call,
         ways=(*shown, call) if call and call not in shown else tuple(shown),
-        searched=len(options),
+        looked_at=tuple(options),
     )
 
 

@@ -15,6 +15,18 @@ Verdict: TypeAlias = Literal["share", "your call", "do not share"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """An answer in words, as the command line prints it.
+
+    Attributes:
+        lines: Name and text of each.
+    """
+
+    headline: str
+    lines: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelName:
     """The model that an answer is by, and the GPU models it has seen."""
 
@@ -156,6 +168,7 @@ class Recommendation(Tabular):
             was.
         components: What the power at `choice` goes to; None: not asked for, or not known.
         components_unknown: Why `components` was asked for in vain; None: it was not.
+        said: In words; None: not asked for.
     """
 
     jobs: tuple[AskedJob, ...]
@@ -177,6 +190,7 @@ class Recommendation(Tabular):
     measured: MeasuredTogether | None = None
     components: SplitParts | None = None
     components_unknown: str | None = None
+    said: Said | None = None
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The candidates, then what simple rules would choose beside them."""

@@ -212,10 +212,14 @@ class SetRequest(WayRequest):
     Attributes:
         running: Shares of all jobs but the last, percent, which they have and keep; none: all are
             yet to start.
+        every: Whether to tell every way that is looked at, in short.
+        words: Whether to say it in words, too.
     """
 
     jobs: SetOfJobs
     running: tuple[Percent, ...] = ()
+    every: bool = False
+    words: bool = False
 
     def check_running(self) -> None:
         """Refuse shares of other jobs than all but the last.
@@ -254,11 +258,13 @@ class RecommendationRequest(WayRequest):
     Attributes:
         fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
         components: Whether to say what the power of the recommended way goes to.
+        words: Whether to say it in words, too.
     """
 
     jobs: PairOfJobs
     fine: bool = False
     components: bool = False
+    words: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from advisor.core.interval import Interval
 from advisor.core.split import Sharing
 from advisor.frames import Tabular, row_of
 from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
-from advisor.wire.recommendation import AskedJob, JobShare
+from advisor.wire.recommendation import AskedJob, JobShare, Said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,30 @@ class Way:
     gpu_time_saved: Interval
     cost_saved: Interval | None
     violations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedAt:
+    """A way that was looked at, in short: what is expected of it, without ranges.
+
+    Attributes:
+        shares: Percent, in the order of the jobs; 100 where one has no limit.
+        speeds: Relative, likewise.
+        p99_ms: Likewise; None: the job answers no requests, or it is not known.
+        energy_saved: This and the next two are as those of `Way`.
+        keeps: Whether it keeps every limit.
+    """
+
+    name: str
+    sharing: Sharing
+    shares: tuple[float, ...]
+    speeds: tuple[float, ...]
+    p99_ms: tuple[float | None, ...]
+    power_w: float
+    energy_saved: float
+    energy_saved_idle: float
+    gpu_time_saved: float
+    keeps: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +114,8 @@ class SetAdvice(Tabular):
         measured: Of these very jobs together, which the answer takes in; None: nothing was.
         fewer: Where the jobs are not to share, three or more of them that are; None: there are
             none.
+        looked_at: Every way that was looked at, in short; none unless asked for.
+        said: In words; None: not asked for.
     """
 
     jobs: tuple[AskedJob, ...]
@@ -108,6 +134,8 @@ class SetAdvice(Tabular):
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None
     fewer: Fewer | None = None
+    looked_at: tuple[LookedAt, ...] = ()
+    said: Said | None = None
 
     @property
     def chosen(self) -> Way | None:

@@ -35,13 +35,16 @@ from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import MeasuredTogether
 from advisor.wire.requests import ReplicasRequest
-from advisor.wire.sets import Copies, Fewer, Needs, Replicas, SetAdvice, Way
+from advisor.wire.sets import Copies, Fewer, LookedAt, Needs, Replicas, SetAdvice, Way
 from advisor_advice.answer import of_check, of_input, set_request_of
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import asked_job, job_shares
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.site.known_profiles import ProfileSet, checked_on
 from advisor_models.registry import Registry
+
+DIGITS = 4
+"""Of what is told in short; nothing is known better."""
 
 
 def advise_set(
@@ -74,10 +77,13 @@ def advise_set_by(
     checked: CheckedCounts | None,
     conditions: Conditions = NOTHING,
     running: Running | None = None,
+    *,
+    every: bool = False,
 ) -> SetAdvice:
     """The same with what a check of the GPU model found.
 
-    `fill` is what a model takes for idle power that no profile has.
+    `fill` is what a model takes for idle power that no profile has; `every` tells all ways in
+    short.
 
     Raises:
         InputError: the request does not fit the jobs.
@@ -99,6 +105,7 @@ def advise_set_by(
         drifts=conditions.drifts_of(asked),
         measured=measured,
         fewer=None if way or running else _fewer(found, there, request, checked),
+        looked_at=tuple(_in_short(option, found) for option in found.looked_at) if every else (),
     )
 
 
@@ -271,6 +278,23 @@ def _way(way: RatedSplit, found: SetDecision) -> Way:
         gpu_time_saved=worth.gpu_time,
         cost_saved=worth.cost,
         violations=tuple(violation.text for violation in way.violations),
+    )
+
+
+def _in_short(way: RatedSplit, found: SetDecision) -> LookedAt:
+    told = _way(way, found)
+    p99s = (share.latency_p99_ms for share in told.jobs)
+    return LookedAt(
+        name=told.name,
+        sharing=told.sharing,
+        shares=tuple(share.share_percent for share in told.jobs),
+        speeds=tuple(round(share.speed.value, DIGITS) for share in told.jobs),
+        p99_ms=tuple(p99 and float(f"{p99.value:.{DIGITS}g}") for p99 in p99s),
+        power_w=round(told.power_w.value, 1),
+        energy_saved=round(told.energy_saved.value, DIGITS),
+        energy_saved_idle=round(told.energy_saved_idle.value, DIGITS),
+        gpu_time_saved=round(told.gpu_time_saved.value, DIGITS),
+        keeps=not told.violations,
     )
 
 

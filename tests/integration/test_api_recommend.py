@@ -232,6 +232,39 @@ def test_answer_of_a_set_is_that_of_the_command_line(api: Api, advisor: Advisor)
 
 
 @pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        (URL, ("bert-serve-30", "triad")),
+        (URL, ("bert-train", "vit-infer")),
+        ("/v1/sets", SET),
+        ("/v1/sets", ("mobilenet-train-b2", "mobilenet-train-b2", "triad")),
+    ],
+)
+def test_an_answer_is_said_as_the_command_line_says_it(
+    api: Api, advisor: Advisor, path: str, names: tuple[str, ...]
+) -> None:
+    """Word by word, but for the line of more options; and only where words are asked for."""
+    body = {"gpu_model": "NVIDIA H200", "jobs": jobs(*names)}
+    said = api.post(path, body | {"words": True})["said"]
+    printed = advisor("recommend", *names, "--gpu-model", "NVIDIA H200").out
+    lines = [said["headline"], *(f"{name} {text}" for name, text in said["lines"])]
+    assert " ".join(printed.split()).startswith(" ".join(" ".join(lines).split()) + " More")
+    assert api.post(path, body)["said"] is None
+
+
+def test_every_way_of_a_set_is_told_in_short(api: Api) -> None:
+    """As many as were looked at, the best of each sharing among them with the same numbers."""
+    body = {"gpu_model": "NVIDIA H200", "jobs": jobs("bert-serve-30", "triad", "vit-train")}
+    told = read(SetAdvice, json.dumps(api.post("/v1/sets", body | {"every": True})))
+    short = {way.name: way for way in told.looked_at}
+    assert len(told.looked_at) == len(short) == told.searched > 200
+    for way in told.ways:
+        assert short[way.name].energy_saved == pytest.approx(way.energy_saved.value, abs=1e-4)
+        assert short[way.name].keeps == (not way.violations)
+    assert api.post("/v1/sets", body)["looked_at"] == []
+
+
+@pytest.mark.parametrize(
     ("path", "command", "names"),
     [
         ("/v1/sets", "recommend", ("mobilenet-train-b2",) * 3),

@@ -59,7 +59,7 @@ def test_keys_of_the_json_stay() -> None:
     assert set(answer) == {
         "jobs", "gpu_model", "objective", "choice", "candidates", "baselines", "same_work",
         "picks", "reasons", "warnings", "model", "coverage", "verdict", "call", "card", "drifts",
-        "measured", "components", "components_unknown",
+        "measured", "components", "components_unknown", "said",
     }  # fmt: skip
     assert [(job["job"], job["rate_unit"]) for job in answer["jobs"]] == [
         (PAIR[0], "transforms"), (PAIR[1], "images"),

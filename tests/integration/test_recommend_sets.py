@@ -44,7 +44,7 @@ def error(kind: type[AdvisorError], *options: str) -> str:
 KEYS = {
     "jobs", "gpu_model", "objective", "verdict", "choice", "ways", "needs", "near", "searched",
     "warnings", "coverage", "call", "card", "drifts", "measured",
-    "fewer",
+    "fewer", "looked_at", "said",
 }  # fmt: skip
 WAY_KEYS = {
     "name", "sharing", "isolates", "jobs", "power_w", "energy_saved", "energy_saved_idle",

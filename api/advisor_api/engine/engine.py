@@ -41,6 +41,7 @@ from advisor_advice.site.known_profiles import (
     on_one_gpu,
 )
 from advisor_advice.site.measured_pairs import measured_windows
+from advisor_advice.words import pair, sets
 from advisor_api.engine import bundled
 from advisor_api.engine.crossed import crossed
 from advisor_api.engine.job_rows import Jobs
@@ -221,6 +222,8 @@ class Engine:
     async def _recommended(self, kept: Kept, asked: RecommendationRequest) -> Recommendation:
         given = await self._answer(kept, asked)
         told = to_wire(given)
+        if asked.words:
+            told = dataclasses.replace(told, said=pair.said(given))
         if not asked.components:
             return told
         from advisor_advice.components import with_components
@@ -237,9 +240,10 @@ class Engine:
         checked, fill = await self._checked(kept, found), await self._fill(kept)
         request = set_request_of(asked, self._settings)
         conditions = await self._conditions(kept, found, asked.gpu_uuid)
-        return await asyncio.to_thread(
-            advise_set_by, fill, found, request, checked, conditions, running
-        )
+        advise = partial(advise_set_by, fill, found, request, checked, conditions, running)
+        told = await asyncio.to_thread(advise, every=asked.every)
+        said = sets.said(told, self._settings.prices) if asked.words else None
+        return dataclasses.replace(told, said=said)
 
     async def _replicas(self, kept: Kept, asked: ReplicasRequest) -> Replicas:
         found = await self._found(kept, asked.names, asked.gpu_model)

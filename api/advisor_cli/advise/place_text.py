@@ -14,8 +14,9 @@ from advisor.formats.moments import duration_text
 from advisor.place.problem import JobGroup
 from advisor.place.schedule import Schedule, Slot
 from advisor_advice.placing import APART, Planned, environments, way
+from advisor_advice.words.price import price_text
 from advisor_cli.shared.console import plain_table, print_table
-from advisor_cli.shared.screen import Screen, price_text, print_folded, print_screen
+from advisor_cli.shared.screen import Screen, print_folded, print_screen
 
 _WIDTH = 110
 

@@ -15,7 +15,7 @@ from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor_advice.answer import ModelAdvice
-from advisor_cli.advise import first_screen
+from advisor_advice.words import pair
 from advisor_cli.advise.recommend_ways import same_work_lines, way_name
 from advisor_cli.shared.console import plain_table, print_table, show_chart
 from advisor_cli.shared.screen import Screen, print_list, print_screen
@@ -41,7 +41,7 @@ _BY_HAND: dict[Vendor, tuple[str, ...]] = {
 def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
     """Print the first lines, and what is asked for of `how`, `why`, `notes` and `all`."""
     r = given.recommendation
-    console = print_screen(Screen(first_screen.headline(given), first_screen.lines(given)))
+    console = print_screen(Screen(pair.headline(given), pair.lines(given)))
     if "how" in details:
         print_list(console, "how", " ", tuple(_to_do(r)))
     if "why" in details:
@@ -50,7 +50,7 @@ def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
         print_list(console, "notes", "!", (*r.warnings, *_sure(given)))
     if "all" in details:
         # The way that the first lines are about.
-        way = first_screen.way_of(r) or r.choice
+        way = pair.way_of(r) or r.choice
         for line in same_work_lines(dataclasses.replace(r, choice=way)):
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))

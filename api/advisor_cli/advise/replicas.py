@@ -12,7 +12,7 @@ from advisor.formats.wire import write
 from advisor.wire.requests import MIN_GAIN
 from advisor.wire.sets import Copies, Replicas
 from advisor_advice.ask import replicas as ask
-from advisor_cli.advise.first_screen import basis
+from advisor_advice.words.pair import basis
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_cli.shared.options import (
     AsJson,

@@ -14,8 +14,9 @@ from advisor.core.wording import energy_text, less_or_more, listed
 from advisor.formats.moments import duration_text
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor_advice.words.price import price_text
 from advisor_cli.launching.text import moves
-from advisor_cli.shared.screen import Screen, price_text
+from advisor_cli.shared.screen import Screen
 
 _SAME = 0.005
 """Parts that are this near are the same to a person."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from advisor.core.objectives import Prices
-from advisor.core.wording import less_or_more
 from advisor_cli.shared.console import plain_console
 
 MOST_WIDTH = 100
@@ -48,19 +46,6 @@ def print_list(console: Console, title: str, mark: str, lines: Sequence[str]) ->
             console.print(Text(f"    {line}"), soft_wrap=True)
         else:
             print_folded(console, f"  {mark} ", line)
-
-
-def price_text(prices: Prices, this: tuple[float, float], apart: tuple[float, float]) -> str:
-    """What a way costs next to one after the other; of each its seconds and its joules."""
-    own, other = (prices.of(held_s, energy_j) for held_s, energy_j in (this, apart))
-    each = [f"{prices.gpu_hour:g} a GPU hour"] if prices.gpu_hour else []
-    each += [f"{prices.kwh:g} a kWh"] if prices.kwh else []
-    saved = less_or_more(1 - own / other, 0)
-    return f"{saved}: {_money(own)} instead of {_money(other)} ({', '.join(each)})"
-
-
-def _money(amount: float) -> str:
-    return f"{amount:.2f}" if amount >= 1 else f"{amount:.2g}"
 
 
 def _folded(text: str, width: int) -> list[str]:

@@ -17,8 +17,9 @@ from advisor.formats.moments import duration_text
 from advisor.predict.predictions import PredictedPart
 from advisor.predict.profiles import Profile
 from advisor.wire.observed import MeasuredTogether
+from advisor.wire.recommendation import Said
 from advisor_advice.answer import ModelAdvice
-from advisor_cli.shared.screen import price_text
+from advisor_advice.words.price import price_text
 
 WORDS: Mapping[Sharing, str] = {
     "uncapped": "without limits",
@@ -27,6 +28,11 @@ WORDS: Mapping[Sharing, str] = {
 }
 
 BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
+
+
+def said(given: ModelAdvice) -> Said:
+    """The first lines of an answer, but for the last one, which is of the command line."""
+    return Said(headline=headline(given), lines=tuple(lines(given))[:-1])
 
 
 def headline(given: ModelAdvice) -> str:
