@@ -21,6 +21,8 @@ UNWATCHED = "unwatched"
 
 STRANGER = "stranger"
 
+ONE_WINDOW = "one-window"
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up; of a "
     "job with a demand, above what chance makes of its requests",
@@ -47,6 +49,7 @@ FLAGS: dict[str, str] = {
     SLOW_ALONE: "over 12 % slower on the whole GPU than at a smaller share: its host held it up",
     UNREAD: "a half-precision job at a count of SMs where the check of this GPU model found wrong "
     "results, and its own results were not read",
+    ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
 }
 """Every flag that a point can carry, and its meaning."""
 

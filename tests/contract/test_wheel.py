@@ -52,6 +52,12 @@ def test_wheel_claims_only_our_names(wheel: Path) -> None:
         ("api/advisor_api/pages", "advisor_api/pages", "*", "shell.html"),
         ("data/advisor_data/bundled", "advisor_data/bundled", "**/*", "solo.jsonl"),
         ("models/advisor_models/bundled", "advisor_models/bundled", "*", "speed.trees"),
+        (
+            "models/advisor_models/bundled_one_window",
+            "advisor_models/bundled_one_window",
+            "*",
+            "rate.trees",
+        ),
         # What advice names, and the programs of it.
         ("jobs", "advisor/suite/jobs", "**/*.yaml", "triad.yaml"),
         ("docs", "advisor/suite/docs", "[!d]*.md", "progress.md"),

@@ -1,0 +1,137 @@
+"""A job of which one window on the whole GPU was seen: what its other shares are estimated from.
+
+What a GPU's exporter shows of any job, its power and how busy SMs and memory were, says most of how
+it would do on a part of the GPU: to it `prior_kept` is added what trees learned from jobs that were
+measured at every share (`advisor_models.one_window`). Of a server the window shows the load that it
+had, not what it could serve. Fractions are 1 for the whole GPU.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.core.flags import ONE_WINDOW
+from advisor.core.gpu import WHOLE
+from advisor.predict.profiles import COLUMNS, Floats, Profile
+
+ESTIMATED_SHARES = tuple(map(float, range(10, 100, 10)))
+"""Percent."""
+
+COUNTERS = ("sm_active_percent", "dram_active_percent")
+"""What is estimated where a site does not collect it."""
+
+ALWAYS_READ = ("memory_busy_percent", "pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
+"""What that is estimated from, beside the power: any driver reads it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoloWindow:
+    """Means over one window of a job alone on the whole GPU.
+
+    Attributes:
+        power_w: Of the whole card.
+        power_limit_w: Enforced.
+        clock_part: SM clock over the highest that the GPU had; a clock that fell under load says
+            that the power limit holds the job back. 1 where it is not known.
+        idle_power_w: Of the card without the job.
+        memory_used_mib: Most of it; None: not seen.
+        counters: By the names of `advisor.predict.profiles.COLUMNS`, those that were read.
+    """
+
+    job: str
+    gpu_model: str
+    units_total: int | None
+    power_w: float
+    power_limit_w: float
+    clock_part: float
+    idle_power_w: float
+    memory_used_mib: float | None
+    counters: Mapping[str, float]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Which of `COUNTERS` were not read."""
+        return tuple(name for name in COUNTERS if math.isnan(self.read(name)))
+
+    @property
+    def part_of_power(self) -> float:
+        """Power over that of the empty card, of what the limit allows."""
+        return (self.power_w - self.idle_power_w) / (self.power_limit_w - self.idle_power_w)
+
+    def read(self, name: str) -> float:
+        """A counter; NaN: not read."""
+        return self.counters.get(name, math.nan)
+
+
+def window_of(profile: Profile) -> SoloWindow:
+    """What is left of a profile where only its window on the whole GPU was seen."""
+    clocks = np.nan_to_num(profile.values["sm_clock_mhz"])
+    return SoloWindow(
+        job=profile.job,
+        gpu_model=profile.gpu_model,
+        units_total=profile.units_total,
+        power_w=profile.whole_gpu_power_w,
+        power_limit_w=profile.power_limit_w or math.nan,
+        clock_part=float(clocks[-1] / np.nanmax(clocks)) if clocks.any() else 1.0,
+        idle_power_w=profile.idle_power_w,
+        memory_used_mib=profile.memory_used_mib,
+        counters={name: float(values[-1]) for name, values in profile.values.items()},
+    )
+
+
+def counter_features(window: SoloWindow) -> Floats:
+    """What a counter that is missing is estimated from; shape (1, 5)."""
+    read = (np.nan_to_num(window.read(name)) / WHOLE for name in ALWAYS_READ)
+    return np.array([[*read, window.part_of_power, window.clock_part]])
+
+
+def share_features(window: SoloWindow, sm: float, dram: float, shares: Sequence[float]) -> Floats:
+    """What the rate and the power at shares are estimated from, fractions; shape (shares, 5)."""
+    own = np.array(shares) / WHOLE
+    whole = (sm, dram, window.part_of_power, window.clock_part)
+    return np.column_stack([*(np.full(len(own), x) for x in whole), own])
+
+
+def prior_kept(sm: float, shares: Sequence[float]) -> Floats:
+    """Part of its rate, and of its power, that a job keeps by the SMs that it is active on."""
+    return np.minimum(1.0, np.array(shares) / WHOLE / max(sm, 0.01))
+
+
+def estimated_profile(
+    window: SoloWindow, sm: float, dram: float, rate: Floats, power: Floats
+) -> Profile:
+    """The profile of a seen job; rates are for each 1 on the whole GPU.
+
+    Args:
+        window: What was seen.
+        sm: Activity of the SMs, read or estimated.
+        dram: That of the DRAM.
+        rate: Part of the rate that it keeps at `ESTIMATED_SHARES`.
+        power: Part of the power over that of the empty card.
+    """
+    kept, drawn = (np.append(np.maximum.accumulate(v).clip(0.01, 1), 1) for v in (rate, power))
+    shares = np.array([*ESTIMATED_SHARES, WHOLE])
+    # A job does the same work for each step at any share, so counters go with its rate.
+    values = {name: kept * window.read(name) for name in COLUMNS}
+    values |= {
+        "rate": kept,
+        "power_w": window.idle_power_w + drawn * (window.power_w - window.idle_power_w),
+        "sm_clock_mhz": np.full(len(shares), window.read("sm_clock_mhz")),
+        "sm_active_percent": np.minimum(shares, WHOLE * sm * kept),
+        "dram_active_percent": WHOLE * dram * kept,
+    }
+    return Profile(
+        job=window.job,
+        gpu_model=window.gpu_model,
+        rate_unit="windows",
+        units_total=window.units_total,
+        idle_power_w=window.idle_power_w,
+        power_limit_w=window.power_limit_w,
+        memory_used_mib=window.memory_used_mib,
+        shares=shares,
+        values=values,
+        missing=tuple(name for name, v in values.items() if np.isnan(v).all()),
+        flags=(ONE_WINDOW,),
+    )

@@ -1,0 +1,124 @@
+"""Learns how jobs do on parts of a GPU from one window on the whole of it.
+
+From jobs that were measured at several shares, all but the whole GPU hidden. Differences to
+`advisor.predict.one_window.prior_kept` are learned, not their logarithms: at small shares of small
+jobs these are large, and matter little.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
+
+from advisor.core.gpu import WHOLE
+from advisor.core.records import SoloPoint
+from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.formats.wire import to_plain
+from advisor.predict.one_window import (
+    COUNTERS,
+    counter_features,
+    prior_kept,
+    share_features,
+    window_of,
+)
+from advisor.predict.profiles import Floats, Profile
+from advisor_models.manifest import MANIFEST, hashes, trees_file
+from advisor_models.one_window import OneWindowManifest, OneWindowModel, asked
+from advisor_training.learn.artefact import LIBRARIES, forest_bytes, write_model
+from advisor_training.learn.protocols import family_of
+from advisor_training.train import dataset_sha256
+
+TREES, LEAST_IN_LEAF, SEED = 60, 3, 0
+"""Twice or three times as many trees, and smaller leaves, are within 0.3 points of these."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Features and what is to be learned; shapes (n, 5) and (n,)."""
+
+    features: Floats
+    targets: Floats
+
+
+def learnable(profiles: Iterable[Profile]) -> list[Profile]:
+    """Those whose counters and power limit are known, so that they say something."""
+    return [
+        p
+        for p in profiles
+        if p.power_limit_w and not any(np.isnan(p.values[name][-1]) for name in COUNTERS)
+    ]
+
+
+def fit_one_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
+    """The trees of each head of `OneWindowModel`, from profiles that are `learnable`."""
+    heads = {name: counter_rows(profiles, name) for name in COUNTERS}
+    heads |= {name: share_rows(profiles, name) for name in ("rate", "power")}
+    return {name: _trees(rows) for name, rows in heads.items()}
+
+
+def write_one_window(
+    folder: Path, profiles: Sequence[Profile], points: Iterable[SoloPoint]
+) -> None:
+    """Fit the model to profiles that are `learnable`, made from these points, and write it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    files = {trees_file(name): data for name, data in fit_one_window(profiles).items()}
+    manifest = OneWindowManifest(
+        profiles=len(profiles),
+        dataset_sha256=dataset_sha256(points),
+        libraries={name: version(name) for name in LIBRARIES},
+        files=hashes(files),
+    )
+    files[MANIFEST] = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
+
+    def write(to: Path) -> None:
+        for name, data in files.items():
+            replace_file(to / name, data, PUBLIC_FILE)
+
+    write_model(folder, write)
+
+
+def counter_rows(profiles: Iterable[Profile], name: str) -> Rows:
+    """A counter as a fraction, one row for each profile."""
+    found = [(counter_features(window_of(p))[0], p.values[name][-1] / WHOLE) for p in profiles]
+    return Rows(*map(np.array, zip(*found, strict=True)))
+
+
+def share_rows(profiles: Iterable[Profile], of: str) -> Rows:
+    """The rate, or the power, over the prior at each share that was measured."""
+    found = [(features, kept[of] - prior) for features, prior, kept in map(_kept, profiles)]
+    return Rows(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list[Profile]]]:
+    """For each family of jobs the model that has seen none of it, and its profiles."""
+    families = np.array([family_of(p.job) for p in profiles])
+    for family in dict.fromkeys(families.tolist()):
+        others = [p for p, own in zip(profiles, families, strict=True) if own != family]
+        asked_of = [p for p, own in zip(profiles, families, strict=True) if own == family]
+        yield OneWindowModel(fit_one_window(others)), asked_of
+
+
+def _kept(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]]:
+    """Features at each share that was measured, the prior there, and what was kept."""
+    window = window_of(profile)
+    sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
+    shares = profile.shares[:-1].tolist()
+    over_w = profile.values["power_w"][:-1] - profile.idle_power_w
+    kept = {
+        "rate": np.minimum(1.0, profile.values["rate"][:-1] / profile.values["rate"][-1]),
+        "power": over_w / (window.power_w - window.idle_power_w),
+    }
+    return share_features(window, sm, dram, shares), prior_kept(sm, shares), kept
+
+
+def _trees(rows: Rows) -> bytes:
+    regressor: Any = ExtraTreesRegressor(TREES, min_samples_leaf=LEAST_IN_LEAF, random_state=SEED)
+    return forest_bytes(regressor.fit(asked(rows.features), rows.targets))
