@@ -51,7 +51,7 @@ def load_job(path: Path) -> Job:
         InputError: the file cannot be read or describes no job; the message names line and column.
     """
     root = read.load(path)
-    fields = read.record(root, _JOB, required=("command",))
+    fields = read.whole_record(root, _JOB, required=("command",))
     if not _NAME.fullmatch(fields.setdefault("name", path.stem)):
         raise root.fault(f"{path.stem!r} cannot name a job", fix=f"add a name: {_NAME_RULE}")
     return Job(**fields)
@@ -120,7 +120,7 @@ def save_job(job: Job, path: Path) -> None:
     fields = {"command": [*job.command], "workdir": str(Path.cwd()), "progress": progress}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
+        path.write_text(read.with_schema(yaml.safe_dump(fields, sort_keys=False)), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be written", why=error.strerror or "") from error
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from advisor.errors import InputError
+from advisor.formats.wire import SCHEMA
 
 MAX_BYTES = 64 * 1024
 """A larger file is no file that a person wrote for us."""
@@ -110,6 +111,19 @@ def record(
     return {key: readers[key](value) for key, value in given.items()}
 
 
+def with_schema(text: str) -> str:
+    """A file that we write ourselves; `whole_record` reads it."""
+    return f"schema: {SCHEMA}\n{text}"
+
+
+def whole_record(
+    root: YamlField, readers: Mapping[str, FieldReader], required: Collection[str]
+) -> Any:
+    """The values of a file that may say by `schema` how it is to be read."""
+    values = record(root, {"schema": _schema, **readers}, required)
+    return {key: value for key, value in values.items() if key != "schema"}
+
+
 def text(field: YamlField) -> str:
     """A single value as it is written, so that `on` and `0x10` stay what they are."""
     if not isinstance(field.node, yaml.ScalarNode) or field.is_null:
@@ -187,6 +201,15 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InputError(f"{path}:{line}: not UTF-8 text", fix="save it as UTF-8") from error
+
+
+def _schema(field: YamlField) -> int:
+    if (number := count(field)) > SCHEMA:
+        raise field.fault(
+            f"{number} is of a newer advisor; this one reads files up to {SCHEMA}",
+            "update advisor, or write the file again with this one",
+        )
+    return number
 
 
 def _float(value: str) -> float | None:

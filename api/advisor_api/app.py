@@ -87,6 +87,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
 
 _ATTRIBUTES = re.compile(r"\s*Attributes:\n", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+_PROMISE = "Raised when a key goes or comes to mean another thing, not when one is added"
 _REFERENCE = "#/components/schemas/"
 
 
@@ -103,6 +104,7 @@ def describe(app: FastAPI) -> None:
                 _name_keys(schema)
             for name in _sent(contract):
                 schemas[name].setdefault("additionalProperties", False)
+            _number_answers(contract)
         return plain()
 
     app.openapi = openapi
@@ -124,6 +126,20 @@ def _name_keys(schema: dict[str, Any]) -> None:
         schema["properties"] = {key_of(name): p for name, p in schema["properties"].items()}
     if "required" in schema:
         schema["required"] = [*map(key_of, schema["required"])]
+
+
+def _number_answers(contract: dict[str, Any]) -> None:
+    """Says of every answer that it has `schema`; it is added to what routes give, as it leaves."""
+    contract["components"]["schemas"]["Answer"] = {
+        "description": "Every answer",
+        "type": "object",
+        "properties": {"schema": {"type": "integer", "description": _PROMISE}},
+        "required": ["schema"],
+    }
+    for operation in (o for path in contract["paths"].values() for o in path.values()):
+        for response in operation["responses"].values():
+            if content := response.get("content", {}).get("application/json"):
+                content["schema"] = {"allOf": [content["schema"], {"$ref": f"{_REFERENCE}Answer"}]}
 
 
 def _sent(contract: dict[str, Any]) -> set[str]:

@@ -2,7 +2,6 @@
 
 import errno
 import io
-import json
 import logging
 import os
 import select
@@ -19,7 +18,7 @@ from advisor.core.wording import PrintableFormatter
 from advisor.errors import AdvisorError, InputError
 from advisor.settings import read_settings
 from advisor_cli.shared.lazy import HELP, LazyGroup, imported
-from advisor_cli.shared.say import say, with_places
+from advisor_cli.shared.say import as_json_text, say, with_places
 
 _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
@@ -192,7 +191,7 @@ def _script() -> str:
 def _fail(error: AdvisorError) -> NoReturn:
     if "--json" in sys.argv:
         with suppress(OSError):  # the disk that is full may be that of the output
-            say(json.dumps({"error": {"code": error.code, "message": with_places(str(error))}}))
+            say(as_json_text({"error": {"code": error.code, "message": with_places(str(error))}}))
     say(with_places("advisor: " + "\n".join(error.lines())), err=True)
     sys.exit(error.exit_code)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from reading import answer_of
 
 from advisor.settings import read_settings
 from advisor_api.app import create_app
@@ -61,4 +62,4 @@ def error_of(answer: httpx.Response) -> tuple[int, str, str]:
 
 def _good(answer: httpx.Response) -> Any:
     assert answer.is_success, answer.text
-    return answer.json()
+    return answer_of(answer.content)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from forked import Forked, start_forked
+from reading import answer_of
 
 from advisor_data.service.state import ServiceState, open_service_state
 
@@ -45,7 +46,7 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        return json.loads(self.body)
+        return answer_of(self.body)
 
     @property
     def code(self) -> str:

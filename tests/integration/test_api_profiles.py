@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from flat_records import changed
 from in_process import Api, error_of, running
+from reading import answer_of
 from store_points import observation
 
 from advisor.core.flags import DEGENERATE
@@ -78,13 +79,13 @@ def put(api: Api, token: str, points: list[SoloPoint], job: str = "mine") -> Any
 def test_new_profile_counts_at_once(api: Api, writer: str) -> None:
     """After PUT the next answer is made from the new profile, after DELETE there is none."""
     assert error_of(api.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
-    assert put(api, writer, sweep()).json() == {"stored": 10}
+    assert answer_of(put(api, writer, sweep()).content) == {"stored": 10}
     slow = api.post("/v1/recommendations", ASKED)["choice"]["jobs"][0]["rate"]["value"]
     doubled = [dataclasses.replace(point, rate=2 * point.rate) for point in sweep()]
-    assert put(api, writer, doubled).json() == {"stored": 10}
+    assert answer_of(put(api, writer, doubled).content) == {"stored": 10}
     fast = api.post("/v1/recommendations", ASKED)["choice"]["jobs"][0]["rate"]["value"]
     assert fast == pytest.approx(2 * slow)
-    assert api.ask("DELETE", "/v1/profiles/mine", writer).json() == {"deleted": 10}
+    assert answer_of(api.ask("DELETE", "/v1/profiles/mine", writer).content) == {"deleted": 10}
     _, code, message = error_of(api.ask("POST", "/v1/recommendations", json=ASKED))
     assert code == "bad-input"
     assert "mine has no profile" in message

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from command_line import Advisor
 from in_process import Api, error_of, running
+from reading import answer_of
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.formats.wire import read
@@ -36,7 +37,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 def told(advisor: Advisor, *words: str) -> Any:
     said = advisor(*words, "--json")
     assert said.code == 0, said.err
-    return json.loads(said.out)
+    return answer_of(said.out)
 
 
 @pytest.mark.parametrize(

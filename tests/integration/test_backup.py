@@ -1,6 +1,5 @@
 """Backup and restore of the whole state, with servers at work."""
 
-import json
 import os
 import re
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from launch_writer import row
 from postgres import Server
+from reading import answer_of
 from store_points import observation, pair_point, point
 from typer.testing import CliRunner, Result
 
@@ -329,7 +329,7 @@ def test_the_commands_back_up_and_restore(tmp_path: Path) -> None:
     assert isinstance(refused.exception, InputError)
     assert "--overwrite" in str(refused.exception)
     done = advisor("data", "restore", str(copy), "--overwrite", "--json")
-    assert json.loads(done.stdout) == {"restored": str(copy)}
+    assert answer_of(done.stdout) == {"restored": str(copy)}
     with open_service_state(None, home) as state:
         assert state.find_tokens([secret]).get(secret) is not None
 

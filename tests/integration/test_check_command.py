@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from forked import Forked
 from host import FAKES, UUID, FakeHost
+from reading import answer_of
 
 from advisor.runtime.jobs.launcher import leftovers
 
@@ -27,13 +28,15 @@ def check(host: FakeHost, *options: str, code: int = 0, **more: str) -> dict[str
     """Check and return the JSON; the command must have ended with this code."""
     done = host.advisor("check", *PYTHON, *options, "--json", **more)
     assert done.returncode == code, done.stderr
-    return json.loads(done.stdout)
+    return answer_of(done.stdout)
 
 
 def doctor(host: FakeHost, **more: str) -> dict[str, str]:
     """What the doctor says of the results."""
     done = host.advisor("doctor", "--json", **more)
-    return next(row for row in json.loads(done.stdout) if row["check"] == "gpu 0 results")
+    return next(
+        row for row in json.loads(done.stdout)["findings"] if row["check"] == "gpu 0 results"
+    )
 
 
 def stored(host: FakeHost) -> dict[str, Any]:

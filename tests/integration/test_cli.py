@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from command_line import Advisor, Said
+from reading import answer_of
 from store_points import observation, pair_point, point
 
 from advisor import __version__
@@ -37,7 +38,7 @@ REPLAY = ("triad", "--gpu", "replay")
 
 def error_of(done: Said) -> dict[str, str]:
     """The error as a program gets it, after checks that hold for each."""
-    answer = json.loads(done.out)
+    answer = answer_of(done.out)
     assert set(answer) == {"error"}
     assert set(answer["error"]) == {"code", "message"}
     assert done.err.endswith(f"advisor: {answer['error']['message']}\n")
@@ -58,7 +59,7 @@ def test_what_goes_in_comes_out_unchanged(advisor: Advisor, tmp_path: Path) -> N
     write_points(tmp_path / "pairs.parquet", [*PAIRS, dataclasses.replace(PAIRS[0], run="r2")])
     write_points(tmp_path / "seen.jsonl", seen)
     files = ("solo.csv", "pairs.parquet", "seen.jsonl")
-    taken = json.loads(advisor("data", "import", *files, "--json").out)
+    taken = answer_of(advisor("data", "import", *files, "--json").out)
     assert "gemm on NVIDIA H200: idle_power_w is missing" in "\n".join(taken.pop("notes"))
     counts = {"solo": 3, "pairs": 5, "observations": 3}
     assert taken.pop("read") == taken.pop("new") == 11
@@ -72,7 +73,7 @@ def test_what_goes_in_comes_out_unchanged(advisor: Advisor, tmp_path: Path) -> N
         out = advisor("data", "export", str(back), "--kind", kind, "--job", "gemm", "--run", run)
         assert out.out == f"{len(wanted)} points written to {back}\n"
         assert read_points(back) == wanted
-    assert json.loads(advisor("data", "export", "all.jsonl", "--json").out) == {"written": 3}
+    assert answer_of(advisor("data", "export", "all.jsonl", "--json").out) == {"written": 3}
     assert advisor("data", "import", "pairs.csv", "solo.csv").out == (
         "6 points read, 0 new "
         "(solo 3 read, 0 new; pairs 3 read, 0 new; observations 0 read, 0 new)\n"
@@ -127,7 +128,7 @@ def test_replay_as_json(advisor: Advisor, tmp_path: Path, monkeypatch: pytest.Mo
     done = advisor("profile", "triad", "--gpu", "replay", "--json")
     assert done.code == 0, done.err
     assert done.err.startswith("REPLAY of recorded points of NVIDIA H200: no GPU is used")
-    answer: dict[str, Any] = json.loads(done.out)
+    answer: dict[str, Any] = answer_of(done.out)
     assert set(answer) == {
         "job", "gpu_model", "gpu_uuid", "replay", "run", "points", "failures",
         "idle_power_before_w", "idle_power_after_w", "duration_s", "problems",

@@ -12,6 +12,7 @@ import pytest
 from command_line import in_this_process
 from forked import Forked
 from host import OTHER_UUID, UUID, FakeHost
+from reading import answer_of
 
 from advisor.formats.flat_rows import flat
 from advisor.formats.rows import to_row
@@ -58,7 +59,7 @@ def colocate(host: FakeHost, *options: str, **more: str) -> dict[str, Any]:
     """Run to the end and return the JSON; the command must have ended well."""
     done = host.advisor("colocate", *options, *QUICK, "--json", **more)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return answer_of(done.stdout)
 
 
 def windows(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:

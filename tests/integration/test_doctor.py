@@ -40,7 +40,7 @@ def missing(findings: dict[str, Finding]) -> set[str]:
 def test_host_with_everything(host: FakeHost) -> None:
     done = host.advisor("doctor", "--json", ADVISOR_DCGM_URL=NOWHERE)
     assert done.returncode == 0, done.stdout
-    rows = json.loads(done.stdout)
+    rows = json.loads(done.stdout)["findings"]
     assert [set(row) for row in rows] == [{"check", "verdict", "found", "fix"}] * len(rows)
     found = {row["check"]: row for row in rows if row["check"] not in HOST_CHECKS}
     # That is not missing: it was never asked for on this host.
@@ -79,7 +79,7 @@ def test_host_without_a_driver(host: FakeHost) -> None:
     """The first line names what is missing, and what to do in a container."""
     (host.folder / "nvml" / "init").write_text(error(9))
     done = host.advisor("doctor", "--json")
-    first, *rest = json.loads(done.stdout)
+    first, *rest = json.loads(done.stdout)["findings"]
     assert done.returncode == 1
     assert (first["check"], first["verdict"]) == ("gpu", "missing")
     assert "the NVIDIA driver is not loaded" in first["found"]

@@ -1,6 +1,5 @@
 """`advisor drift`, and advice for jobs that drift and cards that are known."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from command_line import Advisor
 from in_process import Api, running
 from launched_pairs import CARD, GPU_MODEL, PAIR, launched
+from reading import answer_of
 
 from advisor.core.flags import LIMIT_BROKEN
 from advisor.core.observations import Observation
@@ -31,7 +31,7 @@ def keep(folder: Path, observations: Iterable[Observation]) -> None:
 def told(advisor: Advisor, *words: str) -> dict[str, Any]:
     said = advisor(*words, "--json")
     assert said.code == 0, said.err
-    return json.loads(said.out)
+    return answer_of(said.out)
 
 
 def test_keys_of_the_json_stay(advisor: Advisor, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from command_line import Advisor
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import answer_of
 
 from advisor.core.records import PairPoint
 from advisor.formats.flat_rows import flat, flat_name, part_column
@@ -160,7 +161,7 @@ def test_points_are_deleted_from_the_command_line(advisor: Advisor, tmp_path: Pa
     done = advisor("data", "delete", "--job", "triad", "--gpu-model", "NVIDIA H100", "--yes")
     assert (done.code, done.out) == (0, "no such points are stored\n")
     done = advisor("data", "delete", "--job", "triad", "--run", "r", "--yes", "--json")
-    assert json.loads(done.out) == {"deleted": 3, "kind": "solo"}
+    assert answer_of(done.out) == {"deleted": 3, "kind": "solo"}
     said = json.loads(advisor("recommend", "gemm", "triad", "--json").out)["warnings"]
     assert any(text.endswith("depends: gemm and triad") for text in said)
     done = advisor("data", "delete", "--job", "mine", "--yes")

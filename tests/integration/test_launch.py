@@ -12,6 +12,7 @@ from launched import (
     launch,
     wait_for_line,
 )
+from reading import answer_of
 
 from advisor.core.observations import SETTLE_S
 from advisor.formats.flat_rows import flat
@@ -48,7 +49,7 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     """Both limits are read back, and rates, power and energy are those of the time together."""
     done = jobs.advisor("launch", "two", "one", "--split", "70/30", "--duration", "5", "--json")
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    lines = [answer_of(text) for text in done.stdout.splitlines()]
     states = list(dict.fromkeys(line["state"] for line in lines))
     assert states[-4:] == ["starting", "running", "stopping", "stopped"]
     for line in lines:
@@ -100,7 +101,7 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
     secret = "postgresql://advisor:geheim@127.0.0.1/x"
     arguments = ("launch", "one", "two", "--split", "30/70", "--then", "one+one", "--dry-run")
     done = jobs.advisor(*arguments, "--json", ADVISOR_DATABASE_URL=secret)
-    plan = json.loads(done.stdout)
+    plan = answer_of(done.stdout)
     assert set(plan) == {
         "dry_run", "gpu", "gpu_uuid", "gpu_model", "when_one_ends", "duration_s", "hang_s", "pairs",
         "notes",

@@ -1,11 +1,11 @@
 """`advisor launches clean`: what it says and removes."""
 
-import json
 from pathlib import Path
 
 import pytest
 from command_line import Advisor
 from ended_launches import ended_launch, launch_id
+from reading import answer_of
 
 from advisor.launch.records.folder import list_folders
 from advisor.launch.records.observed import OBSERVATIONS
@@ -19,7 +19,7 @@ def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:
     for words in (("--dry-run",), ()):
         done = advisor("launches", "clean", "--json", *words)
         assert done.code == 0
-        found = json.loads(done.out)
+        found = answer_of(done.out)
         assert set(found) == {"dry_run", "removed", "kept"}
         assert found["dry_run"] == bool(words)
         ((removed,), (kept,)) = found["removed"], found["kept"]

@@ -12,6 +12,7 @@ import pytest
 import synthetic_pairs as made_up
 from command_line import Advisor
 from made_up_rows import solo_points
+from reading import answer_of
 from retraining import few_trees, launched
 from small_model import save_model
 
@@ -173,7 +174,7 @@ def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advi
     keep(home, 5)
     ask = ("recommend", "climber", "hog", "--json")
     answered = json.loads(advisor(*ask).out)
-    before = json.loads(advisor("evaluate", "--own", "--json").out)
+    before = answer_of(advisor("evaluate", "--own", "--json").out)
     assert set(before) == KEYS
     assert (before["pairs"], before["jobs"]) == (15, 5)
     assert before["new_gpu_models"] == [made_up.GPU_MODEL]
@@ -186,7 +187,7 @@ def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advi
     assert json.loads(again.out)["model"] == {
         "version": json.loads(trained.out)["version"], "gpu_models": [made_up.GPU_MODEL]
     }  # fmt: skip
-    after = json.loads(advisor("evaluate", "--own", "--json").out)
+    after = answer_of(advisor("evaluate", "--own", "--json").out)
     assert after["model"] != before["model"]
     assert after["new_gpu_models"] == []
     assert after["known_jobs"] == ["climber", "hog", "middle", "sitter", "slow"]

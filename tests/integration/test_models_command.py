@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reading import answer_of
 from small_model import POWER_TREES, SPEED_TREES, save_model
 from typer.testing import CliRunner, Result
 
@@ -36,7 +37,7 @@ def run(*words: str) -> Result:
 def answer(*words: str) -> Any:
     done = run(*words, "--json")
     assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    return answer_of(done.stdout)
 
 
 @pytest.mark.usefixtures("home")
@@ -66,7 +67,7 @@ def test_a_damaged_model_is_a_line_of_the_list_and_fails_the_check(home: Path) -
     assert (done.exit_code, "SHA-256" in done.stdout) == (0, True)
     done = run("check", "--json")
     assert done.exit_code == ModelError.exit_code
-    found = {row["model"]: row["error"] for row in json.loads(done.stdout)}
+    found = {row["model"]: row["error"] for row in json.loads(done.stdout)["models"]}
     assert "SHA-256" in found.pop("20260201-first")
     assert set(found.values()) == {None}
     assert run("check", "20260301-second").exit_code == 0

@@ -7,6 +7,7 @@ import pytest
 import synthetic_pairs as made_up
 from command_line import Advisor
 from made_up_rows import solo_points
+from reading import answer_of
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_cli.learn import next as command
@@ -55,7 +56,7 @@ def test_table(advisor: Advisor) -> None:
 def test_json(advisor: Advisor, tmp_path: Path) -> None:
     """These keys are kept."""
     said = advisor("next", "--minutes", "20", "--json", "--plan", str(tmp_path / "more.yaml"))
-    answer = json.loads(said.out)
+    answer = answer_of(said.out)
     assert answer.keys() == {"gpu_model", "minutes", "steps", "plan"}
     assert answer["gpu_model"] == made_up.GPU_MODEL
     assert (answer["minutes"], answer["plan"]) == (20, str(tmp_path / "more.yaml"))

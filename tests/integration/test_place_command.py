@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from command_line import Advisor
 from forked import run_forked
+from reading import answer_of
 
 from advisor.core.gpu import PERCENTAGE
 from advisor.errors import InputError
@@ -36,14 +37,14 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     works = ("--work", "2h", "--work", "triad=30min")
     done = run_forked(["place", *JOBS, "--gpus", "3", *works, "--json"], home)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return answer_of(done.stdout)
 
 
 def answer(place: Advisor, *options: str) -> Any:
     """What it says as JSON."""
     done = place(*options, "--json")
     assert done.code == 0, done.err
-    return json.loads(done.out)
+    return answer_of(done.out)
 
 
 def test_text_says_what_is_saved_who_shares_and_where(place: Advisor) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from command_line import Advisor
 from in_process import Api, error_of, running
+from reading import answer_of
 
 import advisor_api
 from advisor.core.records import SoloPoint
@@ -33,7 +34,7 @@ APART = ("bert-train", "bert-train")
 def told(advisor: Advisor, *words: str) -> dict[str, Any]:
     said = advisor("power", "components", *words, "--json")
     assert said.code == 0, said.err
-    return json.loads(said.out)
+    return answer_of(said.out)
 
 
 def sums(power: dict[str, Any]) -> bool:
@@ -125,7 +126,7 @@ def test_memory_that_was_measured_is_measured(advisor: Advisor, tmp_path: Path) 
 def advised(advisor: Advisor, *words: str) -> dict[str, Any]:
     said = advisor("recommend", *words, "--json")
     assert said.code == 0, said.err
-    return json.loads(said.out)
+    return answer_of(said.out)
 
 
 def test_recommendation_says_the_parts_at_its_choice(advisor: Advisor) -> None:

@@ -14,6 +14,7 @@ import pytest
 from command_line import Advisor, in_this_process
 from in_process import Api, error_of, running
 from made_up_input_points import points, references
+from reading import answer_of
 from rich.console import Console
 from safetensors_files import write_safetensors
 
@@ -57,7 +58,7 @@ def test_points_of_a_file_become_the_model_in_use(
     file.write_bytes(input_points_text([*points(groups=FEW), *references()]))
     said = advisor("power", "train", "--points", str(file), "--json")
     assert said.code == 0, said.err
-    found = json.loads(said.out)
+    found = answer_of(said.out)
     assert set(found) == {
         "version", "points", "held_back", "patterns", "dtypes", "left_out", "sha256", "coverage",
         "bounds", "figures", "files",
@@ -228,7 +229,7 @@ def item(**of: Any) -> dict[str, Any]:
 
 def test_the_service_says_what_the_command_says(api: Api, modelled: Advisor, tensors: Path) -> None:
     words = ("normal(0,1)", "zeros", "--predict", "--shape", "1024x1024x1024", "--json")
-    told = json.loads(modelled("power", "input", *words).out)
+    told = answer_of(modelled("power", "input", *words).out)
     assert api.post(ROUTE, {"inputs": [item(), item(operands="zeros")]}) == told
     # Also as the type that a client has.
     assert len(read(InputPredictions, json.dumps(told)).predictions) == 2

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Advisor
+from reading import answer_of
 from safetensors_files import write_safetensors
 
 from advisor_power.operands import in_file
@@ -30,7 +31,7 @@ def test_keys_stay_and_what_switches_most_comes_first(advisor: Advisor, model: P
     """Programs read them; docs/tensor-files.md promises them."""
     said = advisor("power", "tensor", str(model), "--json")
     assert said.code == 0, said.err
-    found = json.loads(said.out)
+    found = answer_of(said.out)
     assert set(found) == {"file", "model", "matrices", "left_out", "not_reached"}
     assert [one["tensor"] for one in found["matrices"]] == ["dense", "pruned", "[red]zeros"]
     for one in found["matrices"]:
@@ -88,7 +89,7 @@ def test_ctrl_c_shows_what_was_looked_at(
     monkeypatch.setattr(in_file, "operand_print", interrupted)
     said = advisor("power", "tensor", str(model), "--json")
     assert said.code == 130
-    found = json.loads(said.out)
+    found = answer_of(said.out)
     assert (len(found["matrices"]), found["not_reached"]) == (1, 2)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from command_line import Advisor
+from reading import answer_of
 
 import advisor
 from advisor.errors import InputError
@@ -38,7 +39,7 @@ ASKED: tuple[tuple[Callable[[], object], str], ...] = (
 def test_python_is_told_what_the_command_line_is(
     ask: Callable[[], object], words: str, advisor: Advisor
 ) -> None:
-    told = json.loads(advisor(*words.split(), "--json").out)
+    told = answer_of(advisor(*words.split(), "--json").out)
     assert json.loads(write(ask())) == told
 
 

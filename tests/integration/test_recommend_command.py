@@ -1,6 +1,5 @@
 """`advisor recommend` from outside: with the bundled profiles and the bundled model."""
 
-import json
 import re
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reading import answer_of
 from typer.testing import CliRunner
 
 from advisor.errors import AdvisorError, InputError, NoSplitError
@@ -33,7 +33,7 @@ def recommend(*options: str) -> str:
 
 def as_json(*options: str) -> dict[str, Any]:
     """What the command answers to a program."""
-    return json.loads(recommend(*options, "--json"))
+    return answer_of(recommend(*options, "--json"))
 
 
 def error(kind: type[AdvisorError], *options: str) -> str:

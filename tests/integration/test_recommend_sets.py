@@ -1,10 +1,10 @@
 """`advisor recommend` of three jobs and more, from outside, with the bundled profiles."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reading import answer_of
 from typer.testing import CliRunner
 
 from advisor.errors import AdvisorError, InputError, NoSplitError
@@ -32,7 +32,7 @@ def recommend(*options: str) -> str:
 
 
 def as_json(*options: str) -> dict[str, Any]:
-    return json.loads(recommend(*options, "--json"))
+    return answer_of(recommend(*options, "--json"))
 
 
 def error(kind: type[AdvisorError], *options: str) -> str:
@@ -238,7 +238,7 @@ def replicas(*options: str) -> str:
 
 def test_keys_of_replicas_stay() -> None:
     """As those of sets."""
-    told = json.loads(replicas("bert-serve-10", *H100, "--max-p99", "30ms", "--json"))
+    told = answer_of(replicas("bert-serve-10", *H100, "--max-p99", "30ms", "--json"))
     assert set(told) == REPLICAS_KEYS
     assert all(set(copies) == COPIES_KEYS for copies in (*told["copies"], told["beyond"]))
     assert (told["best"], told["ended_by"]) == (len(told["copies"]), "tail")

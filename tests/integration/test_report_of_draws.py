@@ -1,6 +1,5 @@
 """`advisor report power`: what data, jobs and pairs draw."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from made_up_bundle import FOLDER_OF_BUNDLED
 from made_up_inputs import CONDITIONS, OUTPUTS, case, result
+from reading import answer_of
 from typer.testing import CliRunner, Result
 
 from advisor.errors import StoreError
@@ -75,7 +75,7 @@ def as_json(folder: Path, *options: str) -> dict[str, Any]:
     """The answer for programs."""
     done = report(folder, "--json", *options)
     assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    return answer_of(done.stdout)
 
 
 def test_a_sweep_is_a_curve_over_the_reference_and_a_verdict(folder: Path) -> None:
@@ -196,9 +196,9 @@ def test_jobs_and_a_pair_are_drawn_where_asked_for(folder: Path) -> None:
     answer = as_json(folder, *of_h200, *asked)
     job, pair = answer["components"]
     words = ["power", "components", "triad", *of_h200, "--json"]
-    assert job == json.loads(CliRunner().invoke(app, words).stdout)
+    assert job == answer_of(CliRunner().invoke(app, words).stdout)
     words = ["power", "components", "triad", "matmul-bf16", "--splits", *of_h200, "--json"]
-    assert pair == json.loads(CliRunner().invoke(app, words).stdout)
+    assert pair == answer_of(CliRunner().invoke(app, words).stdout)
     (unknown,) = answer["components_unknown"]
     assert "nosuch goes to is not known" in unknown
     page = page_of(folder)

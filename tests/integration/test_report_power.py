@@ -1,6 +1,5 @@
 """`advisor report power`: the page and the image of made-up sensors and kernels."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report
+from reading import answer_of
 from typer.testing import CliRunner, Result
 
 from advisor.errors import InputError, StoreError
@@ -47,7 +47,7 @@ def whole(bundled_power: Path, tmp_path_factory: pytest.TempPathFactory) -> Whol
         patched.setenv("ADVISOR_HOME", str(folder / "home"))
         done = report(folder, "--json")
     assert done.exit_code == 0, done.output
-    return page_of(folder), json.loads(done.stdout)
+    return page_of(folder), answer_of(done.stdout)
 
 
 def test_page_says_first_what_cannot_be_known(whole: Whole) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import retraining
 from command_line import Advisor, in_this_process
+from reading import answer_of
 from retraining import BUNDLED_POINTS, NEW_POINTS, bundled_model, few_trees, launched
 
 from advisor_data import open_store
@@ -58,7 +59,7 @@ def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> 
     keep(home, *NEW_POINTS, failed, launched(BUNDLED_POINTS.pairs[4], 1))
     done = advisor("retrain", "--json", "--metrics", "advisor.prom")
     assert done.code == 0, done.err
-    found = json.loads(done.out)
+    found = answer_of(done.out)
     assert set(found) == KEYS
     assert {frozenset(one) for one in found["compared"]} == {frozenset(COMPARED_KEYS)}
     assert (found["outcome"], found["replaced"]) == ("promoted", "bundled")

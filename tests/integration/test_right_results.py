@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from host import FakeHost
 from launched import await_nobody, no_leftovers
+from reading import answer_of
 
 QUICK = ("--window", "0.5")
 
@@ -112,7 +113,7 @@ def test_a_job_is_checked_at_every_count_and_keeps_away_from_where_it_is_wrong(
     profile(h200, "broken", "--shares", "10,90,100")
     done = h200.advisor("check", "--job", "broken", "--counts", "12,66,70", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    assert answer_of(done.stdout) == {
         "job": "broken", "gpu_model": "NVIDIA H200", "right": [12, 70, 132], "wrong": [],
         "differ": [66], "silent": [], "failed": {},
     }  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from host import OTHER_UUID, UUID, FakeHost
 from launched import await_nobody, processes_of, wait_for_line
+from reading import answer_of
 from waiting import eventually
 
 from advisor.launch.records.folder import LaunchFolder
@@ -90,7 +91,7 @@ def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
     """Each once; the server with the last that can run beside it, and the unknown one alone."""
     done = h100.advisor("run", *TWELVE, "--json")
     assert done.returncode == 0, (done.stdout, done.stderr)
-    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    lines = [answer_of(text) for text in done.stdout.splitlines()]
     assert all(set(line) == STATE_KEYS for line in lines)
     assert all(set(job) == JOB_KEYS for line in lines for job in line["jobs"])
     last = lines[-1]
@@ -222,7 +223,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> Non
 def test_dry_run_starts_nothing(h100: FakeHost) -> None:
     """It says who starts at once, who waits, and who must be alone, and why."""
     done = h100.advisor("run", *TWELVE, "--dry-run", "--json")
-    plan = json.loads(done.stdout)
+    plan = answer_of(done.stdout)
     assert set(plan) == {"dry_run", "first", "waiting", "alone"}
     assert set(plan["first"][0]) == {"job", "gpu", "share_percent", "predicted_speed"}
     assert plan["first"][0]["job"] == "bert-serve-10"
@@ -241,7 +242,7 @@ def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:
     asked = ("run", "bert-serve-10", "resnet50-train-b2", "triad", "--gpu-model")
     done = h100.advisor(*asked, "H100", "--gpus", "0,3", "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout)
+    plan = answer_of(done.stdout)
     assert {job["gpu"] for job in plan["first"]} == {0, 3}
     assert all(job["predicted_speed"] for job in plan["first"])
     large = h100.advisor("run", "large", "--gpu-model", "h100", "--dry-run")
@@ -263,7 +264,7 @@ def test_two_gpus_are_filled_from_one_queue(h100: FakeHost) -> None:
     both = {"FAKE_CUDA_UUIDS": f"{UUID},{OTHER_UUID}"}
     done = h100.advisor("run", *names, "--gpus", "1,0", "--json", **both)
     assert done.returncode == 0, (done.stdout, done.stderr)
-    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    lines = [answer_of(text) for text in done.stdout.splitlines()]
     assert {job["gpu"] for line in lines for job in line["jobs"]} == {None, 0, 1}
     assert set(states(lines[-1]).values()) == {"done"}
     assert len(came(h100)) == 4

@@ -27,7 +27,7 @@ def bearer(secret: str) -> dict[str, str]:
 
 
 def test_a_fresh_service_is_alive_and_ready(served: RawServer) -> None:
-    assert served.ask("GET", "/healthz").body == b'{"status":"ok"}'
+    assert served.ask("GET", "/healthz").json == {"status": "ok"}
     assert served.ask("GET", "/readyz").status == 200
 
 

@@ -239,7 +239,7 @@ def test_an_idempotency_key_twice_is_refused(served: RawServer) -> None:
 
 
 def _answers(client: socket.socket, count: int) -> list[tuple[int, bytes]]:
-    """Status, and first key of the body, of so many answers of one connection."""
+    """Status, and first key of the body behind `schema`, of so many answers of one connection."""
     found: list[tuple[int, bytes]] = []
     with client.makefile("rb") as stream:
         for _ in range(count):
@@ -247,5 +247,5 @@ def _answers(client: socket.socket, count: int) -> list[tuple[int, bytes]]:
             head = b"".join(iter(stream.readline, b"\r\n"))
             length = re.search(rb"(?i)content-length: (\d+)", head)
             assert length
-            found.append((status, stream.read(int(length[1])).split(b'"')[1]))
+            found.append((status, stream.read(int(length[1])).split(b'"')[3]))
     return found

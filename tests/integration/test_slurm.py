@@ -210,7 +210,7 @@ def test_a_limit_on_gpus_holds_for_parts_of_them(cluster: Cluster) -> None:
         number, said = submit_as_nobody()
         assert "advisor: unchanged: assoc work nobody has GrpTRES=gres/gpu=0 without" in said
         doctor = cluster.run(Path(sys.executable).parent / "advisor", "doctor", "--json")
-        [found] = [f for f in json.loads(doctor.stdout) if f["check"] == "slurm books"]
+        [found] = [f for f in json.loads(doctor.stdout)["findings"] if f["check"] == "slurm books"]
         assert (found["verdict"], found["fix"]) == ("warning", "add gres/mps=0")
         assert found["found"] == "assoc work nobody has GrpTRES=gres/gpu=0 without gres/mps"
         assert cluster.await_turn(number) == "PENDING"

@@ -1,6 +1,5 @@
 """`advisor tokens` from outside."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Advisor
+from reading import answer_of
 
 from advisor_data.service.state import open_service_state
 
@@ -43,16 +43,16 @@ def test_a_secret_is_printed_once_alone_on_stdout(
 
 def test_json_has_the_keys_that_programs_read(tokens: Callable[..., str], tmp_path: Path) -> None:
     """The same keys in both commands; only `create` has the secret."""
-    assert json.loads(tokens("list", "--json")) == []
+    assert answer_of(tokens("list", "--json")) == {"tokens": []}
     assert "advisor tokens create" in tokens("list")
-    made = json.loads(tokens("create", "ci", "--scope", "read", "--days", "90", "--json"))
+    made = answer_of(tokens("create", "ci", "--scope", "read", "--days", "90", "--json"))
     secret = made.pop("secret")
     assert list(made) == ["name", "scopes", "created_at", "expires_at", "revoked_at", "state"]
-    assert json.loads(tokens("list", "--json")) == [made]
+    assert answer_of(tokens("list", "--json")) == {"tokens": [made]}
     end = datetime.fromisoformat(made["expires_at"])
     assert abs(end - datetime.now(UTC) - timedelta(days=90)) < timedelta(minutes=2)
-    assert json.loads(tokens("revoke", "ci", "--json")) == {"revoked": "ci"}
-    (listed,) = json.loads(tokens("list", "--json"))
+    assert answer_of(tokens("revoke", "ci", "--json")) == {"revoked": "ci"}
+    (listed,) = answer_of(tokens("list", "--json"))["tokens"]
     assert listed["state"] == "revoked"
     with open_service_state(None, tmp_path / "home") as state:
         assert state.find_tokens([secret]).get(secret) is None

@@ -17,6 +17,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from advisor.errors import AdvisorError
+from advisor.formats.wire import as_answer
 
 LOG = logging.getLogger("advisor.service")
 
@@ -134,7 +135,7 @@ def fault_of(error: Exception) -> Fault:
 def error_body(fault: Fault, request_id: str) -> bytes:
     """The JSON of a fault; ASCII, as a body may have held half a character."""
     fields = {"code": fault.code, "message": fault.message, "request_id": request_id}
-    return json.dumps({"error": fields}).encode()
+    return as_answer(json.dumps({"error": fields}).encode())
 
 
 def answer_errors(app: Starlette) -> None:

@@ -1,6 +1,5 @@
 """HTTP connections that starve nobody: how many may be open, and how long one may say nothing."""
 
-import json
 import os
 import socket
 import time
@@ -14,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from advisor_api.http.body import WHOLE
+from advisor_api.http.errors import Fault, error_body
 from advisor_api.http.metrics import HttpMetrics
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.peers import Peer, peer_of
@@ -211,8 +211,8 @@ class LimitedProtocol(HttpToolsProtocol):
             status, code = "431 Request Header Fields Too Large", "head-too-large"
             text = f"a request may have {self._all.max_head_bytes} bytes before its body."
         request_id = f"http-{os.urandom(6).hex()}"
-        fields = {"code": code, "message": text, "request_id": request_id}
-        body = json.dumps({"error": fields}).encode()
+        fault = Fault(status=int(status[:3]), code=code, message=text, headers={})
+        body = error_body(fault, request_id)
         head = (
             f"HTTP/1.1 {status}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from advisor.errors import InputError
-from advisor.formats.wire import read, write_bytes
+from advisor.formats.wire import as_answer, read, write_bytes
 from advisor_api.http.body import LONG_BYTES
 
 P = ParamSpec("P")
@@ -36,12 +36,17 @@ _POOL = ThreadPoolExecutor(_THREADS, "long-work")
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A dataclass of `advisor.wire` as it is sent."""
-    return Response(write_bytes(value), status, headers, media_type=JSON)
+    return Response(as_answer(write_bytes(value)), status, headers, media_type=JSON)
+
+
+def kept_answer(text: bytes) -> Response:
+    """An answer that is at hand as JSON."""
+    return Response(as_answer(text), media_type=JSON)
 
 
 async def long_answer(make: Callable[[], Any]) -> Response:
     """What takes long to read or to write down."""
-    return Response(await _in_thread(lambda: write_bytes(make())), media_type=JSON)
+    return kept_answer(await _in_thread(lambda: write_bytes(make())))
 
 
 async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

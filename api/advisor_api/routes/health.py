@@ -1,39 +1,41 @@
 """Whether the process lives, whether it can answer, and its numbers."""
 
 import contextlib
+from dataclasses import dataclass
 from typing import Literal
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from pydantic import BaseModel
 
 from advisor.errors import AdvisorError
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import ERROR_ANSWERS
 from advisor_api.http.routing import KNOWN_QUERY
+from advisor_api.http.sent import answer
 from advisor_api.service.service import ServiceOf
 
 router = APIRouter(tags=["health"], responses=ERROR_ANSWERS)
 
 
-class Health(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Health:
     """The only answer there is; others are errors."""
 
     status: Literal["ok"] = "ok"
 
 
-@router.get("/healthz")
-async def healthz() -> Health:
+@router.get("/healthz", response_model=Health)
+async def healthz() -> Response:
     """Whether the process lives."""
-    return Health()
+    return answer(Health())
 
 
-@router.get("/readyz")
-async def readyz(service: ServiceOf) -> Health:
+@router.get("/readyz", response_model=Health)
+async def readyz(service: ServiceOf) -> Response:
     """Whether the database and the model answer; 503 `not-ready` says which does not."""
     await service.readiness.check()
-    return Health()
+    return answer(Health())
 
 
 # Not as a response class: then its errors would be said to be plain text as well.

@@ -7,7 +7,7 @@ from advisor.wire.requests import PlacementRequest, SetPlacementRequest, check_s
 from advisor.wire.set_placement import SetPlacement
 from advisor_api.http.access import Reader
 from advisor_api.http.routing import v1_router
-from advisor_api.http.sent import JSON, DirectRoute
+from advisor_api.http.sent import DirectRoute, kept_answer
 from advisor_api.service.service import ServiceOf
 
 router = v1_router("placements", DirectRoute)
@@ -17,11 +17,11 @@ router = v1_router("placements", DirectRoute)
 async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
     """Plan a queue: which jobs share a GPU, at which split, and when."""
     check_size(asked)
-    return Response(await service.engine.place(asked), media_type=JSON)
+    return kept_answer(await service.engine.place(asked))
 
 
 @router.post("/placements/sets", response_model=SetPlacement)
 async def place_sets(asked: SetPlacementRequest, _: Reader, service: ServiceOf) -> Response:
     """Plan jobs that run together from now on: which of them, up to seven, share a GPU."""
     check_size(asked)
-    return Response(await service.engine.place(asked), media_type=JSON)
+    return kept_answer(await service.engine.place(asked))

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi.responses import Response, StreamingResponse
 
 from advisor.errors import AdvisorError
-from advisor.formats.wire import read, write
+from advisor.formats.wire import as_answer, read, write
 from advisor.wire.partners import Gains
 from advisor.wire.recommendation import BatchAnswer, ItemError, Recommendation
 from advisor.wire.requests import (
@@ -23,7 +23,7 @@ from advisor_api.engine.engine import Engine
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import fault_of
 from advisor_api.http.routing import v1_router
-from advisor_api.http.sent import JSON, DirectRoute
+from advisor_api.http.sent import JSON, DirectRoute, kept_answer
 from advisor_api.service.service import ServiceOf
 
 router = v1_router("recommendations", DirectRoute)
@@ -32,7 +32,7 @@ router = v1_router("recommendations", DirectRoute)
 @router.post("/recommendations", response_model=Recommendation)
 async def recommend(asked: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
     """Which way of running two jobs on one GPU does the most and keeps every limit?"""
-    return Response(await service.engine.recommend(asked), media_type=JSON)
+    return kept_answer(await service.engine.recommend(asked))
 
 
 @router.post("/recommendations/batch", response_model=BatchAnswer)
@@ -44,24 +44,24 @@ async def recommend_many(asked: BatchRequest, _: Reader, service: ServiceOf) -> 
 @router.post("/sets", response_model=SetAdvice)
 async def recommend_set(asked: SetRequest, _: Reader, service: ServiceOf) -> Response:
     """How are three to seven jobs to run: together on one GPU, or with a card each?"""
-    return Response(await service.engine.recommend_set(asked), media_type=JSON)
+    return kept_answer(await service.engine.recommend_set(asked))
 
 
 @router.post("/replicas", response_model=Replicas)
 async def count_copies(asked: ReplicasRequest, _: Reader, service: ServiceOf) -> Response:
     """How many copies of a job does one GPU hold, and what ends their number?"""
-    return Response(await service.engine.replicas(asked), media_type=JSON)
+    return kept_answer(await service.engine.replicas(asked))
 
 
 @router.post("/gains", response_model=Gains)
 async def gains(asked: GainsRequest, _: Reader, service: ServiceOf) -> Response:
     """What does each job of a GPU model gain beside each other one, or beside one of them?"""
-    return Response(await service.engine.gains(asked), media_type=JSON)
+    return kept_answer(await service.engine.gains(asked))
 
 
 async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:
     """Piece by piece: a thousand answers are many MiB, and others are answered between them."""
-    yield b'{"answers":['
+    yield as_answer(b'{"answers":[')
     for number, request in enumerate(requests):
         yield (b"," if number else b"") + await _item(engine, request)
         await asyncio.sleep(0)

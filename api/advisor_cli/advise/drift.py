@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from advisor.core.wording import count_of
-from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.wire.observed import CardPower, DriftedJob, DriftReport
 from advisor_advice.site.conditions import checks_of, experience_of, stored_factor
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data import open_store
 from advisor_data.store.store import is_begun
 from advisor_models.registry import Registry
@@ -28,7 +27,7 @@ def drift(as_json: AsJson = False) -> None:
     """
     report = drift_report(read_settings())
     if as_json:
-        say(write(report))
+        say(as_json_text(report))
         return
     for line in _lines(report):
         say(line)

@@ -13,7 +13,6 @@ from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
 from advisor.decide.limits import Limits
 from advisor.errors import InputError
 from advisor.formats.moments import read_duration
-from advisor.formats.wire import write
 from advisor.place.problem import SAVES_ENERGY
 from advisor.settings import read_settings
 from advisor.wire.requests import MIN_GAIN, WORK_S, PlacementRequest, QueuedJobs, by_name
@@ -38,7 +37,7 @@ from advisor_cli.shared.options import (
     job_names,
 )
 from advisor_cli.shared.progress import progress
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 
 PATIENCE_S = 2.0
 """After this long a person is shown how far it is."""
@@ -121,7 +120,7 @@ def place(
         )
         running = _with_names(running, max_p99 or ())
         found = sets_to_wire(place_jobs(running, settings, profiles))
-        say(write(found)) if as_json else place_sets_text.show(found, details)
+        say(as_json_text(found)) if as_json else place_sets_text.show(found, details)
         return
     of_sets = {"--also": also, "--deadline": deadline, "--max-p99": max_p99}
     _refuse(objective, of_sets | {"--host-cores": host_cores})
@@ -142,7 +141,7 @@ def place(
     if gpu_uuid is not None and planned.card is None:
         say(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
-        say(write(to_wire(planned)))
+        say(as_json_text(to_wire(planned)))
     else:
         place_text.show(planned, settings.prices, details)
 

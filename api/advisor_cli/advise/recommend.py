@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
-from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.partners import Partners
 from advisor.wire.recommendation import Recommendation
@@ -30,7 +29,7 @@ from advisor_cli.shared.options import (
     job_names,
 )
 from advisor_cli.shared.power_bars import letters, print_parts
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 
 
 def recommend(
@@ -102,7 +101,7 @@ def recommend(
     if not isinstance(told, Partners) and gpu_uuid is not None and told.card is None:
         say(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
-        say(write(told))
+        say(as_json_text(told))
     elif isinstance(found, PairAdvice):
         recommend_text.show(found.given, details)
         if components:

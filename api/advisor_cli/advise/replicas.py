@@ -8,7 +8,6 @@ import typer
 from advisor.core.split import MOST_JOBS
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
-from advisor.formats.wire import write
 from advisor.wire.requests import MIN_GAIN
 from advisor.wire.sets import Copies, Replicas
 from advisor_advice.ask import replicas as ask
@@ -29,7 +28,7 @@ from advisor_cli.shared.options import (
     ProfilesOption,
     job_names,
 )
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import MOST_WIDTH, print_folded, print_list
 
 
@@ -74,7 +73,7 @@ def replicas(
         gpu_uuid=gpu_uuid,
         profiles=profiles,
     )
-    say(write(told)) if as_json else _show(told, with_notes=notes)
+    say(as_json_text(told)) if as_json else _show(told, with_notes=notes)
 
 
 def _show(told: Replicas, *, with_notes: bool) -> None:

@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError
-from advisor.formats.wire import write
 from advisor.launch.records.folder import LaunchFolder, find_folder
 from advisor.launch.records.joins import JoinAnswer, JoinRequest, ask_join, last_answer, withdraw
 from advisor.settings import Settings
 from advisor_advice.launching import make_join
 from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 
 _LOOK_S = 0.2
 
@@ -40,7 +39,7 @@ def join(
     for text in () if as_json else (*_expected(request), *(f"! {note}" for note in request.notes)):
         say(text, err=True)
     said = _answer(folder, request)
-    say(write(said) if as_json else _text(launch_id, said, request.share_percent))
+    say(as_json_text(said) if as_json else _text(launch_id, said, request.share_percent))
     codes = {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
     return 0 if said.code is None else codes.get(said.code, AdvisorError.exit_code)
 

@@ -12,7 +12,6 @@ from advisor.core.gpu import Gpu
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError, SourceError
-from advisor.formats.wire import write
 from advisor.launch.records.folder import LaunchFolder, create_folder, find_folder
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import spawn_supervisor
@@ -56,7 +55,7 @@ from advisor_cli.shared.options import (
     ProfilesOption,
     job_names,
 )
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import print_screen
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
@@ -200,7 +199,7 @@ def launch(
         raise typer.Exit(code)
     if dry_run:
         plan = whole_plan(make_spec(wanted, settings), wanted.card, settings)
-        for text in [write(plan)] if as_json else plan_lines(plan):
+        for text in [as_json_text(plan)] if as_json else plan_lines(plan):
             say(text)
         return
     raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
@@ -289,7 +288,7 @@ def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json
 def _detached(folder: LaunchFolder, found: Iterator[LaunchStatus], *, as_json: bool) -> int:
     """Wait until the limits are proven and all run, or until it has failed."""
     status = next(status for status in found if status.over or status.state == "running")
-    say(write(final_json(folder, status)) if as_json else folder.launch_id)
+    say(as_json_text(final_json(folder, status)) if as_json else folder.launch_id)
     if status.state == "failed":
         say(line(status), err=True)
     return exit_code(status)

@@ -10,7 +10,6 @@ import typer
 
 from advisor.core.wording import count_of
 from advisor.formats.rows import to_row
-from advisor.formats.wire import write
 from advisor.launch.records.answers import LocalLaunches
 from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
 from advisor.launch.records.status import JobStatus, LaunchStatus
@@ -24,7 +23,7 @@ from advisor_cli.launching.live import exit_code, final_json, observations, stat
 from advisor_cli.launching.text import line, summary, table
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data.service.cleaning import Cleaner
 from advisor_data.store.store import FILES_PREFIX, default_url, open_store
 
@@ -48,7 +47,7 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
         return
     found = [folder.read_status() for folder in list_folders(_root())]
     if as_json:
-        say(write(LocalLaunches(launches=tuple(found))))
+        say(as_json_text(LocalLaunches(launches=tuple(found))))
         return
     if found:
         # Of these columns, `show` and `stop` need the first one whole.
@@ -66,7 +65,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder = find_folder(_root(), launch_id)
     status = folder.read_status()
     if as_json:
-        say(write(final_json(folder, status)))
+        say(as_json_text(final_json(folder, status)))
         return
     plain_console(highlight=False).print(table(status))
     for text in summary(status, map(to_row, observations(folder))):
@@ -83,7 +82,7 @@ def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder.ask_stop()
     close_unclaimed(folder)
     status = await_end(folder)
-    say(write(final_json(folder, status)) if as_json else line(status))
+    say(as_json_text(final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
 
 
@@ -104,7 +103,7 @@ def clean(
     with _cleaner() as cleaner:
         cleaned = cleaner.clean(dry_run=dry_run)
     if as_json:
-        say(write(cleaned))
+        say(as_json_text(cleaned))
         return
     verb = "would be removed" if dry_run else "removed"
     for one in cleaned.removed:

@@ -14,14 +14,14 @@ from rich.live import Live
 from advisor.core.observations import Observation
 from advisor.errors import AdvisorError, InputError, JobError
 from advisor.formats.rows import from_row, to_row
-from advisor.formats.wire import to_plain, write
+from advisor.formats.wire import to_plain
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.observed import observation_lines
 from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import LOG
 from advisor_cli.launching.text import line, table
 from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 
 _LOOK_S = 0.2
 _LINE_S = 10.0
@@ -88,9 +88,9 @@ def show_json(folder: LaunchFolder) -> Follow:
         status = None
         for status in found:
             if not status.over:
-                say(write(status))
+                say(as_json_text(status))
         assert status is not None
-        say(write(final_json(folder, status)))
+        say(as_json_text(final_json(folder, status)))
         return status
 
     return show

@@ -14,7 +14,6 @@ from advisor.core.units import vendor_of
 from advisor.core.wording import listed
 from advisor.decide.filling import OBJECTIVE
 from advisor.errors import InputError, JobError, NoSplitError
-from advisor.formats.wire import write
 from advisor.launch.records.queue_record import open_queue
 from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.launch.start.starting import check_memory
@@ -30,7 +29,7 @@ from advisor_cli.launching.launch import user_name
 from advisor_cli.launching.run_follow import follow, stop_all
 from advisor_cli.launching.run_screen import FirstJob, RunPlan, alone_texts, end_screen
 from advisor_cli.shared.options import AsJson, MaxP99, MinSpeed
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import print_screen
 from advisor_profiling.testbed.live import find_gpu, with_units
 
@@ -96,7 +95,7 @@ def run(
         _check_servers(queue, first)
         if dry_run:
             plan = _plan(queue, first)
-            say(write(plan)) if as_json else print_screen(plan.screen())
+            say(as_json_text(plan)) if as_json else print_screen(plan.screen())
             return
         for text in () if as_json else alone_texts(_alone(cards)):
             say(f"! {text}", err=True)

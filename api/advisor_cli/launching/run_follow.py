@@ -6,13 +6,12 @@ from contextlib import contextmanager
 
 from rich.live import Live
 
-from advisor.formats.wire import write
 from advisor_advice.filling.queue_run import QueueRun
 from advisor_cli.launching.live import asking_to_stop
 from advisor_cli.launching.run_screen import event_lines, table
 from advisor_cli.launching.run_state import RunState, run_state
 from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 
 _LOOK_S = 0.5
 
@@ -76,7 +75,7 @@ def _at_changes(texts: _Texts) -> _Show:
 
 
 def _as_json(_before: RunState | None, state: RunState) -> list[str]:
-    return [write(state)]
+    return [as_json_text(state)]
 
 
 def _key(state: RunState) -> object:

@@ -1,6 +1,5 @@
 """`advisor evaluate`: how good the model is for jobs that it has not seen."""
 
-import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from advisor_cli.learn.measured import read_measured, read_own
 from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.options import AsJson, PairPointsOption, SoloPointsOption, WithBundled
 from advisor_cli.shared.progress import progress
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_models.registry import Registry
 from advisor_training.dataset.data import make_data
 from advisor_training.evaluation.check import bundled_figures, check, checked_figures
@@ -138,7 +137,7 @@ def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
     predictor = Registry(settings.home / "models").open_champion()
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
     found = evaluate_own(predictor, data)
-    for line in [json.dumps(to_plain(found))] if as_json else _lines(found):
+    for line in [as_json_text(to_plain(found))] if as_json else _lines(found):
         say(line)
 
 

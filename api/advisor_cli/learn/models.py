@@ -8,11 +8,10 @@ import typer
 
 from advisor.core.wording import count_of
 from advisor.errors import ModelError
-from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
 from advisor_models.model_list import (
     BUNDLED,
@@ -48,7 +47,7 @@ def list_(as_json: AsJson = False) -> None:
     """
     registry = _registry()
     if as_json:
-        say(write(model_list(registry)))
+        say(as_json_text(model_list(registry)))
         return
     headings = ("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
     print_table(plain_table(headings, map(_cells, list_models(registry))), _WIDTH)
@@ -69,7 +68,7 @@ def show(
     champion = registry.champion()
     wanted = champion if version is None else key_of(version)
     if as_json:
-        say(write(model_details(registry, wanted)))
+        say(as_json_text(model_details(registry, wanted)))
         return
     manifest = read_manifest(registry.folder(wanted))
     item = Listed(wanted, wanted == champion, manifest)
@@ -128,7 +127,8 @@ def check(
     checked = keys(registry) if version is None else [key_of(version)]
     faults = {key or BUNDLED: _fault(registry, key) for key in checked}
     if as_json:
-        say(write([{"model": name, "error": f} for name, f in faults.items()]))
+        found = [{"model": name, "error": fault} for name, fault in faults.items()]
+        say(as_json_text({"models": found}))
     else:
         for name, fault in faults.items():
             say(f"{name}: {fault or 'ok'}")
@@ -185,7 +185,7 @@ def _lines(item: Listed, m: Manifest) -> Iterator[str]:
 def _say_change(registry: Registry, before: str | None, *, as_json: bool) -> None:
     now = registry.champion()
     if as_json:
-        say(write(change_of_champion(now, before)))
+        say(as_json_text(change_of_champion(now, before)))
     elif now == before:
         say(f"{now or BUNDLED} is the champion already")
     else:

@@ -1,6 +1,5 @@
 """`advisor next`: which jobs to profile and which pairs to measure within some GPU minutes."""
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -21,7 +20,7 @@ from advisor_advice.site.conditions import checks_of, experience_of
 from advisor_cli.learn.measured import MEASURED_HERE, PointsSource, with_all_bundled
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL
 from advisor_data.files.checked import checked_counts
@@ -59,7 +58,7 @@ def show_next(
     steps = next_steps(known, minutes)
     written = _write_plan(steps, plan)
     if as_json:
-        say(json.dumps(_as_json(known, steps, minutes, written)))
+        say(as_json_text(_as_json(known, steps, minutes, written)))
         return
     _print(known, steps, minutes, written)
     if plan and not written:

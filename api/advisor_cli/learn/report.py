@@ -1,6 +1,5 @@
 """`advisor report`: what measurements say together."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecord
 from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data.files.power_records import BUNDLED, known_kernels, known_sensors
 from advisor_power.inputs.keeping import kept_inputs
 from advisor_power.inputs.reference import with_ratios
@@ -72,7 +71,7 @@ def power(
     shown = Shown(sensors=sensors, kernels=kernels, inputs=inputs, parts=parts, unknown=unknown)
     files = [str(path) for path in write_report(shown, out)]
     told = (*LIMITS, counts, *unknown, f"written: {', '.join(files)}")
-    for line in [json.dumps({**_as_json(shown), "files": files})] if as_json else told:
+    for line in [as_json_text({**_as_json(shown), "files": files})] if as_json else told:
         say(line)
 
 

@@ -12,11 +12,11 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from advisor.core.wording import count_of
 from advisor.errors import StoreError
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
-from advisor.formats.wire import to_plain, write
+from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor_cli.shared.options import AsJson, WithLaunches
 from advisor_cli.shared.progress import progress
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data import open_store
 from advisor_data.store.store import is_begun
 from advisor_models.manifest import BUNDLED_NAME
@@ -64,7 +64,7 @@ def retrain(
     if metrics is not None:
         write_metrics(metrics, report)
     told = () if quiet and report.is_silent else _lines(report)
-    for line in [write(_to_json(report))] if as_json else told:
+    for line in [as_json_text(_to_json(report))] if as_json else told:
         say(line)
 
 

@@ -1,6 +1,5 @@
 """`advisor train`: measured pairs, launches and profiles to a model."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +21,7 @@ from advisor_cli.learn.measured import (
 )
 from advisor_cli.shared.options import AsJson, WithBundled, WithLaunches
 from advisor_cli.shared.progress import leaving_out
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
 from advisor_training.described import make_artefact
 from advisor_training.learn.artefact import write_model
@@ -75,7 +74,7 @@ def train(
     fault = _fault(manifest)
     if as_json:
         more = {"sources": to_plain(measured.sources), "files": files, "fault": fault}
-        say(json.dumps(_to_json(made_from, trained, manifest) | more))
+        say(as_json_text(_to_json(made_from, trained, manifest) | more))
         return
     end = [f"it will not be promoted: {fault}" if fault else f"next: advisor models promote {out}"]
     for line in (*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end):

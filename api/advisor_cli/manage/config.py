@@ -1,6 +1,5 @@
 """`advisor config`: which settings hold, and why."""
 
-import json
 import math
 import os
 from dataclasses import asdict, dataclass
@@ -9,7 +8,7 @@ from advisor.files.config_file import config_path
 from advisor.settings import KEYS, read_settings, variable_of, written
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ def config(as_json: AsJson = False) -> None:
     settings, path = _in_force(), config_path(os.environ)
     if as_json:
         rows = [asdict(row) for row in settings]
-        say(json.dumps({"file": path and str(path), "settings": rows}))
+        say(as_json_text({"file": path and str(path), "settings": rows}))
         return
     cells = [["-" if x is None else str(x) for x in asdict(row).values()] for row in settings]
     print_table(plain_table(("setting", "value", "set by", "variable"), cells))

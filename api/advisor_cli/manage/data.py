@@ -1,6 +1,5 @@
 """`advisor data`: bring points in, take them out, delete them; copy and migrate the database."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -14,7 +13,7 @@ from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_flags
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data import Store, open_database, open_store
 from advisor_data import migrate as migrate_store
 from advisor_data.files.files import read_points, write_points
@@ -203,4 +202,4 @@ def _wanted(store: Store, kind: RecordKind, job: str | None, run: str | None) ->
 
 
 def _say(as_json: bool, text: str, **result: Any) -> None:
-    say(json.dumps(result) if as_json else text)
+    say(as_json_text(result) if as_json else text)

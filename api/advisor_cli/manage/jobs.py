@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 from advisor.formats.job_file import sound_jobs
-from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.lists import JobList, JobRow
 from advisor_advice.job_list import job_rows
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.store.profile_rows import LAST_NAME, profile_rows
@@ -41,7 +40,7 @@ def jobs(
         with open_store(settings.database_url, settings.home) as store:
             rows = job_rows(names, store.profile_rows("", LAST_NAME))
     if as_json:
-        say(write(JobList(jobs=rows)))
+        say(as_json_text(JobList(jobs=rows)))
     elif rows:
         print_table(plain_table(_COLUMNS, map(_cells, rows)))
     else:

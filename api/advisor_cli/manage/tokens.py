@@ -1,7 +1,6 @@
 """`advisor tokens`: who may do what with the service."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from advisor.formats.moments import now
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data.store.store import need_sql
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def create(
         token, secret = state.make_token(name, tuple(scope), expires_at)
         _note(state, "token.create", name)
     if as_json:
-        say(json.dumps({**_plain(token), "secret": secret}))
+        say(as_json_text({**_plain(token), "secret": secret}))
         return
     say(
         f"{name} may {', '.join(token.scopes)}{_until(token)}. Its secret, shown once:",
@@ -69,7 +68,7 @@ def list_(as_json: AsJson = False) -> None:
     with _state() as state:
         tokens = state.tokens()
     if as_json:
-        say(json.dumps([_plain(token) for token in tokens]))
+        say(as_json_text({"tokens": [_plain(token) for token in tokens]}))
         return
     if tokens:
         print_table(plain_table(("token", "may", "made", "expires", "state"), map(_cells, tokens)))
@@ -86,7 +85,7 @@ def revoke(name: Name, as_json: AsJson = False) -> None:
     with _state() as state:
         state.revoke_token(name)
         _note(state, "token.revoke", name)
-    say(json.dumps({"revoked": name}) if as_json else f"{name} is revoked")
+    say(as_json_text({"revoked": name}) if as_json else f"{name} is revoked")
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`advisor check`: at which numbers of SMs the libraries of this host compute right results."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from advisor_cli.measure.check_text import check_lines, step_line
 from advisor_cli.measure.profile_request import numbers
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
 from advisor_profiling.counts.check import (
     CheckedGpu,
@@ -64,7 +63,7 @@ def check(
         outcome = CheckOutcome(kept, {}, {})
     else:
         outcome = _run(gpu, wanted, script, kept, settings, console)
-    for line in [json.dumps(_as_json(outcome))] if as_json else check_lines(outcome):
+    for line in [as_json_text(_as_json(outcome))] if as_json else check_lines(outcome):
         say(line)
     if outcome.not_known:
         raise typer.Exit(5)

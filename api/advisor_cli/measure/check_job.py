@@ -1,6 +1,5 @@
 """`advisor check --job`: at which numbers of SMs does one job compute what it should?"""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from advisor.settings import Settings
 from advisor_cli.measure.check_text import ranges
 from advisor_cli.measure.testbeds import open_testbed
 from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
 from advisor_data import open_store
 from advisor_power.operands.of_job import with_fingerprint
@@ -49,7 +48,7 @@ def check_job(
         targets = plan(job, shares, 1, run)
         found = sweep(targets, run, testbed, store, report.ConsoleReporter(console), RESULTS_ONLY)
     answer = _answer(job, gpu, found.points, found.failures)
-    for line in [json.dumps(answer)] if as_json else _lines(answer, len(shares)):
+    for line in [as_json_text(answer)] if as_json else _lines(answer, len(shares)):
         say(line)
     if total in answer["silent"]:
         raise InputError(

@@ -1,6 +1,5 @@
 """What `advisor colocate` says at its end."""
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +9,7 @@ from advisor.formats.rows import to_row
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_cli.measure.testbeds import bundled_points
 from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data import Store
 from advisor_profiling.campaign.colocation import Campaign, Planned
 from advisor_profiling.campaign.outcome import Cost
@@ -32,7 +31,7 @@ def show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_jso
     if as_json:
         rows = [to_row(point) for point in points]
         found = [asdict(result) for result in sets]
-        say(json.dumps({"run": run, **answer, "sets": found, "points": rows}))
+        say(as_json_text({"run": run, **answer, "sets": found, "points": rows}))
         return
     console = plain_console(least=pair_report.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""

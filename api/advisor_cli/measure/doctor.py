@@ -1,9 +1,7 @@
 """`advisor doctor`: what was found on this host, what is missing, and the fix."""
 
-import json
 import os
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -13,7 +11,7 @@ from advisor.errors import AdvisorError
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_node.slurm.matching.books import all_faults
 from advisor_node.slurm.matching.slurm import ask
 from advisor_profiling.reports.doctor import examine
@@ -37,7 +35,7 @@ def doctor(
     """
     findings = [*examine(read_settings(), list_gpus), *_of_slurm()]
     if as_json:
-        say(json.dumps([asdict(finding) for finding in findings]))
+        say(as_json_text({"findings": findings}))
     else:
         print_table(plain_table(("check", "", "found", "fix"), map(_cells, findings)))
     if any(finding.verdict == "missing" for finding in findings):

@@ -1,6 +1,5 @@
 """What `advisor profile` says at its end."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor_cli.shared.console import plain_console, show_chart
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_profiling.campaign.sweep import SweepResult
 from advisor_profiling.reports import sweep as report
 
@@ -28,7 +27,7 @@ def show_sweep(
     if replayed:
         points = [p for p in map(report.as_recorded, points) if isinstance(p, SoloPoint)]
     if as_json:
-        say(json.dumps(_as_json(job, gpu, points, result, wrong, replayed)))
+        say(as_json_text(_as_json(job, gpu, points, result, wrong, replayed)))
         return
     console = plain_console(least=report.WIDTH)
     console.print(f"{job.name} on {gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}")
@@ -45,7 +44,7 @@ def show_sweep(
 def show_profiles(answers: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     """Print what `advisor profile --json` answered for each of several jobs."""
     if as_json:
-        say(json.dumps({"profiles": list(answers)}))
+        say(as_json_text({"profiles": list(answers)}))
         return
     console = plain_console(least=report.WIDTH)
     for answer in answers:

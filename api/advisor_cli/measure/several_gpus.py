@@ -68,7 +68,8 @@ def together(
     for answer, text in zip(found, why, strict=True):
         if answer is None:
             console.print(f"{text}: {_GO_ON}", highlight=False, markup=False)
-    answers = [answer for answer in found if answer is not None]
+    # A part of the answer of all has no number of its own.
+    answers = [{k: v for k, v in one.items() if k != "schema"} for one in found if one is not None]
     if not answers:
         raise _nothing(set(codes))
     return answers, max(codes)

@@ -5,13 +5,12 @@ from typing import Annotated
 import typer
 
 from advisor.errors import InputError
-from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair, FittedTo
 from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.shared.options import AsJson, GpuModelOption
 from advisor_cli.shared.power_bars import letters, print_parts
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 
 
 def components(
@@ -37,10 +36,10 @@ def components(
     settings = read_settings()
     if other is None:
         of_job = components_of_job(job, settings, gpu_model)
-        say(write(of_job)) if as_json else _show_job(of_job)
+        say(as_json_text(of_job)) if as_json else _show_job(of_job)
         return
     of_pair = components_of_pair(job, other, settings, gpu_model)
-    say(write(of_pair)) if as_json else _show_pair(of_pair)
+    say(as_json_text(of_pair)) if as_json else _show_pair(of_pair)
 
 
 def _check_asked(job: str, other: str | None, *, splits: bool) -> None:

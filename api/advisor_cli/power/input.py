@@ -1,6 +1,5 @@
 """`advisor power input`: the power of a product by what its matrices are filled with."""
 
-import json
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -8,7 +7,6 @@ import typer
 from rich.console import Console
 
 from advisor.errors import InputError, JobError
-from advisor.formats.wire import write
 from advisor.settings import read_settings
 from advisor.wire.input_power import InputAsked
 from advisor_cli.power.input_text import (
@@ -22,7 +20,7 @@ from advisor_cli.power.input_text import (
 from advisor_cli.shared.console import plain_console, print_table
 from advisor_cli.shared.options import AllowUnsafe, AsJson
 from advisor_cli.shared.progress import counted
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase, case_of, parse_shape
@@ -144,7 +142,7 @@ def _predict(
     filled = counted(map(with_features, asked), len(asked), "inputs")
     found = predictions(model, filled)
     if as_json:
-        say(write(found))
+        say(as_json_text(found))
         return
     print_table(predicted_table(found.predictions), width=140)
     for line in predicted_lines(found, model.manifest):
@@ -165,7 +163,7 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
             {"operands": case.operands, "message": str(error)}
             for case, error in outcome.refused.items()
         ]
-        say(json.dumps({"inputs": [r.as_json() for r in found], "refused": refused}))
+        say(as_json_text({"inputs": [r.as_json() for r in found], "refused": refused}))
     else:
         if found:
             print_table(input_table(found))

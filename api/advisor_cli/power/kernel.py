@@ -8,7 +8,6 @@ import typer
 from rich.console import Console
 
 from advisor.errors import InputError
-from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import origin_of
 from advisor.wire.kernel_power import KernelReport
@@ -16,7 +15,7 @@ from advisor_cli.power.kernel_text import plan_line, plot, report_lines, step_li
 from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor_cli.shared.console import plain_console, show_chart
 from advisor_cli.shared.options import REPLAY, AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.power_records import known_sensors
 from advisor_power.gpu_worker import WorkerPlace
@@ -240,7 +239,7 @@ def _check_together(what: Operation) -> None:
 
 
 def _show(found: KernelReport, as_json: bool) -> None:
-    for line in [write(found)] if as_json else report_lines(found):
+    for line in [as_json_text(found)] if as_json else report_lines(found):
         say(line)
     if found.curve and not as_json:
         show_chart(plot(found))

@@ -1,6 +1,5 @@
 """`advisor power sensor`: how often, over what time and how late the sensors of a card read."""
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from advisor.validity.sensor_timing import power_timing
 from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import REPLAY, AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.replay import recorded_sensor
@@ -55,7 +54,7 @@ def sensor(
         found = _replay(gpu_model, console)
     else:
         found = _measure(gpu, python, read_settings(), console)
-    for line in [json.dumps(_as_json(found))] if as_json else sensor_lines(found):
+    for line in [as_json_text(_as_json(found))] if as_json else sensor_lines(found):
         say(line)
     if not found.accepted:
         raise typer.Exit(NOT_ACCEPTED)

@@ -1,7 +1,6 @@
 """`advisor power tensor`: what of the matrices of a file decides the power of their products."""
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from advisor_cli.power.input_text import notes_of, predicted_cells
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.progress import counted
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_power.inputs.predicting.tensors import ROWS, Expecting, TensorPower
 from advisor_power.model.find import NoInputModelError, find_input_model, load_input_model
 from advisor_power.model.predictor import InputPredictor, model_line
@@ -59,7 +58,7 @@ def tensor(
     found.sort(key=lambda one: (-one.matrix.found.along, one.matrix.tensor))
     not_reached = len(chosen.matrices) - len(found)
     if as_json:
-        say(json.dumps(_as_json(chosen, found, not_reached, model)))
+        say(as_json_text(_as_json(chosen, found, not_reached, model)))
     else:
         _show(chosen, found, not_reached, model)
     if picture:

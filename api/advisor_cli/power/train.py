@@ -1,6 +1,5 @@
 """`advisor power train`: measured inputs to a model of power by data."""
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from advisor.settings import read_settings
 from advisor.wire.input_power import InputPoint
 from advisor_cli.shared.options import AsJson, WithBundled
 from advisor_cli.shared.progress import leaving_out
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_data.files.input_points import bundled_input_points, read_input_points
 from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import kept_points, points_of
@@ -66,7 +65,7 @@ def train(
     manifest = training.write_input_model(folder, trained, manifest)
     told = [*_lines(manifest, unused), f"written: {folder}"]
     answer = _to_json(trained, manifest, unused, folder)
-    for line in [json.dumps(answer)] if as_json else told:
+    for line in [as_json_text(answer)] if as_json else told:
         say(line)
 
 

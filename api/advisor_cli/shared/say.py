@@ -1,10 +1,12 @@
 """How all commands print lines."""
 
 import re
+from typing import Any
 
 import typer
 
 from advisor.core.wording import printable
+from advisor.formats.wire import as_answer, write
 from advisor.settings import SUITE
 
 
@@ -16,6 +18,15 @@ def say(text: object = "", *, err: bool = False) -> None:
         err: Print it on stderr.
     """
     typer.echo(printable(str(text)), err=err)
+
+
+def as_json_text(answer: Any) -> str:
+    """What a command answers with `--json`: an object.
+
+    Raises:
+        WireError: a number that JSON has no word for.
+    """
+    return as_answer(write(answer).encode()).decode()
 
 
 def with_places(text: str) -> str:

@@ -49,7 +49,7 @@ def load_plan(path: Path, jobs: Collection[str]) -> Plan:
         "measure": lambda field: _plan_entries(field, jobs),
         "profiles": read.flag,
     }
-    fields = read.record(root, readers, required=("measure",))
+    fields = read.whole_record(root, readers, required=("measure",))
     name = fields.get("name", path.stem)
     if not NAME.fullmatch(name):
         raise root.fault(f"{name!r} cannot name a run", fix=f"add a name: {RULE}")
@@ -99,7 +99,7 @@ def plan_from_options(
 def _named(plan: Plan, name: str | None, prefix: str) -> Plan:
     """The plan with that name, or with one that the same plan always gets."""
     if name is None:
-        digest = hashlib.sha256(to_yaml(plan).encode()).hexdigest()
+        digest = hashlib.sha256(_to_yaml(plan).encode()).hexdigest()
         return replace(plan, name=f"{prefix}-{digest[:8]}")
     return replace(plan, name=run_name(name))
 
@@ -117,6 +117,10 @@ def run_name(name: str) -> str:
 
 def to_yaml(plan: Plan) -> str:
     """The plan as a file that `load_plan` reads."""
+    return read.with_schema(_to_yaml(plan))
+
+
+def _to_yaml(plan: Plan) -> str:
     entries = [_entry_json(entry) for entry in plan.entries]
     content: dict[str, Any] = {"name": plan.name, "measure": entries}
     if plan.profiles != plan.has_sets:

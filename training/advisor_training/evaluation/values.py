@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from advisor.formats.wire import as_answer
 from advisor_training.dataset.noise import Ceiling
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.evaluation.bars import GroupFigures, JobFigures
@@ -19,9 +20,6 @@ from advisor_training.evaluation.outcomes import ChoiceFigures
 from advisor_training.evaluation.rows import ChoiceRow, ErrorRow, LimitRow, Some
 from advisor_training.learn.conformal import Coverage
 from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
-
-JSON_SCHEMA = 4
-"""Raised when a key of the JSON form changes its meaning or goes away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +122,8 @@ def to_json(evaluation: Evaluation) -> str:
         if field.name != "compared"
     }
     protocols = {name: protocol.meaning for name, protocol in PROTOCOLS.items()}
-    whole = {"schema": JSON_SCHEMA, "protocols": protocols, **values}
-    return json.dumps(whole, default=_fields, allow_nan=False)
+    whole = {"protocols": protocols, **values}
+    return as_answer(json.dumps(whole, default=_fields, allow_nan=False).encode()).decode()
 
 
 def _table(kind: type[Any], rows: Iterable[Any]) -> pd.DataFrame:

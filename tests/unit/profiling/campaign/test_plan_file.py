@@ -15,6 +15,7 @@ from planned import H200, jobs
 
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
+from advisor.formats.wire import SCHEMA
 from advisor_profiling.campaign.plan import Plan, PlanEntry, expand
 from advisor_profiling.campaign.plan_file import (
     load_plan,
@@ -275,7 +276,8 @@ def test_written_plan_reads_well() -> None:
             PlanEntry(pairs=(("fft", "gemm"),), splits=(TIME_SLICED,), repeats=2),
         ),
     )
-    assert to_yaml(plan) == textwrap.dedent("""\
+    assert to_yaml(plan) == textwrap.dedent(f"""\
+        schema: {SCHEMA}
         name: x
         measure:
         - among: [bert-train, triad]

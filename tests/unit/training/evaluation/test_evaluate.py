@@ -20,6 +20,7 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import PairPoint, PointPart
 from advisor.errors import InputError, ModelError
+from advisor.formats.wire import SCHEMA
 from advisor_training.dataset.data import Data, make_data
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation import curve as evaluation_curve
@@ -339,7 +340,7 @@ def test_the_bundled_figures_are_of_the_same_names(evaluation: Evaluation) -> No
 
 def test_json_has_all_but_the_rows(evaluation: Evaluation) -> None:
     found = json.loads(to_json(evaluation))
-    assert found["schema"] == 4
+    assert found["schema"] == SCHEMA
     assert set(found["protocols"]) == set(PROTOCOLS)
     assert found["basis"]["pairs"] == 15
     assert len(found["chosen"][PER_WATT_OBJECTIVE]) == len(evaluation.chosen[PER_WATT_OBJECTIVE])
