@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterator
 
-from advisor.core.flags import DOUBTFUL, FLAGS, SLOW_ALONE
+from advisor.core.flags import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, NINE
 from advisor.decide.constraints import risks
@@ -241,6 +241,11 @@ def of_profile(profile: Profile) -> Iterator[str]:
     if doubtful := sorted(DOUBTFUL & set(profile.flags)):
         meanings = "; ".join(f"{flag}: {FLAGS[flag]}" for flag in doubtful)
         yield f"the profile of {profile.job} has doubtful points ({meanings})"
+    if ONE_WINDOW in profile.flags:
+        yield (
+            f"{profile.job} was seen on the whole GPU alone, so its other shares are estimated; "
+            f"measure them: advisor profile {profile.job}"
+        )
     if SLOW_ALONE in profile.flags:
         yield (
             f"{profile.job} was slower on the whole GPU than at a smaller share, held up by its "

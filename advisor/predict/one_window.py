@@ -14,6 +14,7 @@ import numpy as np
 
 from advisor.core.flags import ONE_WINDOW
 from advisor.core.gpu import WHOLE
+from advisor.core.records import SoloPoint
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 
 ESTIMATED_SHARES = tuple(map(float, range(10, 100, 10)))
@@ -78,6 +79,24 @@ def window_of(profile: Profile) -> SoloWindow:
         idle_power_w=profile.idle_power_w,
         memory_used_mib=profile.memory_used_mib,
         counters={name: float(values[-1]) for name, values in profile.values.items()},
+    )
+
+
+def window_of_point(point: SoloPoint) -> SoloWindow | None:
+    """What a point on the whole GPU shows; None: it lacks the empty card's power, or a limit."""
+    if point.power_w is None or point.idle_power_w is None or not point.power_limit_w:
+        return None
+    counters = {name: getattr(point, name) for name in COLUMNS}
+    return SoloWindow(
+        job=point.job,
+        gpu_model=point.gpu_model,
+        units_total=point.units_total,
+        power_w=point.power_w,
+        power_limit_w=point.power_limit_w,
+        clock_part=1.0,
+        idle_power_w=point.idle_power_w,
+        memory_used_mib=point.memory_used_mib,
+        counters={name: value for name, value in counters.items() if value is not None},
     )
 
 

@@ -55,11 +55,13 @@ class AskedJob:
 
     Attributes:
         rate_unit: Unit of its progress, such as images.
+        one_window: It was seen on the whole GPU alone: what it does at other shares is estimated.
     """
 
     job: str
     rate_unit: str
     alone: Alone
+    one_window: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

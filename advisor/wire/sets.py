@@ -187,6 +187,7 @@ class Replicas(Tabular):
             `memory`, `tail`, `power` or `host cores`; None as `beyond`.
         why: The same in words.
         card: As of sets; `drifts` as well.
+        one_window: As of jobs that are asked about.
     """
 
     job: str
@@ -201,6 +202,7 @@ class Replicas(Tabular):
     warnings: tuple[str, ...] = ()
     card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
+    one_window: bool = False
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """From one copy to the best number, and one more."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.core.finish import Finish
+from advisor.core.flags import ONE_WINDOW
 from advisor.core.interval import Interval
 from advisor.core.objectives import ADVISED, priced
 from advisor.core.units import units_for_share, vendor_of
@@ -111,7 +112,12 @@ def asked_job(profile: Profile) -> wire.AskedJob:
         power_w=profile.whole_gpu_power_w,
         memory_used_mib=profile.memory_used_mib,
     )
-    return wire.AskedJob(job=profile.job, rate_unit=profile.rate_unit, alone=alone)
+    return wire.AskedJob(
+        job=profile.job,
+        rate_unit=profile.rate_unit,
+        alone=alone,
+        one_window=ONE_WINDOW in profile.flags,
+    )
 
 
 def _same_work(r: Decision) -> wire.SameWork:

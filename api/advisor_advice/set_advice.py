@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from advisor.core.flags import ONE_WINDOW
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, find_objective
@@ -175,6 +176,7 @@ def advise_replicas_by(
         warnings=tuple(dict.fromkeys(warnings)),
         card=card and card.told,
         drifts=conditions.drifts_of(asked),
+        one_window=ONE_WINDOW in profile.flags,
     )
 
 

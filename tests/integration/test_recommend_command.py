@@ -65,7 +65,7 @@ def test_keys_of_the_json_stay() -> None:
         (PAIR[0], "transforms"), (PAIR[1], "images"),
     ]  # fmt: skip
     for job in answer["jobs"]:
-        assert set(job) == {"job", "rate_unit", "alone"}
+        assert set(job) == {"job", "rate_unit", "alone", "one_window"}
         assert set(job["alone"]) == {"rate", "power_w", "memory_used_mib"}
     baselines = [baseline["option"] for baseline in answer["baselines"]]
     for option in (answer["choice"], *answer["candidates"], *baselines):

@@ -14,6 +14,7 @@ from advisor.settings import Settings
 from advisor.validity.copies import undisputed
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.usable import why_no_profile
+from advisor_advice.site.seen_once import estimated_profiles
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.files.bundled import bundled_solo_points
@@ -84,6 +85,8 @@ def find_profiles(
         # Only now: reading the bundled points takes time.
         bundled = known_profiles(bundled_solo_points(set(names)), names, bundled=True)
         known = {name: of_job.before(bundled[name]) for name, of_job in known.items()}
+    if not _in_common(known, gpu_model):
+        known = or_estimated(known, stored)
     for name in names:
         if not known[name].profiles:
             raise no_profile(name, _known(settings, file), points=stored)
@@ -124,6 +127,22 @@ def known_profiles(
     for name in dict.fromkeys(names):
         of_job = {model: p for (job, model), p in profiles.items() if job == name}
         found[name] = ProfilesOfJob(of_job, frozenset(of_job if bundled else ()))
+    return found
+
+
+def or_estimated(
+    known: Mapping[str, ProfilesOfJob], points: Sequence[SoloPoint]
+) -> dict[str, ProfilesOfJob]:
+    """On GPU models where a job has no profile, what its windows on the whole GPU say.
+
+    Raises:
+        ModelError: the head that estimates is damaged.
+    """
+    sure = undisputed(points)
+    found = dict[str, ProfilesOfJob]()
+    for name, of_job in known.items():
+        own = (p for p in sure if p.job == name and p.gpu_model not in of_job.profiles)
+        found[name] = of_job.before(ProfilesOfJob(estimated_profiles(own)))
     return found
 
 

@@ -1,13 +1,14 @@
 """The first lines of a recommendation: what to do, what it is worth, and what it risks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from advisor.core.finish import Finish
+from advisor.core.flags import ONE_WINDOW
 from advisor.core.objectives import COST
-from advisor.core.split import ISOLATING, Sharing, Split
+from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing, Split
 from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
-from advisor.core.wording import less_or_more
+from advisor.core.wording import less_or_more, listed
 from advisor.decide.limits import is_served
 from advisor.decide.reasons import near_miss, percent
 from advisor.decide.recommend import Decision, RatedSplit
@@ -39,20 +40,28 @@ def headline(given: ModelAdvice) -> str:
     """What to do, and what that rests on."""
     r = given.recommendation
     gpu, jobs = r.profiles[0].gpu_model, " and ".join(p.job for p in r.profiles)
+    seen = dict.fromkeys(p.job for p in r.profiles if ONE_WINDOW in p.flags)
     if way := way_of(r):
         call = r.choice.sharing == "exclusive"
         verdict = "YOUR CALL: one after the other, or share for time" if call else "SHARE"
         text = f"{verdict}: {_parts(r, way)} ({gpu})"
     else:
         text = f"DO NOT SHARE: run {jobs} one after the other ({gpu})"
-    return f"{text}. {basis(given.measured if way_of(r) else None)}"
+    return f"{text}. {basis(given.measured if way_of(r) else None, seen)}"
 
 
-def basis(measured: MeasuredTogether | None) -> str:
-    """What the numbers rest on: measured is only what was measured at that very split."""
+def basis(measured: MeasuredTogether | None, seen: Collection[str] = ()) -> str:
+    """What the numbers rest on: measured is only what was measured at that very split.
+
+    Args:
+        measured: Of these jobs together.
+        seen: Jobs of which one window on the whole GPU is known.
+    """
+    of = listed(seen) if len(seen) <= ADVISED_JOBS else f"each of {len(seen)} jobs"
+    found = f"estimated from one window of {of}" if seen else "predicted"
     if measured is None:
-        return "predicted"
-    return measured.text if measured.at_choice else f"predicted; other splits {measured.text}"
+        return found
+    return measured.text if measured.at_choice else f"{found}; other splits {measured.text}"
 
 
 def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,8 @@ def said(given: SetAdvice, prices: Prices) -> Said:
 
 def headline(given: SetAdvice) -> str:
     """What to do, and what that rests on."""
-    rests_on = basis(given.measured if given.chosen else None)
+    seen = dict.fromkeys(job.job for job in given.jobs if job.one_window)
+    rests_on = basis(given.measured if given.chosen else None, seen)
     if (way := given.chosen) is None:
         verdict, jobs = "A CARD EACH", _names(given)
     else:

@@ -39,6 +39,7 @@ from advisor_advice.site.known_profiles import (
     known_profiles,
     no_profile,
     on_one_gpu,
+    or_estimated,
 )
 from advisor_advice.site.measured_pairs import measured_windows
 from advisor_advice.words import pair, sets
@@ -315,7 +316,9 @@ class Engine:
     def _load(self, names: Sequence[str]) -> dict[str, ProfilesOfJob]:
         points = [point for name in names for point in self._store.solo_points(job=name)]
         own = known_profiles(points, names)
-        return {n: k.before(bundled.profiles().get(n, ProfilesOfJob({}))) for n, k in own.items()}
+        bundled_too = bundled.profiles()
+        known = {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in own.items()}
+        return or_estimated(known, points)
 
     async def _predictor(self, kept: Kept) -> ModelPredictor:
         if kept.predictor is None:

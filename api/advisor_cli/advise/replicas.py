@@ -81,7 +81,9 @@ def _show(told: Replicas, *, with_notes: bool) -> None:
     console = plain_console(highlight=False, most=MOST_WIDTH)
     copies = "1 copy" if told.best == 1 else f"{told.best} copies"
     where = f"{told.job} on the {told.gpu_model}{_WAYS[told.sharing]}"
-    print_folded(console, "", f"{where}: {copies}. {basis(best.measured)}")
+    print_folded(
+        console, "", f"{where}: {copies}. {basis(best.measured, [told.job] * told.one_window)}"
+    )
     if told.best > 1:
         off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
         times = f"{best.rate.value / alone.rate.value:.2f} times the rate of one"

@@ -7,6 +7,7 @@ import pytest
 from advised import points_file, profile, profiles, settings_of, solo_points
 from small_model import make_profile
 
+from advisor.core.flags import ONE_WINDOW
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.settings import Settings
@@ -19,6 +20,7 @@ from advisor_advice.site.known_profiles import (
 )
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.files.bundled import bundled_solo_points
 
 
 def known(**models: str) -> dict[str, ProfilesOfJob]:
@@ -142,7 +144,7 @@ def test_a_job_without_enough_points_is_told_what_to_measure(
     settings: Settings, tmp_path: Path
 ) -> None:
     """It is known, and makes no profile; points of a file count as well."""
-    stored(settings, *(p for p in solo_points("a") if p.share_percent == 100))
+    stored(settings, *(p for p in solo_points("a") if p.share_percent < 100))
     with pytest.raises(InputError, match="a has no profile") as raised:
         find_profiles(["a", "fft"], settings)
     assert raised.value.steps[0] == "1. advisor profile a   # on the GPU"
@@ -170,6 +172,21 @@ def test_a_job_that_is_only_defined_has_no_profile(settings: Settings, tmp_path:
     assert raised.value.why == (
         "a profile needs 100 % and one smaller share at least, with right results"
     )
+
+
+def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Settings) -> None:
+    """In its own unit, with a mark; a window with a doubtful flag estimates nothing."""
+    whole = next(p for p in bundled_solo_points({"bert-train"}) if p.share_percent == 100)
+    whole = replace(whole, gpu_model=BUNDLED_MODEL, job="mine", flags=())
+    stored(settings, replace(whole, job="hot", flags=("heat",)), whole)
+    (found,) = find_profiles(["mine"], settings).profiles
+    assert found.flags == (ONE_WINDOW,)
+    assert found.whole_gpu_rate == whole.rate
+    assert found.rate_unit == whole.rate_unit
+    assert found.shares[0] == 10
+    assert 0.1 < found.values["rate"][0] / whole.rate < 0.5
+    with pytest.raises(InputError, match="hot has no profile"):
+        find_profiles(["hot"], settings)
 
 
 def test_a_name_that_nobody_knows_is_spelled_for_you(settings: Settings) -> None:
