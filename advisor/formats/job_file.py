@@ -107,7 +107,7 @@ def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) ->
 
 
 def save_job(job: Job, path: Path) -> None:
-    """Write a job that was given on the command line, to be run in the folder in which we stand.
+    """Write a job that was given on the command line, to be run in its folder, or where we stand.
 
     Raises:
         InputError: it cannot be written.
@@ -117,7 +117,11 @@ def save_job(job: Job, path: Path) -> None:
         for key, value in dataclasses.asdict(job.progress).items()
         if value != getattr(ProgressSettings(), key)
     }
-    fields = {"command": [*job.command], "workdir": str(Path.cwd()), "progress": progress}
+    fields = {
+        "command": [*job.command],
+        "workdir": str(job.workdir or Path.cwd()),
+        "progress": progress,
+    }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(read.with_schema(yaml.safe_dump(fields, sort_keys=False)), encoding="utf-8")

@@ -26,6 +26,7 @@ _COMMANDS = {
     "place": "Plan a queue: who shares a GPU, at which split, and when; or who runs together.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
+    "watch": "Watch a process that runs already: rate, watts, SM activity and memory.",
     "colocate": "Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.",
     "launch": "Run two to seven jobs together on one GPU at a proven split, and watch them.",
     "run": "Run a queue on the GPUs of this host until all jobs are done; goes on after any end.",
@@ -59,7 +60,7 @@ _MODULES = {
         "launching": ("launch", "launches", "run"),
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
         "manage": ("config", "data", "jobs", "kubernetes", "serve", "slurm", "tokens"),
-        "measure": ("check", "colocate", "doctor", "profile"),
+        "measure": ("check", "colocate", "doctor", "profile", "watch"),
         "power": ("power",),
     }.items()
     for name in names

@@ -18,10 +18,16 @@ class OutputLines:
     """Complete lines of an output file that its shim may begin again.
 
     A carriage return ends a line too: progress bars write nothing else.
+
+    Args:
+        path: Of the file.
+        last_bytes: Of what was written before; None: from its beginning.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, last_bytes: int | None = None) -> None:
         self._path, self._file, self._rest = path, path.open("rb", buffering=0), b""
+        if last_bytes is not None:
+            self._file.seek(max(0, self._file.seek(0, os.SEEK_END) - last_bytes))
 
     def read(self) -> list[bytes]:
         """Lines that were completed since the last look, without their ends.

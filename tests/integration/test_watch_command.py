@@ -1,0 +1,141 @@
+"""`advisor watch`: processes that run already beside a fake driver, and how to profile them."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from host import FAKES, FakeHost
+from waiting import eventually
+
+from advisor.formats.job_file import load_job
+from advisor.progress import FILE_BYTES
+from advisor.scrape.fetch import answers
+from advisor.scrape.servers import SERVERS, server_of
+
+STEPS_PER_S = 100.0
+PRINTS = (
+    "import time; begun = time.monotonic()\n"
+    "for n in range(1, 10**6):\n"
+    "    print(f'step {n}/1000000 loss 0.1', flush=True)\n"
+    f"    time.sleep(max(0, begun + n / {STEPS_PER_S} - time.monotonic()))"
+)
+COUNTS = (
+    "import time; from advisor.progress import Progress; progress = Progress()\n"
+    "while True: progress.add(7); time.sleep(0.01)"
+)
+
+
+@contextmanager
+def running(
+    *words: str, output: int | IO[bytes] = subprocess.DEVNULL, **environment: str
+) -> Generator[int]:
+    """A process that nobody started for us."""
+    command = [sys.executable, *words]
+    with subprocess.Popen(command, stdout=output, env=environment) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def looks(host: FakeHost, pid: int, *options: str) -> list[dict[str, Any]]:
+    done = host.advisor("watch", str(pid), "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_process_that_prints_is_counted_beside_what_its_gpu_does(
+    host: FakeHost, tmp_path: Path
+) -> None:
+    """Its own memory, the watts of the card, and who else computes there; keys stay the same."""
+    log = tmp_path / "log"
+    with log.open("wb") as output, running("-c", PRINTS, output=output) as pid:
+        (host.folder / "nvml" / "gpu0" / "compute_processes").write_text(f"{pid} 5000\n1 30")
+        eventually(lambda: b"step 9/" in log.read_bytes())
+        first, *_, last = looks(host, pid, "--every", "1", "--for", "4")
+        shown = host.advisor("watch", str(pid), "--once", "--every", "0.5").stdout
+    assert set(first) == {"pid", "at", "watched_s", "count", "unit", "rate", "gpus"}
+    # A busy host makes it late, never early.
+    assert 0.7 * STEPS_PER_S < last["rate"] < 1.03 * STEPS_PER_S
+    (gpu,) = last["gpus"]
+    assert set(gpu) == {
+        "index", "model", "power_w", "power_limit_w", "sm_active_percent", "memory_mib", "others"
+    }  # fmt: skip
+    assert (gpu["memory_mib"], gpu["others"]) == (5000, [1])
+    assert gpu["power_w"] > 0
+    assert gpu["sm_active_percent"] is not None
+    assert "to profile it: advisor profile --name" in shown
+
+
+def test_a_count_goes_before_what_is_printed(host: FakeHost, tmp_path: Path) -> None:
+    """As where optimizer steps are counted in a process that was started so."""
+    file = tmp_path / "progress"
+    file.write_bytes(bytes(FILE_BYTES))
+    with running("-c", COUNTS, ADVISOR_PROGRESS_FILE=str(file)) as pid:
+        eventually(lambda: file.read_bytes()[0])
+        (look,) = looks(host, pid, "--once", "--every", "1")
+    assert look["count"] % 7 == 0
+    assert look["gpus"] == []
+
+
+def test_a_server_is_counted_by_its_page_and_kept_as_a_job(host: FakeHost) -> None:
+    """The page is named, or that of a server which is known by its command line."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url, counter = f"http://127.0.0.1:{port}/metrics", "fake:generation_tokens_total"
+    with running(
+        str(FAKES / "metrics_job.py"), str(port), LD_LIBRARY_PATH=str(host.libraries)
+    ) as pid:
+        eventually(lambda: answers(url))
+        page = ("--url", url, "--counter", counter)
+        (look,) = looks(host, pid, "--once", "--every", "1", *page, "--save", "server")
+        half = host.advisor("watch", str(pid), "--url", url)
+    assert look["rate"] > 0
+    kept = load_job(host.folder / "jobs" / "server.yaml").progress
+    assert (kept.kind, kept.url, kept.counter) == ("metrics", url, counter)
+    assert half.returncode == 2
+    assert "say both --url and --counter" in half.stderr
+
+
+def test_a_process_that_tells_nothing_is_told_how_to(host: FakeHost) -> None:
+    """It makes no job; and one that is not there is said to be none."""
+    with running("-c", "import time; time.sleep(60)") as pid:
+        shown = host.advisor("watch", str(pid), "--once", "--every", "0.5")
+        assert shown.returncode == 0, shown.stderr
+        assert "it writes to /dev/null" in shown.stdout
+        assert host.advisor("watch", str(pid), "--save", "job").returncode == 2
+    assert f"there is no process {pid}" in host.advisor("watch", str(pid)).stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "url"),
+    [
+        ("vllm serve Qwen/Qwen3-8B --port 8010", "http://127.0.0.1:8010/metrics"),
+        (
+            "python -m vllm.entrypoints.openai.api_server --port=8011",
+            "http://127.0.0.1:8011/metrics",
+        ),
+        ("python -m sglang.launch_server --model-path x", "http://127.0.0.1:30000/metrics"),
+        ("tritonserver --http-port 8000", "http://127.0.0.1:8002/metrics"),
+    ],
+)
+def test_pages_of_known_servers_are_found(command: str, url: str) -> None:
+    found = server_of(command.split())
+    assert found
+    assert found[1] == url
+    assert server_of(["python", "train.py"]) is None
+
+
+def test_names_of_known_servers_are_those_of_the_documentation() -> None:
+    """Each counter and histogram stands there with its source."""
+    page = (Path(__file__).parents[2] / "docs" / "progress.md").read_text()
+    for server in SERVERS:
+        assert f"`{server.counter}`" in page
+        assert server.histogram is None or f"`{server.histogram}`" in page
