@@ -4,6 +4,7 @@
     Trainer(callbacks=[lightning_callback()])          # Lightning
     count_optimizer_steps()                            # any loop of PyTorch, before it begins
     python -m advisor.callbacks train.py --batch 32    # the same without a change
+    torchrun .. -m advisor.callbacks -m package.train  # of a module, in every process
 
 Each library is imported where it is asked for; none is needed to install advisor. Processes of
 other ranks than the first count nothing.
@@ -98,15 +99,21 @@ def count_optimizer_steps(progress: Progress | None = None) -> Any:
     return hooks.register_optimizer_step_post_hook(count)
 
 
-def _run_counted(script: str) -> None:
-    """Run a script as Python would, whose optimizer steps are counted."""
-    sys.path[0] = str(Path(script).resolve().parent)
+def run_counted(words: list[str]) -> None:
+    """Run a script, or a module behind -m, as Python would; its optimizer steps are counted."""
+    is_module = words[0] == "-m"
+    script = words[is_module]
+    sys.argv[:] = words[is_module:]
+    if not is_module:
+        sys.path[0] = str(Path(script).resolve().parent)
     count_optimizer_steps()
-    runpy.run_path(script, run_name="__main__")
+    if is_module:
+        runpy.run_module(script, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("usage: python -m advisor.callbacks SCRIPT ARGUMENTS...")
-    del sys.argv[0]
-    _run_counted(sys.argv[0])
+    if sys.argv[1:] in ([], ["-m"]):
+        sys.exit("usage: python -m advisor.callbacks SCRIPT | -m MODULE, and its arguments")
+    run_counted(sys.argv[1:])

@@ -60,7 +60,7 @@ def test_a_process_that_prints_is_counted_beside_what_its_gpu_does(
         eventually(lambda: b"step 9/" in log.read_bytes())
         first, *_, last = looks(host, pid, "--every", "1", "--for", "4")
         shown = host.advisor("watch", str(pid), "--once", "--every", "0.5").stdout
-    assert set(first) == {"pid", "at", "watched_s", "count", "unit", "rate", "gpus"}
+    assert set(first) == {"schema", "pid", "at", "watched_s", "count", "unit", "rate", "gpus"}
     # A busy host makes it late, never early.
     assert 0.7 * STEPS_PER_S < last["rate"] < 1.03 * STEPS_PER_S
     (gpu,) = last["gpus"]

@@ -1,6 +1,5 @@
 """`advisor watch`: what a process that runs already does, and how it would be profiled."""
 
-import json
 import math
 import shlex
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_profiling.attached.told import Asked, Told, find_told, output_of
 from advisor_profiling.attached.watching import GpuSeen, Seen, command_of, family, workdir_of
 from advisor_profiling.attached.watching import watch as watching
@@ -44,9 +43,9 @@ def watch(
     save: Annotated[str | None, typer.Option(help="Write it as the job of that name")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a process that runs already: rate, watts, SM activity and memory; nothing is changed.
+    """Watch a process that runs already: rate, watts, SM activity and memory.
 
-    Then says how to profile it. --json writes an object for each look.
+    Changes nothing of it, and says how to profile it. --json writes an object for each look.
 
     Example: advisor watch 4711 --once
     """
@@ -57,7 +56,7 @@ def watch(
     looks = watching(pid, told, every, every if once else seconds)
     if as_json:
         for seen in looks:
-            say(json.dumps(asdict(seen)))
+            say(as_json_text(asdict(seen)))
         return
     _show(looks, command, [*_how(pid, command, told)], once=once)
     if not once and owner_of(pid) is None:

@@ -169,6 +169,23 @@ def test_a_script_is_counted_without_a_change(
     assert count == 7 or (torch.cuda.is_available() and count > 0)
 
 
+def test_a_module_is_run_as_python_runs_it(
+    install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Behind -m, as launchers of several processes start one; with its arguments, beside others."""
+    install("torch", cuda=NoGpu())
+    install("torch.optim.optimizer", register_optimizer_step_post_hook=str)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "train.py").write_text(
+        "import sys; from . import beside; beside.told = __name__, sys.argv[1:]"
+    )
+    (tmp_path / "package" / "beside.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "argv", [])
+    callbacks.run_counted(["-m", "package.train", "--steps", "7"])
+    assert sys.modules["package.beside"].told == ("__main__", ["--steps", "7"])
+
+
 @pytest.mark.filterwarnings("ignore")  # theirs
 def test_real_trainer(tmp_path: Path) -> None:
     """Two epochs of five steps, of which a GPU may have the last ones still to do."""
