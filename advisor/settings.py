@@ -21,7 +21,7 @@ RUNTIME_DIR = "ADVISOR_RUNTIME_DIR"
 HOST_FOLDER = Path("/run/advisor")
 """For a group of users of the host, where root has made it (deploy/advisor.tmpfiles.conf)."""
 
-SECRETS = ("ADVISOR_DATABASE_URL", "ADVISOR_TOKEN", "PGPASSWORD")
+SECRETS = ("ADVISOR_DATABASE_URL", "ADVISOR_TOKEN", "ADVISOR_PROMETHEUS_TOKEN", "PGPASSWORD")
 """Variables that no job and no daemon gets to see."""
 
 _OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")

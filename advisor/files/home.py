@@ -7,7 +7,7 @@ from advisor.files.safe_files import private_folder
 
 _OURS = re.compile(
     r"advisor\.db.*|points|models|launches|logs|checks|sensors|kernels|inputs|input-model|jobs|fanout|id"
-    r"|queues|service\.lock|\..*",
+    r"|queues|audits|service\.lock|\..*",
     re.DOTALL,
 )
 

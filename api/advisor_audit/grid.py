@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.predict.profiles import Floats
-from advisor_audit.series import BLANK, ENERGY, POWER, Owner, Series, gpu_of, owner_of
+from advisor_audit.sources.series import BLANK, ENERGY, POWER, Owner, Series, gpu_of, owner_of
 
 NOBODY, SEVERAL = -1, -2
 

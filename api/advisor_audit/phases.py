@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from advisor.predict.profiles import Floats
 from advisor_audit.grid import NOBODY, SEVERAL, GpuPage, runs
-from advisor_audit.series import ACTIVITY, USED, Owner
+from advisor_audit.sources.series import ACTIVITY, USED, Owner
 
 PATIENCE_S = 300.0
 """A gap, or a label that is missing, is bridged up to this long; a job that is quiet for longer

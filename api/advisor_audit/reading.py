@@ -14,10 +14,10 @@ from typing import IO, Any, Protocol
 
 from advisor.files.whole_files import replace_file
 from advisor_audit.grid import Site, gpu_pages
-from advisor_audit.lines import write_lines
 from advisor_audit.phases import Segment, Watched, segments
-from advisor_audit.prometheus import Asked
-from advisor_audit.series import Owner, Series
+from advisor_audit.sources.lines import write_lines
+from advisor_audit.sources.prometheus import Asked
+from advisor_audit.sources.series import Owner, Series
 
 
 class Source(Protocol):

@@ -24,6 +24,7 @@ _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
     "replicas": "How many copies of a job run on one GPU, and what ends their number?",
     "place": "Plan a queue: who shares a GPU, at which split, and when; or who runs together.",
+    "audit": "What would sharing give a cluster? Read from its metrics; nothing is profiled.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "watch": "Watch a process that runs already: rate, watts, SM activity and memory.",
@@ -56,7 +57,7 @@ component."""
 _MODULES = {
     name: f"advisor_cli.{room}.{name}"
     for room, names in {
-        "advise": ("recommend", "replicas", "place", "drift"),
+        "advise": ("recommend", "replicas", "place", "audit", "drift"),
         "launching": ("launch", "launches", "run"),
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
         "manage": ("config", "data", "jobs", "kubernetes", "serve", "slurm", "tokens"),
@@ -68,7 +69,7 @@ _MODULES = {
 
 
 _EXTRAS = {
-    **dict.fromkeys(("recommend", "replicas", "place", "drift", "power"), "advise"),
+    **dict.fromkeys(("recommend", "replicas", "place", "audit", "drift", "power"), "advise"),
     **dict.fromkeys(("launch", "run"), "advise"),
     **dict.fromkeys(("report", "train", "retrain", "evaluate", "next"), "train"),
     "serve": "serve",

@@ -104,6 +104,18 @@ def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
     return {job: profile for (job, model), profile in found.items() if model == gpu_model}
 
 
+def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str, str], Profile]:
+    """Every profile that was measured here by GPU model and job; those of a file go before.
+
+    Raises:
+        InputError: the file cannot be read.
+        StoreError: the store cannot be read.
+    """
+    sources = [_stored(settings, [None]), _solo(read_points(file)) if file else []]
+    found = [make_profiles(undisputed(points)) for points in sources]
+    return {(model, job): p for of in found for (job, model), p in of.items()}
+
+
 def checked_on(profile_set: ProfileSet, settings: Settings) -> CheckedCounts | None:
     """What the check of these profiles' GPU model found; None: there was none.
 

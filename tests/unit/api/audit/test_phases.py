@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor_audit.grid import Site, gpu_pages
 from advisor_audit.phases import Segment, Watched, segments
-from advisor_audit.series import Owner, Series, metrics_for
+from advisor_audit.sources.series import Owner, Series, metrics_for
 
 STEP_S = 60.0
 POWER, USED, SM = (

@@ -17,7 +17,7 @@ import requests
 import urllib3
 
 from advisor.errors import SourceError
-from advisor_audit.series import NAMES, UUIDS, Series, gpu_of, metrics_for
+from advisor_audit.sources.series import NAMES, UUIDS, Series, gpu_of, metrics_for
 
 GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
 

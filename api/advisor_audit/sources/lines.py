@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from advisor.errors import InputError
-from advisor_audit.prometheus import GPUS_OF_PAGE, PAGE_S, Asked
-from advisor_audit.series import Series, gpu_of, metrics_for
+from advisor_audit.sources.prometheus import GPUS_OF_PAGE, PAGE_S, Asked
+from advisor_audit.sources.series import Series, gpu_of, metrics_for
 
 
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
-from advisor_audit.lines import write_lines
-from advisor_audit.series import LIMIT, METRICS, NAMES, POWER, USED, Series
+from advisor_audit.sources.lines import write_lines
+from advisor_audit.sources.series import LIMIT, METRICS, NAMES, POWER, USED, Series
 from advisor_profiling.telemetry.dcgm import fetch
 from advisor_profiling.telemetry.dcgm_text import samples
 from advisor_profiling.telemetry.nvml import NvmlSource, list_gpus

@@ -5,14 +5,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from advisor.core.telemetry import CLOCK_SM, ENERGY_GPU, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor.core.telemetry import COUNTERS as COLUMNS
-from advisor.core.telemetry import ENERGY_GPU, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor_profiling.telemetry.dcgm_text import COUNTERS, PREFIX, STATE, DcgmField
 
 POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
 USED, FREE, BUSY = "memory_used_mib", "memory_free_mib", "gpu_busy_percent"
+CLOCK = "sm_clock_mhz"
 
-_STATES = {POWER: POWER_GPU, LIMIT: POWER_LIMIT, ENERGY: ENERGY_GPU, USED: MEMORY_USED}
+_STATES = {
+    POWER: POWER_GPU,
+    LIMIT: POWER_LIMIT,
+    ENERGY: ENERGY_GPU,
+    USED: MEMORY_USED,
+    CLOCK: CLOCK_SM,
+}
 
 _FIELDS: Mapping[str, DcgmField] = {
     **{channel: STATE[name] for channel, name in _STATES.items()},

@@ -1,0 +1,158 @@
+"""An audit from beginning to end: read, survey, pack, add up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from advisor.core.objectives import NO_PRICES, Aim, Prices
+from advisor.decide.limits import Limits, with_card_memory
+from advisor.errors import InputError
+from advisor.formats.moments import now, to_text
+from advisor.predict.profiles import Profile
+from advisor_audit.kinds import Estimate, Kind, Survey
+from advisor_audit.packing import Packer, make_packer
+from advisor_audit.reading import Pages, Source, read_all
+from advisor_audit.result import SCHEMA, Audit, Span
+from advisor_audit.totals import Hours, Totals, to_prove
+from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
+
+_FEWEST_SLOTS = 96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked for.
+
+    Attributes:
+        within: Label of who may share with whom, or `all`.
+        known: Profiles that the store has, by GPU model and job.
+    """
+
+    estimate: Estimate
+    within: str = "namespace"
+    objective: Aim = "least-energy"
+    limits: Limits = field(default_factory=Limits)
+    prices: Prices = NO_PRICES
+    known: Mapping[tuple[str, str], Profile] = field(default_factory=dict[tuple[str, str], Profile])
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is done, how much of it, and how much there is."""
+
+
+def audit(
+    source: Source,
+    folder: Path,
+    wanted: Wanted,
+    on_progress: Progress,
+    keep: IO[bytes] | None = None,
+) -> Audit:
+    """Read a source, or go on reading it, and say what sharing would give.
+
+    Args:
+        source: Of the series.
+        folder: Where pages are kept until the audit is done.
+        wanted: What is asked for.
+        on_progress: Told how far it is.
+        keep: A file that gets every series that is read.
+
+    Raises:
+        SourceError: the source is gone, or answers nonsense.
+        InputError: limits or prices that cannot be meant, or nobody held a GPU.
+    """
+    label = "namespace" if wanted.within == ALL else wanted.within
+    pages = read_all(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
+    survey, hours = Survey(known=wanted.known), Hours()
+    for page in range(len(pages.pages)):
+        segments = [*pages.segments(page)]
+        survey.add_page(segments)
+        hours.add_page(segments)
+        on_progress("finding jobs", page + 1, len(pages.pages))
+    if not survey.seen:
+        raise InputError(
+            "no job was seen on any GPU", fix="ask for other days, or see that the exporter runs"
+        )
+    kinds = _kinds(pages, survey)
+    numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
+    packers = {model: _packer(model, of, survey, wanted) for model, of in kinds.items()}
+    slot_s = _slot_s(source)
+    walk = Walk(survey, packers, numbers, wanted.within, Walked(slot_s))
+    for page, (begin_s, end_s) in enumerate(pages.pages):
+        walk.page(pages.segments(page), begin_s, end_s)
+        on_progress("packing", page + 1, len(pages.pages))
+    totals = Totals(
+        survey=survey, packers=packers, walked=walk.walked, hours=hours, prices=wanted.prices
+    )
+    return _audit(totals, _span(source, wanted, slot_s), len(pages.mig()))
+
+
+def _slot_s(source: Source) -> float:
+    """Shorter where little was read."""
+    span_s = source.end_s - source.begin_s
+    return min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
+
+
+def _kinds(pages: Pages, survey: Survey) -> dict[str, list[Kind]]:
+    """Of each GPU model, in a fixed order."""
+    found: set[Kind] = set()
+    for page in range(len(pages.pages)):
+        for one in pages.segments(page):
+            kind = survey.kind_of(one) if one.owner not in survey.several else None
+            if kind:
+                found.add(kind)
+                survey.count(one, kind)
+    by_model: dict[str, list[Kind]] = {}
+    for kind in sorted(found):
+        by_model.setdefault(kind.model, []).append(kind)
+    return by_model
+
+
+def _packer(model: str, kinds: list[Kind], survey: Survey, wanted: Wanted) -> Packer:
+    profiles = survey.profiles(kinds, wanted.estimate)
+    limits = with_card_memory(wanted.limits, model)
+    if limits.memory_mib is None:
+        limits = replace(limits, memory_mib=survey.memory_mib(model))
+    return make_packer(
+        kinds,
+        [profiles[kind] for kind in kinds],
+        survey.idle_power_w(model),
+        wanted.objective,
+        limits,
+        wanted.prices,
+    )
+
+
+def _span(source: Source, wanted: Wanted, slot_s: float) -> Span:
+    begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
+    return Span(
+        source=source.url,
+        begin=begin,
+        end=end,
+        step_s=source.step_s,
+        slot_s=slot_s,
+        within=wanted.within,
+        objective=wanted.objective,
+        min_speed=wanted.limits.default_min_speed,
+        requests=source.asked.requests,
+        received_bytes=source.asked.received_bytes,
+        waits=source.asked.waits,
+    )
+
+
+def _audit(totals: Totals, span: Span, mig: int) -> Audit:
+    held, jobs = totals.now(), totals.jobs()
+    return Audit(
+        schema=SCHEMA,
+        made_at=now(),
+        span=span,
+        now=held,
+        shared=totals.shared(held),
+        sets=totals.sets(),
+        jobs=jobs,
+        left_out=len(totals.survey.seen) - len(jobs),
+        profile_next=totals.profile_next(),
+        not_seen=tuple(totals.not_seen(mig)),
+        to_prove=tuple(to_prove(span.slot_s)),
+    )

@@ -1,0 +1,239 @@
+"""An audit as one page of HTML: who pays reads the first screen, an operator the rest.
+
+Nothing is fetched and nothing runs: it can be mailed, printed and kept.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from html import escape
+from pathlib import Path
+
+from advisor.core.interval import Interval
+from advisor.core.wording import less_or_more, listed
+from advisor_audit.result import Audit, SeenJob, SharingSet
+
+_STYLE = Path(__file__).with_name("page.css")
+
+_SETS, _JOBS = 30, 100
+"""Rows of tables; JSON has more."""
+
+_WORDS = (
+    ("measured", "read from the series"),
+    ("estimated", "from one window of a job on the whole GPU, never tried"),
+    ("predicted", "from a job's full profile, never tried"),
+)
+
+
+def page(audit: Audit) -> str:
+    """The whole page."""
+    body = "\n".join(_parts(audit))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "style-src 'unsafe-inline'\">"
+        f"<title>What sharing GPUs would give</title><style>{_STYLE.read_text()}</style></head>"
+        f"<body><main>\n{body}\n</main></body></html>\n"
+    )
+
+
+def _parts(audit: Audit) -> Iterator[str]:
+    yield from _first(audit)
+    yield "<h2>Who with whom</h2>"
+    yield _sets(audit.sets[:_SETS])
+    small = [job for job in audit.jobs if job.fills is not True]
+    yield "<h2>Jobs that do not fill a card</h2>"
+    yield _jobs(small[:_JOBS], "Most hours first. What fills a card is in the list below.")
+    if full := [job for job in audit.jobs if job.fills]:
+        yield "<h2>Jobs that fill a card</h2>"
+        yield _jobs(full[:_JOBS], "At work half of the time or more.")
+    if tails := [job for job in audit.jobs if job.tail]:
+        yield "<h2>Tails at risk</h2>"
+        yield _tails(tails)
+    if audit.profile_next:
+        yield "<h2>Profiles that would narrow the ranges most</h2>"
+        yield _next(audit)
+    yield "<h2>What was not seen</h2>"
+    yield _list(audit.not_seen)
+    yield "<h2>What only a launch would show</h2>"
+    yield _list(audit.to_prove)
+    yield "<h2>About this audit</h2>"
+    yield _about(audit)
+
+
+def _first(audit: Audit) -> Iterator[str]:
+    now, shared, word = audit.now, audit.shared, _word(audit.shared.basis)
+    days = (_moment(audit.span.end) - _moment(audit.span.begin)).total_seconds() / 86400
+    span = f"{days:.3g} days" if days >= 2 else f"{24 * days:.3g} hours"
+    end = f"{_moment(audit.span.end):%Y-%m-%d %H:%M} UTC"
+    yield f"<p class=soft>{escape(audit.span.source)}, {span} to {end}</p>"
+    yield f"<h1>{escape(headline(audit))}</h1>"
+    yield (
+        f"<p>{now.gpus:,} GPUs were seen. Today's figures are {_word('measured')}; those with "
+        f"sharing are {word}, for the same work, with ranges of 90 %. Nothing of it was tried.</p>"
+    )
+    tiles = [
+        ("GPUs in use at once, at most", f"{now.cards:,}", shared.cards),
+        ("GPU hours", f"{now.gpu_hours:,.0f}", shared.gpu_hours),
+        ("kWh, freed GPUs off", f"{now.kwh:,.0f}", shared.kwh),
+        ("kWh, freed GPUs idle", f"{now.kwh:,.0f}", shared.kwh_idle),
+    ]
+    if shared.cost is not None and now.cost is not None:
+        tiles.append(("Money, GPU hours and energy", f"{now.cost:,.0f}", shared.cost))
+    yield "<dl class=tiles>"
+    for name, before, after in tiles:
+        yield (
+            f"<div><dt>{name}</dt><dd class=big>{after.value:,.0f}</dd>"
+            f"<dd>{_between(after)} {word}</dd>"
+            f"<dd class=soft>{before} today {_word('measured')}</dd></div>"
+        )
+    yield "</dl>"
+    yield (
+        f"<p>Of the GPU hours that are held, {now.paused_hours:,.0f} are of jobs that wait. Beside "
+        f"them {now.free_hours:,.0f} GPU hours ({now.free_kwh:,.0f} kWh) are held by nobody: "
+        "sharing has no part in those.</p>"
+    )
+    words = ", ".join(f"{_word(word)} {meaning}" for word, meaning in _WORDS)
+    yield f"<p class=soft>{words}.</p>"
+
+
+def headline(audit: Audit) -> str:
+    """One sentence for who pays."""
+    now, shared = audit.now, audit.shared
+    freed = now.cards - shared.cards.value
+    hours = 1 - shared.gpu_hours.value / now.gpu_hours if now.gpu_hours else 0.0
+    kwh = 1 - shared.kwh.value / now.kwh if now.kwh else 0.0
+    if freed < 1 and hours < 0.02:
+        return "Sharing would free next to nothing here (estimated)"
+    return (
+        f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough ({shared.basis}): "
+        f"{less_or_more(hours, 0)} GPU hours, {less_or_more(kwh, 0)} energy with freed GPUs off"
+    )
+
+
+def _between(of: Interval) -> str:
+    return f"{of.low:,.0f} to {of.high:,.0f}"
+
+
+def _word(word: str) -> str:
+    return f"<span class=word>{word}</span>"
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells are HTML; those that begin with a number stand to the right."""
+    lines = [[*row] for row in rows]
+    if not lines:
+        return "<p>None.</p>"
+    numbers = [all(line[n][:1] in "0123456789-" for line in lines) for n in range(len(heads))]
+    kinds = [' class="n"' if is_number else "" for is_number in numbers]
+    head = "".join(
+        f'<th scope="col"{k}>{escape(h)}</th>' for h, k in zip(heads, kinds, strict=True)
+    )
+    body = "".join(
+        "<tr>" + "".join(f"<td{k}>{c}</td>" for c, k in zip(line, kinds, strict=True)) + "</tr>"
+        for line in lines
+    )
+    return (
+        f'<div class=scroll tabindex="0"><table><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _sets(sets: Sequence[SharingSet]) -> str:
+    heads = ("jobs", "whose", "hours together", "speeds, %", "MPS shares, %", "W", "W saved", "")
+    rows = (
+        (
+            escape(listed(one.jobs)),
+            escape(one.group or "-"),
+            f"{one.hours:,.0f}",
+            " ".join(f"{100 * speed:.0f}" for speed in one.speeds),
+            " ".join(f"{share:.0f}" for share in one.limits_percent),
+            f"{one.power_w:.0f}",
+            f"{one.saved_w:.0f}",
+            _word(one.basis),
+        )
+        for one in sets
+    )
+    return _table(
+        "Sets that could have shared a GPU, those with the most hours first.", heads, rows
+    )
+
+
+def _jobs(jobs: Sequence[SeenJob], caption: str) -> str:
+    heads = (
+        "job",
+        "whose",
+        "GPU hours",
+        "paused",
+        "active, %",
+        "memory, GiB",
+        "kWh",
+        "could share, h",
+        "",
+    )
+    rows = (
+        (
+            escape(job.job),
+            escape(job.group or "-"),
+            f"{job.gpu_hours:,.1f}",
+            f"{job.paused_hours:,.1f}",
+            "-" if job.activity_percent is None else f"{job.activity_percent:.0f}",
+            f"{job.memory_mib / 1024:.1f}",
+            f"{job.kwh:,.1f}",
+            f"{job.shared_hours:,.1f}",
+            "several GPUs" if job.several_gpus else "like a server" if job.is_server else "",
+        )
+        for job in jobs
+    )
+    return _table(caption, heads, rows)
+
+
+def _tails(jobs: Sequence[SeenJob]) -> str:
+    heads = ("job", "whose", "p99, times that alone", "range", "")
+    rows = (
+        (
+            escape(job.job),
+            escape(job.group or "-"),
+            f"{job.tail.value:.1f}",
+            f"{job.tail.low:.1f} to {job.tail.high:.1f}",
+            _word(job.basis),
+        )
+        for job in jobs
+        if job.tail
+    )
+    return _table("What looks like a server, in the hardest of its sets.", heads, rows)
+
+
+def _next(audit: Audit) -> str:
+    heads = ("job", "whose", "hours in sets", "of the doubt, %", "command")
+    rows = (
+        (
+            escape(one.job),
+            escape(one.group or "-"),
+            f"{one.shared_hours:,.0f}",
+            f"{100 * one.part_of_doubt:.0f}",
+            f"<code>{escape(one.command)}</code>",
+        )
+        for one in audit.profile_next
+    )
+    return _table("In the place of COMMAND stands what starts the job.", heads, rows)
+
+
+def _list(sentences: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(one)}</li>" for one in sentences) + "</ul>"
+
+
+def _about(audit: Audit) -> str:
+    span = audit.span
+    who = "everybody" if span.within == "all" else f"jobs of one {span.within}"
+    return (
+        f"<p class=soft>Made {_moment(audit.made_at):%Y-%m-%d %H:%M} UTC from means over "
+        f"{span.step_s:.0f} s. May share: {escape(who)}. Objective: {span.objective}; least speed "
+        f"{100 * span.min_speed:.0f} % of that alone. {span.requests:,} requests, "
+        f"{span.received_bytes / 1e6:,.1f} MB; the server was busy or gone {span.waits} times. "
+        f"{audit.left_out:,} jobs are not listed.</p>"
+    )

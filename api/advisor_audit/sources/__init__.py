@@ -1,0 +1,1 @@
+"""Where series of GPUs come from: a Prometheus, exporters, this host, or a file."""

@@ -1,0 +1,218 @@
+"""`advisor audit`: what sharing would give a cluster, from the metrics that it has already."""
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, Annotated, Literal
+
+import requests
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from advisor.core.interval import Interval
+from advisor.decide.limits import Limits
+from advisor.errors import InputError
+from advisor.files.home import open_home
+from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.formats.wire import write
+from advisor.settings import Settings, read_settings
+from advisor_advice.site.known_profiles import own_profiles
+from advisor_audit.audit import Progress, Wanted
+from advisor_audit.audit import audit as make_audit
+from advisor_audit.page import headline, page
+from advisor_audit.reading import Source
+from advisor_audit.result import Audit
+from advisor_audit.sources.access import session_for
+from advisor_audit.sources.lines import SeriesFile
+from advisor_audit.sources.live import ThisHost, read_exporters, record
+from advisor_audit.sources.prometheus import Prometheus
+from advisor_cli.shared.options import AsJson, ProfilesOption
+from advisor_cli.shared.progress import progress
+from advisor_cli.shared.say import say
+from advisor_cli.shared.screen import Screen, print_screen
+from advisor_models.one_window import bundled_one_window
+
+DAY_S = 86400.0
+LATELY_S = DAY_S
+"""An audit that ended early goes on with the days that it was about for so long."""
+
+
+def audit(
+    *,
+    prometheus: Annotated[
+        str | None, typer.Option(help="Address of a Prometheus that scrapes dcgm-exporter")
+    ] = None,
+    dcgm: Annotated[
+        list[str] | None, typer.Option(help="Address of a dcgm-exporter, watched now; repeatable")
+    ] = None,
+    nvml: Annotated[bool, typer.Option("--nvml", help="GPUs of this host, watched now")] = False,
+    series: Annotated[
+        Path | None, typer.Option(help="File of series, such as --keep has written")
+    ] = None,
+    days: Annotated[float, typer.Option(help="Of a Prometheus, back from now", min=0.01)] = 7.0,
+    minutes: Annotated[float, typer.Option(help="How long GPUs are watched", min=0.1)] = 30.0,
+    step: Annotated[float, typer.Option(help="Seconds of a mean", min=1.0)] = 60.0,
+    within: Annotated[
+        str, typer.Option(help="Who may share: jobs of one namespace, of one LABEL, or all")
+    ] = "namespace",
+    objective: Annotated[
+        Literal["least-energy", "fewest-cards", "cost"], typer.Option(help="What is made small")
+    ] = "least-energy",
+    min_speed: Annotated[
+        float | None, typer.Option(help="Least speed of each job; 1 is as alone", min=0.0, max=1.0)
+    ] = None,
+    http_config: Annotated[
+        Path | None, typer.Option(help="File as promtool's --http.config.file")
+    ] = None,
+    profiles: ProfilesOption = None,
+    keep: Annotated[Path | None, typer.Option(help="Write all series that are read there")] = None,
+    out: Annotated[Path, typer.Option(help="The page; the JSON is beside it")] = Path("audit.html"),
+    as_json: AsJson = False,
+) -> None:
+    """Say what sharing would give a cluster, from the metrics that it has already.
+
+    Reads only. What ended early goes on with the same command.
+
+    Example: advisor audit --prometheus http://prometheus:9090 --days 7
+    """
+    given = [bool(one) for one in (prometheus, dcgm, nvml, series)]
+    if sum(given) != 1:
+        raise InputError(
+            "an audit reads one source",
+            fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
+        )
+    settings = read_settings()
+    limits = Limits(default_min_speed=settings.min_speed if min_speed is None else min_speed)
+    wanted = Wanted(
+        estimate=bundled_one_window().profile,
+        within=within,
+        objective=objective,
+        limits=limits,
+        prices=settings.prices,
+        known=own_profiles(settings, profiles),
+    )
+    folder = _folder(settings, [prometheus, dcgm, nvml, str(series), days, step, within])
+    try:
+        with _telling() as tell, _open(keep if prometheus else None) as kept:
+            if prometheus:
+                session = session_for(settings.secrets(), http_config)
+                source: Source = _prometheus(prometheus, session, folder, days, step)
+            else:
+                file = series or keep or folder / "series.jsonl"
+                if not series:
+                    _watch(dcgm or (), file, 60 * minutes, tell)
+                source = SeriesFile(file, step_s=step)
+            found = make_audit(source, folder, wanted, tell, kept)
+    except KeyboardInterrupt:
+        say("stopped; what was read is kept: the same command goes on from there", err=True)
+        raise typer.Exit(130) from None
+    _write(found, out)
+    shutil.rmtree(folder)
+    if as_json:
+        say(write(found))
+    else:
+        print_screen(Screen(headline(found), _lines(found, out)))
+
+
+def _folder(settings: Settings, asked: Sequence[object]) -> Path:
+    """Where pages of what is asked for are kept until the audit is done."""
+    key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+    return open_home(settings.home, "audits", key)
+
+
+def _prometheus(
+    url: str, session: requests.Session, folder: Path, days: float, step_s: float
+) -> Prometheus:
+    """The days until now; where an audit of them ended early, those that it was about."""
+    note, end_s = folder / "end.json", time.time() // step_s * step_s
+    if note.exists() and end_s - (before_s := float(note.read_text())) < LATELY_S:
+        end_s = before_s
+    else:
+        for page_of_before in folder.glob("*.jsonl"):
+            page_of_before.unlink()
+        replace_file(note, f"{end_s}".encode())
+    return Prometheus(url, session, begin_s=end_s - days * DAY_S, end_s=end_s, step_s=step_s)
+
+
+def _watch(urls: Sequence[str], file: Path, span_s: float, tell: Progress) -> None:
+    """Record GPUs for a while; what Ctrl-C leaves is enough to go on with."""
+    host = None if urls else ThisHost()
+    read = host.read if host else partial(read_exporters, urls)
+    with suppress(KeyboardInterrupt):
+        record(read, file, span_s, lambda done_s: tell("watching, s", int(done_s), int(span_s)))
+    if host:
+        host.close()
+
+
+@contextmanager
+def _telling() -> Generator[Progress]:
+    """A bar of what is done, with the time that is left."""
+    text = TextColumn("{task.description}", markup=False)
+    with progress(text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        tasks = dict[str, TaskID]()
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done)
+
+        yield tell
+
+
+@contextmanager
+def _open(path: Path | None) -> Generator[IO[bytes] | None]:
+    if path is None:
+        yield None
+        return
+    with InputError.instead_of(OSError, f"{path} cannot be written"):
+        file = path.open("ab")
+    with file:
+        yield file
+
+
+def _write(found: Audit, out: Path) -> None:
+    with InputError.instead_of(OSError, f"{out} cannot be written"):
+        replace_file(out, page(found).encode(), PUBLIC_FILE)
+        replace_file(out.with_suffix(".json"), f"{write(found)}\n".encode(), PUBLIC_FILE)
+
+
+def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
+    now, shared = found.now, found.shared
+    yield (
+        "Today",
+        (
+            f"{now.cards:,} GPUs at once at most, {now.gpu_hours:,.0f} GPU hours, "
+            f"{now.kwh:,.0f} kWh (measured)"
+        ),
+    )
+    yield (
+        "Shared",
+        (
+            f"{_range(shared.cards)} GPUs, {_range(shared.gpu_hours)} GPU hours, "
+            f"{_range(shared.kwh)} kWh with freed GPUs off, {_range(shared.kwh_idle)} with them "
+            f"idle ({shared.basis}; ranges of 90 %)"
+        ),
+    )
+    if now.cost is not None and shared.cost is not None:
+        yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
+    small = sum(job.fills is False for job in found.jobs)
+    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card"
+    if found.profile_next:
+        first = found.profile_next[0]
+        yield "Next", f"{first.command} narrows the ranges most"
+    yield "More", f"{out} (page), {out.with_suffix('.json')}"
+
+
+def _range(of: Interval) -> str:
+    return f"{of.value:,.0f} ({of.low:,.0f} to {of.high:,.0f})"
