@@ -108,14 +108,15 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(MAY_APT) && $(APT) python3-venv; } || true
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# A C compiler, the PostgreSQL server, a browser, and Slurm with its books. Where they may not be installed, the tests that need
-# them are skipped and say so.
+# A C compiler, the PostgreSQL server, a browser, Prometheus, and Slurm with its books. Where they may not be installed, the tests
+# that need them are skipped and say so.
 debian:
 	@$(MAY_APT) || exit 0; \
 	wanted=; \
 	command -v cc >/dev/null || wanted="gcc libc6-dev"; \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || wanted="$$wanted postgresql"; \
 	command -v chromium >/dev/null || wanted="$$wanted chromium"; \
+	command -v promtool >/dev/null || wanted="$$wanted prometheus"; \
 	command -v slurmctld >/dev/null || wanted="$$wanted slurm-wlm slurmdbd munge mariadb-server lua5.1"; \
 	[ -z "$$wanted" ] || { $(APT) $$wanted; } || \
 	  echo "could not install $$wanted; the tests that need it are skipped" >&2

@@ -14,7 +14,7 @@ from advisor.predict.profiles import Profile
 from advisor_audit.kinds import Estimate, Kind, Survey
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.reading import Pages, Source, read_all
-from advisor_audit.result import SCHEMA, Audit, Span
+from advisor_audit.result import Audit, Span
 from advisor_audit.totals import Hours, Totals, to_prove
 from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
 
@@ -144,7 +144,6 @@ def _span(source: Source, wanted: Wanted, slot_s: float) -> Span:
 def _audit(totals: Totals, span: Span, mig: int) -> Audit:
     held, jobs = totals.now(), totals.jobs()
     return Audit(
-        schema=SCHEMA,
         made_at=now(),
         span=span,
         now=held,

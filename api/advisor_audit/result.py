@@ -12,8 +12,6 @@ from advisor.core.interval import Interval
 
 Basis: TypeAlias = Literal["measured", "estimated", "predicted"]
 
-SCHEMA = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
@@ -159,7 +157,6 @@ class Audit:
         to_prove: Sentences: what only a launch would show.
     """
 
-    schema: int
     made_at: str
     span: Span
     now: Now

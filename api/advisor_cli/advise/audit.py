@@ -25,7 +25,6 @@ from advisor.decide.limits import Limits
 from advisor.errors import InputError
 from advisor.files.home import open_home
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
-from advisor.formats.wire import write
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.known_profiles import own_profiles
 from advisor_audit.audit import Progress, Wanted
@@ -39,7 +38,7 @@ from advisor_audit.sources.live import ThisHost, read_exporters, record
 from advisor_audit.sources.prometheus import Prometheus
 from advisor_cli.shared.options import AsJson, ProfilesOption
 from advisor_cli.shared.progress import progress
-from advisor_cli.shared.say import say
+from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import Screen, print_screen
 from advisor_models.one_window import bundled_one_window
 
@@ -120,7 +119,7 @@ def audit(
     _write(found, out)
     shutil.rmtree(folder)
     if as_json:
-        say(write(found))
+        say(as_json_text(found))
     else:
         print_screen(Screen(headline(found), _lines(found, out)))
 
@@ -184,7 +183,7 @@ def _open(path: Path | None) -> Generator[IO[bytes] | None]:
 def _write(found: Audit, out: Path) -> None:
     with InputError.instead_of(OSError, f"{out} cannot be written"):
         replace_file(out, page(found).encode(), PUBLIC_FILE)
-        replace_file(out.with_suffix(".json"), f"{write(found)}\n".encode(), PUBLIC_FILE)
+        replace_file(out.with_suffix(".json"), f"{as_json_text(found)}\n".encode(), PUBLIC_FILE)
 
 
 def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:

@@ -7,10 +7,10 @@ import pytest
 from metrics_server import MetricsServer, Samples, metrics_server
 
 from advisor.errors import AdvisorError, InputError, SourceError
+from advisor_audit.reading import Pages, read_all
 from advisor_audit.sources.access import TOKEN, session_for
 from advisor_audit.sources.lines import SeriesFile
 from advisor_audit.sources.prometheus import Prometheus
-from advisor_audit.reading import Pages, read_all
 
 HOUR_S, STEP_S = 3600.0, 60.0
 BEGIN_S = 1_700_000_400.0

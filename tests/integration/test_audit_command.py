@@ -1,0 +1,221 @@
+"""`advisor audit` from outside: a fake Prometheus and a real one, an exporter, and files."""
+
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import exporter
+import pytest
+import requests
+from command_line import Advisor
+from metrics_server import Samples, metrics_server
+from reading import answer_of
+from waiting import ending, eventually
+
+from advisor_audit.sources.live import read_exporters, record
+
+MODEL, HOUR_S = "NVIDIA H100 80GB HBM3", 3600.0
+
+SMALL = {
+    "DCGM_FI_DEV_POWER_USAGE": 180,
+    "DCGM_FI_DEV_FB_USED": 6000,
+    "DCGM_FI_DEV_FB_FREE": 75000,
+    "DCGM_FI_DEV_SM_CLOCK": 1980,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.2,
+    "DCGM_FI_PROF_SM_ACTIVE": 0.12,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.08,
+    "DCGM_FI_DEV_MEM_COPY_UTIL": 8,
+}
+FULL = SMALL | {
+    "DCGM_FI_DEV_POWER_USAGE": 650,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.99,
+    "DCGM_FI_PROF_SM_ACTIVE": 0.97,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.6,
+}
+
+
+def cluster(end_s: float, hours: float, every_s: float = 60) -> Samples:
+    """Four small jobs and one that fills its card, of one team, all the time."""
+    times_s = [end_s - HOUR_S * hours + every_s * n for n in range(1, int(hours * 3600 / every_s))]
+    found: list[tuple[dict[str, str], Sequence[tuple[float, float]]]] = []
+    for n, (pod, values) in enumerate([("web", SMALL)] * 4 + [("train", FULL)]):
+        labels = {
+            "UUID": f"GPU-{n}",
+            "modelName": MODEL,
+            "Hostname": "node1",
+            "namespace": "team<b>",
+            "pod": f"{pod}-7d9c5b6f4d-x2x7{'klmnp'[n]}",
+            "container": "main",
+        }
+        found += [
+            ({"__name__": name, **labels}, [(t, value) for t in times_s])
+            for name, value in values.items()
+        ]
+    return found
+
+
+def check(answer: Any) -> None:
+    """Four small jobs could have had one card, in hours that were measured."""
+    assert answer["now"]["cards"] == answer["now"]["gpus"] == 5
+    assert 2 <= answer["shared"]["cards"]["value"] <= 3
+    assert answer["shared"]["basis"] == "estimated"
+    for low_high in (answer["shared"][name] for name in ("cards", "gpu_hours", "kwh", "kwh_idle")):
+        assert low_high["low"] <= low_high["value"] <= low_high["high"]
+    assert answer["shared"]["kwh"]["value"] < answer["shared"]["kwh_idle"]["value"]
+    assert answer["shared"]["kwh_idle"]["value"] < answer["now"]["kwh"]
+    assert {job["job"]: job["fills"] for job in answer["jobs"]} == {"web": False, "train": True}
+
+
+KEYS = {
+    "": "made_at span now shared sets jobs left_out profile_next not_seen to_prove",
+    "span": "source begin end step_s slot_s within objective min_speed requests received_bytes "
+    "waits",
+    "now": "gpus cards gpu_hours paused_hours free_hours unseen_hours kwh free_kwh cost",
+    "shared": "basis cards gpu_hours kwh kwh_idle cost predicted_hours apart_hours",
+    "sets": "basis jobs group gpu_model hours speeds limits_percent power_w saved_w",
+    "jobs": "basis job group gpu_model pods gpu_hours paused_hours kwh activity_percent spread "
+    "memory_mib fills is_server several_gpus shared_hours tail",
+    "profile_next": "job group shared_hours part_of_doubt command",
+}
+
+
+def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
+    """What is said and written: stable keys, one page that fetches nothing, and no state after."""
+    with metrics_server(cluster(time.time(), 7)) as server:
+        options = ("--days", "0.25", "--keep", "kept.jsonl")
+        done = advisor("audit", "--prometheus", server.url, *options, "--json")
+        assert done.code == 0, done.err
+    answer = answer_of(done.out)
+    check(answer)
+    for name, keys in KEYS.items():
+        part: Any = answer[name] if name else answer
+        for one in part if name in ("sets", "jobs", "profile_next") else [part]:
+            assert set(one) == set(keys.split())
+    page = (tmp_path / "audit.html").read_text()
+    assert answer_of((tmp_path / "audit.json").read_text()) == answer
+    assert "<b>" not in page.replace("<body>", "")
+    assert not re.search(r"(src|href)=|url\(|<script", page)
+    assert len(page) < 100_000
+    checked = _Checked()
+    checked.feed(page)
+    assert checked.open == []
+    assert {"measured", "estimated"} <= checked.words
+    assert not [*(tmp_path / "home/audits").iterdir()]
+    again = advisor("audit", "--series", "kept.jsonl", "--json")
+    assert again.code == 0, again.err
+    check(answer_of(again.out))
+
+
+class _Checked(HTMLParser):
+    """Tags that are closed, and the words that say where figures are from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in ("meta", "br", "!doctype"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.add(data)
+
+
+def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
+    """The first line says what is worth knowing, with the word for how sure it is; money, too."""
+    with metrics_server(cluster(time.time(), 3)) as server:
+        done = advisor("audit", "--prometheus", server.url, "--days", "0.1")
+    assert done.code == 0, done.err
+    assert re.match(r"[23] of 5 GPUs would have been enough \(estimated\)", done.out)
+    assert "(measured)" in done.out
+    for options in ((), ("--nvml", "--series", "x")):
+        assert advisor("audit", *options).code == 2
+
+
+def test_exporters_are_watched_into_a_file(advisor: Advisor, tmp_path: Path) -> None:
+    """Rows of a dcgm-exporter become series that an audit reads, by their own time."""
+    now_s, slept = [time.time() - 3600], list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now_s[0] += 10
+
+    labels = {**exporter.LABELS, "namespace": "team", "pod": "web-0", "container": "main"}
+    with exporter.exporter(exporter.text(exporter.CLASSIC, labels)) as state:
+        record(
+            lambda: read_exporters([state.url]),
+            tmp_path / "seen.jsonl",
+            1800,
+            lambda _: None,
+            clock=lambda: now_s[0],
+            sleep=sleep,
+        )
+    assert len(slept) == 180
+    done = advisor("audit", "--series", "seen.jsonl", "--json")
+    assert done.code == 0, done.err
+    [job] = answer_of(done.out)["jobs"]
+    assert (job["job"], job["group"], job["gpu_model"]) == ("web", "team", "NVIDIA H200")
+    assert job["activity_percent"] == pytest.approx(50)
+    assert job["gpu_hours"] == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.prometheus
+def test_real_prometheus_with_backfilled_blocks(advisor: Advisor, tmp_path: Path) -> None:
+    """The queries are those of a real server: six hours that promtool wrote, with NaN and a gap."""
+    if not (shutil.which("prometheus") and shutil.which("promtool")):
+        pytest.skip("needs prometheus and promtool (Debian package prometheus)")
+    end_s = time.time() // HOUR_S * HOUR_S - 3 * HOUR_S
+    lines = [
+        f"{_selector(labels)} {'NaN' if n % 97 == 5 else value} {t:.3f}"
+        for labels, samples in cluster(end_s, 6)
+        for n, (t, value) in enumerate(samples)
+        if not 100 <= n < 115
+    ]
+    (tmp_path / "series.txt").write_text("\n".join([*lines, "# EOF", ""]))
+    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "series.txt", "data"]
+    subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    with real_prometheus(tmp_path) as url:
+        done = advisor("audit", "--prometheus", url, "--days", "0.5", "--json")
+    assert done.code == 0, done.err
+    answer = answer_of(done.out)
+    check(answer)
+    assert answer["now"]["gpu_hours"] == pytest.approx(5 * 5.75, abs=0.3)
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    inside = ",".join(f'{k}="{v}"' for k, v in labels.items() if k != "__name__")
+    return f"{labels['__name__']}{{{inside}}}"
+
+
+@contextmanager
+def real_prometheus(folder: Path) -> Generator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    (folder / "prometheus.yml").write_text("global: {}\n")
+    options = ["--config.file=prometheus.yml", f"--web.listen-address={address}"]
+    options += ["--storage.tsdb.path=data", "--storage.tsdb.retention.time=60d"]
+    log = folder / "prometheus.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(["prometheus", *options], cwd=folder, stdout=file, stderr=file)
+        with ending(process):
+            eventually(lambda: _is_ready(f"http://{address}/-/ready"), log.read_text)
+            yield f"http://{address}"
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=5).ok
+    except requests.ConnectionError:
+        return False

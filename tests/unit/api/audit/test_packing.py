@@ -1,0 +1,144 @@
+"""Who is taken to share: never beyond memory, floors or namespaces, and no job twice."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.core.objectives import NO_PRICES
+from advisor.decide.limits import Limits
+from advisor.predict.profiles import Profile, make_profiles
+from advisor_audit.kinds import Kind, Survey, Workload, workload_of
+from advisor_audit.packing import Packer, make_packer
+from advisor_audit.phases import Segment
+from advisor_audit.ranges import draw
+from advisor_audit.sources.series import Owner
+from advisor_audit.walk import SetKey, Walk, Walked
+from advisor_data.files.bundled import bundled_solo_points
+from advisor_models.one_window import bundled_one_window
+
+MODEL, CARD_MIB, HOUR_S = "NVIDIA H100 80GB HBM3", 81559.0, 3600.0
+
+
+@pytest.fixture(scope="module")
+def profiles() -> list[Profile]:
+    found = make_profiles(bundled_solo_points())
+    return [profile for (_, model), profile in found.items() if model == MODEL]
+
+
+@pytest.fixture(scope="module")
+def packer(profiles: Sequence[Profile]) -> Packer:
+    kinds = [Kind(MODEL, profile.job, False, ()) for profile in profiles]
+    limits = Limits(memory_mib=CARD_MIB)
+    return make_packer(kinds, profiles, 70.0, "least-energy", limits, NO_PRICES)
+
+
+@given(counts=st.dictionaries(st.integers(0, 23), st.integers(1, 9), min_size=1, max_size=8))
+def test_every_job_has_one_seat_and_every_limit_holds(
+    counts: dict[int, int], packer: Packer, profiles: Sequence[Profile]
+) -> None:
+    """Sets seat all jobs once, fit into memory, keep each job's floor, and save energy."""
+    found = packer.pack(counts)
+    seated = Counter[int]()
+    for (members, level), count in found.items():
+        seated.update({kind: count * n for kind, n in Counter(members).items()})
+        if len(members) > 1:
+            one = packer.set_of(members, level)
+            assert sum(profiles[kind].memory_used_mib or 0 for kind in members) <= CARD_MIB
+            assert all(s >= f - 1e-9 for s, f in zip(one.speeds, one.floors, strict=True))
+            assert one.saved_w > 0
+    assert seated == counts
+
+
+def segment(gpu: int, owner: Owner, begin_h: float, end_h: float, memory: float = 6000) -> Segment:
+    """A small job, steadily at work."""
+    means = {"power_w": 180.0, "sm_active_percent": 12.0, "memory_used_mib": memory}
+    means |= {"dram_active_percent": 8.0, "memory_busy_percent": 8.0, "sm_clock_mhz": 1980.0}
+    return Segment(
+        gpu=f"GPU-{gpu}",
+        model=MODEL,
+        host="node",
+        owner=owner,
+        state="busy",
+        phase=0,
+        begin_s=begin_h * HOUR_S,
+        end_s=end_h * HOUR_S,
+        seen_s=(end_h - begin_h) * HOUR_S,
+        means=means,
+        spread=0.0,
+    )
+
+
+def walked(segments: Sequence[Segment], within: str = "namespace", hours: int = 4) -> Walked:
+    survey = Survey()
+    survey.add_page(segments)
+    kinds = sorted({kind for one in segments if (kind := survey.kind_of(one))})
+    for one in segments:
+        if kind := survey.kind_of(one):
+            survey.count(one, kind)
+    estimated = survey.profiles(kinds, bundled_one_window().profile)
+    limits = Limits(memory_mib=CARD_MIB)
+    packer = make_packer(
+        kinds, [estimated[k] for k in kinds], 70.0, "least-energy", limits, NO_PRICES
+    )
+    numbers = {kind: n for n, kind in enumerate(kinds)}
+    walk = Walk(survey, {MODEL: packer}, numbers, within, Walked(900.0))
+    walk.page(segments, 0.0, hours * HOUR_S)
+    return walk.walked
+
+
+def test_jobs_share_while_they_overlap() -> None:
+    """Two hours together of four are two hours of a set; before and after each is alone."""
+    a, b = Owner("team", "a", "c"), Owner("team", "b", "c")
+    found = walked([segment(0, a, 0, 3), segment(1, b, 1, 4)])
+    assert sum(found.hours.values()) == pytest.approx(2)
+    assert found.shared == {Workload("team", "a"): 2.0, Workload("team", "b"): 2.0}
+    assert found.most_now == 2
+    assert 1 <= max(slot.cards for slot in found.top) < 1.2
+
+
+def test_strangers_and_what_does_not_fit_stay_apart() -> None:
+    """Namespaces are kept, but where all may share; so is memory, and jobs on several GPUs."""
+    a, b = Owner("red", "a", "c"), Owner("blue", "b", "c")
+    strangers = [segment(0, a, 0, 4), segment(1, b, 0, 4)]
+    assert not walked(strangers).hours
+    assert sum(walked(strangers, "all").hours.values()) == pytest.approx(4)
+    large = [segment(0, a, 0, 4, 50000), segment(1, a._replace(name="b"), 0, 4, 50000)]
+    assert not walked(large).hours
+    several = walked([segment(0, a, 0, 4), segment(1, a, 1, 4), segment(2, b, 0, 4)])
+    assert several.apart == {"several GPUs": 7.0}
+
+
+def test_without_any_owner_all_are_of_one() -> None:
+    """Plain GPUs of one user share; beside named jobs, one without a name shares with none."""
+    unnamed = [segment(n, Owner("", f"GPU-{n} #1"), 0, 4) for n in range(2)]
+    assert sum(walked(unnamed).hours.values()) == pytest.approx(4)
+    named = segment(2, Owner("team", "a", "c"), 0, 4)
+    assert not walked([*unnamed, named]).hours
+
+
+def test_sets_that_would_break_a_floor_are_undone(packer: Packer) -> None:
+    """Of what a set frees nothing is left in draws in which a job is slower than it may be."""
+    found = packer.pack(dict.fromkeys(range(24), 3))
+    keys = [SetKey(MODEL, members, level) for members, level in found if len(members) > 1]
+    draws = draw({k: packer.set_of(k.members, k.level) for k in keys}, lambda _: True)
+    for row, key in enumerate(keys):
+        freed = draws.freed[row]
+        assert (freed <= len(key.members) - 1 + 1e-9).all()
+        assert ((freed == 0) == (draws.saved_w[row] == 0)).all()
+    assert (draws.freed == 0).any()
+    assert (draws.saved_w > 0).any()
+
+
+def test_pods_of_one_workload_have_one_name() -> None:
+    """What controllers add to the names of pods goes; what belongs to the name stays."""
+    names = {
+        "web-7d9c5b6f4d-x2x7k": "web",
+        "train-bert-w8l4z": "train-bert",
+        "ps-0-12": "ps",
+        "bert-train": "bert-train",
+        "job 4711": "job 4711",
+    }
+    assert {name: workload_of(Owner("", name)).name for name in names} == names
