@@ -48,7 +48,8 @@ VERSION = "20260131-0a1b2c"
 PAIR = ("fft", "resnet50-train-b2")
 
 PAGES = {
-    "jobs": "/",
+    "jobs": "/jobs",
+    "matrix": "/matrix",
     "job": "/job?name=bert-infer",
     "stored-job": "/job?name=mine",
     "server-job": "/job?name=server",
@@ -405,15 +406,82 @@ def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServ
 
 
 def test_jobs_are_filtered_by_typing(visit: Visit) -> None:
-    visit.open("/")
+    visit.open("/jobs")
     visit.page.fill("#filter", "mine stored")
     assert visit.page.locator("tbody tr").count() == 1
     visit.page.fill("#filter", "no such job")
     assert "Clear the filter" in visit.text("main")
 
 
+def test_jobs_say_what_each_is_like_and_beside_whom_it_does_best(
+    visit: Visit, served: RawServer
+) -> None:
+    """In a line, by what the API says of all pairs, and sorted by it; the rest by another word."""
+    told = _gains(served)
+    visit.open("/jobs")
+    visit.page.wait_for_selector("tbody a[href^='/set'], tbody a[href^='/pair']")
+    row = visit.text("tr:has-text('bert-serve-30')").replace("\n", " ").replace("\t", " ")
+    curve = next(job for job in told["jobs"] if job["job"] == "bert-serve-30")
+    assert f"{curve['size']['share_percent']:g} % is enough" in row
+    assert f"{curve['power_w']:.0f} W" in row
+    drawn = visit.page.locator("tr:has-text('bert-serve-30') svg").first
+    assert f"at {curve['shares'][1]:g}\u00a0%" in (drawn.get_attribute("aria-label") or "")
+    visit.page.select_option("#field-sort-by", "power")
+    most = max((job for job in told["jobs"]), key=lambda job: job["power_w"])
+    assert visit.text("tbody tr >> nth=0").startswith(most["job"])
+    visit.page.select_option("#field-show", "never")
+    assert "not measured" in visit.text("tbody tr >> nth=0")
+
+
+def test_the_matrix_is_moved_over_by_arrows_and_leads_to_a_pair(
+    visit: Visit, served: RawServer
+) -> None:
+    """Each cell says its pair's answer, that of the API; one of them can be reached by Tab."""
+    told = _gains(served)
+    visit.open("/matrix")
+    cells = visit.page.locator(".matrix a.cell")
+    assert cells.count() == len(told["jobs"]) ** 2
+    assert visit.page.locator(".matrix a.cell[tabindex='0']").count() == 1
+    cell = f".matrix a.cell[aria-label^='{PAIR[0]} and {PAIR[1]}:']"
+    names = [job["job"] for job in told["jobs"]]
+    pairs = [(a, b) for n, a in enumerate(names) for b in names[n:]]
+    at = pairs.index(PAIR)
+    said = (visit.page.get_attribute(cell, "aria-label") or "").replace("\u00a0", " ")
+    assert f"{told['verdicts'][at]}, {told['splits'][at]}: " in said
+    visit.page.select_option("#field-order", "name")
+    visit.page.focus(f".matrix a.cell[aria-label^='{names[0]} and {names[0]}:']")
+    visit.page.keyboard.press("ArrowRight")
+    visit.page.keyboard.press("ArrowDown")
+    visit.page.keyboard.press("ArrowLeft")
+    assert visit.text("#said").startswith(f"{names[1]} and {names[0]}:")
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_selector("#headline")
+    assert all(name in visit.text("main") for name in names[:2])
+
+
+def _gains(served: RawServer) -> dict[str, Any]:
+    body = json.dumps({"gpu_model": BUNDLED_MODEL}).encode()
+    answer = served.ask("POST", "/v1/gains", body, JSON)
+    assert answer.status == 200, answer.body
+    return json.loads(answer.body)
+
+
+def test_a_job_shows_its_partners_and_its_copies(visit: Visit, served: RawServer) -> None:
+    """As many copies as the API advises, and the partners that save most first."""
+    visit.open("/job?name=mobilenet-train-b2&gpu=NVIDIA H200")
+    body = {"jobs": [{"job": "mobilenet-train-b2"}], "gpu_model": BUNDLED_MODEL}
+    told = served.ask("POST", "/v1/replicas", json.dumps(body).encode(), JSON).json
+    copies = "table[aria-label=Copies] tbody tr"
+    assert visit.page.locator(copies).count() == len(told["copies"])
+    assert visit.text(f"{copies}.chosen").split()[0] == str(told["best"])
+    saved = visit.page.locator("table[aria-label='Best partners'] tbody td:nth-of-type(3)")
+    shown = [float(text.split("\u00a0")[0]) for text in saved.all_inner_texts()]
+    assert len(shown) == 10
+    assert shown == sorted(shown, reverse=True)
+
+
 def test_foreign_names_and_errors_are_text(visit: Visit) -> None:
-    visit.open("/")
+    visit.open("/jobs")
     assert EVIL in visit.text("main")
     visit.page.click(f"a:text-is({json.dumps(EVIL)})")
     visit.page.wait_for_selector(".notice.failed")
@@ -425,7 +493,7 @@ def test_foreign_names_and_errors_are_text(visit: Visit) -> None:
 
 def test_a_page_is_used_by_keyboard(visit: Visit) -> None:
     """The first Tab reaches the skip link, which leads to the content; focus can be seen."""
-    visit.open("/")
+    visit.open("/jobs")
     visit.page.keyboard.press("Tab")
     assert visit.page.evaluate("document.activeElement.className") == "skip"
     assert visit.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
@@ -440,7 +508,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Browser, tmp_pat
         with served.state() as state:
             _, secret = state.make_token("reader", ("read",))
         with visiting(browser, served.port) as visit:
-            visit.open("/")
+            visit.open("/jobs")
             assert "wants a token" in visit.text("#token-panel")
             for token in ("adv_wrong", secret):
                 visit.page.fill("#token", token)
@@ -553,14 +621,14 @@ def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:
 
 
 def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
-    visit.open("/")
+    visit.open("/jobs")
     flags = visit.page.evaluate("import('/pages/flags.js').then((m) => m.FLAGS)")
     assert flags == FLAGS
     wrong = visit.page.evaluate("import('/pages/flags.js').then((m) => m.WRONG)")
     assert set(wrong) == WRONG
     known = visit.page.evaluate("import('/pages/pair_view.js').then((m) => m.OBJECTIVES)")
     assert set(known) == set(OBJECTIVES)
-    model = visit.page.evaluate("import('/pages/pair_form.js').then((m) => m.BUNDLED_MODEL)")
+    model = visit.page.evaluate("import('/pages/gains.js').then((m) => m.BUNDLED_MODEL)")
     assert model == BUNDLED_MODEL
 
 

@@ -5,7 +5,7 @@ import { keepToken, ServiceError, token } from "./service.js";
 
 export const content = document.getElementById("content");
 
-const SECTIONS = { "/job": "/", "/model": "/models", "/launch": "/launches" };
+const SECTIONS = { "/job": "/jobs", "/model": "/models", "/launch": "/launches" };
 
 // Runs a page: `draw` fills the content, and what it cannot get is said in its place.
 export async function run(draw) {

@@ -5,6 +5,7 @@ import { facts, html, link, notice, select, table, tag, address, field } from ".
 import { FLAGS } from "./flags.js";
 import { content, run, setTitle } from "./frame.js";
 import { mean, moment, number, share, withUnit } from "./numbers.js";
+import { besideAndCopies } from "./job_together.js";
 import { partsOfJob, unknownParts } from "./power_parts.js";
 import { get, part } from "./service.js";
 
@@ -29,7 +30,7 @@ const COUNTERS = [
 run(async (query) => {
   const name = query.get("name");
   if (!name) {
-    content.append(notice("", "Which job? Choose one from the list of ", link("jobs", "/")));
+    content.append(notice("", ["Which job? Choose one from the list of ", link("jobs", "/jobs")]));
     return;
   }
   setTitle(name);
@@ -46,9 +47,10 @@ run(async (query) => {
     content.append(html("div", { class: "fields" }, field("GPU model", select(models.map((m) => [m, m]), gpu, go))));
   }
   const parts = html("div", { id: "parts", "aria-busy": "true" });
+  const together = html("div", { id: "together", "aria-busy": "true" });
   content.append(
     summary(points, gpu, profile.source),
-    html("p", {}, link("See it beside another job", "/pair", { a: name, gpu })),
+    together,
     flagged(points),
     html("h2", {}, "At each share of the GPU"),
     html("p", { class: "quiet-text" }, "Marks are measured windows, with their standard errors; the line goes through their means."),
@@ -58,9 +60,13 @@ run(async (query) => {
     html("h2", {}, "Points"),
     pointTable(points),
   );
-  parts.replaceChildren(await powerParts(name, gpu));
-  parts.removeAttribute("aria-busy");
+  await Promise.all([fill(parts, powerParts(name, gpu).then((made) => [made])), fill(together, besideAndCopies(name, gpu))]);
 });
+
+async function fill(place, coming) {
+  place.replaceChildren(...(await coming));
+  place.removeAttribute("aria-busy");
+}
 
 function powerParts(name, gpu) {
   return get(address(`/v1/profiles/${part(name)}/components`, { gpu_model: gpu })).then(partsOfJob, unknownParts);
@@ -84,16 +90,14 @@ function summary(points, gpu, source) {
   ]);
 }
 
+// What was wrong with some of the windows, explained where it stands.
 function flagged(points) {
   const flags = [...new Set(points.flatMap((point) => point.flags))].sort();
   const count = (flag) => points.filter((point) => point.flags.includes(flag)).length;
-  return html(
-    "ul",
-    { class: "plain" },
-    flags.map((flag) =>
-      html("li", {}, tag(flag, "warn"), `${FLAGS[flag] ?? "not known here"} (${count(flag)} of ${points.length} points)`),
-    ),
+  const lines = flags.map((flag) =>
+    html("li", {}, tag(flag, "warn"), `${FLAGS[flag] ?? "not known here"} (${count(flag)} of ${points.length} points)`),
   );
+  return flags.length ? html("div", {}, html("h2", {}, "Flags"), html("ul", { class: "plain" }, lines)) : "";
 }
 
 function charts(points) {

@@ -1,10 +1,8 @@
 // What is asked of the service about a pair.
 
 import { field, html, select } from "./elements.js";
+import { BUNDLED_MODEL } from "./gains.js";
 import { DEFAULT_OBJECTIVE, OBJECTIVES } from "./pair_view.js";
-
-// Of several GPU models the one that the service takes where nothing else is said.
-export const BUNDLED_MODEL = "NVIDIA H200";
 
 // The form; `onchange` gets each new question.
 export function questionForm(rows, query, onchange) {

@@ -17,6 +17,8 @@ FOLDER = Path(__file__).parents[1] / "pages"
 
 PAGES: Mapping[str, tuple[str, str]] = {
     "/": ("Jobs", "jobs.js"),
+    "/jobs": ("Jobs", "jobs.js"),
+    "/matrix": ("Matrix", "matrix.js"),
     "/job": ("Job", "job.js"),
     "/pair": ("Pair", "pair.js"),
     "/models": ("Models", "models.js"),

@@ -1,0 +1,91 @@
+// A job beside others, and beside copies of itself.
+
+import { chart } from "./chart.js";
+import { facts, html, link, notice, table, tag } from "./elements.js";
+import { askGains, partnersOf, saved, setLink } from "./gains.js";
+import { number, percent, withUnit } from "./numbers.js";
+import { post, ServiceError } from "./service.js";
+
+const MOST_PARTNERS = 10;
+
+// Two parts of the page; each may be refused by itself, and says why then.
+export async function besideAndCopies(job, gpu) {
+  const refused = (title) => (error) => {
+    if (!(error instanceof ServiceError)) throw error;
+    return [html("h2", {}, title), notice("", error.message)];
+  };
+  const beside = askGains({ gpu_model: gpu, beside: job });
+  const copies = post("/v1/replicas", { jobs: [{ job }], gpu_model: gpu });
+  const parts = await Promise.all([
+    beside.then((found) => partners(job, gpu, found), refused("Beside other jobs")),
+    copies.then(copiesOf, refused("Copies of it on one GPU")),
+  ]);
+  return parts.flat();
+}
+
+function partners(job, gpu, found) {
+  const best = partnersOf(job, found.pairs).slice(0, MOST_PARTNERS);
+  const own = found.jobs.find((one) => one.job === job);
+  const columns = [
+    { name: "Partner", cell: (p) => setLink(p.partner, [job, p.partner], gpu) },
+    { name: "Answer", cell: (p) => tag(p.verdict, p.verdict === "share" ? "good" : "") },
+    { name: "Split", cell: (p) => p.split },
+    { name: "GPU time", number: true, cell: (p) => saved(p.time) },
+    { name: "Energy", number: true, cell: (p) => saved(p.energy) },
+    { name: "Its speed", number: true, cell: (p) => percent(Math.min(p.speeds[0], 1)) },
+    { name: "Partner's speed", number: true, cell: (p) => percent(Math.min(p.speeds[1], 1)) },
+  ];
+  return [
+    html("h2", {}, "Beside other jobs"),
+    html(
+      "p",
+      { class: "quiet-text" },
+      own?.size ? `Alone it keeps ${percent(own.size.speed)} of its speed at ${own.size.share_percent}\u00a0% of the card. ` : "Alone it fills the card. ",
+      best.length ? `The ${best.length} best of ${found.jobs.length} jobs to share a card with, against one after the other. ` : "",
+      link("All of them in the matrix", "/matrix", { gpu }),
+    ),
+    best.length ? table("Best partners", columns, best, { stacked: true }) : notice("", "There is no job that it should share a card with."),
+  ];
+}
+
+function copiesOf(told) {
+  const shown = [...told.copies, ...(told.beyond ? [told.beyond] : [])];
+  const best = told.copies.at(-1);
+  const over = { label: "copies", domain: [1, Math.max(2, shown.length)], ticks: shown.map((one) => one.number) };
+  const line = (title, unit, tone, pick, scale = 1) => {
+    const known = shown.filter((one) => pick(one));
+    const points = known.map((one) => ({ x: one.number, y: scale * pick(one).value, low: scale * pick(one).low, high: scale * pick(one).high }));
+    return chart({ title, unit, x: over, series: [{ tone, name: "", points }], alt: "The numbers are in the table below." }).figure;
+  };
+  return [
+    html("h2", {}, "Copies of it on one GPU"),
+    facts([
+      ["Copies to run", number(told.best), told.sharing === "time-sliced" ? "in turns, without MPS" : "side by side, without limits"],
+      ["Rate of all", `${number(best.rate.value / told.copies[0].rate.value)} times`, "that of one"],
+      ["Energy", told.best > 1 ? saved(best.energy_saved.value) : null, "for the same work, freed GPUs off"],
+    ]),
+    html("p", {}, `${told.ended_by ? `Ended by ${told.ended_by}: ` : ""}${told.why}.`),
+    html("p", { class: "quiet-text" }, "The shaded part is the range that is to hold what is measured."),
+    html("div", { class: "charts" }, [
+      line("Rate of all", `${told.rate_unit}/s`, "a", (one) => one.rate),
+      shown.some((one) => one.latency_p99_ms)
+        ? line("p99 of each", "ms", "b", (one) => one.latency_p99_ms)
+        : line("Speed of each", "% of alone", "b", (one) => one.speed, 100),
+      line("Joules for each", told.rate_unit.replace(/s$/, ""), "c", (one) => one.joules),
+    ]),
+    table("Copies", columns(told), shown, { stacked: true, rowClass: (one) => (one.number === told.best ? "chosen" : null) }),
+  ];
+}
+
+function columns(told) {
+  return [
+    { name: "Copies", cell: (one) => number(one.number) },
+    { name: `${told.rate_unit}/s`, number: true, cell: (one) => number(one.rate.value) },
+    { name: "Each, % of alone", number: true, cell: (one) => number(100 * Math.min(one.speed.value, 1)) },
+    { name: "At worst", number: true, cell: (one) => number(100 * Math.min(one.speed.low, 1)) },
+    { name: "p99, ms", number: true, cell: (one) => one.latency_p99_ms && number(one.latency_p99_ms.value) },
+    { name: "Power", number: true, cell: (one) => withUnit(one.power_w.value, "W") },
+    { name: "J each", number: true, cell: (one) => number(one.joules.value) },
+    { name: "", cell: (one) => [one === told.beyond ? tag("too many", "warn") : null, one.measured?.at_choice ? tag("measured", "good") : null] },
+  ];
+}
