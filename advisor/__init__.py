@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from advisor_advice.ask.recommend import recommend
     from advisor_advice.ask.replicas import replicas
     from advisor_training.dataset.frames import load_dataset
+    from advisor_training.learn.estimator import PriorRegressor
+    from advisor_training.training_data import training_data
 
 __all__ = [
     "AdvisorError",
@@ -18,12 +20,14 @@ __all__ = [
     "Gpu",
     "Job",
     "PairPoint",
+    "PriorRegressor",
     "Share",
     "SoloPoint",
     "__version__",
     "load_dataset",
     "recommend",
     "replicas",
+    "training_data",
 ]
 
 __version__ = "0.1.0"
@@ -35,14 +39,19 @@ _MODULES = {
     "Job": "advisor.core.job",
     "PairPoint": "advisor.core.records",
     "Share": "advisor.core.gpu",
+    "PriorRegressor": "advisor_training.learn.estimator",
     "SoloPoint": "advisor.core.records",
     "load_dataset": "advisor_training.dataset.frames",
     "recommend": "advisor_advice.ask.recommend",
     "replicas": "advisor_advice.ask.replicas",
+    "training_data": "advisor_training.training_data",
 }
 """Where each name is; what is called lies in the folders above, which import this one."""
 
-_EXTRAS = {"load_dataset": "train", "recommend": "advise", "replicas": "advise"}
+_EXTRAS = {
+    **dict.fromkeys(("recommend", "replicas"), "advise"),
+    **dict.fromkeys(("PriorRegressor", "load_dataset", "training_data"), "train"),
+}
 """The extra that has what a call needs next to what every installation has."""
 
 

@@ -35,14 +35,8 @@ from advisor_models.registry import BUNDLED
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.learn.artefact import forest_bytes
-from advisor_training.learn.learners import (
-    LEAST_IN_LEAF,
-    PART_OF_FEATURES,
-    SEED,
-    TREES,
-    Regressors,
-    fit,
-)
+from advisor_training.learn.estimator import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
+from advisor_training.learn.learners import Regressors, fit
 
 SPLITS = (*NINE, UNCAPPED)
 TURNS = 2000
@@ -68,7 +62,7 @@ def main() -> None:
 def measure(trees: int, rows: Rows, jobs: list[Profile]) -> dict[str, list[float]]:
     """Seconds of each run of each part."""
     regressors = fit(functools.partial(extra_trees, trees), rows)
-    files = {head.name: forest_bytes(regressors.by_head[head.name]) for head in HEADS}
+    files = {head.name: forest_bytes(regressors.by_head[head.name].regressor_) for head in HEADS}
     predictor = load(files)
     # Another pair each time, as a scheduler asks; a new job is one whose profile was just read.
     of_one_gpu = [(a, b) for a in jobs for b in jobs if a.gpu_model == b.gpu_model]
@@ -122,7 +116,7 @@ def features(a: Profile, b: Profile) -> dict[str, Float32s]:
 
 def plain(regressors: Regressors, asked: dict[str, Float32s]) -> object:
     """The same rows by scikit-learn."""
-    return [regressors.by_head[name].predict(rows) for name, rows in asked.items()]
+    return [regressors.by_head[name].regressor_.predict(rows) for name, rows in asked.items()]
 
 
 main()

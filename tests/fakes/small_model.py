@@ -28,6 +28,7 @@ from advisor_models.made_from import DatasetFacts, LearnerSettings, OtherGpu
 from advisor_models.manifest import SCHEMA, Manifest, hashes, trees_file, write_manifest
 from advisor_models.trained_head import TrainedHead
 from advisor_training.learn.artefact import forest_bytes
+from advisor_training.learn.estimator import PriorRegressor
 from advisor_training.learn.learners import Regressors
 
 GPU_MODEL = "Card"
@@ -93,11 +94,12 @@ def training_rows() -> tuple[Float32s, Float32s]:
 def regressors(trees: int = 5) -> Regressors:
     """Fitted to noise: every row gets its own answer."""
     random = np.random.default_rng(1)
-    made: list[Any] = [
-        ExtraTreesRegressor(trees, max_depth=6, random_state=seed) for seed in (0, 1)
+    made = [
+        PriorRegressor(ExtraTreesRegressor(trees, max_depth=6, random_state=seed))
+        for seed in (0, 1)
     ]
-    for regressor, rows in zip(made, training_rows(), strict=True):
-        regressor.fit(rows, random.normal(-0.1, 0.2, len(rows)))
+    for estimator, rows in zip(made, training_rows(), strict=True):
+        estimator.fit(rows, np.exp(random.normal(-0.1, 0.2, len(rows))))
     return Regressors({"speed": made[0], "power": made[1]})
 
 
@@ -107,7 +109,7 @@ SPEED_TREES, POWER_TREES = (trees_file(head.name) for head in HEADS)
 @functools.cache
 def trees() -> Mapping[str, bytes]:
     by_head = regressors().by_head
-    return MappingProxyType({trees_file(n): forest_bytes(by_head[n]) for n in by_head})
+    return MappingProxyType({trees_file(n): forest_bytes(by_head[n].regressor_) for n in by_head})
 
 
 def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:

@@ -20,7 +20,12 @@ from advisor.core.observations import Observation, ObservedPart
 from advisor.core.records import OBSERVED_SOURCE
 from advisor.decide.recommend import TIE
 from advisor.settings import read_settings
-from advisor_cli.learn.measured import (
+from advisor_data import open_store
+from advisor_data.files.bundled import bundled_pair_points
+from advisor_models.manifest import read_manifest
+from advisor_models.registry import Registry
+from advisor_training.dataset.data import make_data
+from advisor_training.dataset.measured import (
     BUNDLED,
     MEASURED_HERE,
     OF_LAUNCHES,
@@ -29,11 +34,6 @@ from advisor_cli.learn.measured import (
     read_own,
     with_launches,
 )
-from advisor_data import open_store
-from advisor_data.files.bundled import bundled_pair_points
-from advisor_models.manifest import read_manifest
-from advisor_models.registry import Registry
-from advisor_training.dataset.data import make_data
 from advisor_training.evaluation.own import evaluate_own
 
 

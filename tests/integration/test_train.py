@@ -20,13 +20,14 @@ from retraining import few_trees
 import advisor_models
 from advisor.predict.features import feature_names_of
 from advisor_cli.app import main
-from advisor_cli.learn.measured import read_measured
 from advisor_data.files.files import read_points, write_points
 from advisor_models.heads import HEADS
 from advisor_models.manifest import read_artefact, read_manifest, trees_file
+from advisor_training.dataset.measured import read_measured
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.learn.artefact import LIBRARIES, forest_bytes
-from advisor_training.learn.learners import extra_trees, fit
+from advisor_training.learn.estimator import extra_trees
+from advisor_training.learn.learners import fit
 from advisor_training.train import make_training_set
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -205,7 +206,9 @@ def test_bundled_model_is_of_the_bundled_points() -> None:
     if manifest.libraries == {name: metadata.version(name) for name in LIBRARIES}:
         again = fit(extra_trees, made_from.rows).by_head
         for head in HEADS:
-            assert artefact.files[trees_file(head.name)] == forest_bytes(again[head.name])
+            assert artefact.files[trees_file(head.name)] == forest_bytes(
+                again[head.name].regressor_
+            )
 
 
 def test_the_card_says_what_the_manifest_says() -> None:

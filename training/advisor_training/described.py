@@ -13,8 +13,8 @@ from advisor_training.dataset.rows import Rows, flat
 from advisor_training.learn.artefact import LIBRARIES, trees_files
 from advisor_training.learn.calibration import Calibrated
 from advisor_training.learn.conformal import COVERAGE
+from advisor_training.learn.estimator import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
 from advisor_training.learn.head_learners import HeadLearner
-from advisor_training.learn.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
 from advisor_training.train import Trained, TrainingSet
 
 LEARNER = "extra-trees"

@@ -32,11 +32,11 @@ from advisor_training.learn.calibration import (
     without_counters,
 )
 from advisor_training.learn.carrying_over import learn_other_gpu
+from advisor_training.learn.estimator import extra_trees
 from advisor_training.learn.head_learners import HeadLearner, learners_for
 from advisor_training.learn.held_out import HeldOut, OnFold, leave_one_job_out
 from advisor_training.learn.learners import (
     Regressors,
-    extra_trees,
     fit,
 )
 from advisor_training.learn.protocols import BY_WORKLOAD

@@ -17,7 +17,6 @@ from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.conditions import checks_of, experience_of
-from advisor_cli.learn.measured import MEASURED_HERE, PointsSource, with_all_bundled
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
@@ -27,6 +26,7 @@ from advisor_data.files.checked import checked_counts
 from advisor_data.store.store import is_begun
 from advisor_models.registry import Registry
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options, to_yaml
+from advisor_training.dataset.measured import MEASURED_HERE, PointsSource, with_all_bundled
 from advisor_training.next.measured import MeasuredSoFar, measured_so_far
 from advisor_training.next.steps import NextStep, chosen_pairs, next_steps
 

@@ -11,7 +11,11 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError, ModelError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor_cli.learn.measured import (
+from advisor_cli.shared.options import AsJson, WithBundled, WithLaunches
+from advisor_cli.shared.progress import leaving_out
+from advisor_cli.shared.say import as_json_text, say
+from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
+from advisor_training.dataset.measured import (
     BUNDLED,
     MEASURED_HERE,
     CheckedPoints,
@@ -19,10 +23,6 @@ from advisor_cli.learn.measured import (
     read_own,
     with_launches,
 )
-from advisor_cli.shared.options import AsJson, WithBundled, WithLaunches
-from advisor_cli.shared.progress import leaving_out
-from advisor_cli.shared.say import as_json_text, say
-from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
 from advisor_training.described import make_artefact
 from advisor_training.learn.artefact import write_model
 from advisor_training.train import (

@@ -8,8 +8,8 @@ from truth import WHOLE, Kinds, Shares, Site, Way
 from advisor.core.finish import Rest
 from advisor.core.split import EQUAL
 from advisor.predict.profiles import Profile
-from advisor_cli.learn.measured import read_measured
 from advisor_training.dataset.data import Data, make_data
+from advisor_training.dataset.measured import read_measured
 from advisor_training.dataset.pairs import Measurement
 
 

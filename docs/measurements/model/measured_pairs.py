@@ -27,8 +27,8 @@ from advisor.predict.measured import MeasuredPredictor
 from advisor.predict.predictions import PredictedPart, Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.windows import Window
-from advisor_cli.learn.measured import read_measured
 from advisor_training.dataset.data import Data, make_data
+from advisor_training.dataset.measured import read_measured
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import LEARNERS
 

@@ -34,14 +34,15 @@ from advisor.predict.predictions import Prediction, Predictor, predict_exclusive
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.sets import AnyWay, SetPredictor, is_by_physics
 from advisor.predict.situation import kind_of
-from advisor_cli.learn.measured import read_measured
 from advisor_data.files.bundled import bundled_set_references
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import BUNDLED
 from advisor_training.dataset.data import Data, make_data
+from advisor_training.dataset.measured import read_measured
 from advisor_training.evaluation import choices
+from advisor_training.learn.estimator import extra_trees
 from advisor_training.learn.held_out import leave_one_job_out
-from advisor_training.learn.learners import extra_trees, fit
+from advisor_training.learn.learners import fit
 
 MIN_SPEED, MIN_GAIN = 0.4, 0.03
 MET = 0.9

@@ -11,12 +11,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.errors import InputError
-from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputPoint
 from advisor_power.components.least_squares import non_negative_least_squares
 from advisor_power.model.physics import columns, parts
-from advisor_training.learn.learners import extra_trees
+from advisor_training.learn.estimator import PriorRegressor
 from advisor_training.learn.residuals import Residuals
 
 Points: TypeAlias = Sequence[InputPoint]
@@ -35,7 +34,7 @@ class InputModel:
     weights: Mapping[str, Floats]
     """Of `physics.PARTS`."""
     trees: Mapping[str, Any]
-    """As scikit-learn has them; none: the physics alone."""
+    """Estimators of what the physics leaves; none: the physics alone."""
 
     def __call__(self, points: Points) -> Floats:
         """Expected power, W.
@@ -56,10 +55,9 @@ class InputModel:
         return found
 
     def _above_idle(self, points: Points, dtype: str, weights: Floats) -> Floats:
-        physical = parts(points) @ weights
         if (trees := self.trees.get(dtype)) is None:
-            return physical
-        return physical * np.exp(trees.predict(columns(points)))
+            return parts(points) @ weights
+        return trees.predict(_inputs(points, weights))
 
 
 def above_idle_w(points: Points) -> Floats:
@@ -115,6 +113,9 @@ def _weights(points: Points) -> Floats:
 
 
 def _trees(points: Points, weights: Floats) -> Any:
-    return extra_trees().fit(
-        columns(points), rounded(np.log(above_idle_w(points) / (parts(points) @ weights)))
-    )
+    return PriorRegressor(prior_column=0).fit(_inputs(points, weights), above_idle_w(points))
+
+
+def _inputs(points: Points, weights: Floats) -> Floats:
+    """What the physics expects above idle, then the features."""
+    return np.column_stack([parts(points) @ weights, columns(points)])

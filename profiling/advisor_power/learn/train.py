@@ -45,7 +45,7 @@ from advisor_power.model.pace import known_of
 from advisor_power.model.physics import COLUMNS, PARTS, columns, feature_matrix
 from advisor_training.learn.artefact import LIBRARIES, trees_files, write_model
 from advisor_training.learn.conformal import COVERAGE, bounds_of, measured_coverage
-from advisor_training.learn.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
+from advisor_training.learn.estimator import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -56,11 +56,11 @@ def test_same_as_scikit_learn(predictor: ModelPredictor) -> None:
     own, other = (side(p, [s.shares[i] for s in SPLITS]) for i, p in enumerate((A, B)))
     made = small_model.regressors().by_head
     expected_a = (
-        np.exp(made["speed"].predict(matrix(speed_features(own, [other]))))
+        np.exp(made["speed"].regressor_.predict(matrix(speed_features(own, [other]))))
         * prior_kept([own, other])
         * own.alone["relative_rate"]
     )
-    ratio = np.exp(made["power"].predict(matrix(power_features([own, other]))))
+    ratio = np.exp(made["power"].regressor_.predict(matrix(power_features([own, other]))))
     found = predictor.predict([A, B], SPLITS)
     assert [p.parts[0].speed.value for p in found] == pytest.approx(expected_a.tolist(), rel=1e-12)
     expected_w = (ratio * physical_power_w([own, other])).tolist()

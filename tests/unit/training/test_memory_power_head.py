@@ -25,6 +25,7 @@ from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.described import make_artefact
 from advisor_training.learn import head_learners
+from advisor_training.learn.estimator import extra_trees
 from advisor_training.learn.head_learners import (
     HEAD_LEARNERS,
     MEMORY_POWER_LEARNER,
@@ -32,7 +33,7 @@ from advisor_training.learn.head_learners import (
     learners_for,
 )
 from advisor_training.learn.held_out import leave_one_job_out
-from advisor_training.learn.learners import extra_trees, fit
+from advisor_training.learn.learners import fit
 from advisor_training.learn.residuals import residuals_of
 from advisor_training.learn.scoring import head_errors
 from advisor_training.train import Trained, TrainingSet, fit_model, make_training_set

@@ -33,7 +33,8 @@ from advisor_training.evaluation.values import (
 from advisor_training.learn import carrying_over
 from advisor_training.learn.calibration import calibrate, strictest
 from advisor_training.learn.conformal import COVERAGE
-from advisor_training.learn.learners import extra_trees, fit
+from advisor_training.learn.estimator import extra_trees
+from advisor_training.learn.learners import fit
 from advisor_training.learn.protocols import (
     ALL_PAIRS,
     BOTH_UNSEEN,

@@ -18,12 +18,15 @@ LARGEST_DIFFERENCE = 1e-12
 """Between the logarithms of the file and of scikit-learn, which adds up in another order."""
 
 
-def trees_files(regressors: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dict[str, bytes]:
+def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dict[str, bytes]:
     """The trees of all heads by name of their file, which say on rows what scikit-learn says.
+
+    `fitted` are the estimators of the heads.
 
     Raises:
         ModelError: it does not.
     """
+    regressors = {name: estimator.regressor_ for name, estimator in fitted.items()}
     found = {name: forest_bytes(regressor) for name, regressor in regressors.items()}
     for name, data in found.items():
         check_same(name, data, regressors[name], asked[name])

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.predict.profiles import Floats
-from advisor_training.learn.learners import SEED
+from advisor_training.learn.estimator import SEED
 
 DRAWS = 1000
 

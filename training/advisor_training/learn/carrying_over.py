@@ -15,9 +15,10 @@ from advisor_models.intervals import LIMITED, SPLIT, Strata, place_of
 from advisor_models.made_from import MOST_PAIRS, OtherGpu
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import COVERAGE, bounds_of, held, widening
+from advisor_training.learn.estimator import SEED
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
 from advisor_training.learn.held_out import HeldOut, Mask, OnFold, joined, predicted
-from advisor_training.learn.learners import SEED, Learner
+from advisor_training.learn.learners import Learner
 from advisor_training.learn.residuals import Residuals, residuals_of
 
 ADDED = (0, 2, 5, 10, MOST_PAIRS)

@@ -1,7 +1,6 @@
 """How each head of a model is learned: the second half of its declaration.
 
-A head learns the logarithm of what was measured over its prior. Logarithms, since errors count
-relative to the value.
+How: `advisor_training.learn.estimator`.
 """
 
 from collections.abc import Callable
@@ -11,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.predict.card_factor import CARD_SPREAD
-from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
 from advisor_models.heads import MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.intervals import UNCAPPED
@@ -67,11 +65,6 @@ class HeadLearner:
         """In which rows it was measured; shape (n,)."""
         known: npt.NDArray[np.bool_] = np.isfinite(self.measured(rows))
         return np.logical_and.reduce(known, axis=1)
-
-    def targets(self, rows: Rows) -> Floats:
-        """What a regressor learns, part by part, `rounded`; shape (parts x n,)."""
-        values = self.possible(rows, self.measured(rows))
-        return rounded(np.log(values / flat(rows.heads[self.head.name].prior)))
 
     def possible(self, rows: Rows, values: Floats) -> Floats:
         """Values of rows between `least` and `most`, part by part; shape (parts x n,)."""

@@ -6,23 +6,15 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesRegressor
+import numpy.typing as npt
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from advisor.predict.features import Float32s, rounded
 from advisor.predict.profiles import Floats
-from advisor_training.dataset.rows import Rows, flat
+from advisor_training.dataset.rows import Rows
+from advisor_training.learn.estimator import PriorRegressor, extra_trees
 from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
-
-TREES = 60
-"""A hundred reach the same fraction of the oracle, within what another seed changes, and take
-longer in serving in proportion."""
-
-LEAST_IN_LEAF = 4
-PART_OF_FEATURES = 0.5
-SEED = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,13 +36,16 @@ class Predicted:
         return self.heads["power"][:, 0]
 
 
+PRIOR = 0
+"""Column of the prior in what estimators take."""
+
 Fitted: TypeAlias = Callable[[Rows], Predicted]
 Learner: TypeAlias = Callable[[Rows], Fitted]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regressors:
-    """The regressors of a model by head, as scikit-learn has them."""
+    """The estimators of a model by head."""
 
     by_head: Mapping[str, Any]
 
@@ -59,10 +54,9 @@ class Regressors:
         return served(rows, {name: self._values(name, rows) for name in self.by_head})
 
     def _values(self, head: str, rows: Rows) -> Floats:
-        seen = rows.heads[head]
-        parts = np.moveaxis(seen.features, 1, 0)
-        # One by one: where a value stands in an array may change the last bit of numpy's exp.
-        return np.stack([np.exp(self.by_head[head].predict(p)) for p in parts], 1) * seen.prior
+        # Part by part: where a value stands in an array may change the last bit of numpy's exp.
+        parts = range(rows.heads[head].prior.shape[1])
+        return np.stack([self.by_head[head].predict(inputs(head, rows, n)) for n in parts], 1)
 
 
 def as_predicted(speed: Floats, power_w: Floats) -> Predicted:
@@ -78,7 +72,7 @@ def served(rows: Rows, heads: Mapping[str, Floats]) -> Predicted:
 def fit(
     make: Callable[[], Any], rows: Rows, learners: Sequence[HeadLearner] = HEAD_LEARNERS
 ) -> Regressors:
-    """Regressors of one kind, one for each head, fitted to rows.
+    """Estimators with regressors of one kind, one for each head, fitted to rows.
 
     Of a job that served all of its demand a row only says that it could do no less, so speeds are
     learned from the others.
@@ -90,33 +84,48 @@ def fit(
 class Untold:
     """In place of a regressor that nothing was there to learn from: it expects NaN."""
 
-    def predict(self, features: Float32s) -> Floats:
-        return np.full(len(features), np.nan)
+    def predict(self, inputs: Floats) -> Floats:
+        return np.full(len(inputs), np.nan)
+
+
+def inputs(head: str, rows: Rows, part: int) -> Floats:
+    """What the estimator of a head takes of one part of rows: its prior, then its features."""
+    seen = rows.heads[head]
+    return np.column_stack([seen.prior[:, part], seen.features[:, part].astype(np.float64)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """What the estimator of a head learns from.
+
+    Attributes:
+        X: The prior, then the features; shape (m, columns).
+        y: What was measured, in the unit of the head; shape (m,).
+        weight: Shape (m,).
+        row: Number of the row; one of two jobs has each row once for each job; shape (m,).
+    """
+
+    X: Floats
+    y: Floats
+    weight: Floats
+    row: npt.NDArray[np.int64]
+
+
+def learned_from(learner: HeadLearner, rows: Rows) -> Learned:
+    """Those parts of rows that tell what the head learns, all of the first part first."""
+    told = learner.is_told(rows)
+    parts = len(told) // len(rows)
+    seen = np.concatenate([inputs(learner.head.name, rows, part) for part in range(parts)])
+    values = learner.possible(rows, learner.measured(rows))
+    row = np.tile(np.arange(len(rows)), parts)[told]
+    return Learned(seen[told], values[told], rows.weight[row], row)
 
 
 def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
-    told = learner.is_told(rows)
-    if not told.any():
+    found = learned_from(learner, rows)
+    if not len(found.y):
         return Untold()
-    features = flat(rows.heads[learner.head.name].features)
-    weights = rounded(flat(np.repeat(rows.weight[:, None], len(told) // len(rows), axis=1)))
-    step = "ridge__" if hasattr(regressor, "steps") else ""
-    return regressor.fit(
-        features[told], learner.targets(rows)[told], **{f"{step}sample_weight": weights[told]}
-    )
-
-
-def extra_trees(seed: int = SEED) -> Any:
-    """The regressor of the model; the same data and seed give the same trees.
-
-    One thread: several fit no faster at this size, and add up the trees in any order.
-    """
-    return ExtraTreesRegressor(
-        TREES,
-        min_samples_leaf=LEAST_IN_LEAF,
-        max_features=PART_OF_FEATURES,
-        random_state=seed,
-    )
+    return PriorRegressor(regressor, PRIOR).fit(found.X, found.y, found.weight)
 
 
 def _linear() -> Any:

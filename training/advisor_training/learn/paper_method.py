@@ -24,7 +24,8 @@ from sklearn.preprocessing import MinMaxScaler
 
 from advisor.predict.profiles import Floats, Profile
 from advisor_training.dataset.rows import Rows
-from advisor_training.learn.learners import SEED, Fitted, Learner, Predicted, as_predicted
+from advisor_training.learn.estimator import SEED
+from advisor_training.learn.learners import Fitted, Learner, Predicted, as_predicted
 
 PaperTarget = Literal["speeds", "rates"]
 """What is summed and predicted: the relative speeds, or X1 + X2 as in the paper."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor_training.dataset.rows import Names, Rows
+from advisor_training.learn.estimator import SEED
 from advisor_training.learn.held_out import (
     HeldOut,
     Mask,
@@ -18,7 +19,7 @@ from advisor_training.learn.held_out import (
     leave_one_job_out,
     predicted,
 )
-from advisor_training.learn.learners import SEED, Learner
+from advisor_training.learn.learners import Learner
 
 FOLDS = 10
 """Groups of pairs, each left out once."""

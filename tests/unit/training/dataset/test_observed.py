@@ -30,7 +30,8 @@ from advisor_training.dataset.observed import (
 )
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, make_rows
-from advisor_training.learn.learners import extra_trees, fit
+from advisor_training.learn.estimator import extra_trees
+from advisor_training.learn.learners import fit
 from advisor_training.train import fit_model, make_training_set
 
 SOLOS = solo_points()

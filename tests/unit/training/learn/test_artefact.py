@@ -21,7 +21,8 @@ from advisor_models.model_predictor import ModelPredictor
 from advisor_training.dataset.rows import flat
 from advisor_training.described import make_artefact
 from advisor_training.learn.artefact import forest_bytes, trees_files, write_model
-from advisor_training.learn.learners import extra_trees, fit
+from advisor_training.learn.estimator import extra_trees
+from advisor_training.learn.learners import fit
 from advisor_training.train import Trained, fit_model
 
 pytestmark = pytest.mark.figures
@@ -44,7 +45,7 @@ def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPat
     """Nothing is written that predicts something else than what was evaluated."""
     other: Any = fit(lambda: extra_trees().set_params(random_state=1), ROWS).by_head["power"]
     name = "advisor_training.learn.artefact.forest_bytes"
-    known = forest_bytes(other)
+    known = forest_bytes(other.regressor_)
 
     def always(_regressor: object) -> bytes:
         return known
@@ -59,8 +60,8 @@ def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPat
 def test_the_same_rows_give_the_same_bytes() -> None:
     """Fitted again, in whatever order the points came."""
     again = fit(extra_trees, ROWS).by_head
-    for name, regressor in trained().regressors.by_head.items():
-        assert forest_bytes(again[name]) == forest_bytes(regressor)
+    for name, fitted in trained().regressors.by_head.items():
+        assert forest_bytes(again[name].regressor_) == forest_bytes(fitted.regressor_)
 
 
 def test_another_processor_gives_the_same_bytes() -> None:
@@ -69,11 +70,14 @@ def test_another_processor_gives_the_same_bytes() -> None:
         "import hashlib, numpy\n"
         "from made_up_rows import training_set\n"
         "from advisor_training.learn.artefact import forest_bytes\n"
-        "from advisor_training.learn.learners import extra_trees, fit\n"
+        "from advisor_training.learn.estimator import extra_trees\n"
+        "from advisor_training.learn.learners import fit\n"
         "found = fit(extra_trees, training_set().rows).by_head\n"
-        "print(*(hashlib.sha256(forest_bytes(found[name])).hexdigest() for name in found))"
+        "files = [forest_bytes(each.regressor_) for each in found.values()]\n"
+        "print(*(hashlib.sha256(file).hexdigest() for file in files))"
     )
-    expected = [sha256(forest_bytes(found)) for found in trained().regressors.by_head.values()]
+    by_head = trained().regressors.by_head
+    expected = [sha256(forest_bytes(each.regressor_)) for each in by_head.values()]
     without = {"NPY_DISABLE_CPU_FEATURES": " ".join(_features_of_numpy())}
     done = subprocess.run(
         [sys.executable, "-c", code],

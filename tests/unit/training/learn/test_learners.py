@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from made_up_rows import training_set
 
-from advisor.predict.features import STEP
 from advisor.predict.profiles import Floats
 from advisor_training.dataset.rows import HeadRows, Rows, flat
+from advisor_training.learn.estimator import extra_trees
 from advisor_training.learn.head_learners import HEAD_LEARNERS, LEAST_SPEED, SPEED_LEARNER
 from advisor_training.learn.learners import (
     LEARNERS,
+    PRIOR,
     Predicted,
-    extra_trees,
     fit,
+    learned_from,
     physical,
 )
 
@@ -36,19 +37,17 @@ def swapped(rows: Rows) -> Rows:
     return dataclasses.replace(rows, heads=heads, **turned)
 
 
-def test_targets_are_what_predictions_undo() -> None:
-    """A regressor that were right about its targets would predict what was measured."""
+def test_estimators_get_what_was_measured() -> None:
+    """One that were right about them would predict what was measured."""
     for each in HEAD_LEARNERS:
-        prior = flat(ROWS.heads[each.head.name].prior)
-        undone = np.exp(each.targets(ROWS)) * prior
-        np.testing.assert_allclose(undone, flat(each.measured(ROWS)), rtol=STEP)
+        found = learned_from(each, ROWS)
+        np.testing.assert_array_equal(found.y, flat(each.measured(ROWS)))
+        np.testing.assert_array_equal(found.X[:, PRIOR], flat(ROWS.heads[each.head.name].prior))
 
 
-def test_a_starved_job_has_a_target() -> None:
+def test_a_starved_job_has_a_logarithm() -> None:
     starved = dataclasses.replace(ROWS, speed_a=np.zeros(len(ROWS)))
-    targets = SPEED_LEARNER.targets(starved)[: len(ROWS)]
-    undone = np.exp(targets) * ROWS.heads["speed"].prior[:, 0]
-    np.testing.assert_allclose(undone, LEAST_SPEED, rtol=STEP)
+    np.testing.assert_array_equal(learned_from(SPEED_LEARNER, starved).y[: len(ROWS)], LEAST_SPEED)
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if name != "physical"])

@@ -1,4 +1,4 @@
-"""The measured points that commands learn from: files, the store, or what is bundled."""
+"""The measured points that are learned from: files, the store, or what is bundled."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
