@@ -12,7 +12,7 @@ from advisor.validity.safe_counts import Safety, safe_counts
 _NAMED = 3
 """Operations that are named of those that were wrong."""
 
-LIBRARIES = "results of this host's libraries are wrong (advisor check)"
+LIBRARIES = "GPU libraries compute wrong results (advisor check)"
 
 ANYWAY = "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe"
 

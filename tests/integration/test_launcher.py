@@ -157,6 +157,9 @@ def test_a_job_that_ends_says_what_to_do(run: Launch) -> None:
         assert wait_until(lambda: job.over, 10)
         with pytest.raises(JobError, match=r"no line of its output matched.*give it more steps"):
             job.check()
+        job.stop()
+        with pytest.raises(JobError, match="give it more steps"):
+            job.check()
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from advisor_profiling.reports.doctor import examine_extras, lacking
         (("place", "gemm", "--gpus", "1", "--min-gain", "little"), 2, "write 0.03, or 3%"),
         (("profile", "triad", "--shares", "0.5,1"), 2, "did you mean 50,100?"),
         (("profile", "triad", "--shares", "0.5,20"), 2, "write percentages such as 10,50,100"),
+        (("profile", "--name", "x", "--shares", "10,150", "--", "true"), 2, "at most 100"),
         (("profile", "--name", "x", "python", "a.py", "--rate", "5"), 2, "put -- before"),
         (("launch", "triad*8"), 2, "a launch is of two to 7 jobs"),
         (("models", "promote", "./nofolder"), 9, "there is no such folder"),

@@ -23,8 +23,8 @@ JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")
 LOW = {"min_speed": 0.2}
 """At the default none of them is sure enough of its speed to share."""
 AVOIDED = (
-    "not used: 26, 38, 52, 78, 92 and 104 of 132 SMs, at which results of this host's libraries "
-    "are wrong (advisor check)"
+    "not used: 26, 38, 52, 78, 92 and 104 of 132 SMs, at which GPU libraries compute wrong results "
+    "(advisor check)"
 )
 NOT_CHECKED = (
     "nobody has checked at which numbers of SMs libraries compute right results on NVIDIA H200: "

@@ -84,7 +84,7 @@ def test_a_token_that_has_ended_is_not_found(state: ServiceState) -> None:
         state.make_token("ci", ["admin"])
     state.revoke_token("ci")
     assert state.find_tokens([secret]).get(secret) is None
-    with pytest.raises(InputError, match="no living token 'ci'"):
+    with pytest.raises(InputError, match="no valid token 'ci'"):
         state.revoke_token("ci")
     second, other = state.make_token("ci", ["write"], later(milliseconds=300))
     assert state.find_tokens([other]).get(other) == second

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -15,6 +16,8 @@ from pathlib import Path
 from advisor.core.job import START_TIMEOUT_S, Job, ProgressSettings
 from advisor.errors import InputError, JobError
 from advisor.progress import FILE_BYTES
+from advisor.runtime.host.processes import descendants
+from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor.runtime.jobs.output import OutputLines, number_of
 
 WATCHED_S = 20.0
@@ -107,17 +110,30 @@ def watch(
                 if (found := search(lines)) and _matches(found, lines) >= ENOUGH:
                     return found
             lines += read()
+            runs_torch = "torch" in (loaded_libraries([job.pid, *descendants(job.pid)]) or "")
     if code:
         raise JobError(f"the command ended with exit code {code}", why=_quoted(lines))
     if found := search(lines):
         return found
     how = f"in {seconds:g} s" if code is None else "until it ended by itself"
+    counted = counted_script(command) if runs_torch else None
     raise JobError(
         f"nothing that the command wrote {how} tells its progress",
         why=_quoted(lines),
-        fix=r"name the number: --progress output --pattern 'step (\d+)', or count in the program "
+        fix=f"it runs PyTorch, whose optimizer steps {counted} counts"
+        if counted
+        else r"name the number: --progress output --pattern 'step (\d+)', or count in the program "
         "(docs/progress.md); --progress runs is for a command that is short",
     )
+
+
+def counted_script(command: Sequence[str]) -> str | None:
+    """The same command, whose optimizer steps are counted; None: it is no script of Python."""
+    program, *words = command
+    script = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
+    if "python" not in Path(program).name or script is None:
+        return None
+    return shlex.join([program, *words[:script], "-m", "advisor.callbacks", *words[script:]])
 
 
 def _matches(found: FoundProgress, lines: Sequence[str]) -> int:

@@ -160,7 +160,9 @@ class RunningJob:
         status = self.exit_code
         if status is not None:
             how, why = _explain(status, self.tail(), self._process.met_bound)
-            if status == 0 and self.job.progress.pattern and not self.count():
+            # Of one that was stopped already the files are closed.
+            silent = not self._ended and self.job.progress.pattern and not self.count()
+            if status == 0 and silent:
                 why = f"no line of its output matched {self.job.progress.pattern}, and {why}"
             raise self._error(how, why)
 

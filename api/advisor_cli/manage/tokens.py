@@ -116,7 +116,7 @@ def _cells(token: "Token") -> tuple[str, ...]:
 
 def _standing(token: "Token") -> str:
     if token.lives():
-        return "living"
+        return "valid"
     return "revoked" if token.revoked_at else "expired"
 
 

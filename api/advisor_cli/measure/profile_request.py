@@ -122,6 +122,8 @@ def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
             why="shares are in percent, and a GPU gives no fewer SMs than at 1 %",
             fix=f"{asked}write percentages such as 10,50,100",
         )
+    for share in wanted.shares:
+        Share(share)  # refuses what no GPU can give, before a job is looked at
     if wanted.shares and wanted.units:
         raise InputError("--shares and --units were both given", fix="give one of them")
     return wanted

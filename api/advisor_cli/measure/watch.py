@@ -17,6 +17,7 @@ from advisor.errors import InputError
 from advisor.formats.job_file import inline_job, save_job
 from advisor.runtime.host.processes import owner_of
 from advisor.runtime.jobs.libraries import loaded_libraries
+from advisor.runtime.jobs.progress_search import counted_script
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.options import AsJson
@@ -150,21 +151,12 @@ def _how(pid: int, command: Sequence[str], told: Told | None) -> Iterator[str]:
         return
     yield f"nothing that can be read tells how far it is; it writes to {output_of([pid])}"
     libraries = loaded_libraries(family(pid)) or ""
-    if "torch" in libraries and (script := _counted_script(command)):
+    if "torch" in libraries and (script := counted_script(command)):
         yield f"to profile it: advisor profile --name {name} -- {script}{where}"
         yield "that counts its optimizer steps, without a change of the script"
     else:
         yield f"to profile it: advisor profile --name {name} -- {shlex.join(command)}{where}"
         yield "that reads what it prints; more ways: docs/progress.md"
-
-
-def _counted_script(command: Sequence[str]) -> str | None:
-    """The same command, whose optimizer steps are counted; None: it is no script of Python."""
-    program, *words = command
-    script = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
-    if "python" not in Path(program).name or script is None:
-        return None
-    return shlex.join([program, *words[:script], "-m", "advisor.callbacks", *words[script:]])
 
 
 def _name(command: Sequence[str]) -> str:

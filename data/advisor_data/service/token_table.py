@@ -128,7 +128,7 @@ def revoke(connection: Connection, name: str) -> None:
     """
     living = (tokens.c.name == name) & tokens.c.revoked_at.is_(None)
     if not connection.execute(update(tokens).where(living).values(revoked_at=now())).rowcount:
-        raise InputError(f"there is no living token {name!r}", fix="list them: advisor tokens list")
+        raise InputError(f"there is no valid token {name!r}", fix="list them: advisor tokens list")
 
 
 def _digest(secret: str) -> str:

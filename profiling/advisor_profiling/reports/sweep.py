@@ -44,6 +44,8 @@ class ConsoleReporter:
         self._say(f"failed: {failure.target}: {failure.error}", style="red")
 
     def _say(self, text: str, style: str | None = None) -> None:
+        if not self._console.encoding.startswith("utf"):
+            text = text.replace("±", "+-")
         # A line stays one: a log file has no width, and a terminal breaks lines itself.
         self._console.print(f"  {text}", style=style, highlight=False, markup=False, soft_wrap=True)
 

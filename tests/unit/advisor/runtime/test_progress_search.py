@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +74,18 @@ def test_a_script_that_counts_in_the_file_needs_no_pattern() -> None:
 def test_what_went_wrong_is_said_once_with_the_output(code: str, message: str) -> None:
     with pytest.raises(JobError, match=message):
         watch(python(code), os.environ, seconds=5)
+
+
+def test_a_silent_script_of_pytorch_is_told_what_counts_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that does, with its options; the libraries are a stand-in's."""
+
+    def loaded(_pids: object) -> str:
+        return "torch 2.11.0"
+
+    monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+    script = tmp_path / "train.py"
+    script.write_text("import time; time.sleep(60)")
+    with pytest.raises(JobError, match=r"-u -m advisor.callbacks \S+train.py --lr 1 counts"):
+        watch([sys.executable, "-u", str(script), "--lr", "1"], os.environ, seconds=0.5)

@@ -22,7 +22,7 @@ from advisor.validity.safe_splits import (
 
 TEN = [float(share) for share in range(10, 101, 10)]
 KNOWN = Safety(units_total=132, host=checked_132())
-LIBRARIES = "results of this host's libraries are wrong (advisor check)"
+LIBRARIES = "GPU libraries compute wrong results (advisor check)"
 ANYWAY = "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe"
 
 

@@ -196,6 +196,13 @@ def test_progress_lines_hold_numbers_flags_and_time_to_go() -> None:
     assert failure == "  failed: gemm at 30 %: bad [/checkpoint]"
 
 
+def test_a_log_without_unicode_tells_errors_in_ascii() -> None:
+    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    ConsoleReporter(Console(file=file)).point(FULL, 1, 1, 0.0)
+    file.seek(0)
+    assert "200 images/s +-0.50 %" in file.read()
+
+
 def test_a_replay_tells_no_error_that_nobody_measured() -> None:
     """Within one recording nothing varies: 0.00 % would read as perfect data."""
     file = io.StringIO()
