@@ -1,7 +1,7 @@
 """Do rates and tails that advisor reads from others' jobs agree with what the jobs know themselves?
 
     .venv/bin/python docs/measurements/counted.py --python /path/to/venv/bin/python
-    .venv/bin/python docs/measurements/counted.py --python .. --only loop server --seconds 30
+    .venv/bin/python docs/measurements/counted.py --python .. --only loop page --seconds 30
 
 Each job notes the moment and the duration of each step, or request, in a file of its own, and is
 counted as in a profile: by `advisor.callbacks`, by a callback, or by `advisor.scrape` on its

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,37 @@ def test_all_ten_shares_are_read_back(backend: MpsBackend) -> None:
     assert seen == [units_for_percent(share.percent, total) for share in shares]
     if total == 132:
         assert seen == GRANTED_OF_132
+
+
+def test_a_process_that_runs_already_is_watched(home: Path, tmp_path: Path) -> None:
+    """Its own rate, memory and SM activity, of a job of PyTorch that only prints."""
+    code = (
+        "import time, torch\na = torch.randn(4096, 4096, device='cuda'); n = 0\n"
+        "while True:\n"
+        "    for _ in range(20): a @ a\n"
+        "    torch.cuda.synchronize(); n += 20\n"
+        "    print('step', n, time.monotonic(), flush=True)"
+    )
+    log, python = tmp_path / "log", read_settings().job_environment()
+    python |= {"CUDA_VISIBLE_DEVICES": the_gpu().uuid}
+    with log.open("wb") as output:
+        job = subprocess.Popen(["python3", "-c", code], stdout=output, env=python)
+    try:
+        while b"step 200 " not in log.read_bytes():
+            assert job.poll() is None, log.read_text()
+            time.sleep(0.1)
+        seen = run_json("watch", str(job.pid), "--once", "--every", "10")
+    finally:
+        job.kill()
+        job.wait()
+    moments = [(int(s), float(t)) for _, s, t in map(str.split, log.read_text().splitlines()[1:-1])]
+    (first, first_s), (last, last_s) = moments[0], moments[-1]
+    assert seen["rate"] == pytest.approx((last - first) / (last_s - first_s), rel=0.03)
+    (gpu,) = seen["gpus"]
+    print(gpu)
+    assert gpu["memory_mib"] > 100
+    assert gpu["power_w"] > 100
+    assert gpu["sm_active_percent"] is None or gpu["sm_active_percent"] > 50
 
 
 def test_memory_is_bounded_for_one_client(backend: MpsBackend) -> None:

@@ -12,6 +12,7 @@ from host import FakeHost
 from in_process import running
 from launch_server import launch_server, make_tokens
 from launched import launch, no_leftovers
+from reading import answer_of
 from unsafe_counts import UNSAFE_132, checked_132, write_check
 
 from advisor.core.gpu import units_for_percent
@@ -49,7 +50,7 @@ def command(home: Path, advisor: Advisor) -> Callable[..., Any]:
     def call(*words: str) -> Any:
         done = advisor(*words, "--json")
         assert done.code == 0, done.err
-        return json.loads(done.out)
+        return answer_of(done.out)
 
     return call
 

@@ -58,7 +58,7 @@ def test_a_process_that_prints_is_counted_beside_what_its_gpu_does(
     with log.open("wb") as output, running("-c", PRINTS, output=output) as pid:
         (host.folder / "nvml" / "gpu0" / "compute_processes").write_text(f"{pid} 5000\n1 30")
         eventually(lambda: b"step 9/" in log.read_bytes())
-        first, *_, last = looks(host, pid, "--every", "1", "--for", "4")
+        first, *_, last = looks(host, pid, "--every", "0.5", "--for", "2")
         shown = host.advisor("watch", str(pid), "--once", "--every", "0.5").stdout
     assert set(first) == {"schema", "pid", "at", "watched_s", "count", "unit", "rate", "gpus"}
     # A busy host makes it late, never early.
@@ -79,7 +79,7 @@ def test_a_count_goes_before_what_is_printed(host: FakeHost, tmp_path: Path) -> 
     file.write_bytes(bytes(FILE_BYTES))
     with running("-c", COUNTS, ADVISOR_PROGRESS_FILE=str(file)) as pid:
         eventually(lambda: file.read_bytes()[0])
-        (look,) = looks(host, pid, "--once", "--every", "1")
+        (look,) = looks(host, pid, "--once", "--every", "0.5")
     assert look["count"] % 7 == 0
     assert look["gpus"] == []
 
@@ -95,7 +95,7 @@ def test_a_server_is_counted_by_its_page_and_kept_as_a_job(host: FakeHost) -> No
     ) as pid:
         eventually(lambda: answers(url))
         page = ("--url", url, "--counter", counter)
-        (look,) = looks(host, pid, "--once", "--every", "1", *page, "--save", "server")
+        (look,) = looks(host, pid, "--once", "--every", "0.5", *page, "--save", "server")
         half = host.advisor("watch", str(pid), "--url", url)
     assert look["rate"] > 0
     kept = load_job(host.folder / "jobs" / "server.yaml").progress
