@@ -81,8 +81,9 @@ def _own(module: Any) -> list[str]:
 def http() -> str:
     """Routes and bodies, from the OpenAPI file that is kept with the service."""
     api = json.loads((ROOT / "api/openapi.json").read_text())
+    refused = api["components"]["responses"]
     routes = (
-        _route(f"{method.upper()} {path}", route)
+        _route(f"{method.upper()} {path}", route, refused)
         for path, methods in api["paths"].items()
         for method, route in methods.items()
     )
@@ -91,8 +92,8 @@ def http() -> str:
     return f"# HTTP\n\n{about} it at `/v1/openapi.json`.\n\n{''.join([*routes, *bodies])}"
 
 
-def _route(name: str, route: Mapping[str, Any]) -> str:
-    text = f"## {name}\n\n{_text(route.get('description', ''))}\n\n"
+def _route(name: str, route: Mapping[str, Any], refused: Mapping[str, Any]) -> str:
+    text = f"## {name}\n\n{route['summary']}: {_text(route.get('description', ''))}\n\n"
     text += _table(
         ("parameter", "in", "type", "meaning"),
         (
@@ -102,7 +103,8 @@ def _route(name: str, route: Mapping[str, Any]) -> str:
     )
     if body := route.get("requestBody"):
         text += f"Body: {_content(body)}\n\n"
-    for code, answer in route["responses"].items():
+    for code, said in route["responses"].items():
+        answer = refused[code] if "$ref" in said else said
         text += f"- {code}: {_text(answer['description'])}. {_content(answer)}\n"
     return text + "\n"
 
@@ -127,6 +129,8 @@ def _kind(schema: Mapping[str, Any]) -> str:
     """The type of a value, with a link where it is an object of its own."""
     if name := schema.get("$ref", "").rpartition("/")[2]:
         return f"[{name}](#{name.lower()})"
+    if both := schema.get("allOf"):  # what is answered, and the number of its keys
+        return _kind(both[0])
     if several := schema.get("anyOf") or schema.get("oneOf"):
         return " or ".join(map(_kind, several))
     if "enum" in schema or "const" in schema:

@@ -45,6 +45,11 @@ class Answer:
         return self.body.decode()
 
     @property
+    def plain(self) -> Any:
+        """All that was sent."""
+        return json.loads(self.body)
+
+    @property
     def json(self) -> Any:
         return answer_of(self.body)
 

@@ -59,9 +59,10 @@ PAGES = {
     "model": f"/model?version={VERSION}",
     "launches": "/launches",
     "launch": f"/launch?id={LAUNCH}",
+    "api": "/docs#recommend_pair",
 }
 
-SEEN = {"launches": "tbody tr", "launch": "figure svg polyline"}
+SEEN = {"api": "details[open] pre", "launches": "tbody tr", "launch": "figure svg polyline"}
 """What comes when a page that asks again and again has asked."""
 
 

@@ -100,6 +100,29 @@ ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 """How the description of a route says so."""
 
+REFUSALS: Mapping[int, str] = {
+    401: "No token where one is needed, or a wrong, expired or revoked one",
+    403: "The token lacks the scope, or the service does not launch",
+    404: "There is none of that name",
+    409: "Not now, or not here",
+    413: "The body is too large",
+    422: "A field, job or limit that cannot be meant, or nothing that keeps every limit",
+    429: "Too many requests; the header `Retry-After` says when to come back",
+    503: "A part of the server does not work, or it has too much to do",
+}
+"""What routes say of themselves: when there is no answer, by status."""
+
+
+def may_refuse(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """`responses` of a route, with what it refuses beside that which all routes of its kind do."""
+    return {status: {"description": REFUSALS[status]} for status in statuses}
+
+
+def codes_of(status: int) -> list[str]:
+    """The codes that errors of a status may have."""
+    ours = [code for code, of in _STATUS_OF_CODE.items() if of == status]
+    return sorted({_CODE_OF_STATUS[status], *ours})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:

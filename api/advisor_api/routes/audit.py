@@ -18,7 +18,7 @@ _LARGEST_NUMBER = 2**63 - 1
 
 
 @router.get("/audit", response_model=AuditLog)
-def audit(
+def show_audit_log(
     _: Admin,
     service: ServiceOf,
     limit: LimitInQuery = 100,

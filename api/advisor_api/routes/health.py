@@ -26,13 +26,13 @@ class Health:
 
 
 @router.get("/healthz", response_model=Health)
-async def healthz() -> Response:
+async def check_alive() -> Response:
     """Whether the process lives."""
     return answer(Health())
 
 
 @router.get("/readyz", response_model=Health)
-async def readyz(service: ServiceOf) -> Response:
+async def check_ready(service: ServiceOf) -> Response:
     """Whether the database and the model answer; 503 `not-ready` says which does not."""
     await service.readiness.check()
     return answer(Health())
@@ -43,7 +43,7 @@ _TEXT = {"description": "The numbers", "content": {"text/plain": {"schema": {"ty
 
 
 @router.get("/metrics", responses={200: _TEXT}, dependencies=[KNOWN_QUERY])
-async def metrics(_: Reader, service: ServiceOf) -> Response:
+async def show_metrics(_: Reader, service: ServiceOf) -> Response:
     """Numbers of this process in the text format of Prometheus."""
     # Without a model, or without the database, there are still numbers to show.
     with contextlib.suppress(AdvisorError):

@@ -14,6 +14,7 @@ from advisor.launch.records.answers import (
 )
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
+from advisor_api.http.errors import may_refuse
 from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import answer
 from advisor_api.launches import joining, launching
@@ -48,9 +49,10 @@ Launching = Annotated[Service, Depends(_launching)]
     responses={
         200: {"model": LaunchPlan, "description": "With dry_run: what would run"},
         202: {"headers": {"Location": {"schema": {"type": "string"}}}},
+        **may_refuse(409),
     },
 )
-def launch(
+def launch_jobs(
     service: Launching,
     caller: Launcher,
     wanted: LaunchRequest,
@@ -66,7 +68,7 @@ def launch(
 
 
 @router.get("/launches", response_model=LaunchList)
-def launches(
+def list_launches(
     caller: Reader,
     service: ServiceOf,
     active: ActiveInQuery = False,
@@ -79,20 +81,22 @@ def launches(
 
 
 @router.get("/launches/{launch_id}", response_model=Launch)
-def one_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
+def show_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
     """Where a launch stands: rates, power, and what it was expected to do."""
     status, host = launching.find(service, launch_id)
     return answer(visible_launch(status, host, caller))
 
 
 @router.get("/launches/{launch_id}/history", response_model=LaunchHistory)
-def history(launch_id: LaunchInPath, _: Reader, service: ServiceOf) -> Response:
+def show_history(launch_id: LaunchInPath, _: Reader, service: ServiceOf) -> Response:
     """What the jobs that run, or ran last, did from their start on: power and speeds."""
     return answer(launching.history(service, launch_id))
 
 
-@router.delete("/launches/{launch_id}", status_code=202, response_model=Launch)
-def stop(
+@router.delete(
+    "/launches/{launch_id}", status_code=202, response_model=Launch, responses=may_refuse(409)
+)
+def stop_launch(
     launch_id: LaunchInPath, service: Launching, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
@@ -104,9 +108,12 @@ def stop(
     "/launches/{launch_id}/joins",
     status_code=202,
     response_model=LaunchJoin,
-    responses={202: {"headers": {"Location": {"schema": {"type": "string"}}}}},
+    responses={
+        202: {"headers": {"Location": {"schema": {"type": "string"}}}},
+        **may_refuse(409),
+    },
 )
-def join(
+def join_launch(
     launch_id: LaunchInPath,
     service: Launching,
     caller: Launcher,
@@ -120,7 +127,7 @@ def join(
 
 
 @router.get("/launches/{launch_id}/joins/{join_id}", response_model=LaunchJoin)
-def one_join(
+def show_join(
     launch_id: LaunchInPath, join_id: JoinInPath, caller: Reader, service: ServiceOf
 ) -> Response:
     """What has become of a job that was to join: it runs with the others, or why not."""

@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 
 from advisor.wire.lists import Champion, ModelDetails, ModelList
 from advisor_api.http.access import Admin, Reader
-from advisor_api.http.errors import not_found
+from advisor_api.http.errors import may_refuse, not_found
 from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import JSON, answer
 from advisor_api.schemas.query import LimitInQuery, VersionInPath
@@ -38,7 +38,7 @@ def list_models(_: Reader, service: ServiceOf, limit: LimitInQuery = 100) -> Res
 
 
 @router.get("/models/{version}", response_model=ModelDetails)
-def show(
+def show_model(
     version: VersionInPath, _: Reader, service: ServiceOf, limit: LimitInQuery = 100
 ) -> Response:
     """All that is known of one model; `limit` is of its history."""
@@ -46,7 +46,7 @@ def show(
 
 
 @router.get("/models/{version}/evaluation", response_model=dict[str, Any])
-def evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Response:
+def show_evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Response:
     """What `advisor evaluate` found of a model that carries it (docs/training.md)."""
     registry = service.registry
     files = read_artefact(registry.folder(_key(registry, version))).files
@@ -59,7 +59,9 @@ def evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Respons
 
 
 @router.post("/models/{version}/promote", response_model=Champion)
-def promote(version: VersionInPath, _: Admin, audited: Audited, service: ServiceOf) -> Response:
+def promote_model(
+    version: VersionInPath, _: Admin, audited: Audited, service: ServiceOf
+) -> Response:
     """Make a model the champion; the next answer is made with it."""
     with changing(service, audited, "model.promote", version):
         key, before = _key(service.registry, version), service.registry.champion()
@@ -67,8 +69,8 @@ def promote(version: VersionInPath, _: Admin, audited: Audited, service: Service
         return answer(change_of_champion(key, before))
 
 
-@router.post("/models/rollback", response_model=Champion)
-def roll_back(_: Admin, audited: Audited, service: ServiceOf) -> Response:
+@router.post("/models/rollback", response_model=Champion, responses=may_refuse(409))
+def roll_back_promotion(_: Admin, audited: Audited, service: ServiceOf) -> Response:
     """Go back to the champion that the last promotion replaced."""
     with changing(service, audited, "model.rollback", "the champion"):
         before = service.registry.champion()

@@ -21,7 +21,9 @@ router = v1_router("observations")
 
 
 @router.post("/observations", response_model=TakenIn)
-def add(sent: ObservationsRequest, _: Writer, audited: Audited, service: ServiceOf) -> Response:
+def add_observations(
+    sent: ObservationsRequest, _: Writer, audited: Audited, service: ServiceOf
+) -> Response:
     """Keep what launched pairs did; those that are there already are left as they are."""
     subject = f"{len(sent.observations)} observations"
     with audited.of("observations.add", subject):
@@ -30,7 +32,7 @@ def add(sent: ObservationsRequest, _: Writer, audited: Audited, service: Service
 
 
 @router.get("/observations", response_model=Observations)
-async def observations(
+async def list_observations(
     _: Reader,
     service: ServiceOf,
     span: SpanOfObservations,

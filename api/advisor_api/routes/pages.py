@@ -25,6 +25,7 @@ PAGES: Mapping[str, tuple[str, str]] = {
     "/model": ("Model", "model.js"),
     "/launches": ("Launches", "launches.js"),
     "/launch": ("Launch", "launch.js"),
+    "/docs": ("HTTP API", "api.js"),
 }
 """Title and script of each page by its path."""
 

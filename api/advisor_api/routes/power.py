@@ -14,7 +14,7 @@ from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.input_power import InputPowerRequest, InputPredictions
 from advisor.wire.kernel_power import KernelReport, KernelReports
 from advisor_api.http.access import Reader
-from advisor_api.http.errors import not_found
+from advisor_api.http.errors import may_refuse, not_found
 from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import long_answer
 from advisor_api.schemas.query import SpanOfObservations
@@ -28,19 +28,21 @@ Measured = TypeVar("Measured", SensorRecord, KernelReport)
 
 
 @router.get("/power/sensors", response_model=SensorRecords)
-async def sensors(_: Reader, service: ServiceOf, span: SpanOfObservations) -> Response:
+async def list_power_sensors(_: Reader, service: ServiceOf, span: SpanOfObservations) -> Response:
     """Records of power sensors, the newest first: of this host, and those that are bundled."""
     return await long_answer(lambda: _sensors(service, span))
 
 
 @router.get("/power/kernels", response_model=KernelReports)
-async def kernels(_: Reader, service: ServiceOf, span: SpanOfObservations) -> Response:
+async def list_measured_kernels(
+    _: Reader, service: ServiceOf, span: SpanOfObservations
+) -> Response:
     """Measured kernels, the newest first: of this host, and those that are bundled."""
     return await long_answer(lambda: _kernels(service, span))
 
 
-@router.post("/power/input", response_model=InputPredictions)
-async def inputs(asked: InputPowerRequest, _: Reader, service: ServiceOf) -> Response:
+@router.post("/power/input", response_model=InputPredictions, responses=may_refuse(404))
+async def predict_input_power(asked: InputPowerRequest, _: Reader, service: ServiceOf) -> Response:
     """What matrix products are expected to draw, by operands as text or by fingerprints."""
     return await long_answer(lambda: _predicted(asked, service.settings.home))
 

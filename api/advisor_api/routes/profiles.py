@@ -30,7 +30,7 @@ router = v1_router("profiles")
 
 
 @router.get("/jobs", response_model=JobList)
-async def jobs(
+async def list_jobs(
     _: Reader,
     service: ServiceOf,
     limit: LimitInQuery = 1000,
@@ -43,7 +43,9 @@ async def jobs(
 
 
 @router.get("/profiles/{job}", response_model=ProfilePoints)
-async def profile(job: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints) -> Response:
+async def list_profile_points(
+    job: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
+) -> Response:
     """The points of a job alone that recommendations are made from."""
     return await long_answer(lambda: profiles.profile_page(service, job, span))
 
@@ -84,7 +86,7 @@ def import_points(sent: PointsRequest, _: Writer, audited: Audited, service: Ser
 
 
 @router.get("/profiles/{job}/components", response_model=ComponentsOfJob)
-async def job_components(
+async def show_job_components(
     job: JobInPath, _: Reader, service: ServiceOf, gpu_model: GpuModelInQuery = None
 ) -> Response:
     """What the power of a job alone goes to, at each share."""
@@ -96,7 +98,7 @@ async def job_components(
 
 
 @router.get("/pairs/{a}/{b}/components", response_model=ComponentsOfPair)
-async def pair_components(
+async def show_pair_components(
     a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, gpu_model: GpuModelInQuery = None
 ) -> Response:
     """What the power of two jobs together goes to at each split, and who lowers the clock."""
@@ -115,7 +117,7 @@ async def pair_components(
 
 
 @router.get("/pairs/{a}/{b}/points", response_model=PairPoints)
-async def pair_points(
+async def list_pair_points(
     a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
 ) -> Response:
     """What was measured of two jobs together: here, and what came with advisor."""
@@ -123,7 +125,7 @@ async def pair_points(
 
 
 @router.get("/sets/{jobs}/points", response_model=PairPoints)
-async def set_points(
+async def list_set_points(
     jobs: JobsInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
 ) -> Response:
     """What was measured of two to seven jobs together: here, and what came with advisor."""

@@ -30,13 +30,13 @@ router = v1_router("recommendations", DirectRoute)
 
 
 @router.post("/recommendations", response_model=Recommendation)
-async def recommend(asked: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
+async def recommend_pair(asked: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
     """Which way of running two jobs on one GPU does the most and keeps every limit?"""
     return kept_answer(await service.engine.recommend(asked))
 
 
 @router.post("/recommendations/batch", response_model=BatchAnswer)
-async def recommend_many(asked: BatchRequest, _: Reader, service: ServiceOf) -> Response:
+async def recommend_batch(asked: BatchRequest, _: Reader, service: ServiceOf) -> Response:
     """The same for many pairs, answered in their order; a wrong request spoils no other."""
     return StreamingResponse(_answers(service.engine, asked.requests), media_type=JSON)
 
@@ -54,7 +54,7 @@ async def count_copies(asked: ReplicasRequest, _: Reader, service: ServiceOf) ->
 
 
 @router.post("/gains", response_model=Gains)
-async def gains(asked: GainsRequest, _: Reader, service: ServiceOf) -> Response:
+async def list_gains(asked: GainsRequest, _: Reader, service: ServiceOf) -> Response:
     """What does each job of a GPU model gain beside each other one, or beside one of them?"""
     return kept_answer(await service.engine.gains(asked))
 

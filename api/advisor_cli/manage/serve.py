@@ -94,7 +94,7 @@ def _group(name: str) -> int:
 def _say_started(options: ServeOptions) -> None:
     say(f"advisor listens on {options.url}")
     if options.socket is None:
-        say(f"  API: {options.url}/v1/openapi.json")
+        say(f"  API: {options.url}/docs, {options.url}/v1/openapi.json")
     else:
         say(f"  API: curl --unix-socket {options.socket} http://localhost/v1/openapi.json")
         say("  this user and root may do everything")
