@@ -25,12 +25,12 @@ class Site:
     Attributes:
         metrics: Of each channel the metric that is there, and the factor to its unit.
         within: Label that says who may share with whom.
-        exported: Whether the labels of jobs are called `exported_pod` and so on.
+        exporters: Workloads whose pods are exporters, not jobs.
     """
 
     metrics: Mapping[str, tuple[str, float]]
     within: str
-    exported: bool
+    exporters: frozenset[str]
     step_s: float
 
 
@@ -83,7 +83,7 @@ def gpu_pages(
             continue
         place, values = _placed(one, site.step_s, begin_s, steps, scale)
         _add(sums[gpu], channel, place, values, steps)
-        owner = owner_of(one.labels, site.within, exported=site.exported)
+        owner = owner_of(one.labels, site.within, site.exporters)
         seen = there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))
         seen[place] = True
         rows.setdefault(gpu, _page(gpu, one.labels))

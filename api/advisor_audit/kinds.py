@@ -6,7 +6,6 @@ cell, by their time, and needs as much memory as the largest of them.
 """
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,17 @@ from advisor.predict.one_window import SoloWindow
 from advisor.predict.profiles import COLUMNS, Profile
 from advisor.predict.serving import Serving
 from advisor_audit.phases import Segment
-from advisor_audit.sources.series import ACTIVITY, BUSY, CLOCK, FREE, LIMIT, POWER, USED, Owner
+from advisor_audit.sources.series import (
+    ACTIVITY,
+    BUSY,
+    CLOCK,
+    FREE,
+    LIMIT,
+    POWER,
+    USED,
+    Owner,
+    workload_name,
+)
 
 SM, DRAM, MEMORY_BUSY = "sm_active_percent", "dram_active_percent", "memory_busy_percent"
 
@@ -46,10 +55,6 @@ minute, for so long. Training that is steady does not."""
 
 Estimate: TypeAlias = Callable[[SoloWindow], Profile]
 
-_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
-_SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
-"""Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand)."""
-
 
 class Workload(NamedTuple):
     """All pods of one name, or one batch job."""
@@ -73,7 +78,7 @@ class Kind(NamedTuple):
 
 def workload_of(owner: Owner) -> Workload:
     """The name without what is made up for each pod."""
-    return Workload(owner.group, _SUFFIXES.sub("", owner.name))
+    return Workload(owner.group, workload_name(owner.name))
 
 
 @dataclass(slots=True)

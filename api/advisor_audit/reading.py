@@ -25,7 +25,7 @@ class Source(Protocol):
 
     Attributes:
         metrics: Of each channel the metric that is there, and the factor to its unit.
-        exported: Whether the labels of jobs are called `exported_pod` and so on.
+        exporters: Workloads whose pods are exporters, not jobs.
     """
 
     url: str
@@ -35,7 +35,7 @@ class Source(Protocol):
     page_s: float
     groups: tuple[tuple[str, ...], ...]
     metrics: dict[str, tuple[str, float]]
-    exported: bool
+    exporters: frozenset[str]
     asked: Asked
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
@@ -105,7 +105,7 @@ def read_all(
         OSError: the folder cannot be written.
     """
     site = Site(
-        metrics=source.metrics, within=within, exported=source.exported, step_s=source.step_s
+        metrics=source.metrics, within=within, exporters=source.exporters, step_s=source.step_s
     )
     found = pages_of(source, folder)
     total = found.groups * len(found.pages)

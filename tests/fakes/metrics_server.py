@@ -38,7 +38,9 @@ class MetricsServer:
         if path == "/api/v1/labels":
             return _good(sorted({name for labels, _ in self.samples for name in labels}))
         if found := re.fullmatch(r"/api/v1/label/(\w+)/values", path):
-            values = {labels.get(found[1], "") for labels, _ in self.samples}
+            beside = "exported_pod!" in given["match[]"][0]
+            named = [one for one, _ in self.samples if one.get("exported_pod") or not beside]
+            values = {labels.get(found[1], "") for labels in named}
             return _good(sorted(values - {""}))
         assert path == "/api/v1/query_range", path
         return self._range(given["query"][0], *(float(given[n][0]) for n in ("start", "end")))

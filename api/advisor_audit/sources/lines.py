@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from advisor.errors import InputError
 from advisor_audit.sources.prometheus import GPUS_OF_PAGE, PAGE_S, Asked
-from advisor_audit.sources.series import Series, gpu_of, metrics_for
+from advisor_audit.sources.series import Series, exporter_of, gpu_of, metrics_for
 
 
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
@@ -43,9 +43,9 @@ class SeriesFile:
     def __init__(self, path: Path, *, step_s: float) -> None:
         self.url, self.step_s, self.asked = str(path), step_s, Asked()
         self._gpus: dict[str, _Index] = {}
-        self.exported, names, longest_s = False, set[str](), 0.0
+        exporters, names, longest_s = set[str](), set[str](), 0.0
         for offset, one in self._lines():
-            self.exported |= "exported_pod" in one.labels
+            exporters |= {name for name in (exporter_of(one.labels),) if name}
             names.add(one.metric)
             gpu = gpu_of({**one.labels, "GPU_I_ID": ""})
             if gpu and one.times_s:
@@ -55,7 +55,7 @@ class SeriesFile:
                 index.begins_s.append(first_s)
                 index.ends_s.append(last_s)
                 longest_s = max(longest_s, last_s - first_s)
-        self.metrics = metrics_for(names)
+        self.metrics, self.exporters = metrics_for(names), frozenset(exporters)
         if not self._gpus or not self.metrics:
             raise InputError(
                 f"{path} has no metric of a GPU",

@@ -17,7 +17,7 @@ import requests
 import urllib3
 
 from advisor.errors import SourceError
-from advisor_audit.sources.series import NAMES, UUIDS, Series, gpu_of, metrics_for
+from advisor_audit.sources.series import NAMES, UUIDS, Series, gpu_of, metrics_for, workload_name
 
 GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
 
@@ -52,7 +52,7 @@ class Prometheus:
     Attributes:
         groups: GPUs that are read together.
         metrics: Of each channel the metric that the site has, and its factor.
-        exported: Whether the labels of jobs are called `exported_pod` and so on.
+        exporters: Workloads whose pods are exporters, not jobs.
 
     Raises:
         SourceError: it cannot be reached, refuses us, or has no metrics of GPUs.
@@ -82,7 +82,7 @@ class Prometheus:
         if not self.metrics:
             raise self._no_gpus("no metric has a name of dcgm-exporter")
         labels = set(self._get("labels", where))
-        self.exported = "exported_pod" in labels
+        self.exporters = self._exporters(where) if "exported_pod" in labels else frozenset[str]()
         self._uuid = next((name for name in UUIDS if name in labels), "")
         if not self._uuid:
             raise self._no_gpus(f"no metric has one of the labels {', '.join(UUIDS)}")
@@ -90,6 +90,11 @@ class Prometheus:
         gpus = sorted({gpu for value in values if (gpu := gpu_of({UUIDS[0]: value}))})
         starts = range(0, len(gpus), GPUS_OF_PAGE)
         self.groups = tuple(tuple(gpus[n : n + GPUS_OF_PAGE]) for n in starts)
+
+    def _exporters(self, where: Mapping[str, str]) -> frozenset[str]:
+        """Workloads of pods that stand beside the name of a job."""
+        beside = {**where, "match[]": where["match[]"].removesuffix("}") + ',exported_pod!=""}'}
+        return frozenset(workload_name(pod) for pod in self._get("label/pod/values", beside))
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series of a group of GPUs, each value the mean of a step that ends then.

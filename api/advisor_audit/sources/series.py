@@ -1,6 +1,7 @@
 """What exporters say of GPUs, under whichever names: channels, and who holds a GPU."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -56,6 +57,10 @@ UUIDS = ("UUID", "uuid", "gpu_uuid")
 """Labels that name a GPU."""
 
 _EXPORTER = "dcgm-exporter"
+_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
+_SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
+"""Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand)."""
+
 _JOBS = ("hpc_job", "slurm_job_id", "jobid")
 BLANK = 1e14
 """DCGM says "no value" with numbers above."""
@@ -111,19 +116,34 @@ def gpu_of(labels: Mapping[str, str]) -> str | None:
     return named.split("::")[0] if named else None
 
 
-def owner_of(labels: Mapping[str, str], within: str, *, exported: bool) -> Owner | None:
+def workload_name(pod: str) -> str:
+    """The name of a pod without what controllers add to it."""
+    return _SUFFIXES.sub("", pod)
+
+
+def exporter_of(labels: Mapping[str, str]) -> str | None:
+    """The workload of the exporter itself, where its labels stand beside those of a job."""
+    return workload_name(labels.get("pod", "")) if labels.get("exported_pod") else None
+
+
+def owner_of(labels: Mapping[str, str], within: str, exporters: Collection[str]) -> Owner | None:
     """Who held the GPU; None: the row does not say.
 
     Where Prometheus does not honour the labels of its targets, those of the job are called
     `exported_pod` and so on, and `pod` is that of the exporter.
+
+    Args:
+        labels: Of the row.
+        within: Label that says who may share with whom.
+        exporters: Workloads of exporters.
     """
-    of_job = {
-        name: labels.get(f"exported_{name}") or ("" if exported else labels.get(name, ""))
-        for name in ("pod", "container", "namespace", within)
-    }
-    if not exported and (_EXPORTER in of_job["pod"] or _EXPORTER in of_job["container"]):
-        of_job = dict.fromkeys(of_job, "")
-    if of_job["pod"]:
-        return Owner(of_job[within], of_job["pod"], of_job["container"])
+    prefix = "exported_" if labels.get("exported_pod") else ""
+    pod, part = (labels.get(prefix + name, "") for name in ("pod", "container"))
+    is_exporter = not prefix and (
+        _EXPORTER in pod or _EXPORTER in part or workload_name(pod) in exporters
+    )
+    group = labels.get(f"exported_{within}") or labels.get(within, "")
+    if pod and not is_exporter:
+        return Owner(group, pod, part)
     batch = next((labels[name] for name in _JOBS if labels.get(name)), "")
-    return Owner(labels.get(within, ""), f"job {batch}") if batch else None
+    return Owner("" if is_exporter else group, f"job {batch}") if batch else None

@@ -40,11 +40,15 @@ def rows(
 
 
 def found(
-    series: Sequence[Series], minutes: int, *, exported: bool = False, cuts: Sequence[int] = ()
+    series: Sequence[Series],
+    minutes: int,
+    *,
+    exporters: Sequence[str] = (),
+    cuts: Sequence[int] = (),
 ) -> list[Segment]:
     """What is found, where pages end at `cuts`."""
     metrics = metrics_for({one.metric for one in series})
-    site = Site(metrics=metrics, within="namespace", exported=exported, step_s=STEP_S)
+    site = Site(metrics=metrics, within="namespace", exporters=frozenset(exporters), step_s=STEP_S)
     watched, result = Watched(), list[Segment]()
     for a, b in pairwise([0, *cuts, minutes]):
         pages, _ = gpu_pages(series, site, a * STEP_S, b - a)
@@ -105,8 +109,12 @@ def test_relabelled_pod_is_one_job() -> None:
         *rows(range(60, 70), 0.0, exporter, memory=0),
     ]
     assert told(found(series, 70)) == [("busy", "bert-0", 60), ("free", "", 10)]
-    late = [*rows(range(20), 0.0, exporter, memory=0), *rows(range(20, 40), 0.5, exported)]
-    assert told(found(late, 40, exported=True)) == [("free", "", 20), ("busy", "bert-0", 20)]
+    own = {**exporter, "pod": "gpu-metrics-x2x7k"}
+    late = [*rows(range(20), 0.0, own, memory=0), *rows(range(20, 40), 0.5, {**own, **exported})]
+    assert told(found(late, 40, exporters=["gpu-metrics"])) == [
+        ("free", "", 20),
+        ("busy", "bert-0", 20),
+    ]
 
 
 def test_pods_that_follow_and_pods_that_share() -> None:
