@@ -67,7 +67,7 @@ class PackedSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Row:
+class Row:
     """Of a set, what it is with each further kind: gains, and the level at which."""
 
     gains: Floats
@@ -86,7 +86,7 @@ class Packer:
     kinds: Sequence[Kind]
     answers: SetAnswers
     alone: Floats = field(init=False)
-    _rows: dict[tuple[Members, int], _Row] = field(default_factory=dict[tuple[Members, int], _Row])
+    _rows: dict[tuple[Members, int], Row] = field(default_factory=dict[tuple[Members, int], Row])
     _packed: dict[frozenset[tuple[int, int]], Found] = field(
         default_factory=dict[frozenset[tuple[int, int]], Found]
     )
@@ -129,7 +129,7 @@ class Packer:
             free = [kind for kind, count in left.items() if count > used[kind]]
             if not free:
                 break
-            row = self._row(members, level)
+            row = self.row(members, level)
             gains = row.gains[free]
             best = int(gains.argmax())
             if not gains[best] > 0:
@@ -138,7 +138,8 @@ class Packer:
             members = tuple(sorted((*members, free[best])))
         return members, level
 
-    def _row(self, members: Members, level: int) -> _Row:
+    def row(self, members: Members, level: int) -> Row:
+        """What each further kind would gain a set, and at which level."""
         key = (members, level)
         if key not in self._rows:
             if len(self._rows) > MOST_KEPT:
@@ -146,7 +147,7 @@ class Packer:
             self._rows[key] = self._asked(members, level)
         return self._rows[key]
 
-    def _asked(self, members: Members, level: int) -> _Row:
+    def _asked(self, members: Members, level: int) -> Row:
         """Each further kind at each level, all at once."""
         answers, kinds, size = self.answers, len(self.kinds), len(members) + 1
         empty = kinds
@@ -169,7 +170,7 @@ class Packer:
         cheapest = table[best, np.arange(kinds)]
         before = self._cost_of(members, level)
         gains = before + self.alone - cheapest
-        return _Row(
+        return Row(
             gains=np.where(gains > LEAST_GAIN * before, gains, -np.inf), levels=best, costs=cheapest
         )
 

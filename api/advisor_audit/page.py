@@ -72,26 +72,28 @@ def _first(audit: Audit) -> Iterator[str]:
         f"<p>{now.gpus:,} GPUs were seen. Today's figures are {_word('measured')}; those with "
         f"sharing are {word}, for the same work, with ranges of 90 %. Nothing of it was tried.</p>"
     )
-    tiles = [
-        ("GPUs in use at once, at most", f"{now.cards:,}", shared.cards),
-        ("GPU hours", f"{now.gpu_hours:,.0f}", shared.gpu_hours),
-        ("kWh, freed GPUs off", f"{now.kwh:,.0f}", shared.kwh),
-        ("kWh, freed GPUs idle", f"{now.kwh:,.0f}", shared.kwh_idle),
-    ]
-    if shared.cost is not None and now.cost is not None:
-        tiles.append(("Money, GPU hours and energy", f"{now.cost:,.0f}", shared.cost))
+    tiles: Sequence[tuple[str, float | None, Interval | None]] = (
+        ("GPUs in use at once, at most", now.cards, shared.cards),
+        ("GPU hours", now.gpu_hours, shared.gpu_hours),
+        ("kWh, freed GPUs off", now.kwh, shared.kwh),
+        ("kWh, freed GPUs idle", now.kwh, shared.kwh_idle),
+        ("Money, GPU hours and energy", now.cost, shared.cost),
+    )
     yield "<dl class=tiles>"
     for name, before, after in tiles:
-        yield (
-            f"<div><dt>{name}</dt><dd class=big>{after.value:,.0f}</dd>"
-            f"<dd>{_between(after)} {word}</dd>"
-            f"<dd class=soft>{before} today {_word('measured')}</dd></div>"
-        )
+        if before is not None and after is not None:
+            yield (
+                f"<div><dt>{name}</dt><dd class=big>{after.value:,.0f}</dd>"
+                f"<dd>{_between(after)} {word}</dd>"
+                f"<dd class=soft>{before:,.0f} today {_word('measured')}</dd></div>"
+            )
     yield "</dl>"
+    free = f"{now.free_hours:,.0f} GPU hours"
+    if now.free_kwh is not None:
+        free += f" ({now.free_kwh:,.0f} kWh)"
     yield (
         f"<p>Of the GPU hours that are held, {now.paused_hours:,.0f} are of jobs that wait. Beside "
-        f"them {now.free_hours:,.0f} GPU hours ({now.free_kwh:,.0f} kWh) are held by nobody: "
-        "sharing has no part in those.</p>"
+        f"them {free} are held by nobody: sharing has no part in those.</p>"
     )
     words = ", ".join(f"{_word(word)} {meaning}" for word, meaning in _WORDS)
     yield f"<p class=soft>{words}.</p>"
@@ -102,9 +104,11 @@ def headline(audit: Audit) -> str:
     now, shared = audit.now, audit.shared
     freed = now.cards - shared.cards.value
     hours = 1 - shared.gpu_hours.value / now.gpu_hours if now.gpu_hours else 0.0
+    if now.kwh is None or shared.kwh is None:
+        return "Nothing can be said of sharing here: no power was read"
     kwh = 1 - shared.kwh.value / now.kwh if now.kwh else 0.0
     if freed < 1 and hours < 0.02:
-        return "Sharing would free next to nothing here (estimated)"
+        return f"Sharing would free next to nothing here ({shared.basis})"
     return (
         f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough ({shared.basis}): "
         f"{less_or_more(hours, 0)} GPU hours, {less_or_more(kwh, 0)} energy with freed GPUs off"

@@ -46,8 +46,8 @@ class Now:
         gpu_hours: Held.
         paused_hours: Of these without any work.
         free_hours: Held by nobody, outside of everything here.
-        kwh: Of the GPUs while they are held.
-        cost: None: nothing has a price.
+        kwh: Of the GPUs while they are held; None: no power was read.
+        cost: None: nothing has a price, or no power was read.
     """
 
     gpus: int
@@ -56,8 +56,8 @@ class Now:
     paused_hours: float
     free_hours: float
     unseen_hours: float
-    kwh: float
-    free_kwh: float
+    kwh: float | None
+    free_kwh: float | None
     cost: float | None
 
 
@@ -67,16 +67,16 @@ class Shared:
 
     Attributes:
         cards: That would have been enough.
-        kwh: With freed cards off.
-        kwh_idle: With freed cards idle.
+        kwh: With freed cards off; None: no power was read.
+        kwh_idle: With freed cards idle; as `kwh`.
         apart_hours: GPU hours of jobs that stay as they are, by why.
     """
 
     basis: Basis
     cards: Interval
     gpu_hours: Interval
-    kwh: Interval
-    kwh_idle: Interval
+    kwh: Interval | None
+    kwh_idle: Interval | None
     cost: Interval | None
     predicted_hours: float
     apart_hours: dict[str, float]

@@ -76,7 +76,7 @@ class Totals:
         """What is held today."""
         seconds, joules = self.hours.seconds, self.hours.joules
         gpu_hours = self.hours.of(seconds, *HELD) / HOUR_S
-        kwh = self.hours.of(joules, *HELD) / 3.6e6
+        kwh = self.hours.of(joules, *HELD) / 3.6e6 if self.reads_power else None
         return Now(
             gpus=len(self.hours.gpus),
             cards=self.walked.most_now,
@@ -85,13 +85,20 @@ class Totals:
             free_hours=seconds.get("free", 0.0) / HOUR_S,
             unseen_hours=seconds.get("unseen", 0.0) / HOUR_S,
             kwh=kwh,
-            free_kwh=joules.get("free", 0.0) / 3.6e6,
+            free_kwh=joules.get("free", 0.0) / 3.6e6 if self.reads_power else None,
             cost=self._cost(gpu_hours, kwh),
         )
 
-    def _cost(self, gpu_hours: float, kwh: float) -> float | None:
+    @property
+    def reads_power(self) -> bool:
+        """Whether there is any power in the series."""
+        return POWER in self.hours.channels
+
+    def _cost(self, gpu_hours: float, kwh: float | None) -> float | None:
         prices = self.prices
-        return prices.of(gpu_hours * HOUR_S, kwh * 3.6e6) if prices.are_set else None
+        if kwh is None or not prices.are_set:
+            return None
+        return prices.of(gpu_hours * HOUR_S, kwh * 3.6e6)
 
     def _sets(self) -> dict[SetKey, PackedSet]:
         keys = {*self.walked.hours, *(key for slot in self.walked.top for key in slot.sets)}
@@ -113,21 +120,26 @@ class Totals:
         draws = draw(sets, self._is_estimated)
         saved = sum(h * sets[key].saved_w for key, h in hours.items()) / 1000
         freed = sum(h * (len(key.members) - 1 - sets[key].lag_cards) for key, h in hours.items())
-        kwh, gpu_hours = now.kwh - draws.kwh(hours), now.gpu_hours - draws.card_hours(hours)
-        idle_kw = self._idle_kw(hours)
+        freed_draws = draws.card_hours(hours)
+        gpu_hours = now.gpu_hours - freed_draws
         found_cards = draws.cards(walked.top, lambda key: len(key.members))
         cards = max((math.ceil(slot.cards - 1e-9) for slot in walked.top), default=0)
-        costs = [self._cost(h, e) for h, e in zip(gpu_hours, kwh, strict=True)]
-        cost = self._cost(now.gpu_hours - freed, now.kwh - saved)
+        estimated = not hours or any(map(self._is_estimated, hours))
+        kwh = kwh_idle = cost = None
+        if now.kwh is not None:
+            idle_kw, drawn = self._idle_kw(hours), now.kwh - draws.kwh(hours)
+            kwh = interval(now.kwh - saved, drawn)
+            kwh_idle = interval(now.kwh - saved + idle_kw * freed, drawn + idle_kw * freed_draws)
+            costs = [self._cost(h, e) for h, e in zip(gpu_hours, drawn, strict=True)]
+            if (value := self._cost(now.gpu_hours - freed, now.kwh - saved)) is not None:
+                cost = interval(value, np.array(costs, dtype=float))
         return Shared(
-            basis="estimated" if any(map(self._is_estimated, hours)) else "predicted",
+            basis="estimated" if estimated else "predicted",
             cards=interval(min(cards, now.cards), np.minimum(found_cards, now.cards)),
             gpu_hours=interval(now.gpu_hours - freed, gpu_hours),
-            kwh=interval(now.kwh - saved, kwh),
-            kwh_idle=interval(
-                now.kwh - saved + idle_kw * freed, kwh + idle_kw * draws.card_hours(hours)
-            ),
-            cost=None if cost is None else interval(cost, np.array(costs, dtype=float)),
+            kwh=kwh,
+            kwh_idle=kwh_idle,
+            cost=cost,
             predicted_hours=walked.known_hours,
             apart_hours=dict(walked.apart),
         )
@@ -233,7 +245,12 @@ class Totals:
     def not_seen(self, mig: int) -> Iterator[str]:
         """What the series do not show."""
         apart, seconds = self.walked.apart, self.hours.seconds
-        if SM not in self.hours.channels:
+        if not self.reads_power:
+            yield (
+                "no power was read, so nothing can be said of energy, nor of who could share: "
+                "collect DCGM_FI_DEV_POWER_USAGE"
+            )
+        elif SM not in self.hours.channels:
             yield (
                 "SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as dcgm-exporter's default "
                 "counters leave it out: it is estimated from power, memory utilisation, PCIe "

@@ -188,28 +188,24 @@ def _write(found: Audit, out: Path) -> None:
 
 def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
     now, shared = found.now, found.shared
-    yield (
-        "Today",
-        (
-            f"{now.cards:,} GPUs at once at most, {now.gpu_hours:,.0f} GPU hours, "
-            f"{now.kwh:,.0f} kWh (measured)"
-        ),
-    )
-    yield (
-        "Shared",
-        (
-            f"{_range(shared.cards)} GPUs, {_range(shared.gpu_hours)} GPU hours, "
-            f"{_range(shared.kwh)} kWh with freed GPUs off, {_range(shared.kwh_idle)} with them "
-            f"idle ({shared.basis}; ranges of 90 %)"
-        ),
-    )
+    kwh = "energy not read" if now.kwh is None else f"{now.kwh:,.0f} kWh"
+    hours = f"{now.gpu_hours:,.0f} GPU hours"
+    yield "Today", f"{now.cards:,} GPUs at once at most, {hours}, {kwh} (measured)"
+    if shared.kwh is not None and shared.kwh_idle is not None:
+        yield (
+            "Shared",
+            (
+                f"{_range(shared.cards)} GPUs, {_range(shared.gpu_hours)} GPU hours, "
+                f"{_range(shared.kwh)} kWh with freed GPUs off, {_range(shared.kwh_idle)} with "
+                f"them idle ({shared.basis}; ranges of 90 %)"
+            ),
+        )
     if now.cost is not None and shared.cost is not None:
         yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
     small = sum(job.fills is False for job in found.jobs)
     yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card"
     if found.profile_next:
-        first = found.profile_next[0]
-        yield "Next", f"{first.command} narrows the ranges most"
+        yield "Next", f"{found.profile_next[0].command} narrows the ranges most"
     yield "More", f"{out} (page), {out.with_suffix('.json')}"
 
 

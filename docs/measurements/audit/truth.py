@@ -1,7 +1,7 @@
 """What an audit says of a week next to what is true of it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from advisor.core.objectives import NO_PRICES
 from advisor.core.records import PairPoint
 from advisor.decide.limits import Limits, with_card_memory
 from advisor_audit.audit import Wanted, audit
-from advisor_audit.kinds import Survey
-from advisor_audit.packing import make_packer
+from advisor_audit.kinds import Kind, Survey
+from advisor_audit.packing import Packer, make_packer
+from advisor_audit.phases import Segment
 from advisor_audit.reading import Source, pages_of
 from advisor_audit.result import Audit, Now, Shared
 from advisor_audit.totals import Hours, Totals
@@ -37,26 +38,18 @@ class Truth:
     shared: Shared
 
 
+def truth_packer(week: Week) -> Packer:
+    """Of whole profiles, and of jobs that wait."""
+    return _packer(_survey(week), [*week.segments()])[0]
+
+
 def truth(week: Week, within: str = "namespace") -> Truth:
     """Packed by the same code, of whole profiles, of jobs as they really were there."""
-    known = {(MODEL, name): profile for name, profile in week.profiles.items()}
-    found = [*week.segments()]
-    survey, hours = Survey(known=known), Hours()
-    survey.add_page(found)
+    found, survey, hours = [*week.segments()], _survey(week), Hours()
+    packer, numbers = _packer(survey, found)
     hours.add_page(found)
     hours.gpus = {str(n) for n in range(week.gpus)}
-    kinds = sorted({kind for one in found if (kind := survey.kind_of(one))})
-    for one in found:
-        if kind := survey.kind_of(one):
-            survey.count(one, kind)
-    estimated = survey.profiles(kinds, bundled_one_window().profile)
-    limits = with_card_memory(Limits(), MODEL)
-    packer = make_packer(
-        kinds, [estimated[k] for k in kinds], 70.0, "least-energy", limits, NO_PRICES
-    )
-    walk = Walk(
-        survey, {MODEL: packer}, {k: n for n, k in enumerate(kinds)}, within, Walked(SLOT_S)
-    )
+    walk = Walk(survey, {MODEL: packer}, numbers, within, Walked(SLOT_S))
     walk.page(found, 0.0, week.minutes * MINUTE_S)
     totals = Totals(
         survey=survey,
@@ -67,6 +60,24 @@ def truth(week: Week, within: str = "namespace") -> Truth:
     )
     now = totals.now()
     return Truth(now, totals.shared(now))
+
+
+def _survey(week: Week) -> Survey:
+    survey = Survey(known={(MODEL, name): profile for name, profile in week.profiles.items()})
+    survey.add_page([*week.segments()])
+    return survey
+
+
+def _packer(survey: Survey, found: Sequence[Segment]) -> tuple[Packer, dict[Kind, int]]:
+    kinds = sorted({kind for one in found if (kind := survey.kind_of(one))})
+    for one in found:
+        if kind := survey.kind_of(one):
+            survey.count(one, kind)
+    profiles = survey.profiles(kinds, bundled_one_window().profile)
+    limits = with_card_memory(Limits(), MODEL)
+    own = [profiles[kind] for kind in kinds]
+    packer = make_packer(kinds, own, 70.0, "least-energy", limits, NO_PRICES)
+    return packer, {kind: n for n, kind in enumerate(kinds)}
 
 
 def table(name: str, said: Audit, true: Truth) -> list[str]:
