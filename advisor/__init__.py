@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from advisor.errors import AdvisorError
     from advisor_advice.ask.recommend import recommend
     from advisor_advice.ask.replicas import replicas
+    from advisor_profiling.energy.meter import energy
     from advisor_training.dataset.frames import load_dataset
     from advisor_training.learn.estimator import PriorRegressor
     from advisor_training.training_data import training_data
@@ -24,6 +25,7 @@ __all__ = [
     "Share",
     "SoloPoint",
     "__version__",
+    "energy",
     "load_dataset",
     "recommend",
     "replicas",
@@ -41,6 +43,7 @@ _MODULES = {
     "Share": "advisor.core.gpu",
     "PriorRegressor": "advisor_training.learn.estimator",
     "SoloPoint": "advisor.core.records",
+    "energy": "advisor_profiling.energy.meter",
     "load_dataset": "advisor_training.dataset.frames",
     "recommend": "advisor_advice.ask.recommend",
     "replicas": "advisor_advice.ask.replicas",

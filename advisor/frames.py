@@ -7,7 +7,7 @@ A cell is a number or a text. Bounds of a range stand in columns of their own (`
 import dataclasses
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from advisor.core.interval import Interval
@@ -58,7 +58,7 @@ def row_of(value: Any) -> dict[str, Any]:
         name, cell = field.name, getattr(value, field.name)
         if isinstance(cell, Interval):
             found[name] = cell.value
-            found |= {column(name, "low"): cell.low, column(name, "high"): cell.high}
+            found |= {_bound(name, "low"): cell.low, _bound(name, "high"): cell.high}
         elif name == "jobs":
             for number, part in enumerate(cell, start=1):
                 found |= {column(word, str(number)): v for word, v in row_of(part).items()}
@@ -71,7 +71,11 @@ def row_of(value: Any) -> dict[str, Any]:
     return found
 
 
-def column(name: str, word: str) -> str:
+def column(name: str, word: str, ends: Collection[str] = _ENDS) -> str:
     """A name with one more word, before its unit: `share_1_percent` of `share_percent`."""
     head, _, end = name.rpartition("_")
-    return f"{head}_{word}_{end}" if end in _ENDS else f"{name}_{word}"
+    return f"{head}_{word}_{end}" if end in ends else f"{name}_{word}"
+
+
+def _bound(name: str, word: str) -> str:
+    return column(name, word, _ENDS | {"j"})

@@ -1,0 +1,1 @@
+"""Joules and watts of the GPUs while a piece of Python runs."""
