@@ -144,13 +144,14 @@ def advise(
     return advise_set(found, request, settings, gpu_uuid)
 
 
-def _told(
-    ask: Callable[P, PairAdvice | SetAdvice | Partners],
-) -> Callable[P, Recommendation | SetAdvice | Partners]:
-    """The same question with the answer as it is told, for programs."""
+def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, Any]:
+    """The same question with the answer as it is told, for programs.
+
+    Which of the three kinds that is hangs on how many jobs are named, which no type can say.
+    """
 
     @functools.wraps(ask)
-    def told(*args: P.args, **kwargs: P.kwargs) -> Recommendation | SetAdvice | Partners:
+    def told(*args: P.args, **kwargs: P.kwargs) -> Any:
         found = ask(*args, **kwargs)
         return found.told if isinstance(found, PairAdvice) else found
 
