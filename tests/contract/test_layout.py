@@ -56,7 +56,7 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
-        ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow", "advisor_advice", "advisor_data")),
+        ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow", "advisor_advice", "advisor_cli")),
         ("advisor_profiling, advisor_data", HEAVY),
         ("advisor_models.registry", (*HEAVY, "joblib")),
         ("advisor_cli", (*HEAVY, "numpy", "advisor_data")),

@@ -15,6 +15,8 @@ from advisor.errors import InputError
 from advisor.formats.wire import to_plain, write
 from advisor_cli.advise import recommend as recommend_command
 from advisor_cli.advise import replicas as replicas_command
+from advisor_cli.measure import profile as profile_command
+from advisor_cli.measure import profile_here
 
 pytestmark = pytest.mark.usefixtures("advisor")
 
@@ -43,8 +45,20 @@ def test_python_is_told_what_the_command_line_is(
     assert json.loads(write(ask())) == told
 
 
-SHOWN = {"how", "why", "notes", "show_all", "as_json"}
-"""Options of commands that change nothing but what is printed."""
+def test_a_replay_in_python_has_the_points_of_the_command(advisor: Advisor) -> None:
+    told = json.loads(advisor("profile", "triad", "--gpu", "replay", "--json").out)
+    found = profile_here.profile("triad", shares=[10, 100], gpu="replay")
+    points = [p for p in told["points"] if p["share_percent"] in (10, 100)]
+    frame = found.to_frame()
+    assert frame["share_percent"].tolist() == [10, 100]
+    for column in ("rate", "power_w"):
+        assert frame[column].tolist() == pytest.approx([point[column] for point in points])
+    assert found.lacking is None
+    assert found.problems == []
+
+
+SHOWN = {"on", "shard", "how", "why", "notes", "show_all", "as_json"}
+"""Options of commands that change nothing but what is printed, or ask other hosts."""
 
 
 @pytest.mark.parametrize(
@@ -52,13 +66,14 @@ SHOWN = {"how", "why", "notes", "show_all", "as_json"}
     [
         (advisor.recommend, recommend_command.recommend),
         (advisor.replicas, replicas_command.replicas),
+        (advisor.profile, profile_command.profile),
     ],
 )
 def test_options_have_the_same_names_and_defaults(ask: object, command: object) -> None:
     """One that is added to a command and forgotten in Python, or means another default there."""
     ours, its = (inspect.signature(each).parameters for each in (ask, command))  # pyright: ignore[reportArgumentType]
     assert ours.keys() == its.keys() - SHOWN
-    options = ours.keys() - {"job", "jobs"}
+    options = ours.keys() - {"job", "jobs", "what"}
     assert {name: ours[name].default for name in options} == {
         name: its[name].default for name in options
     }
@@ -92,7 +107,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert b"needs numpy, which is not installed: pip install 'sm-advisor[advise]'" in done.stderr
     with pytest.raises(AttributeError, match="recomend"):
-        _ = advisor.recomend  # pyright: ignore[reportAttributeAccessIssue]
+        getattr(advisor, "recomend")  # noqa: B009
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,17 @@
 """`advisor profile`: measure one job alone at each share."""
 
 import zlib
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from advisor.core.gpu import Share
 from advisor.core.job import Job, ProgressKind
-from advisor.core.records import SoloPoint
 from advisor.errors import InputError
-from advisor.runtime.jobs.launcher import check_program
 from advisor.settings import Settings, read_settings
-from advisor.validity.degenerate import with_solo_flags
-from advisor.validity.safe_counts import Safety
-from advisor.validity.safe_splits import moved_text
-from advisor.validity.usable import why_no_profile
 from advisor_cli.measure.on_nodes import NodesRequest, On, OnWhat, run_on_nodes
+from advisor_cli.measure.profile_here import measure
 from advisor_cli.measure.profile_request import ProfileRequest, named_job, sweep_request
 from advisor_cli.measure.profile_text import show_profiles, show_sweep
 from advisor_cli.measure.testbeds import (
@@ -27,33 +19,14 @@ from advisor_cli.measure.testbeds import (
     Noise,
     Telemetry,
     check_replay,
-    known_timing,
     open_points,
-    open_testbed,
     part_of,
-    say_replay,
 )
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AllowUnsafe, AsJson, job_names
 from advisor_cli.shared.say import say
 from advisor_cli.shared.stopping import stoppable
-from advisor_data import Store
-from advisor_power.operands.of_job import with_fingerprint
-from advisor_profiling.campaign.outcome import Reporter
-from advisor_profiling.campaign.safe_plan import check_asked_shares, counts_on, default_shares
-from advisor_profiling.campaign.sweep import (
-    DEFAULT_SHARES,
-    SweepResult,
-    new_run,
-    plan,
-    sweep,
-    unfinished_run,
-)
-from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode
-from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.clock import LiveClock
-from advisor_profiling.window.rules import WindowRules, rules_for
 
 
 def profile(
@@ -168,116 +141,23 @@ def _profile_on_nodes(
         raise typer.Exit(code)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sweep:
-    """A job, and everything open that measuring it needs."""
-
-    asked: ProfileRequest
-    job: Job
-    run: str
-    testbed: Testbed
-    store: Store
-    rules: WindowRules
-    reporter: Reporter
-    console: Console
-
-
 def _profile_here(asked: ProfileRequest, settings: Settings, console: Console) -> None:
-    job = asked.job(settings)
-    if not asked.replayed:
-        check_program(job, settings.job_environment())
-        job = with_fingerprint(job)
-    with _opened(asked, job, settings, console) as opened:
-        shares = _shares(opened, _safety(opened, settings))
-        points, result = _measure(opened, shares)
-        gpu_model = opened.testbed.gpu.model
-        stored = [p for p in opened.store.solo_points(job=job.name) if p.gpu_model == gpu_model]
-        lacking = why_no_profile(stored or points)
+    with stoppable(console):
+        found = measure(asked, settings, console)
     show_sweep(
-        job,
-        opened.testbed.gpu,
-        points,
-        result,
+        found.job,
+        found.gpu,
+        list(found.points),
+        found.result,
         as_json=asked.as_json,
         replayed=asked.replayed,
     )
-    if result.failures:
+    if found.result.failures:
         raise typer.Exit(5)
     if asked.as_json or asked.replayed:
         return
-    if lacking:
-        say(f"no profile yet: {lacking}; next: advisor profile {job.name} --shares 50,100")
+    name = found.job.name
+    if found.lacking:
+        say(f"no profile yet: {found.lacking}; next: advisor profile {name} --shares 50,100")
     elif asked.name is not None:
-        say(f"next: advisor recommend {job.name}")
-
-
-@contextmanager
-def _opened(
-    asked: ProfileRequest, job: Job, settings: Settings, console: Console
-) -> Generator[_Sweep]:
-    """The testbed, and the store that its points go to."""
-    rules = rules_for(asked.window_s, known_timing(settings, asked.gpu, asked.source, console))
-    run = new_run(LiveClock().utc())
-    seed = run if asked.noise else None
-    with (
-        stoppable(console),
-        open_testbed(settings, asked.gpu, asked.source, asked.mode, run, noise=seed) as testbed,
-    ):
-        if asked.replayed:
-            say_replay(console, testbed.gpu.model, asked.noise)
-        with open_points(settings, asked.gpu) as store:
-            yield _Sweep(
-                asked=asked,
-                job=job,
-                run=run,
-                testbed=testbed,
-                store=store,
-                rules=rules,
-                reporter=ConsoleReporter(console, replayed=asked.replayed),
-                console=console,
-            )
-
-
-def _safety(opened: _Sweep, settings: Settings) -> Safety:
-    """What is known of the counts of the GPU; nothing where none is to be avoided."""
-    job, testbed = opened.job, opened.testbed
-    # A replay computes nothing.
-    any_count = opened.asked.allow_unsafe or opened.asked.replayed or testbed.mode != "mps"
-    counts = counts_on(testbed.gpu, settings.home, allow_unsafe=any_count)
-    return counts.safety(job.name, testbed.gpu, opened.store.solo_points(job=job.name))
-
-
-def _shares(opened: _Sweep, safety: Safety) -> tuple[Share, ...]:
-    """What is measured: what was asked for, else the default shares at safe counts."""
-    testbed = opened.testbed
-    if asked := opened.asked.sweep.shares_on(testbed.gpu, testbed.mode):
-        check_asked_shares(asked, opened.job, safety)
-        return asked
-    if moved := moved_text([share.percent for share in DEFAULT_SHARES], safety):
-        opened.console.print(moved, highlight=False)
-    return default_shares(DEFAULT_SHARES, safety)
-
-
-def _measure(opened: _Sweep, shares: Sequence[Share]) -> tuple[list[SoloPoint], SweepResult]:
-    """All points of the run, those that it had before included, and what came of the rest."""
-    run, kept = (_earlier(opened) if opened.asked.resume else None) or (opened.run, [])
-    done = {(p.share_percent, p.repeat) for p in kept}
-    planned = plan(opened.job, shares, opened.asked.sweep.repeats, run)
-    targets = [t for t in planned if (t.specs[0].share.percent, t.repeat) not in done]
-    if kept:
-        opened.console.print(
-            f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
-            f"{len(targets)} to go; --fresh measures again"
-        )
-    result = sweep(targets, run, opened.testbed, opened.store, opened.reporter, opened.rules)
-    # Only a whole sweep shows which of its points drew too little power.
-    return with_solo_flags([*kept, *result.points]), result
-
-
-def _earlier(opened: _Sweep) -> tuple[str, list[SoloPoint]] | None:
-    """The sweep to go on with; a campaign's points of the job alone are none."""
-    job, testbed, store = opened.job, opened.testbed, opened.store
-    points = store.solo_points(job=job.name)
-    campaigns = {run for run in {p.run for p in points} if store.pair_points(run=run)}
-    sweeps = [p for p in points if p.run not in campaigns]
-    return unfinished_run(sweeps, job, testbed.gpu, testbed.mode)
+        say(f"next: advisor recommend {name}")
