@@ -16,6 +16,7 @@ from advisor.launch.records.answers import (
     LaunchPlan,
 )
 from advisor.launch.records.history import History
+from advisor.launch.records.overview import Overview
 from advisor.launch.records.status import LaunchStatus
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 
@@ -64,6 +65,10 @@ class Launching(Exchange):
     def launch_history(self, launch: LaunchStatus | str) -> History | None:
         """What it did over its time; None: it has just begun, or runs on another host."""
         return self._get(f"{_of(launch)}/history", LaunchHistory).history
+
+    def overview(self) -> Overview:
+        """GPUs, who runs on them, launches with their history, and what was saved, observed."""
+        return self._get("/v1/overview", Overview)
 
     def stop_launch(self, launch: LaunchStatus | str) -> Launch:
         """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is."""

@@ -1,7 +1,7 @@
 """The application: routes behind one gate, and the service opened and closed with it."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, closing, contextmanager
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
@@ -13,6 +13,8 @@ from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import add_routes
+from advisor_api.launches.board import Board
+from advisor_api.launches.cards import Cards
 from advisor_api.launches.drift_watch import watching_drift
 from advisor_api.launches.reconciler import reconciling
 from advisor_api.routes import (
@@ -21,6 +23,7 @@ from advisor_api.routes import (
     launches,
     models,
     observations,
+    overview,
     pages,
     placements,
     power,
@@ -28,7 +31,7 @@ from advisor_api.routes import (
     recommendations,
 )
 from advisor_api.service.metrics import Metrics
-from advisor_api.service.service import open_service
+from advisor_api.service.service import Service, open_service
 
 _ROUTES = (
     recommendations,
@@ -38,6 +41,7 @@ _ROUTES = (
     observations,
     power,
     launches,
+    overview,
     audit,
     health,
     pages,
@@ -55,8 +59,9 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
             open_service(settings, options, metrics) as service,
             reconciling(service),
             watching_drift(service),
+            _board(service) as board,
         ):
-            app.state.service = service
+            app.state.service, app.state.board = service, board
             await service.engine.warm_up()
             yield
 
@@ -74,7 +79,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         # Our own metrics say it all; nothing is sent to whatever the environment names.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    app.state.metrics = metrics
+    app.state.metrics, app.state.replayed = metrics, options.replayed
     app.add_middleware(Gate, options=options, metrics=metrics)
     answer_errors(app)
     add_routes(app, (module.router for module in _ROUTES))
@@ -82,3 +87,10 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
     # Where programs look first.
     app.add_route("/openapi.json", lambda _: JSONResponse(app.openapi()), include_in_schema=False)
     return app
+
+
+@contextmanager
+def _board(service: Service) -> Generator[Board]:
+    """The overview of the GPUs of this host."""
+    with closing(Cards(service.settings)) as cards:
+        yield Board(service, cards.look)

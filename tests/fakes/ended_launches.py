@@ -30,10 +30,16 @@ def launch_id(number: int) -> str:
 
 
 def ended_launch(
-    home: Path, number: int, days_ago: float, *, output_bytes: int = 0, state: State = "finished"
+    home: Path,
+    number: int,
+    days_ago: float,
+    *,
+    output_bytes: int = 0,
+    state: State = "finished",
+    name: str | None = None,
 ) -> LaunchFolder:
-    """A launch with one observation, and a job that wrote so much."""
-    spec = LaunchSpec(launch_id=launch_id(number), gpu="GPU-1", pairs=(PAIR,))
+    """A launch with one observation, and a job that wrote so much; its id is of 2026-01-31."""
+    spec = LaunchSpec(launch_id=name or launch_id(number), gpu="GPU-1", pairs=(PAIR,))
     folder = create_folder(home / "launches", spec)
     with folder.supervising():
         writer = StatusWriter(folder, spec)

@@ -195,6 +195,7 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("launches",),
     ("launch_status", "x"),
     ("launch_history", "x"),
+    ("overview",),
     ("stop_launch", "x"),
     ("join_launch", "x", JoinLaunchRequest.of("a")),
     ("launch_join", "x", "0123456789abcdef"),

@@ -23,7 +23,7 @@ from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
 from advisor.formats.wire import to_plain
 from advisor.launch.records.history import History, JobHistory
-from advisor.launch.records.ledger import Ledger
+from advisor.launch.records.ledger import Ledger, Saved
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_data import open_store
@@ -48,6 +48,7 @@ VERSION = "20260131-0a1b2c"
 PAIR = ("fft", "resnet50-train-b2")
 
 PAGES = {
+    "overview": "/",
     "jobs": "/jobs",
     "matrix": "/matrix",
     "job": "/job?name=bert-infer",
@@ -62,7 +63,12 @@ PAGES = {
     "api": "/docs#recommend_pair",
 }
 
-SEEN = {"api": "details[open] pre", "launches": "tbody tr", "launch": "figure svg polyline"}
+SEEN = {
+    "overview": ".gpu .spark",
+    "api": "details[open] pre",
+    "launches": "tbody tr",
+    "launch": "figure svg polyline",
+}
 """What comes when a page that asks again and again has asked."""
 
 
@@ -217,6 +223,29 @@ def _history() -> dict[str, Any]:
     return {"launch_id": LAUNCH, "history": to_plain(history)}
 
 
+def _overview() -> dict[str, Any]:
+    """A GPU that is held, one that is free, and what one launch saved."""
+    card = {"host": "gpu-1", "gpu_model": "NVIDIA H200", "units_total": 132, "power_limit_w": 700.0}
+    held = {**card, "gpu_uuid": "GPU-1", "power_w": 254.0, "launch_id": LAUNCH}
+    free = {**card, "gpu_uuid": "GPU-2", "power_w": 79.0, "launch_id": None}
+    saved = Saved(
+        since="2026-01-31T00:00:00+00:00", launches=3, uncounted=1, gpu_hours=2, kwh=0.508,
+        gpu_hours_saved=1.5, kwh_saved=0.103, kwh_saved_idle=-0.036, idle_known=2, cost_saved=3.75,
+    )  # fmt: skip
+    running, ended = _launch(7200), _ended(launch_id="20260131-090000-000000")
+    running["jobs"][1] |= {"latency_p99_ms": 21.0, "max_p99_ms": 20.0}
+    kept = _history()["history"]
+    return {
+        "replayed": False,
+        "at": "2026-01-31T14:00:00+00:00",
+        "gpus": [held, free],
+        "running": [{"launch": running, "history": kept}],
+        "ended": [{"launch": ended, "history": kept}],
+        "today": to_plain(saved),
+        "week": to_plain(dataclasses.replace(saved, kwh_saved=1.2)),
+    }
+
+
 @pytest.fixture(scope="module", params=["light", "phone"])
 def look(request: pytest.FixtureRequest, browser: Browser, served: RawServer) -> Iterator[Visit]:
     """A wide window in light, and a phone in dark."""
@@ -228,6 +257,7 @@ def look(request: pytest.FixtureRequest, browser: Browser, served: RawServer) ->
         )
         visit.play(f"/v1/launches/{LAUNCH}", *(_launch(second) for second in range(0, 200, 10)))
         visit.play(f"/v1/launches/{LAUNCH}/history", _history())
+        visit.play("/v1/overview", _overview())
         yield visit
 
 
@@ -531,6 +561,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Browser, tmp_pat
 @pytest.mark.parametrize(
     ("path", "words"),
     [
+        ("/", ["No GPU is seen", "advisor serve --demo"]),
         ("/launches", ["advisor launch A B", "advisor serve --launching"]),
         ("/pair?a=nosuch&b=triad", ["There is no profile of nosuch"]),
     ],
@@ -539,7 +570,7 @@ def test_a_page_with_nothing_to_show_says_what_to_do(
     visit: Visit, path: str, words: list[str]
 ) -> None:
     """Another job in the place of one without a profile would look like an answer."""
-    visit.open(path)
+    visit.page.goto(visit.origin + path)
     visit.page.wait_for_selector("main .notice")
     assert [word for word in words if word in visit.text("main")] == words
 
@@ -599,6 +630,47 @@ def test_an_ended_launch_shows_what_was_observed(visit: Visit) -> None:
     assert "Power now" not in shown
     beside = visit.text("table[aria-label='Predicted beside observed'] tbody")
     assert "\u2013" not in beside.replace("Energy saved", "")
+
+
+def test_the_overview_shows_who_runs_where_and_what_was_saved(
+    visit: Visit, served: RawServer
+) -> None:
+    """Speeds beside predictions, p99 beside its promise, watts beside the limit; in 150 kB."""
+    visit.play("/v1/overview", _overview())
+    visit.page.goto(visit.origin + "/")
+    visit.page.wait_for_selector(".gpu .spark")
+    tiles = visit.text(".tiles")
+    for words in ("103 Wh", "1.2 kWh this week", "90 min", "3.75", "1 of 2", "333 W of 1,400 W"):
+        assert words in tiles
+    assert "Not counted: 1 launch" in visit.text("main")
+    assert "36 Wh more were taken" in visit.text("main")
+    held, free = visit.page.locator(".gpu").all_inner_texts()
+    for words in ("254 W of 700 W", "130 of 132 SMs", "10.7 % predicted", "(2 h)"):
+        assert words in held.replace("\u00a0", " ")
+    assert visit.text(".seats .bad") == "p99 21 ms of 20 promised"
+    assert "free" in free
+    row = visit.text("table[aria-label='Ended launches'] tbody")
+    for words in ("10.5 % (10.7 %)", "254 W (252 W)", "8.1 % (9.4 %)", "103 Wh"):
+        assert words in row
+    sent = [path.partition(" ")[2] for path in visit.asked if "/v1/" not in path]
+    assert sum(len(served.ask("GET", path).body) for path in sent) < 150_000
+
+
+def test_who_reads_the_overview_by_keyboard_stays_where_they_are(visit: Visit) -> None:
+    """It is drawn again every two seconds, and what has the focus keeps it."""
+    visit.page.clock.install()
+    first, second = _overview(), _overview()
+    second["gpus"][0]["power_w"] = 300.0
+    second["ended"][0]["launch"]["mean_power_w"] = 299.0
+    visit.play("/v1/overview", first, second)
+    visit.page.goto(visit.origin + "/")
+    for place in (".gpu a", "td a, th a"):
+        visit.page.focus(place)
+        with visit.page.expect_response("**/v1/overview"):
+            visit.page.clock.run_for(2100)
+        visit.page.wait_for_selector("text=300 W of 700 W")
+        visit.page.wait_for_selector("text=299 W")
+        assert visit.page.evaluate("document.activeElement.tagName") == "A"
 
 
 def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:

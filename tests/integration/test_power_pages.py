@@ -123,7 +123,7 @@ def test_a_split_between_the_steps_is_not_made_up(visit: Visit) -> None:
 
 
 def test_parts_are_those_of_the_package(visit: Visit) -> None:
-    visit.open("/")
+    visit.open("/jobs")
     parts = visit.page.evaluate("import('/pages/power_parts.js').then((m) => Object.keys(m.PARTS))")
     assert parts == list(PARTS)
 

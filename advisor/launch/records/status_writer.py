@@ -17,7 +17,7 @@ _WRITE_S = 1.0
 _LAST_WORD_S = 5.0
 """How long the last status is tried: a disk that is full may get free again."""
 
-_MOST_WARNINGS = 50
+MOST_WARNINGS = 50
 
 _OF_LAUNCH = [
     "code", "cause", "gpu_uuid", "gpu_model", "units_total", "power_limit_w", "ledger",
@@ -61,7 +61,7 @@ class StatusWriter:
 
     def warn(self, *texts: str) -> None:
         """Add warnings."""
-        more = (*self.status.warnings, *texts)[:_MOST_WARNINGS]
+        more = (*self.status.warnings, *texts)[:MOST_WARNINGS]
         self.status = replace(self.status, warnings=more)
 
     def blame(self, code: str, cause: str) -> None:

@@ -36,6 +36,7 @@ class ServeOptions:
         body_s: Time for a body, from its head, s.
         write_s: Time that an answer may wait for a client that does not read, s.
         drain_s: Time for requests to end when the service is stopped, s.
+        replayed: All that is shown was recorded earlier, and every answer says so.
         log_level: `debug`, `info`, `warning` or `error`; requests are logged at `info`.
         log_format: `text`, or `json` for an object a line.
     """
@@ -62,6 +63,7 @@ class ServeOptions:
     body_s: float = 10.0
     write_s: float = 30.0
     drain_s: float = 10.0
+    replayed: bool = False
     log_level: str = "info"
     log_format: str = "text"
 

@@ -39,6 +39,13 @@ export function jobNames({ jobs }) {
   return jobs.map((job) => job.job).join(" and ");
 }
 
+// The same, copies of a job counted.
+export function countedNames({ jobs }) {
+  const counts = new Map();
+  for (const { job } of jobs) counts.set(job, (counts.get(job) ?? 0) + 1);
+  return [...counts].map(([job, count]) => (count > 1 ? `${count} × ${job}` : job)).join(", ");
+}
+
 export function splitName({ sharing, jobs }) {
   if (sharing !== "limited") return sharing;
   return jobs.map((job) => share(job.share_percent)).join(" / ");

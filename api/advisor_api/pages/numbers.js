@@ -63,6 +63,12 @@ export function moment(text) {
   return `${day} ${part(date.getHours())}:${part(date.getMinutes())}`;
 }
 
+// The time of day, with its date where it is not the day of `now`.
+export function clock(text, now) {
+  const [day, time] = moment(text).split(" ");
+  return time && moment(now).startsWith(day) ? time : moment(text);
+}
+
 export function duration(seconds) {
   if (!there(seconds)) return NONE;
   if (seconds < 0) return `−${duration(-seconds)}`;

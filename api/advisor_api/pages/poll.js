@@ -1,4 +1,4 @@
-// Asking again and again, once a second, while somebody looks.
+// Asking again and again, once a second if nothing else is said, while somebody looks.
 
 import { explain } from "./frame.js";
 
@@ -6,7 +6,7 @@ const EVERY_MS = 1000;
 
 // `look` says whether to go on; nobody waits for the end. A failure is shown in `place`, and looking goes on after a while:
 // a service that was restarted is found again.
-export async function poll(place, look) {
+export async function poll(place, look, every = EVERY_MS) {
   let failures = 0;
   let shown = null;
   for (;;) {
@@ -26,7 +26,7 @@ export async function poll(place, look) {
       }
       if (error.wantsToken || !(error.status === 0 || error.status >= 429)) return;
     }
-    await new Promise((resolve) => setTimeout(resolve, EVERY_MS * Math.min(10, 1 + failures)));
+    await new Promise((resolve) => setTimeout(resolve, every * Math.min(10, 1 + failures)));
     await visible();
   }
 }

@@ -16,7 +16,7 @@ router = APIRouter(include_in_schema=False)
 FOLDER = Path(__file__).parents[1] / "pages"
 
 PAGES: Mapping[str, tuple[str, str]] = {
-    "/": ("Jobs", "jobs.js"),
+    "/": ("Overview", "overview.js"),
     "/jobs": ("Jobs", "jobs.js"),
     "/matrix": ("Matrix", "matrix.js"),
     "/job": ("Job", "job.js"),
@@ -56,11 +56,17 @@ def _file(content: bytes, suffix: str) -> _File:
     return _File(content, headers)
 
 
-def _read_files() -> dict[str, _File]:
+_REPLAYED = (
+    '<p class="replayed" role="note"><strong>Replayed.</strong> Launches of windows that were '
+    "recorded on an H100 and an H200, much faster than they were; no GPU is in use.</p>"
+)
+
+
+def _read_files(note: str) -> dict[str, _File]:
     """All files by path. They are few and small: read once, and no request names one of a disk."""
     shell = Template((FOLDER / "shell.html").read_text(encoding="utf-8"))
     files = {
-        path: _file(shell.substitute(title=title, script=script).encode(), ".html")
+        path: _file(shell.substitute(title=title, script=script, note=note).encode(), ".html")
         for path, (title, script) in PAGES.items()
     }
     for path in FOLDER.iterdir():
@@ -69,11 +75,12 @@ def _read_files() -> dict[str, _File]:
     return files
 
 
-_FILES = _read_files()
+_FILES = {False: _read_files(""), True: _read_files(_REPLAYED)}
+"""By whether the service plays records."""
 
 
 def _answer(request: Request) -> Response:
-    file = _FILES.get(request.url.path)
+    file = _FILES[request.app.state.replayed].get(request.url.path)
     if file is None:
         raise HTTPException(404)
     if request.headers.get("if-none-match") == file.headers["ETag"]:

@@ -1,0 +1,94 @@
+// The first page: each GPU with who runs on it, what sharing has saved, and what has ended.
+
+import { html, link, table } from "./elements.js";
+import { content, run } from "./frame.js";
+import { drawable, speedStrip } from "./launch_strips.js";
+import { countedNames, powerOf, savedOf, speedOf, stateTag } from "./launch_words.js";
+import { clock, duration, energy, percent, withUnit } from "./numbers.js";
+import { card, shape } from "./overview_card.js";
+import { nothing, saved } from "./overview_saved.js";
+import { poll } from "./poll.js";
+import { get } from "./service.js";
+
+const EVERY_MS = 2000;
+
+run(async () => {
+  const asOf = html("small", {});
+  const totals = html("section", { "aria-label": "Saved" });
+  const cards = html("div", { class: "gpus" });
+  const ended = html("section", { hidden: true });
+  const empty = html("div", {});
+  content.append(html("h1", {}, "Overview ", asOf), empty, totals, cards, ended);
+  const drawCards = keeper(cards);
+  let last = "";
+  poll(totals, async () => {
+    const seen = await get("/v1/overview");
+    asOf.textContent = `as of ${clock(seen.at, new Date().toISOString())}`;
+    empty.replaceChildren(...(seen.gpus.length || seen.ended.length ? [] : [nothing()]));
+    totals.replaceChildren(...saved(seen));
+    drawCards(seen);
+    const now = JSON.stringify(seen.ended);
+    if (now !== last) drawEnded(ended, seen);
+    last = now;
+    return true;
+  }, EVERY_MS);
+});
+
+// Draws the cards anew only where others are there; else their numbers change in place.
+function keeper(place) {
+  let drawn = "";
+  let made = [];
+  return ({ at, gpus, running }) => {
+    const launches = new Map(running.map((one) => [one.launch.launch_id, one]));
+    const found = gpus.map((gpu) => [gpu, launches.get(gpu.launch_id) ?? null]);
+    const now = JSON.stringify(found.map(([gpu, one]) => shape(gpu, one)));
+    if (now !== drawn) {
+      made = found.map(([gpu, one]) => card(gpu, one?.launch ?? null));
+      place.replaceChildren(...made.map((one) => one.element));
+    }
+    drawn = now;
+    made.forEach((one, n) => one.update(...found[n], at));
+  };
+}
+
+function drawEnded(place, { ended, at }) {
+  place.hidden = ended.length === 0;
+  // Who reads on a link stays there.
+  const focused = place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  place.replaceChildren(html("h2", {}, "Ended ", link("all launches", "/launches")), list(ended, at));
+  if (focused) place.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+function list(ended, at) {
+  const columns = [
+    { name: "Launch", cell: ({ launch: l }) => [link(clock(l.started_at, at), "/launch", { id: l.launch_id }), l.state === "failed" ? [" ", stateTag(l)] : ""] },
+    { name: "Jobs", cell: ({ launch: l }) => countedNames(l) },
+    { name: "Speeds", cell: strip },
+    { name: "Observed (predicted)", cell: ({ launch: l }) => speeds(l) },
+    { name: "Power", number: true, cell: ({ launch: l }) => beside(withUnit(powerOf(l), "W"), l.forecast && withUnit(l.forecast.power_w.value, "W")) },
+    { name: "Energy saved", number: true, cell: ({ launch: l }) => beside(percent(savedOf(l)), l.forecast?.energy_saved && percent(l.forecast.energy_saved.value)) },
+    { name: "In all", number: true, cell: ({ launch: l }) => (l.ledger ? gain(l.ledger.alone_j - l.ledger.energy_j) : "") },
+    { name: "Lasted", number: true, cell: ({ launch: l }) => duration(l.overlap_s + l.rest_s) },
+  ];
+  return table("Ended launches", columns, ended, { stacked: true });
+}
+
+function strip({ launch, history }) {
+  return drawable(history) ? speedStrip(launch, history) : "";
+}
+
+function speeds(launch) {
+  const told = launch.jobs.map((job, n) => {
+    const expected = launch.forecast?.jobs[n];
+    return beside(percent(speedOf(job)), expected && !job.joined_at ? percent(expected.rate.value / expected.solo_rate) : null);
+  });
+  return told.flatMap((one, n) => (n ? [", ", one] : [one]));
+}
+
+function gain(joules) {
+  return html("span", { class: joules < 0 ? "bad" : null }, energy(joules));
+}
+
+function beside(observed, predicted) {
+  return html("span", {}, observed, predicted ? html("small", {}, ` (${predicted})`) : null);
+}

@@ -1,0 +1,109 @@
+"""All at one look: who has which GPU, and what was saved today and this week."""
+
+from dataclasses import fields, replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from advisor.core.gpu import Gpu
+from advisor.core.objectives import NO_PRICES, Prices
+from advisor.launch.records.answers import Launch
+from advisor.launch.records.history import History
+from advisor.launch.records.ledger import Ledger
+from advisor.launch.records.overview import MOST_ENDED, Entry, Seen, entry_of, overview
+from advisor.launch.records.status import LaunchStatus
+
+ZONE = timezone(timedelta(hours=2))
+NOW = datetime(2026, 1, 29, 12, tzinfo=ZONE)  # a Thursday
+HOUR_S, KWH_J = 3600.0, 3.6e6
+TWO_HOURS = Ledger(
+    held_s=2 * HOUR_S, energy_j=1 * KWH_J, alone_s=4 * HOUR_S, alone_j=1.5 * KWH_J,
+    freed_idle_j=0.2 * KWH_J,
+)  # fmt: skip
+
+
+def entry(begun: datetime, hours: float = 2, ledger: Ledger | None = TWO_HOURS) -> Entry:
+    return Entry(begun=begun, ended=begun + timedelta(hours=hours), ledger=ledger)
+
+
+def seen(*entries: Entry, **more: object) -> Seen:
+    empty = Seen(now=NOW, running=(), ended=(), entries=entries, cards=(), host="here")
+    return replace(empty, **more)
+
+
+def launch(launch_id: str, **more: object) -> Launch:
+    status = replace(LaunchStatus(launch_id=launch_id, state="running", updated_at=""), **more)
+    kept = {f.name: getattr(status, f.name) for f in fields(LaunchStatus)}
+    return Launch(host="there", **kept)
+
+
+def test_days_and_weeks_begin_at_midnight_of_the_host() -> None:
+    """What ran over midnight counts by its part, and what is of last week not at all."""
+    midnight, monday = datetime(2026, 1, 29, tzinfo=ZONE), datetime(2026, 1, 26, tzinfo=ZONE)
+    entries = (
+        entry(midnight - timedelta(hours=1)),
+        entry(monday - timedelta(hours=2)),
+        entry(monday),
+        replace(entry(NOW - timedelta(hours=2)), ended=None),
+    )
+    found = overview(seen(*entries), lambda _: None, NO_PRICES)
+    assert (found.today.launches, found.week.launches) == (2, 3)
+    assert found.today.kwh == pytest.approx(1.5)
+    assert found.today.kwh_saved == pytest.approx(0.75)
+    assert found.today.kwh_saved_idle == pytest.approx(0.45)
+    assert found.today.gpu_hours_saved == pytest.approx(3)
+    assert found.week.gpu_hours_saved == pytest.approx(6)
+    assert found.today.cost_saved is None
+
+
+def test_what_is_not_known_is_told_and_left_out() -> None:
+    """A launch without profiles adds nothing, and one without idle power only to the first sum."""
+    begun = NOW - timedelta(hours=3)
+    without_idle = replace(TWO_HOURS, freed_idle_j=None)
+    entries = entry(begun), entry(begun, ledger=None), entry(begun, ledger=without_idle)
+    today = overview(seen(*entries), lambda _: None, NO_PRICES).today
+    assert (today.launches, today.uncounted, today.idle_known) == (3, 1, 1)
+    assert today.kwh_saved == pytest.approx(1.0)
+    assert today.kwh_saved_idle == pytest.approx(0.3)
+    nothing = overview(seen(), lambda _: None, NO_PRICES).today
+    assert (nothing.kwh_saved, nothing.kwh_saved_idle) == (0, None)
+
+
+def test_money_is_of_hours_and_energy() -> None:
+    prices = Prices(gpu_hour=2.0, kwh=0.3)
+    today = overview(seen(entry(NOW - timedelta(hours=3))), lambda _: None, prices).today
+    assert today.cost_saved == pytest.approx(2 * 2.0 + 0.5 * 0.3)
+
+
+def test_a_gpu_shows_who_holds_it() -> None:
+    """Of this host free ones too; of others those on which something runs."""
+    cards = [(Gpu(uuid=f"GPU-{n}", model="H200", power_limit_w=700), 80.0) for n in (1, 2)]
+    running = [
+        launch("a", gpu_uuid="GPU-2", power_w=400.0, units_total=132),
+        launch("b", gpu_uuid="GPU-9", gpu_model="H100", power_limit_w=350.0),
+        launch("c"),
+    ]
+    found = overview(seen(cards=cards, running=running), lambda _: None, NO_PRICES).gpus
+    assert [(card.gpu_uuid, card.launch_id, card.host) for card in found] == [
+        ("GPU-1", None, "here"), ("GPU-2", "a", "here"), ("GPU-9", "b", "there")
+    ]  # fmt: skip
+    assert [card.power_w for card in found] == [80.0, 400.0, None]
+    assert [card.units_total for card in found] == [None, 132, None]
+    assert [card.power_limit_w for card in found] == [700, 700, 350.0]
+
+
+def test_ended_ones_are_few_and_coarse() -> None:
+    """The answer is asked for every second or two, so it has to stay small."""
+    kept = History(started_at="", step_s=1.0, power_w=(300.0,) * 120)
+    ended = [launch(str(n), state="finished") for n in range(50)]
+    found = overview(seen(ended=ended), lambda _: kept, NO_PRICES)
+    assert len(found.ended) == MOST_ENDED
+    assert all(one.history and len(one.history.power_w) <= 32 for one in found.ended)
+
+
+def test_what_never_ran_is_in_no_book() -> None:
+    status = LaunchStatus(launch_id="x", state="failed", updated_at="2026-01-29T10:00:00+00:00")
+    assert entry_of(replace(status, started_at=status.updated_at)) is None
+    ran = entry_of(replace(status, started_at=status.updated_at, overlap_s=5.0, ledger=TWO_HOURS))
+    assert ran is not None
+    assert (ran.ended, ran.ledger) == (ran.begun, TWO_HOURS)
