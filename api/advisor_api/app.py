@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 
 import advisor
 from advisor.settings import Settings
+from advisor_api.demo.mark import Marked
 from advisor_api.description import OPENAPI, describe
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
@@ -81,6 +82,8 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
     )
     app.state.metrics, app.state.replayed = metrics, options.replayed
     app.add_middleware(Gate, options=options, metrics=metrics)
+    if options.replayed:
+        app.add_middleware(Marked)
     answer_errors(app)
     add_routes(app, (module.router for module in _ROUTES))
     describe(app)
@@ -91,6 +94,13 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
 
 @contextmanager
 def _board(service: Service) -> Generator[Board]:
-    """The overview of the GPUs of this host."""
-    with closing(Cards(service.settings)) as cards:
-        yield Board(service, cards.look)
+    """The overview of the GPUs of this host, or of those of a demonstration."""
+    if not service.options.replayed:
+        with closing(Cards(service.settings)) as cards:
+            yield Board(service, cards.look)
+        return
+    # Nothing else needs recorded windows.
+    from advisor_api.demo.player import playing
+
+    with playing(service.settings) as player:
+        yield Board(service, player.cards, player.now)

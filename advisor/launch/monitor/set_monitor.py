@@ -1,7 +1,7 @@
 """Watches jobs while they run together: rates, energy, the limits, and who ended how."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Never
 
@@ -49,11 +49,14 @@ class SetMonitor:
         backend: Backend,
         source: TelemetrySource,
         spec: LaunchSpec,
+        now_s: Callable[[], float] | None = None,
     ) -> None:
         self.pair, self._backend, self._spec = pair, backend, spec
+        # Of a record its own clock.
+        self._now_s = now_s or time.monotonic
         sharing = pair.split.sharing
         self.mode = backend.mode if sharing == "limited" else sharing
-        self.begun_s = self._note_from_s = self._asked_s = self._checked_s = time.monotonic()
+        self.begun_s = self._note_from_s = self._asked_s = self._checked_s = self._now_s()
         self.jobs = tuple(
             JobMonitor(job, self.begun_s, part.solo_rate, read_first(part.reported))
             for job, part in zip(jobs, pair.parts, strict=True)
@@ -88,7 +91,7 @@ class SetMonitor:
         `forecast` is of those that run, and of the newcomer as the last.
         """
         self.expect(None)
-        pair, now_s = self.pair, time.monotonic()
+        pair, now_s = self.pair, self._now_s()
         split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
         one = JobMonitor(job, now_s, part.solo_rate, read_first(part.reported), joined_at=now())
@@ -116,7 +119,7 @@ class SetMonitor:
             LimitBrokenError: something computes that is not under its limit.
             SurvivorsError: a process of a job that is over does not end.
         """
-        now_s = time.monotonic()
+        now_s = self._now_s()
         were = self._running()
         for one in were:
             one.look(now_s, self._spec.hang_s)

@@ -1,13 +1,14 @@
 """`advisor serve`: recommendations, launches and profiles over HTTP."""
 
 import grp
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from advisor.errors import InputError
-from advisor.settings import read_settings
+from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.server import serve as serve_http
 from advisor_cli.shared.options import LogFormat, LogLevel
@@ -33,6 +34,10 @@ def serve(
     ] = False,
     launching: Annotated[
         bool, typer.Option("--launching", help="Let tokens with that scope launch jobs")
+    ] = False,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Play recorded launches, a day in ten minutes; needs no GPU"),
     ] = False,
     anonymous_read: Annotated[
         bool | None,
@@ -71,10 +76,28 @@ def serve(
         requests_per_s=requests_per_s,
         burst=max(1, round(requests_per_s)),
         max_connections=max_connections,
+        replayed=demo,
         log_level=log_level,
         log_format=log_format,
     )
-    serve_http(read_settings(), options, _say_started)
+    with ExitStack() as stack:
+        settings = read_settings()
+        if demo:
+            settings = stack.enter_context(_played(settings, launching=launching))
+        serve_http(settings, options, _say_started)
+
+
+def _played(settings: Settings, *, launching: bool) -> AbstractContextManager[Settings]:
+    """Settings of a demonstration, until the end of the block.
+
+    Raises:
+        InputError: it is to launch something.
+    """
+    if launching:
+        raise InputError("a demonstration launches nothing", fix="leave out --launching or --demo")
+    from advisor_api.demo.player import demo_settings
+
+    return demo_settings(settings)
 
 
 def _group(name: str) -> int:
@@ -93,6 +116,9 @@ def _group(name: str) -> int:
 
 def _say_started(options: ServeOptions) -> None:
     say(f"advisor listens on {options.url}")
+    if options.replayed:
+        say("  a demonstration: all that it shows was recorded earlier, and is gone when it ends")
+        return
     if options.socket is None:
         say(f"  API: {options.url}/docs, {options.url}/v1/openapi.json")
     else:

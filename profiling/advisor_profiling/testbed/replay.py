@@ -36,6 +36,7 @@ class ReplayProcess:
         self._reported = NOTHING
         self._factor, self._done, self._since_s = 1.0, 0.0, 0.0
         self._cpu_s = 0.0
+        self._answered: tuple[int, ...] = ()
 
     def count(self) -> float:
         """Progress at the recorded rate while it plays."""
@@ -45,8 +46,9 @@ class ReplayProcess:
     def latencies(self) -> tuple[int, ...]:
         """Requests by bucket, of which the recorded percentiles come out again."""
         if self._part is None:
-            return ()
-        return _answered(self._part.latency_p50_ms, self._part.latency_p99_ms, self._playing_s)
+            return self._answered
+        p50_ms, p99_ms = self._part.latency_p50_ms, self._part.latency_p99_ms
+        return _added(self._answered, _answered(p50_ms, p99_ms, self._playing_s))
 
     def cpu_s(self) -> float | None:
         if self._part is None or self._part.cpu_percent is None:
@@ -88,6 +90,7 @@ class ReplayProcess:
     ) -> None:
         """Go on at the rate of another recorded window, or stand still."""
         self._done, self._cpu_s = self.count(), self.cpu_s() or self._cpu_s
+        self._answered = self.latencies()
         self._part, self._factor, self._reported = part, factor, reported
         self._since_s = self._testbed.clock.now_s()
 
@@ -191,17 +194,17 @@ class ReplayTestbed:
     def enter(self, process: ReplayProcess) -> None:
         """The process begins to run."""
         self._playing.append(process)
-        self._cue()
+        self.cue()
 
     def leave(self, process: ReplayProcess) -> None:
         """The process comes to rest."""
         if process in self._playing:
             self._playing.remove(process)
             process.play(None)
-            self._cue()
+            self.cue()
 
-    def _cue(self) -> None:
-        """Play the window of those that run; until all its jobs are in, there may be none."""
+    def cue(self) -> None:
+        """Play a window of those that run; until all its jobs are in, there may be none."""
         processes = sorted(self._playing, key=lambda c: c.job_at_share)
         recording = self._choose(
             self._recordings.find([process.job_at_share for process in processes])
@@ -235,3 +238,8 @@ def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> t
     histogram[latency_bucket(p50_ms / 1000)] += 98 * hundreds
     histogram[latency_bucket(p99_ms / 1000)] += 2 * hundreds
     return tuple(histogram)
+
+
+def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """Two histograms; that of no requests is empty."""
+    return tuple(map(sum, zip(one, other, strict=True))) if one and other else one or other

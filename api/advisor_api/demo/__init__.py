@@ -1,0 +1,1 @@
+"""A service that plays recorded launches: for a laptop without a GPU."""

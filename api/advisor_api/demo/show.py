@@ -1,0 +1,133 @@
+"""One launch of a demonstration, from its folder to its observation, as a supervisor does."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from advisor.core.gpu import Share
+from advisor.formats.moments import now, to_exact_text, to_text
+from advisor.launch.monitor.forecast_check import ForecastCheck
+from advisor.launch.monitor.set_monitor import SetMonitor
+from advisor.launch.monitor.shown import shown
+from advisor.launch.records.folder import create_folder
+from advisor.launch.records.history import HistoryKeeper, write_history
+from advisor.launch.records.observed import append_observation
+from advisor.launch.records.spec import LaunchSpec
+from advisor.launch.records.status import LaunchStatus, State
+from advisor.launch.records.status_writer import MOST_WARNINGS, first_status
+from advisor.launch.supervisor.observe import observe
+from advisor_api.demo.recorded_jobs import RecordedBackend, RecordedJob
+from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
+
+WRITE_S = 1.0
+"""As a supervisor: real seconds."""
+
+STEP_S = 60.0
+"""Of its history, virtual seconds."""
+
+
+class Show:
+    """A launch that plays on a testbed, whose clock it goes by.
+
+    Args:
+        root: Folder of all launches.
+        spec: What is launched; its windows are on record.
+        testbed: Of its GPU.
+        moment: The moment of the day that plays now.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        spec: LaunchSpec,
+        testbed: ReplayTestbed,
+        moment: Callable[[], datetime],
+    ) -> None:
+        self._testbed, self._moment = testbed, moment
+        self._pair = spec.pairs[0]
+        self._folder = create_folder(root, spec)
+        self._held = ExitStack()
+        self._held.enter_context(self._folder.supervising())
+        self._begun_s, self._written_s = testbed.clock.now_s(), 0.0
+        self._begun_at = moment()
+        self._stretches_at = [self._begun_at]
+        self._ended_at: dict[int, str] = {}
+        self.jobs = [self._job(n) for n in range(len(self._pair.jobs))]
+        self._monitor = SetMonitor(
+            self._pair,
+            [job.as_running() for job in self.jobs],
+            RecordedBackend().as_backend(),
+            testbed.source,
+            spec,
+            testbed.clock.now_s,
+        )
+        self._check = ForecastCheck(self._pair)
+        self._history = HistoryKeeper(to_exact_text(self._begun_at), STEP_S)
+        self._status = replace(
+            first_status(spec, now(), testbed.gpu), started_at=to_text(self._begun_at)
+        )
+        self._enter("running")
+
+    def look(self) -> None:
+        """One look at everything, as a supervisor's."""
+        monitor = self._monitor
+        monitor.look()
+        more = len(monitor.account.stretches) - len(self._stretches_at)
+        self._stretches_at += [self._moment()] * more
+        warnings = (*self._status.warnings, *monitor.alarms(), *self._check.warnings(monitor))
+        self._status = self._filled(warnings=warnings[:MOST_WARNINGS])
+        if self._history.add(self._testbed.clock.now_s() - self._begun_s, self._status):
+            write_history(self._folder, self._history.history)
+        if time.monotonic() - self._written_s >= WRITE_S:
+            self._write()
+
+    def end(self) -> None:
+        """All jobs that still run are stopped, as when their time is up."""
+        self._monitor.stop()
+        state: State = "stopped"
+        self._status = self._filled(ended_at=to_text(self._moment()))
+        for one in observe(
+            self._monitor,
+            self._testbed.gpu,
+            launch_id=self._folder.launch_id,
+            started_at=to_exact_text(self._begun_at),
+            state=state,
+        ):
+            at = to_exact_text(self._stretches_at[one.stretch])
+            append_observation(self._folder.path, replace(one, started_at=at))
+        self._enter(state)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the folder; as it stands is how it is found."""
+        self._held.close()
+
+    def _job(self, n: int) -> RecordedJob:
+        place = self._folder.path / self._pair.places(0)[n]
+        process = self._testbed.start(self._pair.jobs[n], Share(self._pair.split.shares[n]))
+        assert isinstance(process, ReplayProcess)
+        return RecordedJob(process, place)
+
+    def _filled(self, **more: Any) -> LaunchStatus:
+        fields = shown(self._monitor)
+        for n, job in enumerate(fields["jobs"]):
+            if job.ended_at:
+                self._ended_at.setdefault(n, to_text(self._moment()))
+        fields["jobs"] = tuple(
+            replace(job, ended_at=self._ended_at.get(n)) for n, job in enumerate(fields["jobs"])
+        )
+        return replace(self._status, **fields, **more)
+
+    def _enter(self, state: State) -> None:
+        self._status = replace(self._filled(), state=state)
+        self._write()
+
+    def _write(self) -> None:
+        # Of this moment, not of the one that plays: who reads it asks whether it is old.
+        self._status = replace(self._status, updated_at=now())
+        self._folder.write_status(self._status)
+        self._written_s = time.monotonic()
