@@ -32,6 +32,7 @@ _COMMANDS = {
     "launch": "Run two to seven jobs together on one GPU at a proven split, and watch them.",
     "run": "Run a queue on the GPUs of this host until all jobs are done; goes on after any end.",
     "launches": "List, show, stop and clean up the launches of this host.",
+    "top": "Show GPUs, who runs on them, and what was saved; q ends it.",
     "check": "At which numbers of SMs do the libraries of this host compute right results?",
     "power": "How a card's power is read, what operations and data draw, and where power goes.",
     "doctor": "Check everything that measuring needs; changes nothing. "
@@ -60,7 +61,7 @@ _MODULES = {
         "advise": ("recommend", "replicas", "place", "audit", "drift"),
         "launching": ("launch", "launches", "run"),
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
-        "manage": ("config", "data", "jobs", "kubernetes", "serve", "slurm", "tokens"),
+        "manage": ("config", "data", "jobs", "kubernetes", "serve", "slurm", "tokens", "top"),
         "measure": ("check", "colocate", "doctor", "profile", "watch"),
         "power": ("power",),
     }.items()

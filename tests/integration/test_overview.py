@@ -2,12 +2,18 @@
 
 import json
 import os
+import pty
+import subprocess
+import sys
+import termios
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+from command_line import in_this_process
 from ended_launches import ended_launch
 from forked import start_forked
 from raw_server import ask, raw_server
@@ -17,9 +23,20 @@ from advisor.formats.moments import to_text
 from advisor.launch.records.folder import new_launch_id
 from advisor.launch.records.history import History, write_history
 from advisor.launch.records.ledger import Ledger
+from advisor.launch.records.status import LaunchStatus
+from advisor_cli.manage import top
 from advisor_data import open_store
 
 LEDGER = Ledger(held_s=3600, energy_j=7.2e5, alone_s=5400, alone_j=1.08e6, freed_idle_j=1e5)
+
+
+def _ran(status: LaunchStatus) -> LaunchStatus:
+    """As if it had run for the last minute."""
+    ended = datetime.now(UTC)
+    return replace(
+        status, overlap_s=60, ledger=LEDGER, ended_at=to_text(ended),
+        started_at=to_text(ended - timedelta(seconds=60)),
+    )  # fmt: skip
 
 
 def test_what_ended_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -27,12 +44,7 @@ def test_what_ended_is_there_after_a_restart(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with open_store(None, home):
         folder = ended_launch(home, 1, 0.0, state="failed", name=new_launch_id())
-    ended = datetime.now(UTC)
-    status = replace(
-        folder.read_status(), overlap_s=60, ledger=LEDGER, cause="secret", code="job",
-        started_at=to_text(ended - timedelta(seconds=60)), ended_at=to_text(ended),
-    )  # fmt: skip
-    folder.write_status(status)
+    folder.write_status(replace(_ran(folder.read_status()), cause="secret", code="job"))
     write_history(folder, History(started_at="", step_s=1.0, power_w=(300.0,) * 60))
     for _ in range(2):
         with raw_server(home) as server:
@@ -87,5 +99,54 @@ def test_a_demonstration_moves_and_leaves_nothing_behind(tmp_path: Path) -> None
             assert answer.headers["advisor-replayed"] == "true"
         assert "<strong>Replayed.</strong>" in ask(port, "GET", "/launches").text
         assert "ERROR" not in log.read_text()
+        [folder] = {place.parent for place in _open_files(process.pid) if "demo" in str(place)}
+        assert folder.is_dir()
+    assert not folder.exists()
     assert [*home.iterdir()] == []
-    assert not [*tmp_path.glob("advisor-demo-*")]
+
+
+def _open_files(pid: int) -> list[Path]:
+    """Of its database, by which the home is found that it has made for itself."""
+    links = (link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir())
+    return [place for place in links if place.suffix == ".db"]
+
+
+def test_top_shows_it_from_folders_in_a_pipe_and_in_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no service answers; no line is longer than it is told, and nothing steers a screen."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(top, "_SERVICE", "http://127.0.0.1:9")
+    advisor = in_this_process(capsys, monkeypatch, tmp_path)
+    assert "nothing was launched" in advisor("top").out
+    folder = ended_launch(tmp_path / "home", 1, 0.0, name=new_launch_id())
+    folder.write_status(_ran(folder.read_status()))
+    shown = advisor("top", "--once").out
+    assert "gemm and sort" in shown
+    assert "100 Wh" in shown
+    assert all(len(line) <= 80 and line.isprintable() for line in shown.splitlines())
+    seen = json.loads(advisor("top", "--json").out)
+    assert {*seen} == {
+        "schema", "replayed", "at", "gpus", "running", "ended", "today", "week"
+    }  # fmt: skip
+    assert seen["today"]["gpu_hours_saved"] == 0.5
+    refused = advisor("top", "--service", "http://127.0.0.1:9")
+    assert refused.code != 0
+    assert "advisor serve" in refused.err
+
+
+def test_top_ends_with_q_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    """A key is taken as it is pressed, and echo is on again."""
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    environment = {**os.environ, "ADVISOR_HOME": str(tmp_path / "home"), "TERM": "xterm"}
+    words = [sys.executable, "-m", "advisor", "top"]
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, env=environment) as process:
+        said = b""
+        while b"GPU hours" not in said:
+            said += os.read(ours, 4096)
+        os.write(ours, b"q")
+        assert process.wait(20) == 0
+    assert termios.tcgetattr(theirs) == before
+    os.close(ours)
+    os.close(theirs)

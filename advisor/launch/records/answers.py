@@ -1,7 +1,7 @@
 """What is said of launches. docs/launch.md explains each key."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from advisor.core.job import WhenOneEnds
@@ -21,6 +21,11 @@ class Launch(LaunchStatus):
     """
 
     host: str
+
+
+def launch_of(status: LaunchStatus, host: str) -> Launch:
+    """A status with the host that it is of."""
+    return Launch(host=host, **{f.name: getattr(status, f.name) for f in fields(LaunchStatus)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

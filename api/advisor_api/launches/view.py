@@ -5,11 +5,11 @@ code; warnings with addresses and paths taken out of them; and of causes only th
 """
 
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import cast
 
 from advisor.errors import InputError
-from advisor.launch.records.answers import Launch
+from advisor.launch.records.answers import Launch, launch_of
 from advisor.launch.records.folder import LaunchFolder, loads
 from advisor.launch.records.status import LaunchStatus, State, as_heard
 from advisor.launch.records.status_writer import first_status
@@ -53,7 +53,7 @@ def last_heard(row: LaunchRow) -> LaunchStatus:
 def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> Launch:
     """A launch as a caller may see it."""
     seen = status if "launch" in caller.scopes else _for_reader(status)
-    return Launch(host=host, **{f.name: getattr(seen, f.name) for f in fields(LaunchStatus)})
+    return launch_of(seen, host)
 
 
 def _for_reader(status: LaunchStatus) -> LaunchStatus:

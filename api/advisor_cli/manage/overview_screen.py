@@ -1,0 +1,206 @@
+"""An overview as a terminal shows it, from 80 columns on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.wording import count_of, counted, energy_text
+from advisor.formats.moments import duration_text
+from advisor.launch.records.answers import Launch
+from advisor.launch.records.history import Series
+from advisor.launch.records.ledger import Saved
+from advisor.launch.records.overview import CardNow, DrawnLaunch, Overview
+from advisor.launch.records.status import JobStatus
+from advisor_cli.shared.console import plain_table
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """What bars and lines are drawn with; a line of no letters is left out."""
+
+    full: str
+    empty: str
+    line: str
+    between: str
+
+
+BLOCKS = Letters("█", "·", "▁▂▃▄▅▆▇█", " · ")
+ASCII = Letters("#", ".", "", ", ")
+
+_BAR_WIDTH, _LINE_WIDTH = 10, 8
+_KWH_J = 3.6e6
+_SHARINGS = {"uncapped": "no limit", "time-sliced": "in turns"}
+
+
+def letters_of(encoding: str | None) -> Letters:
+    """Those that an output of this encoding has."""
+    try:
+        (BLOCKS.full + BLOCKS.line + BLOCKS.empty).encode(encoding or "ascii")
+    except UnicodeEncodeError:
+        return ASCII
+    return BLOCKS
+
+
+def overview_screen(seen: Overview, source: str, letters: Letters = BLOCKS) -> RenderableType:
+    """All of it; `source` says where it comes from."""
+    return _Screen(seen, letters).all(source)
+
+
+class _Screen:
+    def __init__(self, seen: Overview, letters: Letters) -> None:
+        self._seen, self._letters = seen, letters
+
+    def all(self, source: str) -> RenderableType:
+        seen = self._seen
+        drawn = {one.launch.launch_id: one for one in seen.running}
+        parts = [self._head(source), _saved(seen), Text(_basis(seen), style="dim"), Text()]
+        parts += [self._card(card, drawn.get(card.launch_id or "")) for card in seen.gpus]
+        if not (seen.gpus or seen.ended):
+            parts.append(Text("No GPU is seen, and nothing was launched: advisor launch A B"))
+        if seen.ended:
+            parts += [Text("\nEnded: observed (predicted)", style="bold"), self._ended()]
+        return Group(*parts)
+
+    def _head(self, source: str) -> Text:
+        head = Text.assemble(("advisor", "bold"), f"  {_clock(self._seen.at)}  {source}")
+        if self._seen.replayed:
+            head.append("  replayed, no GPU is in use", style="yellow")
+        return head
+
+    def _card(self, card: CardNow, drawn: DrawnLaunch | None) -> RenderableType:
+        watts = "power not read" if card.power_w is None else f"{card.power_w:.0f} W"
+        limit = f" of {card.power_limit_w:.0f} W" if card.power_limit_w else ""
+        part = (card.power_w or 0.0) / card.power_limit_w if card.power_limit_w else 0.0
+        name = card.gpu_uuid.removeprefix("GPU-")[:8]
+        head = Text.assemble((card.gpu_model or "GPU", "bold"), f" {card.host} {name}  ")
+        head.append_text(self._bar(part)).append(f" {watts}{limit}")
+        if drawn is None:
+            return head.append("  free", style="dim")
+        launch = drawn.launch
+        style = "dim" if launch.silent_s is None else "red"
+        table = plain_table(("", "", "", "", "", ""), self._seats(drawn))
+        table.show_header = False
+        return Group(head, Text(f"  {self._standing(launch)}", style=style), table)
+
+    def _standing(self, launch: Launch) -> str:
+        parts = [launch.launch_id, launch.standing]
+        if launch.started_at:
+            at = datetime.fromisoformat(self._seen.at)
+            passed_s = (at - datetime.fromisoformat(launch.started_at)).total_seconds()
+            began = _clock(launch.started_at, self._seen.at)
+            parts.append(f"since {began} ({duration_text(max(0, passed_s))})")
+        if launch.ledger:
+            parts.append(f"{_gain(launch)} saved")
+        return self._letters.between.join(parts)
+
+    def _seats(self, drawn: DrawnLaunch) -> Iterator[tuple[str | Text, ...]]:
+        launch, history = drawn.launch, drawn.history
+        for n, job in enumerate(launch.jobs):
+            speeds = history.jobs[n].speeds if history and n < len(history.jobs) else ()
+            name = Text(f"  {job.job}", no_wrap=True, overflow="ellipsis")
+            bar, line = self._bar(job.speed or 0.0), self._line(speeds)
+            yield name, _share(launch, job), bar, _speed(launch, n), _p99(job), line
+
+    def _bar(self, part: float) -> Text:
+        full = round(_BAR_WIDTH * min(1.0, max(0.0, part)))
+        empty = self._letters.empty * (_BAR_WIDTH - full)
+        return Text.assemble((self._letters.full * full, "cyan"), (empty, "dim"))
+
+    def _line(self, series: Series) -> Text:
+        """All of it in a few letters, between its least and its most."""
+        known, steps = [value for value in series if value is not None], self._letters.line
+        if len(known) < _LINE_WIDTH or not steps:
+            return Text("")
+        shown = [known[n * (len(known) - 1) // (_LINE_WIDTH - 1)] for n in range(_LINE_WIDTH)]
+        # What hardly moves is not drawn as if it did.
+        low, span = min(shown), max(max(shown) - min(shown), 0.1 * max(shown), 1e-9)
+        return Text("".join(steps[round((v - low) / span * (len(steps) - 1))] for v in shown))
+
+    def _ended(self) -> Table:
+        columns = ("began", "jobs", "lasted", "speed", "W", "saved", "in all")
+        rows = (_row(one.launch, self._seen.at) for one in self._seen.ended)
+        return plain_table(columns, rows, whole=[name for name in columns if name != "jobs"])
+
+
+def _saved(seen: Overview) -> Table:
+    columns = ("", "energy", "if freed cards idle", "GPU hours", "money")
+    rows = (_amounts(*of) for of in (("saved today", seen.today), ("this week", seen.week)))
+    return plain_table(columns, rows)
+
+
+def _amounts(name: str, saved: Saved) -> tuple[str, ...]:
+    idle = saved.kwh_saved_idle
+    return (
+        name,
+        energy_text(saved.kwh_saved * _KWH_J),
+        "-" if idle is None else energy_text(idle * _KWH_J),
+        f"{saved.gpu_hours_saved:.1f}",
+        "-" if saved.cost_saved is None else f"{saved.cost_saved:.2f}",
+    )
+
+
+def _basis(seen: Overview) -> str:
+    week = seen.week
+    left = f", {week.uncounted} not counted" if week.uncounted else ""
+    launches = count_of(week.launches, "launch")
+    return f"observed of {launches} this week{left}, against a whole GPU for each job"
+
+
+def _share(launch: Launch, job: JobStatus) -> str:
+    if job.outcome not in ("running", "starting", "waiting"):
+        return job.outcome
+    if launch.sharing != "limited" or job.share_percent >= 100:
+        return _SHARINGS.get(launch.sharing, "no limit")
+    units = "" if job.units_granted is None else f" {job.units_granted} SMs"
+    return f"{job.share_percent:g} %{units}"
+
+
+def _speed(launch: Launch, n: int) -> str:
+    job = launch.jobs[n]
+    if job.speed is None:
+        return "-"
+    expected = launch.forecast and not job.joined_at and launch.forecast.jobs[n]
+    said = f" ({100 * expected.rate.value / expected.solo_rate:.0f})" if expected else ""
+    return f"{100 * job.speed:.0f} %{said}"
+
+
+def _p99(job: JobStatus) -> Text:
+    own = job.mean_p99_ms if job.latency_p99_ms is None else job.latency_p99_ms
+    if own is None:
+        return Text("")
+    if job.max_p99_ms is None:
+        return Text(f"p99 {own:.3g} ms")
+    style = "red" if own > job.max_p99_ms else "green"
+    return Text(f"p99 {own:.3g}/{job.max_p99_ms:g} ms", style=style)
+
+
+def _row(launch: Launch, at: str) -> tuple[str, ...]:
+    speeds = [job.speed for job in launch.jobs if job.speed is not None]
+    jobs, forecast = counted(job.job for job in launch.jobs), launch.forecast
+    saved = "-" if launch.part_saved is None else f"{100 * launch.part_saved:.0f} %"
+    if forecast and forecast.energy_saved and launch.part_saved is not None:
+        saved += f" ({100 * forecast.energy_saved.value:.0f})"
+    return (
+        _clock(launch.started_at or launch.updated_at, at),
+        f"{jobs}: failed" if launch.state == "failed" else jobs,
+        duration_text(launch.overlap_s + launch.rest_s),
+        f"{100 * sum(speeds) / len(speeds):.0f} %" if speeds else "-",
+        "-" if launch.watts is None else f"{launch.watts:.0f}",
+        saved,
+        _gain(launch) if launch.ledger else "-",
+    )
+
+
+def _gain(launch: Launch) -> str:
+    return energy_text(launch.ledger.alone_j - launch.ledger.energy_j) if launch.ledger else "-"
+
+
+def _clock(text: str, at: str = "") -> str:
+    """In the zone of this host; with its day where that is not the one of `at`."""
+    moment = datetime.fromisoformat(text).astimezone()
+    today = not at or moment.date() == datetime.fromisoformat(at).astimezone().date()
+    return f"{moment:%H:%M}" if today else f"{moment:%m-%d %H:%M}"

@@ -1,0 +1,136 @@
+"""`advisor top`: the GPUs, who runs on them and what is saved, in a terminal."""
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from advisor.errors import AdvisorError, InputError
+from advisor.launch.records.overview import Overview
+from advisor.settings import Settings, read_settings
+from advisor_cli.manage.host_launches import HostLaunches
+from advisor_cli.manage.overview_screen import letters_of, overview_screen
+from advisor_cli.shared.console import PIPE_WIDTH, plain_console
+from advisor_cli.shared.options import AsJson, ServiceCa
+from advisor_cli.shared.say import as_json_text, say
+
+_EVERY_S = 2.0
+_SERVICE = "http://127.0.0.1:8765"
+_LOCAL_S, _FAR_S = 1.0, 10.0
+"""Who has named no service does not wait for one that hangs."""
+
+Look = Callable[[], Overview]
+
+
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Show it once, as in a pipe")] = False,
+    as_json: AsJson = False,
+    service: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Address of advisor serve; if not given {_SERVICE}, and the launches of this "
+            "host where nobody answers there"
+        ),
+    ] = None,
+    service_ca: ServiceCa = None,
+) -> None:
+    """Show GPUs, who runs on them, and what was saved; q ends it.
+
+    Where the service wants a token, it is in ADVISOR_TOKEN.
+
+    Example: advisor top
+    """
+    with ExitStack() as stack:
+        look, source = _opened(stack, service, service_ca, read_settings())
+        if as_json:
+            say(as_json_text(look()))
+        elif once or not sys.stdout.isatty():
+            width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", PIPE_WIDTH))
+            plain_console(highlight=False, width=width).print(_screen(look(), source))
+        else:
+            _follow(look, source)
+
+
+def _opened(
+    stack: ExitStack, service: str | None, service_ca: Path | None, settings: Settings
+) -> tuple[Look, str]:
+    """What is looked at, and its name: the service, where one answers or is named.
+
+    Raises:
+        AdvisorError: the service that is named does not answer.
+    """
+    address = service or _SERVICE
+    try:
+        from advisor_cli.manage.node_agent import client_of
+    except ModuleNotFoundError as error:
+        if service:
+            raise InputError(
+                "a service is asked by httpx", fix="pip install 'sm-advisor[client]'"
+            ) from error
+    else:
+        wait_s = _FAR_S if service else _LOCAL_S
+        client = stack.enter_context(client_of(address, service_ca, settings, wait_s))
+        if service or client.healthy():
+            return client.overview, address
+    host = stack.enter_context(closing(HostLaunches(settings)))
+    return host.look, "launches of this host"
+
+
+def _follow(look: Look, source: str) -> None:
+    """Show it again every two seconds, until q or Ctrl-C."""
+    console = plain_console(highlight=False)
+    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_shown(look, source), refresh=True)
+            try:
+                if pressed(_EVERY_S) in ("q", "Q"):
+                    return
+            except KeyboardInterrupt:
+                return
+
+
+def _shown(look: Look, source: str) -> RenderableType:
+    """What goes wrong is shown in its place: a service that is started again is found again."""
+    try:
+        return _screen(look(), source)
+    except AdvisorError as error:
+        return Text(f"{source}: {error}")
+
+
+def _screen(seen: Overview, source: str) -> RenderableType:
+    return overview_screen(seen, source, letters_of(sys.stdout.encoding))
+
+
+@contextmanager
+def _keys() -> Generator[Callable[[float], str]]:
+    """Waits so long for a key, which is read as it is pressed; empty where none was."""
+    if not sys.stdin.isatty():
+        yield _sleep
+        return
+    before = termios.tcgetattr(sys.stdin)
+
+    def pressed(seconds: float) -> str:
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        return os.read(sys.stdin.fileno(), 1).decode(errors="replace") if ready else ""
+
+    try:
+        tty.setcbreak(sys.stdin)
+        yield pressed
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _sleep(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
