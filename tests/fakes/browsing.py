@@ -100,6 +100,12 @@ class Visit:
         """Texts with too little contrast."""
         return self.page.evaluate(_PALE)
 
+    def violations(self) -> list[str]:
+        """What axe-core finds that a reader who cannot see, or use a mouse, would stumble on."""
+        axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+        found = axe.run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
+        return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+
     def play(self, path: str, *answers: Any, status: int = 200) -> list[str]:
         """Answer requests of a path in place of the service; the last answer is repeated.
 

@@ -284,6 +284,7 @@ def test_every_page_is_whole_and_readable(
         assert look.cut() == []
     assert look.pale() == []
     assert look.problems == []
+    assert look.violations() == []
 
 
 def _watch_two_minutes(look: Visit) -> None:

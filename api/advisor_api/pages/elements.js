@@ -52,7 +52,8 @@ export function table(caption, columns, rows, { stacked = false, rowClass = () =
       column.cell(row) ?? "",
     );
   const heads = columns.map((column) =>
-    html("th", { scope: "col", class: column.number ? "number" : null }, column.name),
+    // One without a name heads nothing.
+    html(column.name ? "th" : "td", { scope: column.name ? "col" : null, class: column.number ? "number" : null }, column.name),
   );
   const made = html(
     "table",

@@ -40,7 +40,9 @@ function keeper(place) {
   let made = [];
   return ({ at, gpus, running }) => {
     const launches = new Map(running.map((one) => [one.launch.launch_id, one]));
-    const found = gpus.map((gpu) => [gpu, launches.get(gpu.launch_id) ?? null]);
+    const known = gpus.map((gpu) => [gpu, launches.get(gpu.launch_id) ?? null]);
+    // Free ones are small, and stand behind those at work.
+    const found = [...known.filter(([, one]) => one), ...known.filter(([, one]) => !one)];
     const now = JSON.stringify(found.map(([gpu, one]) => shape(gpu, one)));
     if (now !== drawn) {
       made = found.map(([gpu, one]) => card(gpu, one?.launch ?? null));

@@ -9,7 +9,7 @@ import { duration, energy, number, percent, withUnit } from "./numbers.js";
 export function card(gpu, launch) {
   const state = html("span", {});
   const body = html("div", {});
-  const title = html("h3", {}, gpu.gpu_model ?? "GPU", " ", html("small", {}, `${gpu.host} · ${gpu.gpu_uuid.replace("GPU-", "").slice(0, 8)}`));
+  const title = html("h2", {}, gpu.gpu_model ?? "GPU", " ", html("small", {}, `${gpu.host} · ${gpu.gpu_uuid.replace("GPU-", "").slice(0, 8)}`));
   const foot = launch ? html("p", { class: "quiet-text" }, link(`Launch ${launch.launch_id}`, "/launch", { id: launch.launch_id })) : null;
   const more = html("span", {});
   foot?.append(more);
@@ -37,7 +37,8 @@ function since(launch, at) {
   const started = new Date(launch.started_at);
   const time = started.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   const { ledger } = launch;
-  const saved = ledger ? `, ${energy(ledger.alone_j - ledger.energy_j)} saved so far` : "";
+  const gain = ledger ? ledger.alone_j - ledger.energy_j : null;
+  const saved = gain === null ? "" : gain < 0 ? `, ${energy(-gain)} more than alone so far` : `, ${energy(gain)} saved so far`;
   return ` since ${time} (${duration((Date.parse(at) - started) / 1000)})${saved}`;
 }
 

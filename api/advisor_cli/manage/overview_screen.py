@@ -101,7 +101,8 @@ class _Screen:
         launch, history = drawn.launch, drawn.history
         for n, job in enumerate(launch.jobs):
             speeds = history.jobs[n].speeds if history and n < len(history.jobs) else ()
-            name = Text(f"  {job.job}", no_wrap=True, overflow="ellipsis")
+            overflow = "ellipsis" if self._letters is BLOCKS else "crop"
+            name = Text(f"  {job.job}", no_wrap=True, overflow=overflow)
             bar, line = self._bar(job.speed or 0.0), self._line(speeds)
             yield name, _share(launch, job), bar, _speed(launch, n), _p99(job), line
 
