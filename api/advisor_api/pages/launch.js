@@ -5,7 +5,7 @@ import { html, link, notice } from "./elements.js";
 import { content, explain, run, setTitle } from "./frame.js";
 import { history } from "./launch_history.js";
 import { beside, jobTable, standing } from "./launch_tables.js";
-import { jobNames, over, splitName, stateText } from "./launch_words.js";
+import { countedNames, over, splitName, stateText } from "./launch_words.js";
 import { poll } from "./poll.js";
 import { get, part, remove } from "./service.js";
 
@@ -19,17 +19,21 @@ run(async (query) => {
   const title = html("h1", {}, `Launch ${id}`);
   const state = html("p", { class: "headline", role: "status", id: "state" });
   const shown = html("div", {});
+  const tables = html("div", {});
   const stop = stopButton(id);
   const charts = history(id);
-  content.append(title, state, stop.element, shown, charts.element);
+  content.append(title, state, stop.element, shown, charts.element, tables);
   let drawn = "";
   poll(shown, async () => {
     const launch = await get(`/v1/launches/${part(id)}`);
-    say(state, `${stateText(launch)}: ${jobNames(launch)} ${launch.jobs.length ? `at ${splitName(launch)}` : ""}`);
+    say(state, `${stateText(launch)}: ${countedNames(launch)}${launch.jobs.length ? `, ${splitName(launch)}` : ""}`);
     stop.show(launch);
     await charts.look(launch);
     const now = JSON.stringify({ ...launch, updated_at: null });
-    if (now !== drawn) shown.replaceChildren(...parts(launch));
+    if (now !== drawn) {
+      shown.replaceChildren(...parts(launch, shown.querySelector("details")?.open));
+      tables.replaceChildren(...below(launch));
+    }
     drawn = now;
     return !over(launch);
   });
@@ -40,17 +44,28 @@ function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-function parts(launch) {
+function parts(launch, open) {
   return [
     launch.cause ? notice("failed", `${launch.cause} (${launch.code})`) : null,
     launch.silent_s === null ? null : notice("failed", `Its supervisor has not been heard of for ${launch.silent_s} s: all that stands here is as of then, and no limit is proven.`),
-    launch.warnings.length ? notice("warning", ...launch.warnings) : null,
+    launch.warnings.length ? notes(launch.warnings, open) : null,
     standing(launch),
+  ].filter((element) => element !== null);
+}
+
+// Few stand where they are; many are folded.
+function notes(warnings, open) {
+  if (warnings.length < 3) return notice("warning", ...warnings);
+  return html("details", { class: "notice warning", open }, html("summary", {}, `${warnings.length} notes`), warnings.map((text) => html("p", {}, text)));
+}
+
+function below(launch) {
+  return [
     html("h2", {}, "Jobs"),
     jobTable(launch),
     html("h2", {}, "Predicted beside observed"),
     launch.forecast ? beside(launch) : notice("", "Nothing was predicted for these jobs: they were launched without a profile or a model."),
-  ].filter((element) => element !== null);
+  ];
 }
 
 function stopButton(id) {

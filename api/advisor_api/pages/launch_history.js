@@ -6,7 +6,7 @@ import { over } from "./launch_words.js";
 import { ticks } from "./scale.js";
 import { get, part } from "./service.js";
 
-const TONES = ["a", "b", "c"];
+const TONES = ["a", "b", "c", "d", "e"];
 
 export function history(id) {
   const element = html("section", { hidden: true }, html("h2", {}, "From the start"));
@@ -32,9 +32,13 @@ export function history(id) {
 
 function make(launch, element) {
   const f = launch.forecast;
+  const names = launch.jobs.map(({ job }) => job);
   const speeds = launch.jobs.map(({ job }, n) => {
-    const expected = f?.jobs[n];
-    return [TONES[n % TONES.length], job, (kept) => kept.jobs[n]?.speeds, expected && divided(expected.rate, expected.solo_rate)];
+    // Copies of a job have one name and one range.
+    const first = names.indexOf(job) === n;
+    const count = names.filter((name) => name === job).length;
+    const expected = first ? f?.jobs[n] : null;
+    return [TONES[n % TONES.length], first ? (count > 1 ? `${count} × ${job}` : job) : "", (kept) => kept.jobs[n]?.speeds, expected && divided(expected.rate, expected.solo_rate)];
   });
   const made = [
     live("Relative speed", "% of alone on the whole GPU", 100, speeds),

@@ -45,6 +45,13 @@ function limitText({ proven, proof }) {
   return proof === "set" ? "set, not read back from the job" : "yes, held by the server";
 }
 
+function p99({ latency_p99_ms: now, mean_p99_ms: mean, max_p99_ms: promised }) {
+  const own = now ?? mean;
+  if (own === null || own === undefined) return "";
+  const late = promised !== null && own > promised;
+  return [html("span", { class: late ? "bad" : null }, withUnit(own, "ms")), promised === null ? null : html("small", {}, ` (${number(promised)})`)];
+}
+
 export function jobTable({ jobs }) {
   const columns = [
     { name: "Job", cell: (j) => j.job },
@@ -52,11 +59,14 @@ export function jobTable({ jobs }) {
     { name: "Share", number: true, cell: (j) => share(j.share_percent) },
     { name: "Units granted", number: true, cell: (j) => j.units_granted ?? "" },
     { name: "Limit proven", cell: (j) => limitText(j) },
+    { name: "Speed", number: true, cell: (j) => percent(speedOf(j)) },
+    { name: "p99 (promised)", number: true, cell: p99, seldom: true },
     { name: "Progress", number: true, cell: (j) => `${number(j.steps)} ${j.rate_unit}` },
-    { name: "Exit code", number: true, cell: (j) => j.exit_code ?? "" },
-    { name: "What went wrong", cell: (j) => j.error ?? "" },
+    { name: "Exit code", number: true, cell: (j) => j.exit_code ?? "", seldom: true },
+    { name: "What went wrong", cell: (j) => j.error ?? "", seldom: true },
   ];
-  return table("Jobs", columns, jobs, { stacked: true });
+  const shown = columns.filter(({ cell, seldom }) => !seldom || jobs.some((job) => cell(job) !== ""));
+  return table("Jobs", shown, jobs, { stacked: true });
 }
 
 export function beside(launch) {

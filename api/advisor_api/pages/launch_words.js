@@ -35,18 +35,16 @@ export function savedOf(launch) {
   return over(launch) ? launch.mean_energy_saved : launch.energy_saved;
 }
 
-export function jobNames({ jobs }) {
-  return jobs.map((job) => job.job).join(" and ");
-}
-
-// The same, copies of a job counted.
+// Names of the jobs, copies counted.
 export function countedNames({ jobs }) {
   const counts = new Map();
   for (const { job } of jobs) counts.set(job, (counts.get(job) ?? 0) + 1);
   return [...counts].map(([job, count]) => (count > 1 ? `${count} × ${job}` : job)).join(", ");
 }
 
+const WITHOUT_SPLIT = { uncapped: "no limits", "time-sliced": "in turns" };
+
 export function splitName({ sharing, jobs }) {
-  if (sharing !== "limited") return sharing;
+  if (sharing !== "limited") return WITHOUT_SPLIT[sharing] ?? sharing;
   return jobs.map((job) => share(job.share_percent)).join(" / ");
 }

@@ -2,7 +2,7 @@
 
 import { html, link, notice, table } from "./elements.js";
 import { content, run } from "./frame.js";
-import { jobNames, powerOf, savedOf, speedOf, splitName, stateTag } from "./launch_words.js";
+import { countedNames, powerOf, savedOf, speedOf, splitName, stateTag } from "./launch_words.js";
 import { duration, moment, percent, withUnit } from "./numbers.js";
 import { poll } from "./poll.js";
 import { get } from "./service.js";
@@ -31,16 +31,15 @@ function list(launches) {
     );
   }
   const columns = [
-    { name: "Launch", cell: (l) => link(l.launch_id, "/launch", { id: l.launch_id }) },
-    { name: "State", cell: stateTag },
-    { name: "Jobs", cell: jobNames },
+    { name: "Launch", cell: (l) => html("span", { class: "whole" }, link(l.launch_id, "/launch", { id: l.launch_id })) },
+    { name: "State", cell: (l) => [stateTag(l), l.cause ? html("small", { class: "cause" }, l.cause) : null] },
+    { name: "Jobs", cell: countedNames },
     { name: "Split", cell: splitName },
-    { name: "Relative speeds", cell: (l) => l.jobs.map((job) => percent(speedOf(job))).join(" and ") },
+    { name: "Relative speeds", cell: (l) => l.jobs.map((job) => percent(speedOf(job))).join(", ") },
     { name: "Power", number: true, cell: (l) => withUnit(powerOf(l), "W") },
-    { name: "Energy saved", number: true, cell: saved },
+    { name: "Energy saved (predicted)", number: true, cell: saved },
     { name: "Together for", number: true, cell: (l) => (l.overlap_s ? duration(l.overlap_s) : "") },
-    { name: "Started", cell: (l) => (l.started_at ? moment(l.started_at) : "") },
-    { name: "Cause", cell: (l) => l.cause ?? "" },
+    { name: "Started", cell: (l) => html("span", { class: "whole" }, l.started_at ? moment(l.started_at) : "") },
   ];
   return table("Launches", columns, launches, { stacked: true });
 }
@@ -48,5 +47,5 @@ function list(launches) {
 // Observed, and what was predicted of it.
 function saved(launch) {
   const predicted = launch.forecast?.energy_saved;
-  return [percent(savedOf(launch)), predicted ? html("small", {}, ` (${percent(predicted.value)} predicted)`) : ""];
+  return [percent(savedOf(launch)), predicted ? html("small", {}, ` (${percent(predicted.value)})`) : ""];
 }
