@@ -29,7 +29,7 @@ class JobHistory:
 
     Attributes:
         speeds: Relative speed in each step.
-        p99_ms: Of the answers of a server that has promised one.
+        p99_ms: Of the answers of a server that has promised one; empty where there is none.
     """
 
     job: str
@@ -61,6 +61,12 @@ class History:
         while len(found.power_w) > most:
             found = _halved(found)
         return found
+
+    def compact(self, most: int) -> "History":
+        """The same without series of which nothing is known: of most jobs there is no p99."""
+        found = self.thinned(most)
+        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in found.jobs)
+        return replace(found, jobs=tuple(jobs))
 
 
 class HistoryKeeper:

@@ -13,7 +13,8 @@ from advisor.launch.records.ledger import Ledger, Saved, saved
 from advisor.launch.records.status import LaunchStatus
 
 MOST_ENDED = 8
-_ENDED_POINTS = 32
+RUNNING_POINTS, ENDED_POINTS = 64, 32
+"""Of what is drawn small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,16 +124,17 @@ class Seen:
 
 
 def overview(seen: Seen, history_of: Callable[[str], History | None], prices: Prices) -> Overview:
-    """The answer; of an ended launch its history is so coarse as a small drawing."""
+    """The answer; histories are as coarse as small drawings."""
     return Overview(
         replayed=seen.replayed,
         at=to_text(seen.now),
         gpus=tuple(_cards(seen)),
         running=tuple(
-            DrawnLaunch(launch=one, history=history_of(one.launch_id)) for one in seen.running
+            DrawnLaunch(launch=one, history=_coarse(history_of(one.launch_id), RUNNING_POINTS))
+            for one in seen.running
         ),
         ended=tuple(
-            DrawnLaunch(launch=one, history=_coarse(history_of(one.launch_id)))
+            DrawnLaunch(launch=one, history=_coarse(history_of(one.launch_id), ENDED_POINTS))
             for one in seen.ended[:MOST_ENDED]
         ),
         today=_since(midnight(seen.now), seen, prices),
@@ -179,5 +181,5 @@ def _cards(seen: Seen) -> Iterator[CardNow]:
         )
 
 
-def _coarse(history: History | None) -> History | None:
-    return history and history.thinned(_ENDED_POINTS)
+def _coarse(history: History | None, most: int) -> History | None:
+    return history and history.compact(most)

@@ -8,7 +8,7 @@ from datetime import datetime
 from advisor.core.gpu import Gpu
 from advisor.formats.wire import write_bytes
 from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.history import read_history
+from advisor.launch.records.history import History, read_history
 from advisor.launch.records.overview import Seen, entry_of, overview
 from advisor_api.http.access import Caller
 from advisor_api.launches.books import Books
@@ -48,6 +48,7 @@ class Board:
         self._books = Books(service.state)
         self._lock = threading.Lock()
         self._kept: dict[bool, tuple[float, bytes]] = {}
+        self._ended: dict[str, History | None] = {}
 
     def answer(self, caller: Caller) -> bytes:
         """The JSON, as `caller` may see it.
@@ -77,9 +78,15 @@ class Board:
             host=HOST,
             replayed=service.options.replayed,
         )
-        root = launches_folder(service.settings)
-        return write_bytes(
-            overview(
-                seen, lambda name: read_history(LaunchFolder(root / name)), service.settings.prices
-            )
-        )
+        return write_bytes(overview(seen, self._history, service.settings.prices))
+
+    def _history(self, launch_id: str) -> History | None:
+        """Of one that is over it is read once."""
+        if launch_id in self._ended:
+            return self._ended[launch_id]
+        found = read_history(LaunchFolder(launches_folder(self._service.settings) / launch_id))
+        newest = self._books.newest
+        if launch_id in newest:
+            self._ended[launch_id] = found
+            self._ended = {name: self._ended[name] for name in self._ended if name in newest}
+        return found

@@ -8,7 +8,7 @@ import pytest
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import NO_PRICES, Prices
 from advisor.launch.records.answers import Launch
-from advisor.launch.records.history import History
+from advisor.launch.records.history import History, JobHistory
 from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.overview import MOST_ENDED, Entry, Seen, entry_of, overview
 from advisor.launch.records.status import LaunchStatus
@@ -92,11 +92,18 @@ def test_a_gpu_shows_who_holds_it() -> None:
     assert [card.power_limit_w for card in found] == [700, 700, 350.0]
 
 
-def test_ended_ones_are_few_and_coarse() -> None:
+def test_what_is_drawn_is_small_and_ended_ones_are_few() -> None:
     """The answer is asked for every second or two, so it has to stay small."""
-    kept = History(started_at="", step_s=1.0, power_w=(300.0,) * 120)
+    jobs = (
+        JobHistory(job="a", speeds=(1.0,) * 120, p99_ms=(None,) * 120),
+        JobHistory(job="b", speeds=(1.0,) * 120, p99_ms=(8.0,) * 120),
+    )
+    kept = History(started_at="", step_s=1.0, power_w=(300.0,) * 120, jobs=jobs)
     ended = [launch(str(n), state="finished") for n in range(50)]
-    found = overview(seen(ended=ended), lambda _: kept, NO_PRICES)
+    found = overview(seen(ended=ended, running=[launch("r")]), lambda _: kept, NO_PRICES)
+    [running] = found.running
+    assert running.history
+    assert [len(job.p99_ms) for job in running.history.jobs] == [0, 60]
     assert len(found.ended) == MOST_ENDED
     assert all(one.history and len(one.history.power_w) <= 32 for one in found.ended)
 
