@@ -88,7 +88,7 @@ class Seen:
     Attributes:
         activity: Seconds, mean, and sum of squared deviations times seconds.
         memory_mib: The most of one pod.
-        pods: How many there were.
+        pods: Hashes of their names: a name has fifty times as many bytes.
     """
 
     model: str = ""
@@ -97,8 +97,7 @@ class Seen:
     activity: tuple[float, float, float] = (0.0, 0.0, 0.0)
     energy_j: float = 0.0
     memory_mib: float = 0.0
-    pods: int = 0
-    last_pod: str = ""
+    pods: set[int] = field(default_factory=set[int])
 
     @property
     def spread(self) -> float:
@@ -115,8 +114,7 @@ class Seen:
         """One more segment of it."""
         span_s = one.end_s - one.begin_s
         self.model = one.model
-        if one.owner and one.owner.name != self.last_pod:
-            self.pods, self.last_pod = self.pods + 1, one.owner.name
+        self.pods.add(hash(one.owner))
         self.memory_mib = max(self.memory_mib, one.means.get(USED, 0.0))
         self.energy_j += span_s * one.means.get(POWER, 0.0)
         active = activity_of(one)

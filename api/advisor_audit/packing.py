@@ -106,7 +106,7 @@ class Packer:
             sm = self.answers.many.alone.sm[:, 0]
             orders = (sorted(counts, key=lambda n: (sign * sm[n], n)) for sign in (-1, 1))
             ways = [self._grown(counts, order) for order in orders]
-            self._packed[key] = min(ways, key=self._cost)
+            self._packed[key] = min(ways, key=self._total)
         return self._packed[key]
 
     def _grown(self, counts: Mapping[int, int], order: Sequence[int]) -> Found:
@@ -168,7 +168,7 @@ class Packer:
         table = costs.reshape(len(LEVELS), kinds)
         best = table.argmin(axis=0)
         cheapest = table[best, np.arange(kinds)]
-        before = self._cost_of(members, level)
+        before = self.cost(members, level)
         gains = before + self.alone - cheapest
         return Row(
             gains=np.where(gains > LEAST_GAIN * before, gains, -np.inf), levels=best, costs=cheapest
@@ -181,7 +181,8 @@ class Packer:
     def _alone_w(self, kind: int) -> float:
         return float(self.answers.many.alone.power_w[kind, 0])
 
-    def _cost_of(self, members: Members, level: int) -> float:
+    def cost(self, members: Members, level: int) -> float:
+        """Of a set, or of a job alone, as the aim counts."""
         if len(members) == 1:
             return float(self.alone[members[0]])
         one, placing = self.set_of(members, level), self.answers.placing
@@ -190,8 +191,8 @@ class Packer:
         )
         return float(placing.per_card + placing.per_w * one.power_w + behind)
 
-    def _cost(self, found: Mapping[tuple[Members, int], int]) -> float:
-        return sum(count * self._cost_of(*key) for key, count in found.items())
+    def _total(self, found: Mapping[tuple[Members, int], int]) -> float:
+        return sum(count * self.cost(*key) for key, count in found.items())
 
     def set_of(self, members: Members, level: int) -> PackedSet:
         """What a set of two or more does, or what a job does alone."""

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from advisor.core.interval import Interval
-from advisor.core.wording import less_or_more, listed
+from advisor.core.wording import counted, less_or_more
 from advisor_audit.result import Audit, SeenJob, SharingSet
 
 _STYLE = Path(__file__).with_name("page.css")
@@ -49,7 +49,7 @@ def _parts(audit: Audit) -> Iterator[str]:
         yield _jobs(full[:_JOBS], "At work half of the time or more.")
     if tails := [job for job in audit.jobs if job.tail]:
         yield "<h2>Tails at risk</h2>"
-        yield _tails(tails)
+        yield _tails(tails[:_SETS])
     if audit.profile_next:
         yield "<h2>Profiles that would narrow the ranges most</h2>"
         yield _next(audit)
@@ -73,11 +73,11 @@ def _first(audit: Audit) -> Iterator[str]:
         f"sharing are {word}, for the same work, with ranges of 90 %. Nothing of it was tried.</p>"
     )
     tiles: Sequence[tuple[str, float | None, Interval | None]] = (
-        ("GPUs in use at once, at most", now.cards, shared.cards),
+        ("GPUs, most at once", now.cards, shared.cards),
         ("GPU hours", now.gpu_hours, shared.gpu_hours),
         ("kWh, freed GPUs off", now.kwh, shared.kwh),
         ("kWh, freed GPUs idle", now.kwh, shared.kwh_idle),
-        ("Money, GPU hours and energy", now.cost, shared.cost),
+        ("Money", now.cost, shared.cost),
     )
     yield "<dl class=tiles>"
     for name, before, after in tiles:
@@ -111,7 +111,7 @@ def headline(audit: Audit) -> str:
         return f"Sharing would free next to nothing here ({shared.basis})"
     return (
         f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough ({shared.basis}): "
-        f"{less_or_more(hours, 0)} GPU hours, {less_or_more(kwh, 0)} energy with freed GPUs off"
+        f"{less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy with freed GPUs off"
     )
 
 
@@ -148,10 +148,19 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) ->
 
 
 def _sets(sets: Sequence[SharingSet]) -> str:
-    heads = ("jobs", "whose", "hours together", "speeds, %", "MPS shares, %", "W", "W saved", "")
+    heads = (
+        "jobs",
+        "whose",
+        "hours together",
+        "speeds, %",
+        "MPS shares, %",
+        "W",
+        "W saved",
+        "known",
+    )
     rows = (
         (
-            escape(listed(one.jobs)),
+            escape(counted(one.jobs)),
             escape(one.group or "-"),
             f"{one.hours:,.0f}",
             " ".join(f"{100 * speed:.0f}" for speed in one.speeds),
@@ -197,7 +206,7 @@ def _jobs(jobs: Sequence[SeenJob], caption: str) -> str:
 
 
 def _tails(jobs: Sequence[SeenJob]) -> str:
-    heads = ("job", "whose", "p99, times that alone", "range", "")
+    heads = ("job", "whose", "p99, times that alone", "range", "known")
     rows = (
         (
             escape(job.job),

@@ -191,7 +191,7 @@ class Totals:
             job=job.name,
             group=job.group,
             gpu_model=seen.model,
-            pods=seen.pods,
+            pods=len(seen.pods),
             gpu_hours=(seen.busy_s + seen.paused_s) / HOUR_S,
             paused_hours=seen.paused_s / HOUR_S,
             kwh=seen.energy_j / 3.6e6,
@@ -290,7 +290,7 @@ def to_prove(slot_s: float) -> Sequence[str]:
     """What only a launch would show."""
     return (
         "nothing here has run together: speeds, watts and tails of sets are for a launch to prove "
-        "(advisor launch watches and undoes what does not hold)",
+        "(advisor launch says which jobs do not do what was expected)",
         "of many sets those are taken that look best, so expect less than the value, within the "
         "range",
         f"jobs are packed anew every {slot_s / 60:.0f} minutes as they overlapped; a job that runs "

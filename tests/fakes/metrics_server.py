@@ -3,13 +3,14 @@
 import json
 import math
 import re
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
+
+from exporter import running
 
 Samples = Sequence[tuple[Mapping[str, str], Sequence[tuple[float, float]]]]
 """Labels with `__name__`, and the samples of each series: time and value."""
@@ -82,14 +83,8 @@ def metrics_server(samples: Samples) -> Generator[MetricsServer]:
     server = _Server(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     state = server.state = MetricsServer(samples, f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with running(server):
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Server(ThreadingHTTPServer):

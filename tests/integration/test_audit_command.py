@@ -14,7 +14,8 @@ from typing import Any
 import exporter
 import pytest
 import requests
-from command_line import Advisor
+from command_line import Advisor, in_its_own
+from fake_nvml import FakeNvml
 from metrics_server import Samples, metrics_server
 from reading import answer_of
 from waiting import ending, eventually
@@ -168,6 +169,27 @@ def test_exporters_are_watched_into_a_file(advisor: Advisor, tmp_path: Path) -> 
     assert (job["job"], job["group"], job["gpu_model"]) == ("web", "team", "NVIDIA H200")
     assert job["activity_percent"] == pytest.approx(50)
     assert job["gpu_hours"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_gpus_of_this_host_are_watched(nvml: FakeNvml, tmp_path: Path) -> None:
+    """What NVML reads is audited, as a job without a name where memory is in use."""
+    nvml.write(gpu=0, power_mw=250_000, memory_used_mib=9000)
+    options = ("--nvml", "--minutes", "0.1", "--step", "1", "--json")
+    library = nvml.environment
+    done = in_its_own(
+        tmp_path,
+        *("audit", *options),
+        ADVISOR_HOME=str(tmp_path / "home"),
+        FAKE_NVML_DIR=library["FAKE_NVML_DIR"],
+        LD_LIBRARY_PATH=library["LD_LIBRARY_PATH"],
+    )
+    assert done.returncode == 0, done.stderr
+    answer = answer_of(done.stdout)
+    [job] = answer["jobs"]
+    assert job["job"].endswith("#1")
+    assert job["memory_mib"] == 9000
+    assert 10 <= job["activity_percent"] <= 100
+    assert answer["now"]["kwh"] == pytest.approx(0.25 * answer["now"]["gpu_hours"], rel=0.01)
 
 
 @pytest.mark.prometheus

@@ -34,7 +34,7 @@ from advisor_audit.reading import Source
 from advisor_audit.result import Audit
 from advisor_audit.sources.access import session_for
 from advisor_audit.sources.lines import SeriesFile
-from advisor_audit.sources.live import ThisHost, read_exporters, record
+from advisor_audit.sources.live import EVERY_S, ThisHost, read_exporters, record
 from advisor_audit.sources.prometheus import Prometheus
 from advisor_cli.shared.options import AsJson, ProfilesOption
 from advisor_cli.shared.progress import progress
@@ -110,7 +110,7 @@ def audit(
             else:
                 file = series or keep or folder / "series.jsonl"
                 if not series:
-                    _watch(dcgm or (), file, 60 * minutes, tell)
+                    _watch(dcgm or (), file, 60 * minutes, min(EVERY_S, step), tell)
                 source = SeriesFile(file, step_s=step)
             found = make_audit(source, folder, wanted, tell, kept)
     except KeyboardInterrupt:
@@ -144,12 +144,18 @@ def _prometheus(
     return Prometheus(url, session, begin_s=end_s - days * DAY_S, end_s=end_s, step_s=step_s)
 
 
-def _watch(urls: Sequence[str], file: Path, span_s: float, tell: Progress) -> None:
+def _watch(urls: Sequence[str], file: Path, span_s: float, every_s: float, tell: Progress) -> None:
     """Record GPUs for a while; what Ctrl-C leaves is enough to go on with."""
     host = None if urls else ThisHost()
     read = host.read if host else partial(read_exporters, urls)
     with suppress(KeyboardInterrupt):
-        record(read, file, span_s, lambda done_s: tell("watching, s", int(done_s), int(span_s)))
+        record(
+            read,
+            file,
+            span_s,
+            lambda done_s: tell("watching, s", int(done_s), int(span_s)),
+            every_s=every_s,
+        )
     if host:
         host.close()
 
