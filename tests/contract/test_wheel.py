@@ -1,16 +1,23 @@
 """What gets installed: the built wheel, away from the checkout."""
 
-import os
+import itertools
 import re
 import runpy
+import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from forked import run_forked
 from host import FakeHost
+from page_blocks import blocks, commands, pages, why_not_run
+from safetensors_files import write_safetensors
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -97,67 +104,130 @@ def test_wheel_has_types(wheel: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder in which the wheel is installed."""
-    folder = tmp_path_factory.mktemp("site")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment in which the wheel is installed; what it needs is that of the tests."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    # A path in such a file brings no editable install along, whose own file is not read there.
+    theirs = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    (site / "needed.pth").write_text("\n".join(theirs))
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--quiet"]
+    options = ["--no-deps", "--no-index", "--no-compile", "--ignore-installed"]
+    subprocess.run([*pip, *options, wheel], check=True, capture_output=True)
     return folder
 
 
-def test_wheel_runs_away_from_the_checkout(site: Path, tmp_path: Path) -> None:
+def test_wheel_runs_away_from_the_checkout(bare: Path, tmp_path: Path) -> None:
     code = f"import {', '.join(PACKAGES)}, advisor_cli, cProfile; print(advisor.__file__)"
-    done = _python(site, code, tmp_path, dict(os.environ))
-    assert done.stdout.strip() == str(site / "advisor/__init__.py"), done.stderr
+    done = _said(bare, "python", "-c", code, folder=tmp_path)
+    assert done.startswith(str(bare)), done
+    for name in ("advisor", "sm-advisor"):
+        assert _said(bare, name, "--version", folder=tmp_path).startswith("advisor 0.")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("recommend", "bert-serve-30", "triad"), "advisor launch bert-serve-30 triad"),
-        (("launch", "bert-serve-30", "triad", "--dry-run"), "bert-serve-30 + triad at "),
-        (("launch", "bert-serve-30", "mine", "--dry-run"), "no job mine among the 0 job files"),
-        (("jobs",), "advisor jobs --bundled"),
-        (("data", "import", "x.jsonl"), "suite/docs/schema.md"),
-        (("profile", "triad", "--gpu", "replay", "--shares", "50,100"), "triad on NVIDIA H200"),
-        (("power", "components", "triad"), "triad alone"),
-    ],
-)
-def test_what_the_readme_shows_works_in_an_empty_folder(
-    site: Path, host: FakeHost, words: tuple[str, ...], said: str
-) -> None:
-    """Each with an empty home, and with the next command that is printed."""
+def test_programs_of_its_jobs_find_it(bare: Path, tmp_path: Path) -> None:
+    """They run under a Python with PyTorch, which may not have advisor."""
+    harness = next(bare.rglob("advisor/suite/profiling/workloads"))
+    site = harness.parents[3]
+    code = (
+        f"import sys; sys.path = [p for p in sys.path if p != {str(site)!r}] + [{str(harness)!r}]"
+    )
+    said = _said(bare, "python", "-c", f"{code}; import harness; print(harness.Progress)")
+    assert "advisor.progress.Progress" in said, said
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("group", ["(README|docs/first-steps).md", "docs/[a-l]", "docs/[m-z]"])
+def test_what_pages_show_runs_in_an_empty_folder(bare: Path, host: FakeHost, group: str) -> None:
+    """Each command that needs no GPU, cluster or network, with what the page says is there."""
+    environment, folder = _readers(bare, host)
+    shown = [
+        (f"{block.page}:{line}: {command}", shlex.split(command, comments=True))
+        for block in itertools.chain(*map(blocks, pages()))
+        if re.match(group, block.page)
+        for line, command in commands(block)
+        if why_not_run(command) is None
+    ]
+    failed, seen = list[str](), set[str]()
+    for place, words in shown:
+        set_first = dict(word.split("=") for word in itertools.takewhile(_SET.match, words))
+        words = [*itertools.takewhile("|".__ne__, words[len(set_first) + 1 :])]
+        if shlex.join(words) in seen:
+            continue
+        seen.add(shlex.join(words))
+        variables = environment | set_first
+        done = run_forked(words, variables, folder, python=str(bare / "bin/python"))
+        # A fake host lacks some of what a doctor looks for.
+        if done.returncode and words != ["doctor"]:
+            failed.append(f"{place}\n{done.returncode}: {done.stderr[-600:]}")
+    assert len(seen) >= 15
+    assert not failed, "\n".join(failed)
+
+
+def test_python_of_its_page_runs(bare: Path, host: FakeHost) -> None:
+    environment, folder = _readers(bare, host)
+    text = "".join(b.text for b in blocks(ROOT / "docs/python.md") if b.language == "python")
+    assert "advisor.recommend(" in text
+    command = [bare / "bin/python", "-W", "error", "-c", text]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+_SET = re.compile("[A-Z_]+=")
+
+LIKE = ("resnet50-train-b2", "bert-serve-30", "vit-infer", "bert-serve-10")
+"""Jobs whose profiles those of a reader have."""
+
+
+def _readers(bare: Path, host: FakeHost) -> tuple[dict[str, str], Path]:
+    """Environment and folder of a reader who has the jobs and files that pages speak of."""
     (host.folder / "nvml/gpu0/name").write_text("NVIDIA H200")
     environment = host.environment()
     del environment["ADVISOR_JOBS"]
-    code = f"import sys; sys.argv = {['advisor', *words]}; from advisor_cli import main; main()"
-    (host.folder / "empty").mkdir()
-    (host.folder / "empty/x.jsonl").write_text("[]")
-    done = _python(site, code, host.folder / "empty", environment)
-    assert said in done.stdout + done.stderr
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # nothing of the wheel was compiled yet
+    folder = host.folder / "reader"
+    (folder / "nightly").mkdir(parents=True)
+    own = dict(zip(("train", "infer", "score", "serve"), LIKE, strict=True))
+    profiles = (ROOT / "data/advisor_data/bundled/solo.jsonl").read_text()
+    mine = list[str]()
+    for name, like in own.items():
+        file = host.write_job(name)
+        for place in ("jobs", "nightly"):
+            (folder / place).mkdir(exist_ok=True)
+            shutil.copy(file, folder / place)
+        mine += [
+            line.replace(f'"{like}"', f'"{name}"')
+            for line in profiles.splitlines()
+            if f'"{like}"' in line and "H200" in line
+        ]
+    (folder / "mine.jsonl").write_text("\n".join(mine))
+    made_up = [b.text for b in blocks(ROOT / "docs/schema.md") if b.language == "csv"]
+    for file, text in zip(("points.csv", "pairs.csv"), made_up, strict=True):
+        (folder / file).write_text(text)
+    (folder / "from-elsewhere.csv").write_text(made_up[0])
+    for file in ("tonight.txt", "fleet.txt"):
+        (folder / file).write_text("bert-serve-30:6\nbert-infer-b2:8 2h\ntriad:3\nvit-train:5\n")
+    values = np.arange(256, dtype=np.float32).reshape(16, 16)
+    np.save(folder / "activations.npy", values)
+    tensors = {"lm_head.weight": values, "embed.weight": values}
+    write_safetensors(folder / "model.safetensors", tensors)
+    bring_in = ["data", "import", "mine.jsonl"]
+    done = run_forked(bring_in, environment, folder, python=str(bare / "bin/python"))
+    assert done.returncode == 0, done.stderr
+    return environment, folder
 
 
-def test_programs_of_its_jobs_find_it(site: Path, tmp_path: Path) -> None:
-    """They run under a Python with PyTorch, which may not have advisor."""
-    folder = site / "advisor/suite/profiling/workloads"
-    code = f"import sys; sys.path = [p for p in sys.path if p != {str(site)!r}] + [{str(folder)!r}]"
-    done = _python(site, f"{code}; import harness; print(harness.Progress)", tmp_path, {})
-    assert "advisor.progress.Progress" in done.stdout, done.stderr
-
-
-def _python(
-    site: Path, code: str, folder: Path, environment: dict[str, str]
-) -> subprocess.CompletedProcess[str]:
-    # -S leaves out the .pth file of the editable install; -I leaves out the current folder.
-    path = [str(site), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    return subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path += {path}; {code}"],
+def _said(bare: Path, *command: str, folder: Path | None = None) -> str:
+    done = subprocess.run(
+        [bare / "bin" / command[0], *command[1:]],
         cwd=folder,
-        env=environment,
+        env={"HOME": str(folder or bare)},
         capture_output=True,
         text=True,
         check=False,
     )
+    return done.stdout + done.stderr
 
 
 def _names(wheel: Path) -> list[str]:

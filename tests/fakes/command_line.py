@@ -3,14 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
+from advisor_cli import app
 from advisor_cli.app import main
+from advisor_cli.power import power
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,16 @@ class Said:
 
 Advisor: TypeAlias = Callable[..., Said]
 """Runs `advisor` with these words."""
+
+
+def called(words: Sequence[str]) -> tuple[Any, Sequence[str]]:
+    """The command that words call, and what they hand it."""
+    command, rest = app.load(words[0]), words[1:]
+    while rest and rest[0] in getattr(command, "commands", {}):
+        of_power = words[0] == "power"
+        command = power.load(rest[0]) if of_power else command.commands[rest[0]]
+        rest = rest[1:]
+    return command, rest
 
 
 def in_this_process(

@@ -45,8 +45,8 @@ _AT_THE_START = ("PATH", "HOME", "LD_", "LC_", "LANG", "PYTHON", "TERM", "FORCE_
 test that looks for what was left behind finds it by those of its host."""
 
 _programs: dict[tuple[Any, ...], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
-"""By whether they serve, and by those of their variables that start so: a command is forked from
-one that began as it does."""
+"""By their Python, by whether they serve, and by those of their variables that start so: a command
+is forked from one that began as it does."""
 
 _starting = threading.Lock()
 
@@ -131,10 +131,12 @@ def start_forked(
     folder: Path | None = None,
     output: IO[Any] | None = None,
     errors: IO[Any] | None = None,
+    python: str = sys.executable,
 ) -> Forked:
     """Start `advisor` with these words and this environment, in a folder or in that of the tests.
 
-    What it says goes to a file, or is to be read from what is returned; so do its messages.
+    What it says goes to a file, or is to be read from what is returned; so do its messages. It is
+    the advisor that `python` has.
     """
     request = {
         "words": words,
@@ -142,7 +144,7 @@ def start_forked(
         "folder": str(folder or Path.cwd()),
         "umask": _umask(),
     }
-    asked = _program(environment, serves=any(word == "serve" for word in words[:2]))
+    asked = _program(environment, python, serves=any(word == "serve" for word in words[:2]))
     ending, status = os.pipe()
     said, its_output = _pipe(output)
     complained, its_errors = _pipe(errors)
@@ -161,6 +163,7 @@ def run_forked(
     environment: Mapping[str, str],
     folder: Path | None = None,
     timeout_s: float = 110,
+    python: str = sys.executable,
 ) -> subprocess.CompletedProcess[str]:
     """Run `advisor` with these words to its end, in a folder or in that of the tests.
 
@@ -169,7 +172,7 @@ def run_forked(
     """
     # The limit of a whole test ends sooner what hangs on a machine that is not loaded.
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        with start_forked(words, environment, folder, output, errors) as process:
+        with start_forked(words, environment, folder, output, errors, python) as process:
             try:
                 code = process.wait(timeout_s)
             except BaseException:
@@ -197,15 +200,15 @@ def _umask() -> int:
     return mask
 
 
-def _program(environment: Mapping[str, str], serves: bool) -> socket.socket:
+def _program(environment: Mapping[str, str], python: str, serves: bool) -> socket.socket:
     kept = sorted((k, v) for k, v in environment.items() if k.startswith(_AT_THE_START))
     with _starting:
-        if (key := (serves, *kept)) not in _programs:
+        if (key := (python, serves, *kept)) not in _programs:
             ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             modules = (*_MODULES, *_SERVING) if serves else _MODULES
             with its:
                 program = subprocess.Popen(
-                    [sys.executable, str(_PROGRAM), str(its.fileno()), *modules],
+                    [python, str(_PROGRAM), str(its.fileno()), *modules],
                     env=dict(kept),
                     pass_fds=[its.fileno()],
                     stdin=subprocess.DEVNULL,

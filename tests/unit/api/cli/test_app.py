@@ -1,16 +1,14 @@
 """The command line starts without the commands, and shows their help as they say it themselves."""
 
-import itertools
-import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import called
 from typer.testing import CliRunner
 
 from advisor_cli import app as command_line
@@ -54,16 +52,6 @@ def test_help_lists_all_commands_without_loading_them(
     assert set(shown.splitlines()[-1].split()) <= LISTING
 
 
-def _called(words: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """The command that words call, and what they hand it."""
-    command, rest = command_line.load(words[0]), words[1:]
-    while rest and rest[0] in getattr(command, "commands", {}):
-        of_power = words[0] == "power"
-        command = power.load(rest[0]) if of_power else command.commands[rest[0]]
-        rest = rest[1:]
-    return command, rest
-
-
 def _leaves(command: Any, *words: str) -> Iterator[list[str]]:
     """The words that call each command that is no group."""
     parts = getattr(command, "commands", {})
@@ -74,32 +62,17 @@ def _leaves(command: Any, *words: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_ends_with_an_example_that_can_be_called(name: str) -> None:
+def test_help_ends_with_an_example_that_can_becalled(name: str) -> None:
     """Its options are there, and take these values; -h shows it as --help does."""
     for words in _leaves(command_line.load(name), name):
-        command, _ = _called(words)
+        command, _ = called(words)
         before, example = command.help.rsplit("Example: advisor ", 1)
         assert before.endswith("\n\n")
-        meant, options = _called(shlex.split(example))
+        meant, options = called(shlex.split(example))
         assert meant.help == command.help
         meant.make_context(name, [*options])
         with pytest.raises(SystemExit):
             command.main(["-h"])
-
-
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")], ids=lambda page: page.stem
-)
-def test_each_command_that_a_page_shows_can_be_called(page: Path) -> None:
-    """Its options are there, and take these values."""
-    text = page.read_text().replace("\\\n", " ")
-    shown = re.findall(r"^ {4}(?:\$ |[A-Z_]+=\S+ )*(?:\.venv/bin/)?advisor ([a-z].*)", text, re.M)
-    for line in shown:
-        words = itertools.takewhile(re.compile("[^|>&;]").match, shlex.split(line, comments=True))
-        command, options = _called([*words])
-        with suppress(SystemExit):  # it was asked for help
-            command.make_context(line, [*options])
-    assert shown or page.parent != ROOT
 
 
 def test_shells_complete_commands_and_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
