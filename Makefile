@@ -23,7 +23,7 @@ APT := export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && \
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test nightly mutants check check-model gpu docs lock clean debian
+.PHONY: help run test nightly mutants check check-model gpu docs dist lock clean debian
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,11 @@ gpu: $(STAMP)  ## Run the tests that need a GPU; they change none of its setting
 
 docs: $(STAMP)  ## Make the pages a site with search and references, build/site; fails at a broken link
 	$(BIN)/python docs/site/build.py
+
+dist: $(STAMP)  ## Make the wheel and the source package, dist/; with TAG=v1.2.3 only if that is the version
+	@v=$$($(BIN)/python -c 'import advisor; print(advisor.__version__)'); \
+	  [ -z "$(TAG)" ] || [ "$(TAG)" = "v$$v" ] || { echo "$(TAG) is not the version, v$$v" >&2; exit 1; }
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 COMPILE := $(LOCK_VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 \
   --generate-hashes --no-emit-index-url --no-annotate --no-header

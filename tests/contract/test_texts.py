@@ -1,18 +1,26 @@
 """What the tracked files say: nothing about one machine, and a lock that fits the project."""
 
+import importlib
 import re
+import runpy
 import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+import advisor
+from advisor_models.manifest import read_manifest
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements/dev.txt"
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 # Folders of one machine and addresses of package indexes; spelled so that this file passes too.
 PRIVATE = re.compile(r"(?<![\w.])/(?:wor[k]|roo[t]|far[m])\b|pypi[.]org|pythonhoste[d]|/simpl[e]/")
 
@@ -111,6 +119,46 @@ def test_lock_covers_the_project() -> None:
         if requirement.name != own
         and pins.get(canonicalize_name(requirement.name), "") not in requirement.specifier
     ]
+
+
+def test_cards_say_what_is_there() -> None:
+    """A hub shows what stands in front of them: figures of the manifest, and files that load."""
+    model = ROOT / "models/advisor_models/bundled"
+    card = runpy.run_path(str(ROOT / "docs/measurements/model/card.py"))
+    manifest, text = read_manifest(model), (model / "README.md").read_text()
+    assert text.startswith(card["front"](manifest))
+    for row in (*card["facts"](manifest), *card["figures"](manifest)):
+        assert f"| {' | '.join(row)} |" in text
+    data = ROOT / "data/advisor_data/bundled"
+    head = yaml.safe_load((data / "README.md").read_text().split("---\n")[1])
+    files = {config["config_name"]: data / config["data_files"] for config in head["configs"]}
+    assert set(files.values()) == {*data.glob("*.jsonl")}
+    read_json: Any = importlib.import_module("pyarrow.json").read_json  # as the hub reads it
+    assert 1_000 < sum(read_json(path).num_rows for path in files.values()) < 10_000
+    assert head["size_categories"] == ["1K<n<10K"]
+
+
+def test_citation_is_of_this_version() -> None:
+    """Who cites names what was used. cffconvert 2.0 found the file valid on 2026-11-26."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == advisor.__version__
+    assert cited["license"] == project["license"]
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_workflows_call_what_anybody_can_call(file: Path) -> None:
+    """A step is an action by its commit, or one of our own commands; rights are named."""
+    flow = yaml.safe_load(file.read_text())
+    assert flow["permissions"] == {"contents": "read"}
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for step in (step for job in flow["jobs"].values() for step in job["steps"]):
+        if called := step.get("run"):
+            program, *words = called.split()
+            assert program == ".ci/run" or (program == "make" and words[0] in targets)
+        else:
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
 
 
 def _texts() -> list[tuple[str, str]]:

@@ -86,6 +86,7 @@ NOT_RUN = {
     r"(?!.* (?:--gpu replay|--dry-run|--predict))": "a GPU",
     r"^advisor (?:evaluate|train|retrain|next|power train)\b": "learns, for minutes",
     r"^advisor models (?:promote|rollback)": "a model that was learned: test_models_command.py",
+    r"^advisor audit\b": "a cluster, or half an hour: test_audit_command.py",
     r"^advisor serve|advisor\.scrape": "runs until it is stopped: test_serve.py",
     r"^advisor data (?:backup|restore|migrate)|_URL": "a database: test_backup.py",
     r"^(?:export|cd|mkdir|echo|for|while|set|bash) ": "a shell's own, with what is around it",

@@ -1,7 +1,35 @@
 """What the model card says of a model, from its manifest."""
 
+import yaml
+
 from advisor_models.manifest import Manifest
 from advisor_training.train import SCORED
+
+
+def front(m: Manifest) -> str:
+    """The head of the card, in the form that Hugging Face reads."""
+    metrics = [
+        {"type": kind, "name": name, "value": m.figures[figure]}
+        for kind, name, figure in (
+            ("mape", "Error of the rates, %", "rate_mean_error_percent"),
+            ("mape", "Error of the power, %", "power_mean_error_percent"),
+            ("coverage", "Rates within their intervals, %", "rate_coverage_percent"),
+            ("coverage", "Powers within their intervals, %", "power_coverage_percent"),
+        )
+    ]
+    result = {
+        "task": {"type": "tabular-regression"},
+        "dataset": {"type": "pairs.jsonl", "name": "Jobs that were left out of training"},
+        "metrics": metrics,
+    }
+    head = {
+        "license": "apache-2.0",
+        "library_name": "sm-advisor",
+        "pipeline_tag": "tabular-regression",
+        "tags": ["gpu", "energy", "mps", m.learner],
+        "model-index": [{"name": m.version, "results": [result]}],
+    }
+    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n"
 
 
 def facts(m: Manifest) -> list[tuple[str, str]]:

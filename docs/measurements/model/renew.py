@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from card import facts, figures
+from card import facts, figures, front
 
 from advisor_models.manifest import named, read_artefact, read_manifest, write_artefact
 
@@ -38,6 +38,7 @@ def main() -> None:
     attach(BUNDLED, EVALUATION / "evaluation.json")
     manifest = read_manifest(BUNDLED)
     card = BUNDLED / "README.md"
+    card.write_text(front(manifest) + "\n#" + card.read_text("utf-8").partition("\n#")[2], "utf-8")
     put(card, "from manifest.json", table(facts(manifest)))
     put(card, "figures", table(figures(manifest)))
 
