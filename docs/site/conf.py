@@ -23,6 +23,13 @@ autodoc_member_order = "bysource"
 
 def setup(app: Any) -> None:
     """Links to files that are no pages, and languages that Pygments does not colour."""
+    app.connect("autodoc-skip-member", _is_of_others)
     app.add_post_transform(links.LinksToSources)
     for language in ("csv", "mermaid"):  # shown as they are written
         app.add_lexer(language, TextLexer)
+
+
+def _is_of_others(_app: Any, _what: str, _name: str, member: Any, *_: Any) -> bool | None:
+    """Methods that a base class of another library brings; None: as autodoc has it."""
+    module = getattr(member, "__module__", None) or "advisor"
+    return None if module.startswith("advisor") else True
