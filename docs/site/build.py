@@ -43,6 +43,7 @@ def _sources() -> Iterator[Path]:
     for folder in (
         "docs",
         "deploy",
+        "examples",
         "jobs",
         "data/advisor_data/bundled",
         "models/advisor_models/bundled",

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import typer
 from command_line import called
 from page_blocks import NOT_RUN, ROOT, blocks, commands, pages, why_not_run
 
@@ -56,7 +57,7 @@ def _faults(plain: list[str], folder: Path) -> Iterator[str]:
     program, rest = Path(plain[0]).name, plain[1:]
     if program in {"advisor", "sm-advisor"} and rest and re.match("[a-z]", rest[0]):
         command, options = called(rest)
-        with suppress(SystemExit):  # it was asked for help
+        with suppress(SystemExit, typer.Exit):  # it was asked for help
             command.make_context("", [*options])
     elif program.startswith("python") and rest[:1] != ["-m"]:
         yield from _faults_of_script(rest, folder)

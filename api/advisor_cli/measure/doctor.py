@@ -11,7 +11,7 @@ from advisor.errors import AdvisorError
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.shared.say import as_json_text, say, with_places
 from advisor_node.slurm.matching.books import all_faults
 from advisor_node.slurm.matching.slurm import ask
 from advisor_profiling.reports.doctor import examine
@@ -61,4 +61,4 @@ def _of_slurm() -> list[Finding]:
 
 def _cells(finding: Finding) -> tuple[str | Text, ...]:
     verdict = Text(finding.verdict, style=_STYLES[finding.verdict])
-    return finding.check, verdict, finding.found, finding.fix
+    return finding.check, verdict, finding.found, with_places(finding.fix)
