@@ -77,6 +77,9 @@ def test_a_count_goes_before_what_is_printed(host: FakeHost, tmp_path: Path) -> 
     """As where optimizer steps are counted in a process that was started so."""
     file = tmp_path / "progress"
     file.write_bytes(bytes(FILE_BYTES))
+    with running("-c", "import time; time.sleep(60)", ADVISOR_PROGRESS_FILE=str(file)) as pid:
+        (look,) = looks(host, pid, "--once", "--every", "0.5")
+        assert (look["count"], look["rate"]) == (0, None)
     with running("-c", COUNTS, ADVISOR_PROGRESS_FILE=str(file)) as pid:
         eventually(lambda: file.read_bytes()[0])
         (look,) = looks(host, pid, "--once", "--every", "0.5")

@@ -30,6 +30,8 @@ PATTERN_S = 60.0
 ENOUGH = 5
 """Rising numbers after which nobody need look on."""
 
+_COUNTS = "advisor.callbacks"
+
 LAST_LINES = 3
 """Of the output, shown where nothing was found in it."""
 
@@ -128,12 +130,12 @@ def watch(
 
 
 def counted_script(command: Sequence[str]) -> str | None:
-    """The same command, whose optimizer steps are counted; None: it is no script of Python."""
+    """The same command, whose optimizer steps are counted; None: no script or module of Python."""
     program, *words = command
-    script = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
-    if "python" not in Path(program).name or script is None:
+    own = next((n for n, word in enumerate(words) if word.endswith(".py") or word == "-m"), None)
+    if "python" not in Path(program).name or own is None or _COUNTS in words:
         return None
-    return shlex.join([program, *words[:script], "-m", "advisor.callbacks", *words[script:]])
+    return shlex.join([program, *words[:own], "-m", _COUNTS, *words[own:]])
 
 
 def _matches(found: FoundProgress, lines: Sequence[str]) -> int:

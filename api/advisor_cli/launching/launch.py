@@ -150,7 +150,10 @@ def launch(
         float | None, typer.Option(help="Stop those that run together after this many seconds")
     ] = None,
     hang_after: Annotated[
-        float, typer.Option(help="A job without progress for this many seconds counts as hung")
+        float,
+        typer.Option(
+            help="A job without progress for this many seconds hangs, but for an idle server"
+        ),
     ] = HANG_S,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")

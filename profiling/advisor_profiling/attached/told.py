@@ -67,7 +67,8 @@ def find_told(pids: Sequence[int], command: Sequence[str], asked: Asked) -> Told
         return _by_output(pids, asked.pattern)
     if asked.url is not None or asked.counter is not None:
         return _by_page(command, asked)
-    return _by_file(pids) or _by_page(command, asked) or _by_output(pids, None)
+    begun, waiting = _by_file(pids), _by_file(pids, begun=False)
+    return begun or _by_page(command, asked) or _by_output(pids, None) or waiting
 
 
 def output_of(pids: Sequence[int]) -> str:
@@ -79,10 +80,11 @@ def output_of(pids: Sequence[int]) -> str:
     return "a pipe" if name.startswith("pipe:") else name
 
 
-def _by_file(pids: Sequence[int]) -> Told | None:
+def _by_file(pids: Sequence[int], *, begun: bool = True) -> Told | None:
+    """A file that was counted in already, or one that may be."""
     for pid in pids:
         path = Path(environment_of(pid).get(PROGRESS_MARK, "/nonexistent"))
-        if path.is_file() and (count := CounterFile(path)).read() > 0:
+        if path.is_file() and ((count := CounterFile(path)).read() > 0 or not begun):
             return Told(ProgressSettings(), count.read)
     return None
 

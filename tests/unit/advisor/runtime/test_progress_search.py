@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import JobError
-from advisor.runtime.jobs.progress_search import search, watch
+from advisor.runtime.jobs.progress_search import counted_script, search, watch
 
 TQDM = ["  1%|     | 12/1000 [00:01<01:10, 11.2it/s]", "  3%|3    | 33/1000 [00:03<01:08]"]
 LIGHTNING = [
@@ -89,3 +89,17 @@ def test_a_silent_script_of_pytorch_is_told_what_counts_its_steps(
     script.write_text("import time; time.sleep(60)")
     with pytest.raises(JobError, match=r"-u -m advisor.callbacks \S+train.py --lr 1 counts"):
         watch([sys.executable, "-u", str(script), "--lr", "1"], os.environ, seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    ("command", "counted"),
+    [
+        ("python3 -u train.py --lr 1", "python3 -u -m advisor.callbacks train.py --lr 1"),
+        ("python -m package.train", "python -m advisor.callbacks -m package.train"),
+        ("python -m advisor.callbacks train.py", None),
+        ("torchrun train.py", None),
+    ],
+)
+def test_a_script_is_named_with_what_counts_it(command: str, counted: str | None) -> None:
+    """Once, and only where Python itself is called."""
+    assert counted_script(command.split()) == counted
