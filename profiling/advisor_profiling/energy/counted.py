@@ -57,7 +57,10 @@ class Tick:
 
 
 def lateness_of(record: SensorRecord | None) -> Lateness:
-    """Of the readings that a record is of; None: nothing is known."""
+    """Of the readings that a record is of; None: nothing is known.
+
+    Records say nothing of how late the counter is; it is taken to be so as the instant reading.
+    """
     channel = record and record.channel("instant")
     if record is None or channel is None or not channel.accepted:
         return UNKNOWN
