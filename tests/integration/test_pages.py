@@ -54,8 +54,9 @@ PAGES = {
     "job": "/job?name=bert-infer",
     "stored-job": "/job?name=mine",
     "server-job": "/job?name=server",
-    "pair": "/pair?a=fft&b=resnet50-train-b2",
-    "pair-fine": "/pair?a=bert-train&b=mine&steps=fine&max_power=720",
+    "pair": "/set?jobs=fft+resnet50-train-b2",
+    "pair-fine": "/set?jobs=bert-train+mine&steps=fine&max_power=720",
+    "set": "/set?jobs=mobilenet-train-b2+mobilenet-train-b2+triad",
     "models": "/models",
     "model": f"/model?version={VERSION}",
     "launches": "/launches",
@@ -274,7 +275,7 @@ def test_every_page_is_whole_and_readable(
     look.page.wait_for_selector(SEEN.get(name, "h1"))
     if name == "pair":
         for _ in range(3):
-            look.page.press("#split", "ArrowRight")
+            look.page.press("#share-1", "ArrowRight")
     taken = picture(look.page, PICTURES / f"{name}-{request.node.callspec.params['look']}.png")
     assert len(taken) > 15_000, "nearly blank"
     assert look.page.locator("h1").count() == 1
@@ -306,27 +307,59 @@ def _shown(visit: Visit, key: str) -> float:
     return float(visit.page.get_attribute(f"#readout [data-key={key}]", "data-value") or "nan")
 
 
-def test_the_split_moves_by_keyboard_and_shows_the_numbers_of_the_api(
+def test_shares_move_by_keyboard_and_show_the_numbers_of_the_api(
     visit: Visit, served: RawServer
 ) -> None:
     """Every step of the slider shows what the API predicts there, and asks it for nothing."""
-    splits = [o for o in _recommendation(served)["candidates"] if o["sharing"] == "limited"]
+    ways = {way["split"]: way for way in _recommendation(served)["candidates"]}
+    levels = {w["jobs"][0]["share_percent"] for w in ways.values() if w["sharing"] != "exclusive"}
     visit.open(PAGES["pair"])
-    visit.page.focus("#split")
+    visit.page.focus("#share-1")
     visit.page.keyboard.press("Home")
     asked = len(visit.asked)
-    for option in splits:
+    for level in sorted(levels):
+        option = ways[visit.text("#said").split(":")[0]]
+        assert option["jobs"][0]["share_percent"] == level
         for key in ("power_w", "energy_saved", "stp"):
             assert _shown(visit, key) == option[key]["value"]
-        for side, job in zip("ab", option["jobs"], strict=True):
+        for number, job in enumerate(option["jobs"], start=1):
             for key in ("speed", "rate"):
-                assert _shown(visit, f"{key}_{side}") == job[key]["value"]
-        variable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-        environment = visit.text("#environment")
-        assert f"export {variable}={option['jobs'][0]['environment'][variable]}\n" in environment
-        assert option["split"] in visit.text("#said")
+                assert _shown(visit, f"{key}_{number}") == job[key]["value"]
+        assert f"--split {option['split']}" in visit.text("#command")
+        for job in option["jobs"]:
+            for name, value in job["environment"].items():
+                environment = visit.page.text_content("#environment") or ""
+                assert f"export {name}={value}\n" in environment
         visit.page.keyboard.press("ArrowRight")
     assert len(visit.asked) == asked
+
+
+def test_every_share_of_a_set_moves(visit: Visit, served: RawServer) -> None:
+    """Of a job that fills the GPU; the others have no limit to move. The gain follows in large."""
+    names = ("mobilenet-train-b2", "mobilenet-train-b2", "triad")
+    body = {"jobs": [{"job": job} for job in names], "every": True, "words": True}
+    told = served.ask("POST", "/v1/sets", json.dumps(body | H200).encode(), JSON).json
+    visit.open(PAGES["set"])
+    assert visit.text("#headline") == told["said"]["headline"]
+    assert [visit.page.is_disabled(f"#share-{n}") for n in (1, 2, 3)] == [True, True, False]
+    ways = {way["name"]: way for way in told["looked_at"]}
+    visit.page.focus("#share-3")
+    visit.page.keyboard.press("Home")
+    seen = set[str]()
+    for _ in range(5):
+        name = visit.text("#said").split(":")[0]
+        seen.add(name)
+        saved = visit.text("#tiles dd >> nth=0").split()[0].replace("\u2212", "").replace("+", "-")
+        assert float(saved) == pytest.approx(100 * ways[name]["energy_saved"], abs=0.1)
+        assert f"mobilenet-train-b2*2 triad --split {name}" in visit.text("#command")
+        visit.page.keyboard.press("ArrowRight")
+    assert len(seen) == 5
+    visit.page.click("#add")
+    visit.page.wait_for_selector("#share-4")
+    assert "jobs=mobilenet-train-b2%2Bmobilenet-train-b2%2Btriad%2Btriad" in visit.page.url
+
+
+H200 = {"gpu_model": BUNDLED_MODEL}
 
 
 @pytest.mark.parametrize(
@@ -340,49 +373,57 @@ def test_the_split_moves_by_keyboard_and_shows_the_numbers_of_the_api(
 def test_the_verdict_is_that_of_the_api(
     visit: Visit, served: RawServer, pair: tuple[str, str], verdict: str
 ) -> None:
-    """First, with what it is worth, and the split that it is about is shown."""
+    """First, in the words of the command line, and the split that it is about is shown."""
     told = _recommendation(served, jobs=[{"job": job} for job in pair])
     assert told["verdict"] == verdict
-    visit.open(f"/pair?a={pair[0]}&b={pair[1]}")
+    visit.open(f"/set?jobs={pair[0]}+{pair[1]}")
     assert visit.page.get_attribute("#headline", "data-verdict") == verdict
-    said = visit.text("#headline")
-    assert said.lower().startswith(f"{verdict}: ")
+    said = _recommendation(served, jobs=[{"job": job} for job in pair], words=True)["said"]
+    assert visit.text("#headline") == said["headline"]
+    lines = visit.page.locator(".said dd").all_inner_texts()
+    assert lines == [text for _, text in said["lines"]]
     way = told["call"] or told["choice"]["split"]
     assert visit.text("#said").startswith(f"{way}:")
-    (option,) = [option for option in told["candidates"] if option["split"] == way]
-    if verdict != "do not share":
-        assert f"{option['stp']['value']:.3g} times the work an hour" in said
     assert (visit.page.locator("button:has-text('For time')").count() == 1) == bool(told["call"])
 
 
-def test_the_split_is_dragged_on_a_chart(visit: Visit) -> None:
+def test_a_way_is_chosen_on_a_chart(visit: Visit) -> None:
+    """On the charts over a share, and among all ways by what they save."""
     visit.open(PAGES["pair"])
-    plot = visit.page.locator("figure svg").first
+    plot = visit.page.locator(".charts figure svg").first
     box = plot.bounding_box()
     assert box is not None
     plot.click(position={"x": box["width"] * 0.4, "y": 100})
     assert visit.text("#said").startswith("50/50:")
     plot.click(position={"x": box["width"] - 14 - 96, "y": 100})
     assert visit.text("#said").startswith("uncapped:")
-    assert "without a percentage" in visit.text("#environment")
+    assert "without a percentage" in (visit.page.text_content("#environment") or "")
+    marks = visit.page.locator("#results > figure circle.fill-a, #results > figure rect.fill-b")
+    for mark in marks.all()[:3]:
+        marked = mark.bounding_box()
+        assert marked is not None
+        visit.page.mouse.click(marked["x"] + marked["width"] / 2, marked["y"] + 3)
+        now = visit.page.locator("#results > figure .now-dot").bounding_box()
+        assert now is not None
+        assert abs(now["x"] + now["width"] / 2 - marked["x"] - marked["width"] / 2) < 2
 
 
 def test_the_marker_of_the_charts_reads_as_the_table_beside_it(
     visit: Visit, served: RawServer
 ) -> None:
     """Of two splits with the same first share the charts once showed the other one's numbers."""
-    visit.open("/pair?a=bert-serve-30&b=triad")
+    visit.open("/set?jobs=bert-serve-30+triad")
     assert visit.text("#said").startswith("50/26:")
-    read = visit.page.locator("figure svg .text-now").all_text_contents()
-    keys = ("speed_a", "speed_b", "power_w", "energy_saved", "stp")
+    read = visit.page.locator(".charts figure svg .text-now").all_text_contents()
+    keys = ("speed_1", "speed_2", "power_w", "energy_saved", "stp")
     shown = [visit.text(f"#readout [data-key={key}]") for key in keys]
     assert read == shown
 
 
 def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:
     """The range of one split once made the axis of the energy go from -300 to 100 %."""
-    visit.open("/pair?a=gemm&b=vit-serve-30")
-    figure = visit.page.locator("figure:has-text('Energy saved') svg")
+    visit.open("/set?jobs=gemm+vit-serve-30")
+    figure = visit.page.locator(".charts figure:has-text('Energy saved') svg")
     line, whole = figure.locator("polyline").bounding_box(), figure.bounding_box()
     assert line is not None
     assert whole is not None
@@ -396,10 +437,10 @@ def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:
     right = [point for point in measured if WRONG.isdisjoint(point.flags)]
     assert 0 < len(right) < len(measured)
     visit.open(PAGES["pair"])
-    marks = visit.page.locator("figure svg .measured").count()
+    marks = visit.page.locator(".charts figure svg .measured").count()
     assert len(right) * (2 + 3) <= marks < len(measured) * (2 + 3)
     assert "Measured" in visit.text("#readout thead")
-    visit.page.select_option("#field-second-job", "mine")
+    visit.page.select_option("#field-job-2", "mine")
     visit.page.wait_for_selector("figure svg .measured", state="detached")
 
 
@@ -420,8 +461,8 @@ def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServ
     visit.open(PAGES["pair"])
     visit.page.click("summary:has-text('Objective')")
     with visit.page.expect_response("**/v1/recommendations"):
-        visit.page.fill("#field-minimum-speed-of-the-first-job", "60")
-        visit.page.press("#field-minimum-speed-of-the-first-job", "Enter")
+        visit.page.fill("#field-minimum-speed-of-fft", "60")
+        visit.page.press("#field-minimum-speed-of-fft", "Enter")
     limited = [{"job": job, **({"min_speed": 0.6} if job == "fft" else {})} for job in PAIR]
     choice = _recommendation(served, jobs=limited)["choice"]
     visit.page.wait_for_selector(f"button:has-text('Best: {choice['split']}')")
@@ -429,7 +470,7 @@ def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServ
         visit.page.select_option("#field-objective", "max-min")
     found = _recommendation(served, objective="max-min", jobs=limited)
     visit.page.wait_for_selector(f"button:has-text('Best: {found['choice']['split']}')")
-    assert "min_a=60" in visit.page.url
+    assert "min=fft%3A60" in visit.page.url
     visit.page.fill("#field-power-ceiling-w", "1")
     visit.page.press("#field-power-ceiling-w", "Enter")
     visit.page.wait_for_selector("#results .notice.failed")
@@ -451,7 +492,7 @@ def test_jobs_say_what_each_is_like_and_beside_whom_it_does_best(
     """In a line, by what the API says of all pairs, and sorted by it; the rest by another word."""
     told = _gains(served)
     visit.open("/jobs")
-    visit.page.wait_for_selector("tbody a[href^='/set'], tbody a[href^='/pair']")
+    visit.page.wait_for_selector("tbody a[href^='/set']")
     row = visit.text("tr:has-text('bert-serve-30')").replace("\n", " ").replace("\t", " ")
     curve = next(job for job in told["jobs"] if job["job"] == "bert-serve-30")
     assert f"{curve['size']['share_percent']:g} % is enough" in row
@@ -564,7 +605,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Browser, tmp_pat
     [
         ("/", ["No GPU is seen", "advisor serve --demo"]),
         ("/launches", ["advisor launch A B", "advisor serve --launching"]),
-        ("/pair?a=nosuch&b=triad", ["There is no profile of nosuch"]),
+        ("/set?jobs=nosuch+triad", ["There is no profile of nosuch"]),
     ],
 )
 def test_a_page_with_nothing_to_show_says_what_to_do(
@@ -700,7 +741,7 @@ def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
     assert flags == FLAGS
     wrong = visit.page.evaluate("import('/pages/flags.js').then((m) => m.WRONG)")
     assert set(wrong) == WRONG
-    known = visit.page.evaluate("import('/pages/pair_view.js').then((m) => m.OBJECTIVES)")
+    known = visit.page.evaluate("import('/pages/set_view.js').then((m) => m.OBJECTIVES)")
     assert set(known) == set(OBJECTIVES)
     model = visit.page.evaluate("import('/pages/gains.js').then((m) => m.BUNDLED_MODEL)")
     assert model == BUNDLED_MODEL
@@ -708,14 +749,24 @@ def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
 
 def test_files_are_sent_safely_and_once(served: RawServer) -> None:
     """Pages have a strict policy, unchanged files no body, and no path leaves their folder."""
-    page = served.ask("GET", "/pair")
+    page = served.ask("GET", "/set")
     assert page.status == 200
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    again = served.ask("GET", "/pair", headers={"If-None-Match": page.headers["etag"]})
+    again = served.ask("GET", "/set", headers={"If-None-Match": page.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
     for path in ("/pages/shell.html", "/pages/nothing.js", "/pages/..%2fapp.py", "/pages/"):
         answer = served.ask("GET", path)
         assert answer.status in (400, 404), path
         assert answer.code in ("bad-request", "not-found")
+
+
+def test_the_address_of_a_pair_leads_to_its_set(served: RawServer) -> None:
+    """With all that it asked; what was sent to somebody still opens, and only here."""
+    old = "/pair?a=fft&b=x%0d%0a&min_b=60&objective=max-min&steps=fine"
+    answer = served.ask("GET", old)
+    assert answer.status == 308
+    told = "/set?jobs=fft%2Bx%0D%0A&objective=max-min&steps=fine&min=x%0D%0A%3A60"
+    assert answer.headers["location"] == told
+    assert served.ask("GET", "/pair").headers["location"] == "/set"

@@ -14,7 +14,7 @@ from advisor_power.components.activity import PARTS
 __all__ = ["browser", "tab", "visit"]
 
 PAIR = ("triad", "matmul-bf16")
-PAIR_PAGE = "/pair?a=triad&b=matmul-bf16"
+PAIR_PAGE = "/set?jobs=triad+matmul-bf16"
 TABLE = "#parts table"
 STYLE = Path(__file__).parents[2] / "api/advisor_api/pages/style.css"
 
@@ -60,7 +60,7 @@ def test_a_pair_says_at_each_split_who_lowers_the_clock(visit: Visit, served: Ra
     splits = {one["split"]: (row, one) for row, one in enumerate(told["splits"])}
     visit.open(PAIR_PAGE + "&gpu=NVIDIA%20H200")
     asked = len(visit.asked)
-    visit.page.focus("#split")
+    visit.page.focus("#share-1")
     visit.page.keyboard.press("Home")
     seen = set[str]()
     for _ in range(9):
@@ -105,7 +105,7 @@ def test_a_limit_that_is_not_known_is_no_headroom(visit: Visit, served: RawServe
     assert float(frame or "nan") == pytest.approx(sum(_widths(visit, 0)))
     assert "The power limit is not known" in visit.text("#parts")
     assert visit.text("#jostling").startswith("At 26/50 the power limit is reached")
-    visit.page.focus("#split")
+    visit.page.focus("#share-1")
     visit.page.keyboard.press("Home")
     assert visit.text("#jostling").endswith("How much is left to the power limit is not known.")
 
@@ -114,7 +114,7 @@ def test_a_split_between_the_steps_is_not_made_up(visit: Visit) -> None:
     """With finer steps some splits have no parts: no row is marked, and words say so."""
     visit.open(PAIR_PAGE + "&gpu=NVIDIA%20H200&steps=fine")
     known = visit.page.locator(f"{TABLE} tbody th").all_inner_texts()
-    visit.page.focus("#split")
+    visit.page.focus("#share-1")
     visit.page.keyboard.press("Home")
     while (split := visit.text("#said").split(":")[0]) in known:
         visit.page.keyboard.press("ArrowRight")

@@ -101,7 +101,8 @@ function curve(line, l) {
     parts.push(...line.points.map((p) => dot(line.tone, l.x(p.x), l.y(p.y))));
   }
   for (const spot of line.apart ?? []) {
-    parts.push(whisker(line.tone, l.x(spot.x), spot, l), dot(line.tone, l.x(spot.x), l.y(spot.y)));
+    if (spot.low !== undefined) parts.push(whisker(line.tone, l.x(spot.x), spot, l));
+    parts.push(dot(line.tone, l.x(spot.x), l.y(spot.y)));
   }
   for (const [key, value] of Object.entries(line.slots ?? {})) {
     const x = l.slot(key);
@@ -193,12 +194,13 @@ function valueAt(line, spot) {
 }
 
 function drag(state, drawing, event) {
-  const pick = ({ clientX }) => {
+  const pick = ({ clientX, clientY }) => {
     const { layout: l, spec } = state;
-    const x = clientX - drawing.getBoundingClientRect().left;
+    const box = drawing.getBoundingClientRect();
+    const x = clientX - box.left;
     const near = l.slots.find((s) => Math.abs(x - l.slot(s.key)) < 22);
     if (near) spec.onpick({ slot: near.key });
-    else if (x < l.right) spec.onpick({ x: l.x.invert(x) });
+    else if (x < l.right) spec.onpick({ x: l.x.invert(x), y: l.valueAt(clientY - box.top) });
   };
   drawing.setPointerCapture(event.pointerId);
   drawing.addEventListener("pointermove", pick);

@@ -52,8 +52,8 @@ export function fillsText({ size }) {
 }
 
 // Where jobs are seen together.
-export function setAddress([a, b], gpu) {
-  return address("/pair", { a, b, gpu });
+export function setAddress(jobs, gpu) {
+  return address("/set", { jobs: jobs.join("+"), gpu });
 }
 
 export function setLink(text, jobs, gpu) {

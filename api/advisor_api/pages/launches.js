@@ -27,7 +27,7 @@ function list(launches) {
     return notice(
       "",
       "Nothing was launched yet. On the host of the GPU: advisor launch A B",
-      html("span", {}, "From the page of a ", link("pair", "/pair"), " it takes a token with the scope launch, and a server that was started with advisor serve --launching."),
+      html("span", {}, "From the page of a ", link("set", "/set"), " it takes a token with the scope launch, and a server that was started with advisor serve --launching."),
     );
   }
   const columns = [

@@ -34,6 +34,7 @@ export function place(spec, width) {
     right,
     x,
     y,
+    valueAt: onPaper.invert,
     slot,
     slots,
     levels: levels.map((level, i) => ({ level, text: texts[i] })),

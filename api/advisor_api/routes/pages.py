@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -20,7 +21,7 @@ PAGES: Mapping[str, tuple[str, str]] = {
     "/jobs": ("Jobs", "jobs.js"),
     "/matrix": ("Matrix", "matrix.js"),
     "/job": ("Job", "job.js"),
-    "/pair": ("Pair", "pair.js"),
+    "/set": ("Set", "set.js"),
     "/models": ("Models", "models.js"),
     "/model": ("Model", "model.js"),
     "/launches": ("Launches", "launches.js"),
@@ -88,5 +89,24 @@ def _answer(request: Request) -> Response:
     return Response(file.content, headers=dict(file.headers))
 
 
+def _pair(request: Request) -> Response:
+    """Where the page of a pair was: what its address asked stands in that of the set."""
+    asked = request.query_params
+    pair = [asked[key] for key in ("a", "b") if key in asked]
+    least = [
+        f"{asked[job]}:{asked[f'min_{job}']}"
+        for job in "ab"
+        if asked.get(f"min_{job}") and job in asked
+    ]
+    kept = {key: asked[key] for key in ("gpu", "objective", "steps", "max_power") if key in asked}
+    query = {
+        **({"jobs": "+".join(pair)} if pair else {}),
+        **kept,
+        **({"min": ",".join(least)} if least else {}),
+    }
+    return Response(status_code=308, headers={"Location": f"/set?{urlencode(query)}".rstrip("?")})
+
+
+router.add_api_route("/pair", _pair, methods=["GET"])
 for _path in (*PAGES, "/pages/{name}"):
     router.add_api_route(_path, _answer, methods=["GET"])

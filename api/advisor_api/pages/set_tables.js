@@ -1,30 +1,31 @@
-// The numbers of a pair as tables.
+// The numbers of a set as tables.
 
 import { html, table } from "./elements.js";
 import { change, NONE, number, percent, range, withUnit } from "./numbers.js";
-import { measuredAt, OBJECTIVES } from "./pair_view.js";
+import { measuredAt, OBJECTIVES, tail } from "./set_view.js";
 
 // What to expect at one option, beside the best one and beside what was measured.
 export function readout(view, option) {
-  const { given, best } = view;
+  const { best } = view;
   const found = measuredAt(view, option);
-  const row = (name, key, pick, scale = 1) => ({
+  const row = (name, key, pick, at, scale = 1) => ({
     name,
     key,
     value: pick(option).value,
     text: number(scale * pick(option).value),
     range: range(pick(option), scale),
     best: change(pick(option).value, pick(best).value),
-    measured: found && number(scale * pick(found)),
+    measured: found && number(scale * at(found)),
   });
   const rows = [
-    row(`${view.a}, % of full speed`, "speed_a", (o) => o.jobs[0].speed, 100),
-    row(`${view.b}, % of full speed`, "speed_b", (o) => o.jobs[1].speed, 100),
-    row(`${view.a}, ${unit(given, 0)}/s`, "rate_a", (o) => o.jobs[0].rate),
-    row(`${view.b}, ${unit(given, 1)}/s`, "rate_b", (o) => o.jobs[1].rate),
-    row("Power, W", "power_w", (o) => o.power_w),
-    row("Energy saved for the same work, %", "energy_saved", (o) => o.energy_saved, 100),
-    row("Work an hour, one after the other is 1", "stp", (o) => o.stp),
+    ...view.names.flatMap((name, i) => [
+      row(`${name}, % of full speed`, `speed_${i + 1}`, (o) => o.jobs[i].speed, (m) => m.jobs[i].speed, 100),
+      ...(view.isPair ? [row(`${name}, ${unit(view.given, i)}/s`, `rate_${i + 1}`, (o) => o.jobs[i].rate, (m) => m.jobs[i].rate)] : []),
+      ...(option.jobs[i].latency_p99_ms && best.jobs[i].latency_p99_ms ? [row(`${name}, p99 in ms`, `p99_${i + 1}`, (o) => o.jobs[i].latency_p99_ms, (m) => m.jobs[i].p99)] : []),
+    ]),
+    row("Power, W", "power_w", (o) => o.power_w, (m) => m.power_w),
+    row("Energy saved for the same work, %", "energy_saved", (o) => o.energy_saved, (m) => m.energy_saved, 100),
+    row("Work an hour, one after the other is 1", "stp", (o) => o.stp, (m) => m.stp),
   ];
   const columns = [
     { name: `At ${option.split}`, cell: (r) => r.name },
@@ -37,11 +38,11 @@ export function readout(view, option) {
       ],
     },
   ];
-  // Measured at any split at all: the column stays where it is while the split moves.
+  // Measured in any way at all: the column stays where it is while the shares move.
   if (view.measured.length) {
-    columns.push({ name: "Measured", number: true, cell: (r) => r.measured ?? NONE });
+    columns.push({ name: found?.own ? "Measured here" : "Measured", number: true, cell: (r) => r.measured ?? NONE });
   }
-  columns.push({ name: `Beside ${best.split}`, number: true, cell: (r) => (option === best ? "" : r.best) });
+  if (option !== best) columns.push({ name: `Beside ${best.split}`, number: true, cell: (r) => r.best });
   return table(`Expected at ${option.split}`, columns, rows);
 }
 
@@ -78,20 +79,18 @@ export function objectives({ given, options }) {
 }
 
 export function allOptions(view) {
-  const { given, best } = view;
   const columns = [
-    { name: "Split", cell: (o) => o.split },
-    { name: `${view.a}, ${unit(given, 0)}/s`, number: true, cell: (o) => interval(o.jobs[0].rate) },
-    { name: `${view.b}, ${unit(given, 1)}/s`, number: true, cell: (o) => interval(o.jobs[1].rate) },
-    { name: `${view.a}, %`, number: true, cell: (o) => interval(o.jobs[0].speed, 100) },
-    { name: `${view.b}, %`, number: true, cell: (o) => interval(o.jobs[1].speed, 100) },
+    { name: "Way", cell: (o) => o.split },
+    ...view.names.map((name, i) => ({ name: `${name}, %`, number: true, cell: (o) => interval(o.jobs[i].speed, 100) })),
+    ...(view.serves ? [{ name: "p99, ms", number: true, cell: (o) => (tail(o) ? interval(tail(o)) : NONE) }] : []),
     { name: "Power, W", number: true, cell: (o) => interval(o.power_w) },
     { name: "Energy saved, %", number: true, cell: (o) => interval(o.energy_saved, 100) },
     { name: "Work an hour", number: true, cell: (o) => interval(o.stp) },
     { name: "Limits", cell: (o) => o.violations.join("; ") },
   ];
-  return table("All splits", columns, view.options, {
-    rowClass: (option) => (option === best ? "chosen" : null),
+  return table("All ways", columns, view.options, {
+    stacked: true,
+    rowClass: (option) => (option === view.best ? "chosen" : null),
   });
 }
 

@@ -3,15 +3,15 @@
 import { chart } from "./chart.js";
 import { html } from "./elements.js";
 import { number } from "./numbers.js";
-import { isWhole, spot } from "./pair_view.js";
+import { isWhole, measuredSpots, spot } from "./set_view.js";
 
 const NINE = [10, 20, 30, 40, 50, 60, 70, 80, 90];
 
 export function charts(view, onpick) {
   const drawn = [
     make(view, onpick, "Relative speed", "% of alone on the whole GPU", 100, [
-      ["a", view.a, (o) => o.jobs[0].speed],
-      ["b", view.b, (o) => o.jobs[1].speed],
+      ["a", view.names[0], (o) => o.jobs[0].speed],
+      ["b", view.names[1], (o) => o.jobs[1].speed],
     ]),
     make(view, onpick, "Power", "W", 1, [["c", "", (o) => o.power_w]]),
     make(view, onpick, "Energy saved for the same work", "%", 100, [["c", "", (o) => o.energy_saved]]),
@@ -28,9 +28,10 @@ export function charts(view, onpick) {
 }
 
 function make(view, onpick, title, unit, scale, lines) {
+  const measured = measuredSpots(view);
   const slots = [
     ...view.options.filter((option) => option.sharing !== "limited").map((option) => option.sharing),
-    ...view.measured.map((point) => point.spot.slot).filter(Boolean),
+    ...measured.map((point) => point.spot.slot).filter(Boolean),
   ];
   return chart({
     title,
@@ -48,7 +49,7 @@ function make(view, onpick, title, unit, scale, lines) {
           .map((option) => [option.sharing, scaled(pick(option), scale)]),
       ),
     })),
-    measured: view.measured.flatMap((point) =>
+    measured: measured.flatMap((point) =>
       lines.map(([tone, , pick]) => ({ ...point.spot, tone, y: scale * pick(point) })),
     ),
     best: spot(view.best),

@@ -1,0 +1,75 @@
+// The command that starts a way, what to set by hand, and the launch of it from here.
+
+import { confirmed } from "./confirm.js";
+import { html } from "./elements.js";
+import { explain } from "./frame.js";
+import { post } from "./service.js";
+
+export function start(view, option, rows) {
+  const launchable = view.names.every((job) => rows.some((row) => row.job === job && row.launchable));
+  const byHand = lines(view, option);
+  const row = html("div", { class: "row" });
+  const status = html("span", { class: "hint", role: "status" });
+  const text = command(view, option);
+  // Browsers lend the clipboard to secure pages only.
+  if (navigator.clipboard) {
+    const copy = async () => {
+      await navigator.clipboard.writeText(text);
+      status.textContent = "Copied.";
+    };
+    row.append(html("button", { type: "button", onclick: copy }, "Copy"));
+  }
+  if (option.sharing !== "exclusive" && launchable) {
+    row.append(html("button", { type: "button", onclick: () => launch(view, option, row) }, `Launch at ${option.split}…`));
+  }
+  row.append(status);
+  return html(
+    "div",
+    {},
+    html("pre", { id: "command", tabindex: "0" }, text),
+    row,
+    byHand ? html("details", {}, html("summary", {}, "By hand"), html("pre", { id: "environment", tabindex: "0" }, byHand.join("\n"))) : "",
+  );
+}
+
+// As the command line prints it: copies that follow each other as A*3.
+function command({ names }, { sharing, split }) {
+  if (sharing === "exclusive") return `# each alone on the GPU, one after the other: ${names.join(", ")}`;
+  const runs = [];
+  for (const name of names) {
+    if (runs.at(-1)?.name === name) runs.at(-1).count += 1;
+    else runs.push({ name, count: 1 });
+  }
+  return `advisor launch ${runs.map(({ name, count }) => (count > 1 ? `${name}*${count}` : name)).join(" ")} --split ${split}`;
+}
+
+// Null: the variables of this way are not told.
+function lines({ names }, { sharing, jobs }) {
+  if (sharing === "exclusive") return null;
+  if (sharing === "time-sliced") return ["# start all on one GPU for which no MPS daemon runs"];
+  if (sharing === "uncapped") return ["# start all as clients of one MPS daemon, without a percentage"];
+  const environments = jobs.map((job) => job.environment);
+  if (environments.some((one) => one === null)) return null;
+  const of = (job, variables) => Object.entries(variables).flatMap(([name, value], i) => [...(i ? [] : [`# in the shell that starts ${job}`]), `export ${name}=${value}`]);
+  return [
+    ...names.flatMap((name, i) => of(name, environments[i])),
+    environments.some((one) => "HSA_CU_MASK" in one)
+      ? "# all with ROCR_VISIBLE_DEVICES set to the one GPU that they share"
+      : "# all as clients of one MPS daemon",
+  ];
+}
+
+async function launch({ names }, option, row) {
+  const sure = await confirmed(
+    `Launch ${names.join(", ")} at ${option.split}?`,
+    "All jobs start on the GPU of the server now. Nothing runs before every limit is proven.",
+    "Launch",
+  );
+  if (!sure) return;
+  try {
+    const begun = await post("/v1/launches", { jobs: names.map((job) => ({ job })), split: option.split });
+    location.assign(`/launch?id=${encodeURIComponent(begun.launch_id)}`);
+  } catch (error) {
+    row.after(explain(error));
+  }
+}
