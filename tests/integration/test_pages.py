@@ -57,6 +57,7 @@ PAGES = {
     "pair": "/set?jobs=fft+resnet50-train-b2",
     "pair-fine": "/set?jobs=bert-train+mine&steps=fine&max_power=720",
     "set": "/set?jobs=mobilenet-train-b2+mobilenet-train-b2+triad",
+    "queue": "/queue?jobs=bert-infer-b2:4,triad:3,vit-train:5,bert-train:2 3h&gpus=4",
     "models": "/models",
     "model": f"/model?version={VERSION}",
     "launches": "/launches",
@@ -720,7 +721,7 @@ def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:
     jobs = json.loads(EVALUATION.read_bytes())["jobs"]
     assert {frozenset(job) for job in jobs} == {frozenset(JobFigures.__dataclass_fields__)}
     visit.open(PAGES["model"])
-    table = "table[aria-label='Fraction of oracle by job'] tbody tr"
+    table = "table[aria-label='Job by job'] tbody tr"
     shown = visit.page.locator(table).all_inner_texts()
     models = {job["gpu_model"] for job in jobs}
     rows = {(row.split()[0], next(m for m in models if m in row)): row for row in shown}
@@ -732,7 +733,48 @@ def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:
     assert not rows
     assert "254 W" in visit.text(f"tr:has-text('{LAUNCH}')")
     assert visit.page.locator("figure svg .measured").count() == 3
-    assert "promote" in visit.text("main")
+    assert "promoted" in visit.text("main")
+
+
+def test_models_lead_with_what_they_save(visit: Visit) -> None:
+    """Over all pairs of the evaluation, and no figure of a model is told by its key."""
+    bars = [job["bars"]["energy-efficiency"] for job in json.loads(EVALUATION.read_bytes())["jobs"]]
+    count = sum(bar["choices"] for bar in bars)
+    gain = sum(bar["choices"] * bar["gain_percent"] for bar in bars) / count / 100
+    for page in (PAGES["models"], PAGES["model"]):
+        visit.open(page)
+        first = visit.text("#worth > div >> nth=0")
+        assert f"{100 * (1 - 1 / (1 + gain)):.1f} %" in first
+        assert "less energy" in first
+    keys = read_artefact(BUNDLED).manifest.figures
+    said = visit.page.locator("table[aria-label=Figures] tbody th").all_text_contents()
+    assert len(said) == len(keys) > 10
+    assert not [text for text in said if text.endswith("percent")]
+
+
+def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
+    """A bar for each job, as the API places it; a plan that was made before is drawn alike."""
+    body = {"jobs": [{"job": "bert-infer-b2", "count": 2}, {"job": "triad", "work_s": 7200}]}
+    plan = served.ask(
+        "POST", "/v1/placements", json.dumps({**body, "gpus": 2, **H200}).encode(), JSON
+    )
+    visit.open("/queue?gpus=2&gpu=NVIDIA H200")
+    visit.page.fill("#queue", "bert-infer-b2:2  # small\n\ntriad 2h")
+    visit.page.click("#place")
+    visit.page.wait_for_selector(".gantt rect")
+    assert visit.page.locator(".gantt rect").count() == len(plan.json["schedule"]) == 3
+    titles = visit.page.locator(".gantt rect title").all_text_contents()
+    assert sorted(title.split(" (")[0] for title in titles) == ["bert-infer-b2"] * 2 + ["triad"]
+    assert visit.text("#headline").startswith("3 jobs on 2 ")
+    visit.page.fill("#queue", "triad x 3")
+    visit.page.click("#place")
+    visit.page.wait_for_selector("#results .notice.failed")
+    assert "is no line of a queue" in visit.text("#results")
+    visit.page.click("summary:has-text('Or draw a plan')")
+    for text, shown in (("{}", ".notice.failed"), (json.dumps(plan.json), ".gantt rect")):
+        visit.page.fill("#plan", text)
+        visit.page.click("#draw")
+        visit.page.wait_for_selector(f"#results {shown}")
 
 
 def test_pages_use_the_words_of_the_package(visit: Visit) -> None:

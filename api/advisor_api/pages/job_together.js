@@ -86,6 +86,6 @@ function columns(told) {
     { name: "p99, ms", number: true, cell: (one) => one.latency_p99_ms && number(one.latency_p99_ms.value) },
     { name: "Power", number: true, cell: (one) => withUnit(one.power_w.value, "W") },
     { name: "J each", number: true, cell: (one) => number(one.joules.value) },
-    { name: "", cell: (one) => [one === told.beyond ? tag("too many", "warn") : null, one.measured?.at_choice ? tag("measured", "good") : null] },
+    { name: "Notes", cell: (one) => [one === told.beyond ? tag("too many", "warn") : null, one.measured?.at_choice ? tag("measured", "good") : null] },
   ];
 }

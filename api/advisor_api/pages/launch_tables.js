@@ -71,7 +71,7 @@ export function jobTable({ jobs }) {
 
 export function beside(launch) {
   const columns = [
-    { name: "", cell: (r) => r.name },
+    { name: "Of what", cell: (r) => r.name },
     {
       name: "Predicted",
       number: true,

@@ -6,13 +6,14 @@ import { words } from "./model_figures.js";
 import { changes } from "./model_history.js";
 import { jobFractions } from "./model_jobs.js";
 import { observed } from "./model_observed.js";
+import { worth } from "./model_worth.js";
 import { moment, number } from "./numbers.js";
 import { get, part } from "./service.js";
 
 run(async (query) => {
   const name = query.get("version");
   if (!name) {
-    content.append(notice("", "Which model? Choose one from the list of ", link("models", "/models")));
+    content.append(notice("", ["Which model? Choose one from the list of ", link("models", "/models")]));
     return;
   }
   setTitle(`Model ${name}`);
@@ -20,14 +21,15 @@ run(async (query) => {
   content.append(title);
   const { manifest, champion, history } = await get(`/v1/models/${part(name)}`);
   if (champion) title.append(tag("champion", "good", "The model in use"));
+  const { tiles, jobs } = await worth(name, manifest);
   content.append(
-    summary(manifest),
-    html("h2", {}, "How good it is"),
-    html("p", { class: "quiet-text" }, "Measured on jobs that it had not seen: each job was left out of training in turn."),
-    figures(manifest.figures),
+    html("p", { class: "quiet-text" }, "Measured on jobs that it had never seen: each job was left out of training in turn."),
+    tiles,
+    html("h2", {}, "Job by job"),
+    ...byJob(jobs),
   );
-  await section("Fraction of oracle by job", () => byJob(name, manifest));
   await section("Predicted against observed in launches", () => inLaunches(manifest.version));
+  content.append(html("h2", {}, "What it was made from"), summary(manifest), html("details", {}, html("summary", {}, "All figures"), figures(manifest.figures)));
   content.append(
     html("h2", {}, "History"),
     history.length ? changes(history) : notice("", "This model was never promoted or replaced."),
@@ -59,17 +61,13 @@ function summary({ version, learner, created_at: made, gpu_models: gpus, heads, 
 function figures(values) {
   const columns = [
     { name: "Figure", cell: ([key]) => words(key) },
-    { name: "Value", number: true, cell: ([, value]) => number(value) },
+    { name: "%", number: true, cell: ([, value]) => number(value) },
   ];
   return table("Figures", columns, Object.entries(values));
 }
 
-async function byJob(name, { files }) {
-  if (!("evaluation.json" in files)) {
-    return [notice("", "This model carries no evaluation by job. On the command line: advisor evaluate")];
-  }
-  const { jobs } = await get(`/v1/models/${part(name)}/evaluation`);
-  return jobFractions(jobs);
+function byJob(jobs) {
+  return jobs ? jobFractions(jobs) : [notice("", "This model carries no evaluation by job. On the command line: advisor evaluate")];
 }
 
 async function inLaunches(version) {

@@ -4,14 +4,17 @@ import { html, link, notice, table, tag } from "./elements.js";
 import { content, run } from "./frame.js";
 import { FIGURES } from "./model_figures.js";
 import { changes } from "./model_history.js";
-import { moment, number } from "./numbers.js";
-import { get } from "./service.js";
+import { worth } from "./model_worth.js";
+import { moment } from "./numbers.js";
+import { get, part } from "./service.js";
 
 run(async () => {
   content.append(html("h1", {}, "Models"));
   const { models, history } = await get("/v1/models");
   content.append(
-    html("p", { class: "quiet-text" }, "A model predicts what two jobs do together. The champion is the one in use. The figures are of jobs that it had not seen."),
+    html("p", { class: "quiet-text" }, "A model predicts what two jobs do together, from what each does alone. The one in use is called the champion. The numbers are of jobs that it had never seen."),
+    ...(await champion(models)),
+    html("h2", {}, "All models"),
     list(models),
     html("h2", {}, "History"),
     history.length
@@ -20,14 +23,22 @@ run(async () => {
   );
 });
 
+// The one in use, and what its choices are worth.
+async function champion(models) {
+  const used = models.find((one) => one.champion);
+  if (!used || used.error) return [];
+  const { manifest } = await get(`/v1/models/${part(used.model)}`);
+  const { tiles } = await worth(used.model, manifest);
+  return [html("h2", {}, "In use: ", link(used.model, "/model", { version: used.model })), tiles];
+}
+
 function list(models) {
   const columns = [
     { name: "Model", cell: (m) => [link(m.model, "/model", { version: m.model }), " ", badges(m)] },
-    { name: "Version", cell: (m) => m.version ?? "" },
     { name: "Made", cell: (m) => (m.created_at ? moment(m.created_at) : "") },
     { name: "GPU models", cell: (m) => m.gpu_models.join(", ") },
     { name: "Pairs", number: true, cell: (m) => m.pairs ?? "" },
-    ...FIGURES.map(([key, title]) => ({ name: title, number: true, cell: (m) => figure(m, key) })),
+    ...FIGURES.map(([key, title, say]) => ({ name: title, number: true, cell: ({ figures }) => (key in figures ? say(figures[key]) : "") })),
   ];
   return table("Models", columns, models, { stacked: true, rowClass: (m) => (m.champion ? "chosen" : null) });
 }
@@ -37,8 +48,4 @@ function badges(model) {
     model.champion ? tag("champion", "good", "The model in use") : null,
     model.error ? tag("damaged", "bad", model.error) : null,
   ];
-}
-
-function figure({ figures }, key) {
-  return key in figures ? number(figures[key]) : "";
 }

@@ -22,6 +22,7 @@ PAGES: Mapping[str, tuple[str, str]] = {
     "/matrix": ("Matrix", "matrix.js"),
     "/job": ("Job", "job.js"),
     "/set": ("Set", "set.js"),
+    "/queue": ("Queue", "queue.js"),
     "/models": ("Models", "models.js"),
     "/model": ("Model", "model.js"),
     "/launches": ("Launches", "launches.js"),
