@@ -19,11 +19,14 @@ COLOURS = 256
 """Enough for pages of few colours; a picture is then half as large."""
 
 HEIGHTS = {
-    "jobs-light": 900,
+    "jobs-light": 1100,
+    "matrix-light": 1500,
+    "set-light": 1950,
+    "queue-light": 1150,
     "job-light": 1500,
     "pair-light": 2400,
     "pair-phone": 1900,
-    "models-light": 500,
+    "models-light": 640,
     "model-light": 1900,
     "launches-light": 500,
     "launch-light": 1500,

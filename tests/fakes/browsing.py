@@ -106,6 +106,14 @@ class Visit:
         found = axe.run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
         return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
 
+    def weight(self) -> int:
+        """Bytes of the page, its files and its answers, as they were sent."""
+        entries = "performance.getEntriesByType"
+        return self.page.evaluate(
+            f"[...{entries}('navigation'), ...{entries}('resource')]"
+            ".reduce((sum, one) => sum + one.encodedBodySize, 0)"
+        )
+
     def play(self, path: str, *answers: Any, status: int = 200) -> list[str]:
         """Answer requests of a path in place of the service; the last answer is repeated.
 

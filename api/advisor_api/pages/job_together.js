@@ -61,7 +61,7 @@ function copiesOf(told) {
     html("h2", {}, "Copies of it on one GPU"),
     facts([
       ["Copies to run", number(told.best), told.sharing === "time-sliced" ? "in turns, without MPS" : "side by side, without limits"],
-      ["Rate of all", `${number(best.rate.value / told.copies[0].rate.value)} times`, "that of one"],
+      ["Rate of all", told.best > 1 ? `${number(best.rate.value / told.copies[0].rate.value)} times` : null, "that of one"],
       ["Energy", told.best > 1 ? saved(best.energy_saved.value) : null, "for the same work, freed GPUs off"],
     ]),
     html("p", {}, `${told.ended_by ? `Ended by ${told.ended_by}: ` : ""}${told.why}.`),

@@ -1,7 +1,8 @@
 // The answer in words, what a way gains in large, and the shares moved by hand.
 
 import { html } from "./elements.js";
-import { number, percent, range, share, withUnit } from "./numbers.js";
+import { saved } from "./gains.js";
+import { percent, range, share, withUnit } from "./numbers.js";
 import { measuredAt, SHARING_WORDS, slowest, tail } from "./set_view.js";
 
 // The words of the command line.
@@ -21,10 +22,10 @@ export function tiles(view, option) {
   const worst = slowest(option);
   const found = measuredAt(view, option);
   const shown = [
-    ["Energy", signed(option.energy_saved), "for the same work", ranged(option.energy_saved, 100)],
-    ["GPU hours", signed(option.gpu_time_saved), "for the same work", ranged(option.gpu_time_saved, 100)],
-    ["Slowest job", percent(Math.min(worst.speed.value, 1)), option.sharing === "exclusive" ? "each as alone" : worst.job, ranged(worst.speed, 100)],
-    ...(p99 && option.sharing !== "exclusive" ? [["p99", withUnit(p99.value, "ms"), "of the slowest server", ranged(p99)]] : []),
+    ["Energy", saved(option.energy_saved.value), "for the same work", savedRange(option.energy_saved)],
+    ["GPU hours", saved(option.gpu_time_saved.value), "for the same work", savedRange(option.gpu_time_saved)],
+    ["Slowest job", percent(Math.min(worst.speed.value, 1)), option.sharing === "exclusive" ? "each as alone" : worst.job, range(worst.speed, 100)],
+    ...(p99 && option.sharing !== "exclusive" ? [["p99", withUnit(p99.value, "ms"), "of the slowest server", range(p99)]] : []),
   ];
   const told = found ? (found.own ? `measured here, ${windows(found)}` : `measured, ${windows(found)} that come with advisor`) : "predicted";
   return html(
@@ -39,15 +40,8 @@ function windows({ count }) {
   return count === 1 ? "1 window" : `${count} windows`;
 }
 
-// As a change of what is used: saved is less.
-function signed({ value }) {
-  if (Math.abs(value) < 0.0005) return "same";
-  return `${value > 0 ? "−" : "+"}${percent(Math.abs(value))}`;
-}
-
-function ranged(value, scale = 1) {
-  const text = range(value, scale);
-  return text ? `${text}${scale === 100 ? "\u00a0%" : ""}` : "";
+function savedRange({ low, high }) {
+  return Number.isFinite(low) && low !== high ? `${saved(low)} to ${saved(high)}` : "";
 }
 
 // `onpick` gets the option that was chosen; `show` shows one.

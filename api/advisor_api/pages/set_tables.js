@@ -24,7 +24,7 @@ export function readout(view, option) {
       ...(option.jobs[i].latency_p99_ms && best.jobs[i].latency_p99_ms ? [row(`${name}, p99 in ms`, `p99_${i + 1}`, (o) => o.jobs[i].latency_p99_ms, (m) => m.jobs[i].p99)] : []),
     ]),
     row("Power, W", "power_w", (o) => o.power_w, (m) => m.power_w),
-    row("Energy saved for the same work, %", "energy_saved", (o) => o.energy_saved, (m) => m.energy_saved, 100),
+    { ...row("Energy saved for the same work, %", "energy_saved", (o) => o.energy_saved, (m) => m.energy_saved, 100), best: points(option, best) },
     row("Work an hour, one after the other is 1", "stp", (o) => o.stp, (m) => m.stp),
   ];
   const columns = [
@@ -44,6 +44,12 @@ export function readout(view, option) {
   }
   if (option !== best) columns.push({ name: `Beside ${best.split}`, number: true, cell: (r) => r.best });
   return table(`Expected at ${option.split}`, columns, rows);
+}
+
+// A part of a part that is saved would say nothing.
+function points(option, best) {
+  const more = 100 * (option.energy_saved.value - best.energy_saved.value);
+  return `${more < 0 ? "−" : "+"}${number(Math.abs(more), 2)} points`;
 }
 
 export function rules(view) {

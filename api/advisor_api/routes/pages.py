@@ -3,6 +3,7 @@
 What they show they ask of /v1, with whatever token their reader has.
 """
 
+import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class _File:
     """A file as it is sent."""
 
     content: bytes
+    zipped: bytes
     headers: Mapping[str, str]
 
 
@@ -53,9 +55,10 @@ def _file(content: bytes, suffix: str) -> _File:
         # Asked for again each time, so an upgrade shows at once; unchanged it costs no body. A
         # browser wants the icon with every change of an address, and that can be an old one.
         "Cache-Control": "max-age=86400" if suffix == ".svg" else "no-cache",
-        "ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+        "ETag": f'W/"{hashlib.sha256(content).hexdigest()[:32]}"',
+        "Vary": "Accept-Encoding",
     }
-    return _File(content, headers)
+    return _File(content, gzip.compress(content, mtime=0), headers)
 
 
 _REPLAYED = (
@@ -87,6 +90,8 @@ def _answer(request: Request) -> Response:
         raise HTTPException(404)
     if request.headers.get("if-none-match") == file.headers["ETag"]:
         return Response(status_code=304, headers=dict(file.headers))
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(file.zipped, headers={**file.headers, "Content-Encoding": "gzip"})
     return Response(file.content, headers=dict(file.headers))
 
 
