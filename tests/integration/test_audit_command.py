@@ -140,7 +140,8 @@ def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
     assert done.code == 0, done.err
     assert re.match(r"[23] of 5 GPUs would have been enough \(estimated\)", done.out)
     assert "(measured)" in done.out
-    for options in ((), ("--nvml", "--series", "x")):
+    no_price = ("--prometheus", "http://127.0.0.1:9", "--objective", "cost")
+    for options in ((), ("--nvml", "--series", "x"), no_price):
         assert advisor("audit", *options).code == 2
 
 

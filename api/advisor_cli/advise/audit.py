@@ -21,6 +21,7 @@ from rich.progress import (
 )
 
 from advisor.core.interval import Interval
+from advisor.core.objectives import ADVISED, COST, priced
 from advisor.decide.limits import Limits
 from advisor.errors import InputError
 from advisor.files.home import open_home
@@ -92,6 +93,8 @@ def audit(
             fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
         )
     settings = read_settings()
+    if objective == COST:
+        priced(ADVISED[COST], settings.prices)  # refuses it where nothing has a price
     limits = Limits(default_min_speed=settings.min_speed if min_speed is None else min_speed)
     wanted = Wanted(
         estimate=bundled_one_window().profile,

@@ -78,7 +78,7 @@ class Cluster:
             named = {
                 **card,
                 "namespace": f"team-{gpu // OF_TEAM}",
-                "pod": f"{kind.replace('-', '')}-{job}",
+                "pod": f"{kind.replace('-', '')}-{gpu}-{job}",
                 "container": "main",
             }
             for labels, of, a, b in ((named, kind, begin, ends[0]), (card, "", *ends)):
