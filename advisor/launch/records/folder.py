@@ -7,6 +7,7 @@
     stop                made by anyone who wants it stopped
     joins/              who asked to join, and what was answered (advisor.launch.records.joins)
     reserve             room for the last words, should the disk be full by then
+    history.json        its power and speeds over time, in few points
     observations.jsonl  one line for each stretch that is known for good
     observing.jsonl     the same of the others, every few seconds, until they are
     N-a/, N-b/ ..       counter, gate and output of the jobs that were the N-th together
