@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -103,6 +104,20 @@ def test_a_demonstration_moves_and_leaves_nothing_behind(tmp_path: Path) -> None
         assert folder.is_dir()
     assert not folder.exists()
     assert [*home.iterdir()] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_demonstration_that_is_ended_at_its_start_leaves_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """It reads what was recorded for some seconds before a server could take a signal."""
+    environment = {**os.environ, "HOME": str(tmp_path / "none"), "TMPDIR": str(tmp_path)}
+    words = [sys.executable, "-m", "advisor", "serve", "--demo", "--port", "0"]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: [*tmp_path.iterdir()])
+        process.send_signal(number)
+        assert process.wait(20) != 0
+    assert [*tmp_path.iterdir()] == []
 
 
 def _open_files(pid: int) -> list[Path]:
