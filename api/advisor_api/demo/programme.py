@@ -1,8 +1,10 @@
 """What a demonstration plays on a GPU model: what advice would launch, where that was recorded."""
 
+import itertools
 import random
+import statistics
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE, Gpu
@@ -22,6 +24,9 @@ is watched."""
 
 _WHO = "demo"
 
+_FASTEST = 1.05
+"""Of what a job does alone; those that wait for their host were faster on a faster one."""
+
 
 class Programme:
     """Sets of jobs of one GPU model.
@@ -40,10 +45,12 @@ class Programme:
         together: Sequence[PairPoint],
         jobs: Collection[str],
     ) -> None:
-        self.solo, self.together = solo, together
+        whole = sorted((p for p in solo if p.share_percent == WHOLE), key=lambda p: p.job)
+        of_job = itertools.groupby(whole, lambda point: point.job)
+        alone = {job: statistics.median(p.rate for p in points) for job, points in of_job}
+        self.solo, self.together = solo, [p for p in together if _is_explained(p, alone)]
         self._settings = settings
-        self._splits = _recorded(together, set(jobs) & {point.job for point in solo})
-        whole = (point for point in solo if point.share_percent == WHOLE)
+        self._splits = _recorded(self.together, set(jobs) & {point.job for point in solo})
         self._alone_ms = {point.job: point.latency_p99_ms for point in whole}
         self._specs: dict[tuple[str, ...], LaunchSpec | None] = {}
 
@@ -73,6 +80,11 @@ class Programme:
         alone_ms = self._alone_ms.get(job)
         promised_ms = alone_ms and float(f"{_PROMISED * alone_ms:.1g}")
         return JobRequest(job=job, max_p99_ms=promised_ms)
+
+
+def _is_explained(point: PairPoint, alone: Mapping[str, float]) -> bool:
+    """Whether no job was faster beside others than alone, which would look like a gain."""
+    return all((part.rate or 0.0) <= _FASTEST * alone.get(part.job, 0.0) for part in point.parts)
 
 
 def _recorded(points: Sequence[PairPoint], jobs: set[str]) -> dict[tuple[str, ...], set[str]]:
