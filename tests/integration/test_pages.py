@@ -450,6 +450,22 @@ def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:
     visit.page.wait_for_selector("figure svg .measured", state="detached")
 
 
+def test_it_is_said_where_a_way_was_measured(visit: Visit, served: RawServer) -> None:
+    """Here, or before it came: at the very way that is chosen, and nothing where it was not."""
+    path = f"/v1/sets/{'%2B'.join(PAIR)}/points"
+    told = served.ask("GET", path).json
+    assert not told["stored"]
+    points = [point for point in told["bundled"] if point["gpu_model"] == BUNDLED_MODEL]
+    for stored, words in (([], "that came with advisor"), (points, "measured here")):
+        bundled = [] if stored else points
+        visit.play(f"{path}*", {**told, "stored": stored, "bundled": bundled, "next": None})
+        visit.open(PAGES["pair"])
+        assert visit.text("#basis") == "At 47/50: predicted"
+        visit.page.click("button:text-is('50/50')")
+        assert words in visit.text("#basis")
+        visit.page.unroute_all()
+
+
 def test_a_server_shows_its_demand_and_its_latencies(visit: Visit) -> None:
     """The page of a job that answers requests says how many come and how long they wait."""
     visit.open(PAGES["server-job"])

@@ -27,7 +27,7 @@ export function tiles(view, option) {
     ["Slowest job", percent(Math.min(worst.speed.value, 1)), option.sharing === "exclusive" ? "each as alone" : worst.job, range(worst.speed, 100)],
     ...(p99 && option.sharing !== "exclusive" ? [["p99", withUnit(p99.value, "ms"), "of the slowest server", range(p99)]] : []),
   ];
-  const told = found ? (found.own ? `measured here, ${windows(found)}` : `measured, ${windows(found)} that come with advisor`) : "predicted";
+  const told = found ? (found.own ? `measured here, ${windows(found)}` : `measured, ${windows(found)} that came with advisor`) : "predicted";
   return html(
     "div",
     {},
