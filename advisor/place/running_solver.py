@@ -3,14 +3,16 @@
 The master program (`advisor.place.set_master`) takes the sets known so far and says what each job
 is worth; the search (`advisor.place.set_search`) finds sets whose jobs are worth more than they
 cost; until there are none (M. Lübbecke and J. Desrosiers, "Selected topics in column generation",
-Operations Research 53(6), 2005). Then the master is solved in whole cards. A quick search goes
-first; then that which also bounds what any set could gain.
+Operations Research 53(6), 2005). Then the master is solved in whole cards. Sets near those in use
+are looked at first; then all, by a search that also bounds what any set could gain.
 """
 
 import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import NoSplitError
@@ -29,14 +31,14 @@ NEAR = 0.005
 GAP = 2e-3
 """Of the whole cards from their own bound at which they are good enough."""
 
-NARROW_PART, SEARCH_PART = 0.45, 0.75
-"""Of the time, after which the narrowest search is over, and after which no sets are looked for."""
+SEARCH_PART = 0.85
+"""Of the time, after which no sets are looked for."""
 
 WORTHWHILE = 1e-3
-"""Of the cost, what a turn of the narrowest search must save for another one."""
+"""Of the cost, what a turn of a search must save for another one."""
 
-QUICK = 5
-"""Turns of the quick search, which goes first."""
+LOOKED_NEAR = 800
+"""Sets: where more are known, only those in use are looked near."""
 
 ROUNDING = 1e-6
 """Of a card, is none."""
@@ -56,6 +58,9 @@ def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPla
     answers = [set_answers(placing, n) for n in range(len(placing.pools))]
     master = _master(placing, answers)
     bound, timed_out = _found(placing, answers, master, started, time_limit_s)
+    if placing.aim == "fewest-cards":
+        # Cards come whole, and a job that waits costs a whole number of them.
+        bound = math.ceil(bound - ROUNDING)
     left_s = max(1.0, time_limit_s - (time.monotonic() - started))
     cards = master.whole(left_s, GAP)[len(placing.kinds) :]
     used = Counter({one: int(n) for one, n in zip(master.sets, cards, strict=True) if n > 0})
@@ -70,25 +75,47 @@ def _found(
     started: float,
     time_limit_s: float,
 ) -> tuple[float, bool]:
-    """Add sets to the master; what no plan can be better than, and whether the time ended it."""
+    """Add sets to the master; what no plan can be better than, and whether the time ended it.
+
+    A wide search goes between the values of jobs that have told the best bound and those of now,
+    as these swing (A. Pessoa et al., "Automation and combination of linear-programming based
+    stabilization techniques in column generation", INFORMS J. on Computing 30(2), 2018).
+    """
     least = LEAST_GAIN * max(one.cost for one in master.sets)
-    bound, cost, widths, takes, turn = 0.0, math.inf, [*WIDTHS], 0.0, 0
+    bound, cost, widths, takes = 0.0, math.inf, [*WIDTHS], 0.0
+    steady, of_steady = None, -math.inf
     while (part := _part(started, time_limit_s)) + takes <= SEARCH_PART or not bound:
-        before, (cost, duals) = cost, master.solve()
-        if turn < QUICK and part <= SEARCH_PART:
-            searches, turn = _searches(answers, duals), turn + 1
-            master.add(one for search in searches for one in search.greedy(least, turn))
-            continue
-        found = [search.all(widths[0], least) for search in _searches(answers, duals / (1 + NEAR))]
-        bound = max(bound, LEAST_GAIN * cost, _bound(placing, cost, found))
+        before, (cost, duals) = cost, _near(answers, master, least, started, time_limit_s)
+        tried = duals if steady is None else (steady + duals) / 2
+        found = [search.all(widths[0], least) for search in _searches(answers, tried / (1 + NEAR))]
+        told = _bound(placing, tried, found)
+        bound = max(bound, LEAST_GAIN * cost, told)
         new = master.add(one for of_pool in found for one in of_pool.sets)
-        if bound >= (1 - 1.2 * NEAR) * cost or (not new and len(widths) == 1):
+        if bound >= (1 - 1.2 * NEAR) * cost or not (new or len(widths) > 1 or steady is not None):
             return bound, False
+        if not new:
+            steady = None
+        elif len(widths) < len(WIDTHS) and told > of_steady:
+            steady, of_steady = tried, told
         takes = _part(started, time_limit_s) - part
-        little = part > NARROW_PART or cost > (1 - WORTHWHILE) * before
-        if len(widths) > 1 and (not new or (little and widths[0] == WIDTHS[0])):
-            takes *= widths[1] / widths.pop(0)
+        if len(widths) > 1 and (not new or cost > (1 - WORTHWHILE) * before):
+            widths.pop(0)
     return bound, True
+
+
+def _near(
+    answers: list[SetAnswers], master: Master, least: float, started: float, time_limit_s: float
+) -> tuple[float, Floats]:
+    """Add sets that are one job off others, while that saves much; the cost, and values then."""
+    cost, duals = master.solve()
+    while _part(started, time_limit_s) < SEARCH_PART:
+        before, known = cost, master.sets
+        near = master.used if len(known) > LOOKED_NEAR else tuple(known)
+        master.add(one for s in _searches(answers, duals) for one in s.near(near, least))
+        cost, duals = master.solve()
+        if cost > (1 - WORTHWHILE) * before:
+            break
+    return cost, duals
 
 
 def _part(started: float, time_limit_s: float) -> float:
@@ -120,16 +147,18 @@ def _searches(answers: list[SetAnswers], duals: Floats) -> list[SetSearch]:
     return [SetSearch(a, duals[:kinds], float(duals[kinds + a.number])) for a in answers]
 
 
-def _bound(placing: Placing, cost: float, found: list[Found]) -> float:
-    """No plan costs less than cards in parts do, if every card gained all that a set could.
+def _bound(placing: Placing, duals: Floats, found: list[Found]) -> float:
+    """No plan costs less than jobs and cards are worth, if every card gained all that a set could.
 
-    The values of jobs and cards are lowered by `NEAR` (A. Farley, "A note on bounding a class of
-    linear programming problems", Operations Research 38(5), 1990), so that few sets gain anything.
+    The values of jobs and cards are lowered by `NEAR`, so that few sets gain anything. Where each
+    set costs one card, they may be lowered until none does, which is less (A. Farley, "A note on
+    bounding a class of linear programming problems", Operations Research 38(5), 1990).
     """
-    gained = sum(pool.gpus * of.most for pool, of in zip(placing.pools, found, strict=True))
-    bound = cost / (1 + NEAR) - gained
-    # Cards come whole, and a job that waits costs a whole number of them.
-    return math.ceil(bound - ROUNDING) if placing.aim == "fewest-cards" else bound
+    gpus = np.array([pool.gpus for pool in placing.pools])
+    most = np.array([of.most for of in found])
+    worth = float(duals @ np.append(placing.counts, gpus)) / (1 + NEAR)
+    bound = worth - float(gpus @ most)
+    return max(bound, worth / (1 + most.max())) if placing.aim == "fewest-cards" else bound
 
 
 def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> None:

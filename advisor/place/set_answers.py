@@ -40,6 +40,7 @@ class SetAnswers:
         floors: Least speed that each must keep.
         sure: Whether the low end of its speed must.
         dearer: What each two of them cost at least, as no set is cheaper for a further job.
+        levels: Of the sets that the law was asked of, and that keep every limit.
     """
 
     placing: Placing
@@ -50,6 +51,7 @@ class SetAnswers:
     floors: Floats = field(init=False)
     sure: Bools = field(init=False)
     dearer: Floats = field(init=False)
+    levels: dict[PlacedSet, int] = field(default_factory=dict[PlacedSet, int])
     _memory_mib: Floats = field(init=False)
     _limits: Limits = field(init=False)
     _limits_of_sets: Limits = field(init=False)
@@ -82,7 +84,10 @@ class SetAnswers:
 
     def by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
         """By the law of sets; jobs that fill the GPU are limited to a level."""
-        return self._known_or((kinds, level), _LAW)
+        found = self._known_or((kinds, level), _LAW)
+        if found:
+            self.levels[found] = level
+        return found
 
     def _known_or(self, key: tuple[tuple[int, ...], int], by: Predictor) -> PlacedSet | None:
         if key not in self._known:

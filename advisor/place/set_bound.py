@@ -19,6 +19,7 @@ from advisor.core.split import MOST_JOBS
 from advisor.place.many_sets import ManyAlone
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
+from advisor.place.set_busy import SURE, Busy
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import MPS
 
@@ -40,9 +41,6 @@ CHUNK = 64
 EXACT = 1e-5
 """Of the dearest job: prices and times are added up in single precision."""
 
-SURE = 1e-9
-"""Of a time, is none."""
-
 Ends: TypeAlias = tuple[Floats, Floats]
 
 
@@ -57,6 +55,7 @@ class Worth:
         floor: Part of that speed that it must keep, above 1: it cannot; 0 for a server.
         together: Part of the GPU that jobs may need beside a server, with its own; infinite beside
             others; shape (kinds + 1,).
+        must_have: Of the SMs what each job must be able to get beside a server; 0 for others.
         equal: So many jobs have an equal part of the GPU that is enough for every server.
         card: What a card costs less than one that stays free is worth, without watts.
         per_w: Cost of a watt.
@@ -68,6 +67,7 @@ class Worth:
     drawn: Floats
     floor: Floats
     together: Floats
+    must_have: Floats
     equal: int
     card: float
     per_w: float
@@ -80,36 +80,37 @@ class SetBound:
     def __init__(self, many: ManyAlone, worth: Worth, joining: Ints) -> None:
         """`joining` are the kinds that sets grow by, servers first, then in their order."""
         self._alone, self._limit_w = many.alone, many.limit_w
-        self._worth, self._joining = worth, joining
+        self._worth, self.joining = worth, joining
         self.servers = int(many.alone.served[joining, 0].sum())
         self._longest = np.where(
             worth.floor > 0, MPS.wanted(np.clip(worth.floor, 1e-3, 1.0)), np.inf
         )
         self._times = np.linspace(0.0, self._most_wanted(), STEPS + 1)
         self._values = self._values_at_ends()
+        self._busy = Busy(many.alone, worth.must_have, joining)
         self._known: dict[int, tuple[Ends, Ends]] = {}
 
     def with_one_more(self, rows: Ints, level: Ints, last: Ints, size: int) -> Floats:
         """Of sets with each job that may join, none before the last; shape (sets, joining)."""
-        most = np.full((len(rows), len(self._joining)), -np.inf)
+        most = np.full((len(rows), len(self.joining)), -np.inf)
         own, rest = self._priced(MOST_JOBS - size - 1)
         for start in range(0, len(rows), CHUNK):
             some = slice(start, start + CHUNK)
             seats = rows[some], level[some, None]
             first, end = (
-                of[seats].sum(axis=1)[:, None] + of[self._joining, 0] + left[:-1]
+                of[seats].sum(axis=1)[:, None] + of[self.joining, 0] + left[:-1]
                 for of, left in zip(own, rest, strict=True)
             )
             wanted = np.maximum(
                 self._with(seats, self._alone.sm), self._with(seats, self._alone.dram)
             )
             hottest_w = self._alone.power_w[seats].max(axis=1)[:, None]
-            hottest_w = np.maximum(hottest_w, self._alone.power_w[self._joining, 0])
+            hottest_w = np.maximum(hottest_w, self._alone.power_w[self.joining, 0])
             bound = np.maximum(first, end, out=end).min(axis=-2)
-            can = self._steps_between(wanted, self._until(seats, size + 1))
+            can = self._steps_between(wanted, self._until(seats, size + 1, wanted))
             bound = np.where(can[..., None, :], bound, -np.inf).max(axis=-1)
             most[some] = self._gain(bound, hottest_w)
-        most[np.arange(len(self._joining)) < last[:, None]] = -np.inf
+        most[np.arange(len(self.joining)) < last[:, None]] = -np.inf
         return most
 
     def of(self, rows: Ints, level: Ints, last: Ints, size: int) -> Floats:
@@ -127,7 +128,7 @@ class SetBound:
 
     def _of(self, rows: Ints, level: Ints, last: Ints, free: int, most_together: Floats) -> Floats:
         """For each number of servers that may join, as many as their needs allow."""
-        alone, seats, servers = self._alone, (rows, level[:, None]), self._joining[: self.servers]
+        alone, seats, servers = self._alone, (rows, level[:, None]), self.joining[: self.servers]
         sm, needed, hottest_w = (
             alone.sm[seats].sum(axis=1),
             alone.needed[seats].sum(axis=1),
@@ -155,7 +156,10 @@ class SetBound:
                 + (more * of[servers, 0].max(axis=0) if more else 0)
                 for of, left in zip(own, rest, strict=True)
             ]
-            until = np.minimum(longest, sm + np.maximum(0.0, together - needed))
+            busy = self._busy.with_servers(seats, sm, last, self.servers, more)
+            can &= busy >= 0
+            until = np.minimum(busy, sm + np.maximum(0.0, together - needed))
+            until = np.minimum(longest, np.maximum(wanted, until))
             bound = np.where(can[:, None], self._between(ends[0], ends[1], wanted, until), -np.inf)
             found = np.maximum(found, self._gain(bound, hottest_w))
             if not self.servers:
@@ -164,21 +168,22 @@ class SetBound:
 
     def _with(self, seats: tuple[Ints, Ints], values: Floats) -> Floats:
         """Of each set and each job that joins it, added up; shape (sets, joining)."""
-        added: Floats = values[seats].sum(axis=1)[:, None] + values[self._joining, 0]
+        added: Floats = values[seats].sum(axis=1)[:, None] + values[self.joining, 0]
         return added
 
-    def _until(self, seats: tuple[Ints, Ints], size: int) -> Floats:
+    def _until(self, seats: tuple[Ints, Ints], size: int, wanted: Floats) -> Floats:
         """The most time that each set with one more job may want; shape (sets, joining)."""
         longest = np.minimum(
-            self._longest[seats].min(axis=1)[:, None], self._longest[self._joining, 0]
+            self._longest[seats].min(axis=1)[:, None], self._longest[self.joining, 0]
         )
-        left = self._worth.together[seats[0]].min(axis=1)[:, None] - self._with(
-            seats, self._alone.needed
-        )
-        until = self._with(seats, self._alone.sm) + np.maximum(0.0, left)
+        sm, needed = (self._with(seats, of) for of in (self._alone.sm, self._alone.needed))
+        left = self._worth.together[seats[0]].min(axis=1)[:, None] - needed
+        until = sm + np.maximum(0.0, left)
         # Another server may want more time than it needs.
         until[:, : self.servers if size > self._worth.equal else None] = np.inf
-        return np.minimum(longest, until)
+        busy = self._busy.with_one_more(seats, sm)
+        until = np.minimum(longest, np.maximum(wanted, np.minimum(until, busy)))
+        return np.where(busy < 0, busy, until)
 
     def _steps_between(self, wanted: Floats, until: Floats) -> Bools:
         """Which steps have a time between the two; shape (..., steps)."""
@@ -196,8 +201,7 @@ class SetBound:
         end -= first
         bound = (first + np.maximum(end * part[0], end * part[1])).min(axis=-2)
         can = self._steps_between(wanted, until)[:, None]
-        most: Floats = np.where(can, bound, -np.inf).max(axis=-1)
-        return most
+        return np.where(can, bound, -np.inf).max(axis=-1)
 
     def _gain(self, bound: Floats, hottest_w: Floats) -> Floats:
         """Less what card and watts cost: the sum of all, or the hottest job, or the power limit."""
@@ -213,13 +217,14 @@ class SetBound:
     def _most_wanted(self) -> float:
         """Of all sets: by the batch job that may be slowed down most, and by what servers need."""
         alone, served = self._alone, self._alone.served[:-1, 0] > 0
-        most = MOST_JOBS * alone.sm[:-1].max()
+        active = np.maximum(alone.sm, alone.dram)[:-1, 0]
+        most = MOST_JOBS * active.max()
         batch = self._longest[:-1][~served].max(initial=0.0)
         if not served.any():
             return float(min(most, batch))
-        more = (alone.sm[:-1, 0] / np.maximum(alone.needed[:-1, 0], SURE))[served].max()
+        more = (active / np.maximum(alone.needed[:-1, 0], SURE))[served].max()
         beside = self._worth.together[:-1][served].max() * max(1.0, more)
-        return float(min(most, max(batch, beside)))
+        return float(min(most, max(batch, beside, self._worth.equal * active.max())))
 
     def _values_at_ends(self) -> Ends:
         """What each job brings; two of shape (regimes, kinds + 1, levels, steps).
@@ -255,7 +260,7 @@ class SetBound:
             rest: list[Floats] = []
             for values, time in zip(self._values, (self._times[:-1], self._times[1:]), strict=True):
                 own.append(np.moveaxis(values, 0, 2)[:, :, :, None] - prices * sm)
-                joins = np.append(own[-1][self._joining, 0], np.zeros((1, *prices.shape)), axis=0)
+                joins = np.append(own[-1][self.joining, 0], np.zeros((1, *prices.shape)), axis=0)
                 best = np.maximum.accumulate(joins[::-1], axis=0)[::-1]
                 rest.append(free * best + prices * time)
             self._known[free] = _single(own), _single(rest)
@@ -264,10 +269,9 @@ class SetBound:
     def _best_prices(self, free: int) -> Floats:
         """Shape (regimes, prices, steps)."""
         tried = self._worth.dearest * PRICES[:, None]
-        batch = self._joining[self.servers :]
+        batch = self.joining[self.servers :]
         value = np.maximum(*self._values)[:, batch, 0]
-        paid = tried[:, :, None] * self._alone.sm[batch, 0]
-        brought = value[:, None].swapaxes(2, 3) - paid
+        brought = value[:, None].swapaxes(2, 3) - tried[:, :, None] * self._alone.sm[batch, 0]
         best = brought.max(axis=-1, initial=0.0)
         total = [tried * left * self._times[1:] + free * best for left in LEFT]
         found: Floats = np.stack([tried[each.argmin(axis=1), 0] for each in total], axis=1)

@@ -72,6 +72,12 @@ class Master:
             self._program.getSolution().row_dual
         )
 
+    @property
+    def used(self) -> list[PlacedSet]:
+        """Sets that have cards, or parts of them."""
+        cards = np.array(self._program.getSolution().col_value)[len(self.waiting_costs) :]
+        return [self.sets[place] for place in np.flatnonzero(cards > ROUNDING).tolist()]
+
     def whole(self, time_limit_s: float, gap: float) -> Floats:
         """How many jobs of each kind wait, and cards of each set; the best found in the time."""
         self._program.run()

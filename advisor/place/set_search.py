@@ -7,8 +7,9 @@ there is time for. The most that those left aside could gain is told: the bound 
 of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -21,12 +22,13 @@ from advisor.place.set_answers import SetAnswers
 from advisor.place.set_bound import SetBound, Worth
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import SPEED_ERRORS, TAKEN
-
-GREEDY_PRICES = (0.0, 1.0, 0.4, 2.5, 0.15)
-"""Of all the time of a GPU, for each 1 of the dearest job, where sets grow by what gains most."""
+from advisor.predict.sets import SURE_OF_BUSIEST
 
 MOST_ASKED, MOST_LOOKED_AT = 150, 1500
 """Sets of one size that the predictor is asked of, and of which those are chosen."""
+
+MOST_NEAR = 50_000
+"""Sets that are one job off others and looked at together."""
 
 BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
 """The low end of a speed, for each 1, is no higher than this."""
@@ -75,45 +77,51 @@ class SetSearch:
         # A server keeps its floor in this part of the GPU, or in an equal part with fewer jobs.
         parts = np.where(alone.served, needs / np.maximum(alone.most, 1e-9), 0.0)[:, 0]
         together = alone.needed[:, 0] + (1 - parts) / TAKEN
+        # Sure of its speed is a server that is sure of its part of the SMs.
+        busy = answers.floors / np.where(answers.sure, max(BEST_LOW, SURE_OF_BUSIEST), 1.0)
+        must_have = busy[:, None] * alone.wanted / np.maximum(alone.rate, 1e-9)
         given = Worth(
             worth=self._worth,
             done=self._lag[:, None] * alone.rate,
             drawn=self._per_w * np.maximum(0.0, alone.power_w - alone.idle_w),
             floor=np.where(alone.served, 0.0, needs / np.maximum(alone.rate, 1e-9)),
             together=np.where(parts * MOST_JOBS > 1, together, np.inf),
+            must_have=np.where(alone.served, must_have, 0.0),
             equal=int(1 / max(parts.max(), 1 / MOST_JOBS)),
             card=self._card,
             per_w=self._per_w,
             dearest=self._dearest,
         )
-        self._bound = SetBound(answers.many, given, self._joining)
+        self.bound = SetBound(answers.many, given, self._joining)
 
-    def greedy(self, least: float, turn: int) -> tuple[PlacedSet, ...]:
-        """Sets that gain, grown from every job by what gains most at each step.
-
-        Each turn has another price of what is left of a GPU, so that one finds what another misses.
-        """
+    def near(self, sets: Sequence[PlacedSet], least: float) -> list[PlacedSet]:
+        """Sets that gain more than the least, and are one job off one of these, or one larger."""
         found: list[PlacedSet] = []
+        for size in filter(self._is_column, range(1, MOST_JOBS + 1)):
+            starts = self._one_short(sets, size)
+            gains = self._own[starts.rows].sum(axis=1)[:, None] + self._own[:-1] + self._card
+            parent, kinds = np.nonzero(gains > least)
+            first = np.argsort(-gains[parent, kinds], kind="stable")[:MOST_NEAR]
+            grown = starts.with_one_more(parent[first], kinds[first], size)
+            same = np.column_stack([np.sort(grown.rows, axis=1), grown.level])
+            _, different = np.unique(same, axis=0, return_index=True)
+            kept, _ = self._answers.kept(grown.only(different), size)
+            found += self._best(kept, self._gains(kept), least, size)[0]
+        return found
+
+    def _one_short(self, sets: Sequence[PlacedSet], size: int) -> Sets:
+        """One job short of a size: those that are, and larger ones less each of their jobs."""
         answers = self._answers
-        kinds = np.arange(len(self._own) - 1)
-        light = np.flatnonzero(answers.many.alone.fills[:-1, 0] == 0)
-        sets = nothing(len(kinds)).with_one_more(np.zeros_like(light), light, 1)
-        sets = sets.and_also(answers.filling(1))
-        price = self._dearest * GREEDY_PRICES[turn % len(GREEDY_PRICES)]
-        root = np.arange(len(sets.rows))
-        for size in range(2, MOST_JOBS + 1):
-            parent = np.repeat(np.arange(len(sets.rows)), len(kinds))
-            children = sets.with_one_more(parent, np.tile(kinds, len(sets.rows)), size)
-            children, kept = answers.kept(children, size)
-            root = root[parent[kept]]
-            gains = self._gains(children)
-            found += self._best(children, gains, least, size)[0]
-            busy = answers.many.alone.sm[children.rows, children.level[:, None]].sum(axis=1)
-            order = np.lexsort((price * busy - gains, root))
-            _, first = np.unique(root[order], return_index=True)
-            chosen = order[first]
-            sets, root = children.only(chosen), root[chosen]
-        return tuple(found)
+        short = {
+            (kinds, level)
+            for one in sets
+            if (level := answers.levels.get(one)) is not None and size - 1 <= len(one.kinds) <= size
+            for kinds in combinations(np.searchsorted(answers.there, one.kinds).tolist(), size - 1)
+        }
+        starts = nothing(len(self._own) - 1).only(np.zeros(len(short), dtype=np.int64))
+        for row, (kinds, level) in enumerate(sorted(short)):
+            starts.rows[row, : size - 1], starts.level[row] = kinds, level
+        return starts
 
     def all(self, width: int, least: float) -> Found:
         """Sets that gain more than the least.
@@ -130,8 +138,8 @@ class SetSearch:
             sets = sets.and_also(self._could_gain(filling, size))
             good, left = self._best(sets, self._gains(sets), least, size)
             found += good
-            heads = sets.last < self._bound.servers
-            chosen, beyond = _first(sets.most, {HEADS * width: heads, width: ~heads})
+            heads = sets.last < self.bound.servers
+            chosen, beyond = _first(sets.most, (HEADS * width, heads), (width, ~heads))
             most = max(most, cut, left, beyond)
             sets = self._asked(sets, chosen)
         return Found(tuple(found), max([most, *map(self._gain, found)]))
@@ -156,19 +164,19 @@ class SetSearch:
     def _grown(self, sets: Sets, size: int, width: int) -> tuple[Sets, float]:
         """With one more job, those that could gain; and what others could, not looked at."""
         sets = sets.only(self._answers.may_be_joined(sets))
-        bound = self._bound.with_one_more(sets.rows, sets.level, sets.last, size - 1)
+        bound = self.bound.with_one_more(sets.rows, sets.level, sets.last, size - 1)
         bound = np.minimum(bound, sets.most[:, None])
         parent, place = np.nonzero(bound > 0)
         bound = bound[parent, place]
-        servers = place < self._bound.servers
-        chosen, cut = _first(bound, {len(bound): servers, width: ~servers})
+        servers = place < self.bound.servers
+        chosen, cut = _first(bound, (len(bound), servers), (width, ~servers))
         parent, place = parent[chosen], place[chosen]
         grown = sets.with_one_more(parent, self._joining[place], size, place, bound[chosen])
         return self._answers.kept(self._could_gain(grown, size), size)[0], cut
 
     def _could_gain(self, sets: Sets, size: int) -> Sets:
         """Those whose closer bound says so."""
-        most = np.minimum(sets.most, self._bound.of(sets.rows, sets.level, sets.last, size))
+        most = np.minimum(sets.most, self.bound.of(sets.rows, sets.level, sets.last, size))
         return replace(sets, most=most).only(most > 0)
 
     def _gains(self, sets: Sets) -> Floats:
@@ -228,10 +236,10 @@ class SetSearch:
         return sets.only(np.append(np.array(kept, dtype=np.int64), chosen[asked:]))
 
 
-def _first(values: Floats, groups: Mapping[int, Bools]) -> tuple[Ints, float]:
+def _first(values: Floats, *groups: tuple[int, Bools]) -> tuple[Ints, float]:
     """So many of each group, those with the most first, and the most of all others."""
     chosen, beyond = [np.zeros(0, dtype=np.int64)], 0.0
-    for number, group in groups.items():
+    for number, group in groups:
         of_group = np.flatnonzero(group)
         of_group = of_group[np.argsort(-values[of_group], kind="stable")]
         chosen.append(of_group[:number])

@@ -136,12 +136,15 @@ class Alone:
         return np.minimum(self.reach, room(self.most, self.needed, equal))
 
     @property
+    def wanted(self) -> Floats:
+        """Of the SMs at least: in fuller batches a server needs less than it is active on alone."""
+        by_rate = BUSIEST.value / (WHOLE_OF_SMALL * np.maximum(self.most, 1e-9))
+        return np.where(self.served, np.minimum(self.sm, by_rate), self.sm)
+
+    @property
     def busiest(self) -> Floats:
         """What each could do where all SMs are busy; infinite for jobs that are no servers."""
-        # In fuller batches a server needs less of the SMs than it is active on alone.
-        by_rate = BUSIEST.value / (WHOLE_OF_SMALL * np.maximum(self.most, 1e-9))
-        wanted = np.where(self.served, np.minimum(self.sm, by_rate), self.sm)
-        return np.where(self.served, self.rate * room_in(BUSIEST.value, wanted), np.inf)
+        return np.where(self.served, self.rate * room_in(BUSIEST.value, self.wanted), np.inf)
 
     def speeds(self, could: Floats) -> Floats:
         """Of each, relative to its own on the whole GPU, side by side under MPS."""
