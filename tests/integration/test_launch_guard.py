@@ -34,6 +34,26 @@ guard.close()
 """
 
 
+ADOPTS = """
+import ctypes, os, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+subprocess.run([sys.executable, "-c", sys.argv[1], sys.argv[2]])
+os.wait()
+print("lives")
+"""
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from advisor.core.gpu import Gpu
+from advisor.launch.supervisor.guard import ProcessGuard
+from advisor.runtime.backends.uncapped import UncappedBackend
+backend = UncappedBackend(Gpu(uuid="GPU-guard-test", model="None"))
+ProcessGuard(Path(sys.argv[1]), backend, os.environ)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 @pytest.fixture
 def worker(tmp_path: Path) -> Generator[subprocess.Popen[bytes]]:
     """A process of the launch that ignores a polite request."""
@@ -143,3 +163,13 @@ def test_exit_code_is_that_of_the_error(state: State, code: str | None, expected
     """Scripts tell the causes apart."""
     status = LaunchStatus(launch_id="x", state=state, updated_at="", code=code)
     assert exit_code(status) == expected
+
+
+def test_guard_whose_supervisor_was_killed_before_it_began_ends_the_jobs_alone(
+    tmp_path: Path, worker: subprocess.Popen[bytes]
+) -> None:
+    """Who adopts it, such as a user's systemd, lives on."""
+    command = [sys.executable, "-c", ADOPTS, KILLED, str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout) == (0, "lives\n"), found.stderr
+    assert worker.wait(timeout=10) == -signal.SIGKILL

@@ -5,8 +5,9 @@ and it does not notice one that hangs. The supervisor writes a byte now and then
 closes without a farewell, or nothing comes for half a minute, this process ends whatever carries
 the mark of the launch. It answers each byte, so that its supervisor notices a guard that hangs.
 
-Run as `python -P -m advisor.launch.supervisor.guard FOLDER GPU_UUID SILENCE_S [PIPE_DIRECTORY
-[DAEMON_PID]]`; a daemon whose number is given is the launch's own, and ends with it.
+Run as `python -P -m advisor.launch.supervisor.guard SUPERVISOR_PID FOLDER GPU_UUID SILENCE_S
+[PIPE_DIRECTORY [DAEMON_PID]]`; a daemon whose number is given is the launch's own, and ends with
+it.
 """
 
 import contextlib
@@ -67,7 +68,8 @@ class ProcessGuard:
         answer_s: float = ANSWER_S,
     ) -> None:
         daemon = _words(backend) if isinstance(backend, MpsBackend) else ()
-        self._arguments = [str(folder), backend.gpu.uuid, str(silence_s), *daemon]
+        launch = str(folder), backend.gpu.uuid, str(silence_s)
+        self._arguments = [str(os.getpid()), *launch, *daemon]
         self._environment, self._answer_s = dict(environment), answer_s
         self._asked_s: float | None = None
         self._process = self._start()
@@ -132,16 +134,21 @@ def _words(backend: MpsBackend) -> Iterator[str]:
 
 
 def main(
+    supervisor_pid: str,
     folder: str,
     gpu_uuid: str,
     silence_s: str,
     pipe_dir: str | None = None,
     own_daemon: str | None = None,
 ) -> None:
-    """Wait for the end of the supervisor, which is this process's parent."""
+    """Wait for the end of the supervisor, which is this process's parent.
+
+    One that was killed before this began is told by its number: whoever adopted this process, such
+    as a user's systemd, is not to be ended in its place.
+    """
     # Where both are stopped, and the supervisor is then killed, this one goes on.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
-    supervisor = os.getppid()
+    supervisor = int(supervisor_pid)
     if _farewell(supervisor, float(silence_s)):
         return
     if os.getppid() == supervisor:
