@@ -55,14 +55,15 @@ local function check_word(text)
   if not seen.job then error("advisor:" .. text .. " names no job", 0) end
 end
 
--- `gres:` or `gres/`, as this version of Slurm writes it, where a text asks for one GPU.
+-- `gres:` or `gres/`, as this version of Slurm writes it, where a text asks for one GPU; and its type, if any.
 local function prefix_of_one_gpu(text)
   local prefix, rest = text:match("^(gres[:/])gpu[:=]?([^,]*)$")
   local count = rest and (rest:match("^(%d+)$") or rest:match("[:=](%d+)$")) or "1"
-  return count == "1" and prefix or nil
+  local of_type = rest and not rest:find("^%d+$") and rest:match("^([^:=]+)") or nil
+  if count == "1" then return prefix, of_type end
 end
 
--- The prefix of a job's request. Raises an error with the reason why the job is left as it is.
+-- The prefix of a job's request, and its type of GPU. Raises an error with the reason why the job is left as it is.
 local function request_of(job)
   local asked = is_set(job.tres_per_node) and job.tres_per_node or job.tres_per_job
   local otherwise = (job.tres_per_task or "") .. (job.tres_per_socket or "")
@@ -85,15 +86,21 @@ local function request_of(job)
     why = "it binds tasks to GPUs, or sets their clock"
   end
   if why then error(why, 0) end
-  return prefix_of_one_gpu(asked) or error(asked .. " is not one GPU", 0)
+  local prefix, of_type = prefix_of_one_gpu(asked)
+  return prefix or error(asked .. " is not one GPU", 0), of_type
 end
 
--- What this partition has by default for a GPU. Raises an error where its jobs are not to be rewritten.
-local function defaults_of(job, facts)
+-- What this partition has by default for a GPU. Raises an error where its jobs are not to be rewritten, or
+-- the type would be lost: gres/mps has none, so all GPUs of the partition must be of it.
+local function defaults_of(job, facts, of_type)
   local partition = is_set(job.partition) and job.partition or facts.default or ""
   local known = facts["partition." .. partition]
   if not known then error("nothing is known of partition " .. partition, 0) end
   if known:find("^no ") then error("in partition " .. partition .. " " .. known:sub(4), 0) end
+  local types = known:match("types=(%S+)") or "none"
+  if of_type and types ~= of_type then
+    error("it asks for " .. of_type .. ", and partition " .. partition .. " has GPUs of type " .. types, 0)
+  end
   return tonumber(known:match("cpus=(%d+)")), tonumber(known:match("mib=(%d+)"))
 end
 
@@ -134,7 +141,7 @@ end
 -- A whole GPU in Slurm's books of gres/mps, of which `advisor slurm match` may leave a part; it starts as
 -- that where nothing was decided in time.
 local function rewrite(job)
-  local prefix = request_of(job)
+  local prefix, of_type = request_of(job)
   local site = read_site()
   local facts = site.facts
   local heard = is_heard(facts)
@@ -143,7 +150,7 @@ local function rewrite(job)
   elseif facts.books ~= "ok" then
     error(facts.books or "nothing is known of the books", 0)
   end
-  local bring = keep_what_a_gpu_brings(job, defaults_of(job, facts))
+  local bring = keep_what_a_gpu_brings(job, defaults_of(job, facts, of_type))
   bring()
   if is_set(job.tres_per_job) then job.tres_per_job = "" end
   job.tres_per_node = prefix .. "mps:100"

@@ -27,7 +27,8 @@ end
 """
 
 
-FACTS = {"user": "64030", "wait_s": "60", "books": "ok", "default": "gpus", "partition.gpus": "ok"}
+FACTS = {"user": "64030", "wait_s": "60", "books": "ok", "default": "gpus",
+         "partition.gpus": "ok types=h100"}  # fmt: skip
 """What `advisor slurm match` tells the plugin of a site where all is well."""
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,13 +77,17 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node with so many GPUs; `is_shared` where each is counted as gres/mps of 100 as well."""
+    """A node with so many GPUs; `is_shared` where each is counted as gres/mps of 100 as well.
+
+    Types are those of its GPUs in gres.conf, an empty one of those that have none.
+    """
 
     name: str
     partitions: tuple[str, ...]
     free_cpus: int
     gpus: int
     is_shared: bool
+    types: frozenset[str] = frozenset()
 
 
 def read_partitions(ask: Ask) -> Mapping[str, Partition]:
@@ -125,7 +130,9 @@ def _fact(partition: Partition, nodes: Sequence[Node]) -> str:
     those = [node for node in nodes if partition.name in node.partitions and node.gpus]
     if not those or not all(node.is_shared for node in those):
         return "no GPUs are not counted as mps, 100 for each"
-    brings = {"cpus": partition.cpus, "mib": partition.memory_mib}
+    kinds = {kind for node in those for kind in node.types}
+    types = "+".join(kind or "none" for kind in sorted(kinds))
+    brings = {"cpus": partition.cpus, "mib": partition.memory_mib, "types": types}
     return " ".join(["ok", *(f"{key}={value}" for key, value in brings.items() if value)])
 
 
@@ -154,7 +161,8 @@ def parse_minutes(text: str) -> float | None:
 
 def _node(row: Mapping[str, object]) -> Node:
     gres = str(row.get("gres", ""))
-    gpus, mps = (_count(gres, name) for name in ("gpu", "mps"))
+    counts = {name: _counts(gres, name) for name in ("gpu", "mps")}
+    gpus, mps = (sum(of_types.values()) for of_types in counts.values())
     named: Any = row.get("partitions")
     free = (number(row.get("cpus")) or 0) - (number(row.get("alloc_cpus")) or 0)
     return Node(
@@ -163,10 +171,14 @@ def _node(row: Mapping[str, object]) -> Node:
         free_cpus=int(free),
         gpus=gpus,
         is_shared=gpus > 0 and mps == 100 * gpus,
+        types=frozenset(counts["gpu"]),
     )
 
 
-def _count(gres: str, name: str) -> int:
-    """Of `gpu:h100:2(S:0),mps:200`."""
+def _counts(gres: str, name: str) -> Mapping[str, int]:
+    """By type, of `gpu:h100:2(S:0),mps:200`."""
     plain = re.sub(r"\([^)]*\)", "", gres)
-    return sum(int(n) for n in re.findall(rf"(?:^|,){name}(?::[^:,]+)?:([0-9]+)(?=,|$)", plain))
+    found = Counter[str]()
+    for kind, count in re.findall(rf"(?:^|,){name}(?::([^:,]+))?:([0-9]+)(?=,|$)", plain):
+        found[kind] += int(count)
+    return found

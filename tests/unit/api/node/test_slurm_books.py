@@ -103,16 +103,18 @@ def test_time_limits_are_read(text: str, minutes: float | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gres", "shared"),
-    [("gpu:2,mps:200", True), ("gpu:h100:2(S:0-1),mps:200", True), ("gpu:2,mps:100", False),
-     ("gpu:2", False), ("", False)],
+    ("gres", "shared", "types"),
+    [("gpu:2,mps:200", True, [""]), ("gpu:h100:2(S:0-1),mps:200", True, ["h100"]),
+     ("gpu:h100:1(S:0),gpu:a100:1,mps:200", True, ["a100", "h100"]), ("gpu:2,mps:100", False, [""]),
+     ("gpu:2", False, [""]), ("", False, [])],
 )  # fmt: skip
-def test_nodes_are_read(gres: str, shared: bool) -> None:
+def test_nodes_are_read(gres: str, shared: bool, types: list[str]) -> None:
     site = Site()
     site.rows["nodes"] = [{"name": "n", "partitions": ["p"], "gres": gres, "cpus": 8,
                            "alloc_cpus": 3}]  # fmt: skip
     node = read_nodes(site)["n"]
     assert (node.is_shared, node.free_cpus, node.partitions) == (shared, 5, ("p",))
+    assert sorted(node.types) == types
 
 
 def row(**more: Any) -> dict[str, Any]:

@@ -169,6 +169,19 @@ def test_nothing_is_rewritten_where_the_books_would_not_see_it(
 
 
 @pytest.mark.parametrize(
+    ("fact", "types"),
+    [("ok types=a100+h100", "a100+h100"), ("ok types=none", "none"), ("ok", "none")],
+)
+def test_the_type_of_a_gpu_is_not_lost(plugin: Plugin, fact: str, types: str) -> None:
+    """Where a partition has others, too, a job that asks for one keeps its request."""
+    plugin.tell({"partition.gpus": fact})
+    job = plugin.submit_one(tres_per_node="gres:gpu:h100:1")
+    assert job["tres_per_node"] == "gres:gpu:h100:1"
+    assert f"asks for h100, and partition gpus has GPUs of type {types}" in job["said"]
+    assert plugin.submit_one()["tres_per_node"] == "gres:mps:100"
+
+
+@pytest.mark.parametrize(
     ("policy", "request_text"), [("pass", "gres:gpu:1"), ("whole", "gres:mps:100")]
 )
 def test_without_who_decides_nobody_waits(plugin: Plugin, policy: str, request_text: str) -> None:
