@@ -37,9 +37,6 @@ def run_agent(folder: Path, settings: Settings, service: Client, stop: threading
         settings: Of its environment.
         service: Knows jobs alone, and takes observations.
         stop: Set by somebody else.
-
-    Raises:
-        SourceError: no driver answers.
     """
     agent = SlurmAgent(folder, settings, service)
     busy_s = time.monotonic()
@@ -57,7 +54,7 @@ class SlurmAgent:
 
     def __init__(self, folder: Path, settings: Settings, service: Client) -> None:
         self._folder, self._settings = folder, settings
-        self._gpus = {gpu.index: gpu for gpu in nvml.list_gpus()}
+        self._gpus: dict[int, Gpu] = {}
         self._reports = ObservationQueue(service.observe)
         self._references = references_of(service)
         self._rooms: dict[Path, Room[SlurmJob]] = {}
@@ -109,6 +106,8 @@ class SlurmAgent:
         return self._rooms[folder.path]
 
     def _gpu(self, index: int) -> Gpu:
+        # Where no driver answers these jobs are left out, as others are; it may when the next come.
+        self._gpus = self._gpus or {gpu.index: gpu for gpu in nvml.list_gpus()}
         if (found := self._gpus.get(index)) is None:
             raise InputError(
                 f"there is no GPU {index}",

@@ -2,12 +2,14 @@
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.client import Client
+from advisor.errors import SourceError
 from advisor.settings import read_settings
 from advisor_node.metering import looking
 from advisor_node.slurm import agent
@@ -55,10 +57,26 @@ def test_a_fault_of_ours_ends_no_agent(
     assert caplog.messages == ["an internal error"] * 2
 
 
+def no_driver() -> list[Any]:
+    raise SourceError("NVML does not answer")
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        (list[Any], "there is no GPU 3. the driver counts 0 GPUs"),
+        (no_driver, "NVML does not answer"),
+    ],
+)
 def test_a_gpu_that_the_driver_does_not_count_is_left_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    listed: Callable[[], list[Any]],
+    why: str,
 ) -> None:
-    """Once, as long as its jobs are there."""
+    """Once, as long as its jobs are there; the agent goes on for those of others."""
+    monkeypatch.setattr(nvml, "list_gpus", listed)
     folder = tmp_path / f"gpu3-{os.geteuid()}/jobs/42"
     folder.mkdir(parents=True)
     (folder / "comment").write_text("advisor:job=gemm")
@@ -68,5 +86,5 @@ def test_a_gpu_that_the_driver_does_not_count_is_left_out(
         for _ in range(3):
             one.look()
     [said] = caplog.messages
-    assert "is left out: there is no GPU 3. the driver counts 0 GPUs" in said
+    assert f"is left out: {why}" in said
     assert not one.is_busy
