@@ -192,6 +192,7 @@ def slurm_cluster(
     }
     done = run_setup(folder, "install", gpus, advisor, variables)
     assert done.returncode == 0, done.stderr
+    _name_types(folder)
     _add_test_settings(folder, settings)
     with ExitStack() as stack:
         cluster = Cluster(folder, {})
@@ -287,6 +288,16 @@ def kill(cluster: Cluster, name: str) -> None:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[0]) if name == "slurmd" and children else process.pid, signal.SIGKILL)
     process.wait(10)
+
+
+def _name_types(folder: Path) -> None:
+    """As a site with several GPU models has them; all are of one here."""
+    for name, plain, typed in (
+        ("slurm", "Gres=gpu:", "Gres=gpu:h200:"),
+        ("gres", "Name=gpu ", "Name=gpu Type=h200 "),
+    ):
+        conf = folder / f"etc/{name}.conf"
+        conf.write_text(conf.read_text().replace(plain, typed))
 
 
 def _add_test_settings(folder: Path, settings: str) -> None:

@@ -235,6 +235,7 @@ def test_a_limit_on_gpus_holds_for_parts_of_them(cluster: Cluster) -> None:
         (("--gres=gpu:1", "--cpus-per-gpu=2"), "2", "0"),
         (("--gpus=1", "--cpus-per-gpu=2", "--mem-per-gpu=100M"), "2", "100M"),
         (("--gres=gpu:1",), "3", "0"),
+        (("--gres=gpu:h200:1",), "3", "0"),
         (("--gres=gpu:1", "--cpus-per-task=4"), "4", "0"),
     ],
 )
