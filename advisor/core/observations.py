@@ -174,6 +174,19 @@ def doubt(seen: Observation) -> str | None:
     return next((flag for flag in seen.flags if flag in DOUBTFUL), None)
 
 
+def energy_to_end_j(seen: Observation) -> float | None:
+    """Of the GPU to the end of the last job; None where a part of it was not read."""
+    if seen.energy_j is None or (seen.rest_s and seen.rest_energy_j is None):
+        return None
+    return seen.energy_j + (seen.rest_energy_j or 0.0)
+
+
+def energy_apart_j(seen: Observation) -> float | None:
+    """What the same work takes one after the other, by the profiles."""
+    whole_j, saved = energy_to_end_j(seen), seen.energy_saved_to_end
+    return None if whole_j is None or saved is None or saved >= 1 else whole_j / (1 - saved)
+
+
 def is_far(observed: float, predicted: Interval) -> bool:
     """Whether a value is outside of its interval, and by more than the margin off its middle."""
     outside = not predicted.low <= observed <= predicted.high

@@ -1,23 +1,34 @@
 """What `/metrics` shows of the launches of this host, made of their folders.
 
-Everything is counted from the folders that are there, so a restart neither loses nor repeats
-anything, and several services on one host show the same numbers.
+Launches and forecasts are counted from the folders that are there, so a restart neither loses nor
+repeats any. Energy is counted from 0 as it is stored: folders are removed in time, and a counter
+that went down with them would look like new energy.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from advisor.core.interval import Interval
-from advisor.core.observations import JUDGE_S, SETTLE_S, Observation, is_far
+from advisor.core.observations import (
+    JUDGE_S,
+    SETTLE_S,
+    Observation,
+    energy_apart_j,
+    energy_to_end_j,
+    is_far,
+)
 from advisor.launch.records.spec import Forecast, LaunchSpec
-from advisor.launch.records.status import LaunchStatus, State
+from advisor.launch.records.status import JobStatus, LaunchStatus, State
 
 _QUANTITIES = ("rate", "power", "work_per_joule")
+
+MOST_JOBS = 500
+"""Names of jobs whose energy is told apart; that of further ones counts as `other`."""
 
 
 class LaunchMetrics(Collector):
@@ -29,6 +40,8 @@ class LaunchMetrics(Collector):
         self._running = dict[str, LaunchStatus]()
         self._silent = set[str]()
         self._judged, self._missed = Counter[str](), Counter[str]()
+        self._used_j, self._saved_j = Counter[str](), Counter[str]()
+        self._lost_j, self._of_jobs_j = Counter[str](), Counter[str]()
         self._complete = False
 
     def mark_complete(self) -> None:
@@ -59,12 +72,29 @@ class LaunchMetrics(Collector):
                 self._judged[quantity] += 1
                 self._missed[quantity] += is_far(observed, expected)
 
+    def count_energy(self, seen: Observation) -> None:
+        """Add what jobs took together, and saved or lost by it; called once for each launch."""
+        used_j, apart_j = energy_to_end_j(seen), energy_apart_j(seen)
+        # What those took who were left after an end is in the first stretch, too.
+        if seen.stretch or used_j is None:
+            return
+        with self._lock:
+            self._used_j[seen.gpu_uuid] += used_j
+            if apart_j is not None:
+                self._saved_j[seen.gpu_uuid] += max(0.0, apart_j - used_j)
+                self._lost_j[seen.gpu_uuid] += max(0.0, used_j - apart_j)
+            for part in seen.parts:
+                known = part.job in self._of_jobs_j or len(self._of_jobs_j) < MOST_JOBS
+                self._of_jobs_j[part.job if known else "other"] += part.energy_j or 0.0
+
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks for."""
         with self._lock:
             states = Counter[str](self._states.values())
             running, silent = list(self._running.values()), len(self._silent)
             judged, missed = Counter(self._judged), Counter(self._missed)
+            energies = [Counter(one) for one in (self._used_j, self._saved_j, self._lost_j)]
+            of_jobs_j = Counter(self._of_jobs_j)
         counted = get_args(State) if self._complete else ()
         yield _gauge("launches", "Launches of this host", "state", {
             state: float(states[state]) for state in counted
@@ -72,15 +102,18 @@ class LaunchMetrics(Collector):
         yield GaugeMetricFamily("advisor_launches_silent", _SILENT, value=silent)
         for name, text, value_of in _OF_RUNNING:
             yield _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
+        for name, text, of_job in _OF_JOBS:
+            yield _by_job(name, text, running, of_job)
+        for (name, text), by_gpu in zip(_ENERGIES, energies, strict=True):
+            yield _counter(name, text, "gpu", by_gpu)
+        yield _counter("job_energy_joules", _OF_JOB_J, "job", of_jobs_j)
         quantities = _QUANTITIES if self._complete else ()
         for name, text, counts in (
             ("judged", "Forecasts of pairs that have ended", judged),
             ("missed", "Those that were far off", missed),
         ):
-            family = CounterMetricFamily(f"advisor_forecasts_{name}", text, labels=("quantity",))
-            for quantity in quantities:
-                family.add_metric((quantity,), counts[quantity])
-            yield family
+            of = {quantity: counts[quantity] for quantity in quantities}
+            yield _counter(f"forecasts_{name}", text, "quantity", of)
 
 
 _SILENT = "Launches of this host that have not ended, and were not heard of for 10 s"
@@ -98,9 +131,59 @@ def _predicted_saved(one: LaunchStatus) -> float | None:
     return one.forecast and one.forecast.energy_saved and one.forecast.energy_saved.value
 
 
+def _predicted_w(one: LaunchStatus) -> float | None:
+    return one.predicted_power_w and one.predicted_power_w.value
+
+
+def _predicted_speed(one: LaunchStatus, job: JobStatus) -> float | None:
+    """Relative, by what is expected of the rate beside those that run now."""
+    if job.predicted_rate is None:
+        return None
+    if job.rate and job.relative_speed:
+        return job.predicted_rate.value * job.relative_speed / job.rate
+    # One that stands still: what it does alone is known of those that began together.
+    known = one.forecast.jobs if one.forecast else ()
+    if len(known) != len(one.jobs):
+        return None
+    return job.predicted_rate.value / known[one.jobs.index(job)].solo_rate
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+_OF_JOBS: tuple[tuple[str, str, Callable[[LaunchStatus, JobStatus], float | None]], ...] = (
+    (
+        "observed_relative_speed",
+        "Rate of a job that runs over its rate alone on the whole GPU",
+        lambda _, job: job.relative_speed,
+    ),
+    ("predicted_relative_speed", "The same, as forecast", _predicted_speed),
+    (
+        "observed_latency_p99_seconds",
+        "99th percentile of the time to answer a request, s",
+        lambda _, job: _seconds(job.latency_p99_ms),
+    ),
+    (
+        "promised_latency_p99_seconds",
+        "Longest that it may be, s",
+        lambda _, job: _seconds(job.max_p99_ms),
+    ),
+)
+
+_ENERGIES = (
+    ("energy_joules", "Energy of launches that have ended, J"),
+    ("energy_saved_joules", "Energy that they saved for the same work, one after the other, J"),
+    ("energy_lost_joules", "Energy that they took more than that, where they did, J"),
+)
+
+_OF_JOB_J = "Part of the energy of launches that have ended which is a job's, by a rule, J"
+
 _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...] = (
     ("observed_work_per_joule", _WORTH, lambda one: one.work_per_joule),
     ("predicted_work_per_joule", f"{_WORTH}, as forecast", _predicted),
+    ("observed_power_watts", "Power of a GPU on which a launch runs, W", lambda one: one.power_w),
+    ("predicted_power_watts", "The same, as forecast, W", _predicted_w),
     ("observed_energy_saved", _SAVED, lambda one: one.energy_saved),
     ("predicted_energy_saved", f"{_SAVED}, as forecast", _predicted_saved),
 )
@@ -113,6 +196,29 @@ def _gauge(
     for of, value in values.items():
         if of is not None and value is not None:
             family.add_metric((of,), value)
+    return family
+
+
+def _counter(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(f"advisor_{name}", text, labels=(label,))
+    for of, value in values.items():
+        family.add_metric((of,), value)
+    return family
+
+
+def _by_job(
+    name: str,
+    text: str,
+    running: Sequence[LaunchStatus],
+    value_of: Callable[[LaunchStatus, JobStatus], float | None],
+) -> Metric:
+    """Of each job that runs; `slot` tells copies apart."""
+    family = GaugeMetricFamily(f"advisor_{name}", text, labels=("gpu", "job", "slot"))
+    for one in running:
+        for slot, job in enumerate(one.jobs):
+            value = value_of(one, job) if job.outcome == "running" else None
+            if one.gpu_uuid is not None and value is not None:
+                family.add_metric((one.gpu_uuid, job.job, str(slot)), value)
     return family
 
 

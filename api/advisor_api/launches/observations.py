@@ -44,7 +44,8 @@ class ObservationImporter:
 
     def _keep(self, seen: Observation) -> None:
         try:
-            self._store.add([seen])
+            if self._store.add([seen]):
+                self._launch_metrics.count_energy(seen)
         except InputError as error:
             LOG.error("an observation of the launch %s is no good: %s", seen.launch_id, error)
 

@@ -1,6 +1,5 @@
 """What `/metrics` of the service shows beside HTTP: model and recommendations."""
 
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -22,16 +21,15 @@ class Metrics(HttpMetrics):
         self._model = Gauge(
             "advisor_model_info", "1 for the model in use", ("version",), registry=self.registry
         )
-        self._model_age = self.gauge("model_age_seconds", "Age of the model in use, s")
+        self._model_made = self.gauge(
+            "model_created_timestamp_seconds", "When the model in use was made, s since 1970"
+        )
 
     def show_model(self, model: Manifest) -> None:
-        """Show which model is in use, and how old it is."""
+        """Show which model is in use, and when it was made."""
         self._model.clear()
         self._model.labels(model.version).set(1)
-        made_s = datetime.fromisoformat(model.created_at).timestamp()
-        # Asked each time: a service runs for months. A clock that was set back makes nobody younger
-        # than new.
-        self._model_age.set_function(lambda: max(0.0, time.time() - made_s))
+        self._model_made.set(datetime.fromisoformat(model.created_at).timestamp())
 
     @contextmanager
     def of_engine(self, engine: Engine) -> Generator[None]:

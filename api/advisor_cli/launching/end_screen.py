@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 from advisor.core.flags import LIMIT_BROKEN
 from advisor.core.objectives import Prices
-from advisor.core.observations import Observation, ObservedPart, doubt
+from advisor.core.observations import (
+    Observation,
+    ObservedPart,
+    doubt,
+    energy_apart_j,
+    energy_to_end_j,
+)
 from advisor.core.units import UNIT_NAMES, vendor_of
 from advisor.core.wording import energy_text, less_or_more, listed
 from advisor.formats.moments import duration_text
@@ -129,7 +135,7 @@ def _split(seen: Observation, jobs: Sequence[_Job]) -> str:
 
 def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterator[tuple[str, str]]:
     """What it took and saved, what each job did, and whether its work was right."""
-    whole_j, apart_s, apart_j = _whole_j(seen), _apart_s(seen), _apart_j(seen)
+    whole_j, apart_s, apart_j = energy_to_end_j(seen), _apart_s(seen), energy_apart_j(seen)
     yield "Energy", _energy(seen, whole_j, apart_j)
     if (stp := _stp(seen)) is not None:
         yield "Work", _work(seen, stp, apart_s)
@@ -142,19 +148,6 @@ def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterato
 
 def _took_s(seen: Observation) -> float:
     return seen.overlap_s + (seen.rest_s or 0.0)
-
-
-def _whole_j(seen: Observation) -> float | None:
-    """To the end of the last job."""
-    if seen.energy_j is None or (seen.rest_s and seen.rest_energy_j is None):
-        return None
-    return seen.energy_j + (seen.rest_energy_j or 0.0)
-
-
-def _apart_j(seen: Observation) -> float | None:
-    """The same work one after the other."""
-    whole_j, saved = _whole_j(seen), seen.energy_saved_to_end
-    return None if whole_j is None or saved is None or saved >= 1 else whole_j / (1 - saved)
 
 
 def _apart_s(seen: Observation) -> float | None:

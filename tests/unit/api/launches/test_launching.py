@@ -20,7 +20,7 @@ from advisor.launch.records.answers import Launch
 from advisor.launch.records.folder import create_folder, list_folders
 from advisor.launch.records.observed import append_observation
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor.launch.records.status_writer import first_status
 from advisor.wire.launch_request import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
@@ -260,6 +260,51 @@ def test_energy_saved_of_what_runs_is_shown() -> None:
     assert sample(launch_metrics, "predicted_energy_saved", gpu="GPU-1") is None
 
 
+def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
+    """Copies of a job are told apart, and one that stands still has an expectation all the same."""
+    expected = Interval(50, 45, 55)
+    first = JobStatus(job="abe", rate_unit="steps", share_percent=30, outcome="running", rate=40.0,
+                      relative_speed=0.4, predicted_rate=expected,
+                      latency_p99_ms=30.0, max_p99_ms=50.0)  # fmt: skip
+    jobs = (first, replace(first, rate=0.0, relative_speed=0.0), replace(first, outcome="finished"))
+    launch_metrics = LaunchMetrics()
+    status = first_status(SPEC, "t", GPU)
+    status = replace(status, state="running", jobs=jobs[:2], power_w=410.0)
+    launch_metrics.set_status(replace(status, predicted_power_w=Interval(400, 380, 420)))
+    of = {"gpu": "GPU-1", "job": "abe"}
+    assert sample(launch_metrics, "observed_power_watts", gpu="GPU-1") == 410
+    assert sample(launch_metrics, "predicted_power_watts", gpu="GPU-1") == 400
+    assert sample(launch_metrics, "observed_relative_speed", **of, slot="0") == 0.4
+    assert sample(launch_metrics, "observed_relative_speed", **of, slot="1") == 0
+    assert sample(launch_metrics, "predicted_relative_speed", **of, slot="0") == 0.5
+    assert sample(launch_metrics, "predicted_relative_speed", **of, slot="1") == 0.5
+    assert sample(launch_metrics, "observed_latency_p99_seconds", **of, slot="0") == 0.03
+    assert sample(launch_metrics, "promised_latency_p99_seconds", **of, slot="0") == 0.05
+    launch_metrics.set_status(replace(status, jobs=jobs[2:]))
+    assert sample(launch_metrics, "observed_relative_speed", **of, slot="0") is None
+
+
+def test_energy_of_launches_only_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sharing lost is a number of its own, and names of jobs have an end."""
+    monkeypatch.setattr("advisor_api.launches.launch_metrics.MOST_JOBS", 1)
+    saved = replace(
+        SEEN,
+        parts=tuple(replace(part, energy_j=300.0) for part in SEEN.parts),
+        energy_j=500.0, rest_s=1.0, rest_energy_j=100.0, energy_saved_to_end=0.25,
+    )  # fmt: skip
+    launch_metrics = LaunchMetrics()
+    for seen in (saved, replace(saved, energy_saved_to_end=-0.5), replace(saved, stretch=1)):
+        launch_metrics.count_energy(seen)
+
+    def joules(name: str, **labels: str) -> float | None:
+        return sample(launch_metrics, f"{name}_joules_total", **labels)
+
+    assert joules("energy", gpu=SEEN.gpu_uuid) == 1200
+    assert joules("energy_saved", gpu=SEEN.gpu_uuid) == 200
+    assert joules("energy_lost", gpu=SEEN.gpu_uuid) == 200
+    assert (joules("job_energy", job="abe"), joules("job_energy", job="other")) == (600, 600)
+
+
 def test_observations_are_brought_in_once(tmp_path: Path) -> None:
     """However often a folder is looked at, and with a line that is half or none in between."""
     folder, launch_metrics = create_folder(tmp_path / "launches", SPEC), LaunchMetrics()
@@ -272,8 +317,14 @@ def test_observations_are_brought_in_once(tmp_path: Path) -> None:
         for _ in range(2):
             observations.bring_in(folder)
         assert store.observations() == [SEEN]
+        # A service that was started again: what is stored is no new energy.
+        again = LaunchMetrics()
+        ObservationImporter(store, again).bring_in(folder)
     launch_metrics.mark_complete()
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
+    of = {"gpu": SEEN.gpu_uuid}
+    assert sample(launch_metrics, "energy_joules_total", **of) == SEEN.energy_j
+    assert sample(again, "energy_joules_total", **of) is None
 
 
 def test_observations_wait_for_the_database(
