@@ -15,7 +15,7 @@ import typer
 
 import advisor
 from advisor.core.wording import PrintableFormatter
-from advisor.errors import AdvisorError, InputError
+from advisor.errors import BROKEN_PIPE, AdvisorError, InputError, exit_codes
 from advisor.settings import read_settings
 from advisor_cli.shared.lazy import HELP, LazyGroup, imported
 from advisor_cli.shared.say import as_json_text, say, with_places
@@ -85,10 +85,6 @@ _EXTRAS_OF = {"submitit": "slurm", "ray": "ray", "jinja2": "train", "sklearn": "
 SCRIPTS = ("advisor", "sm-advisor")
 """Names under which it is installed; Intel Advisor's command line has the first one, too."""
 
-_BROKEN_PIPE = 141
-"""What a shell says of a command whose output nobody read to its end: 128 + SIGPIPE."""
-
-
 _UsageError: Any = typer.BadParameter.__base__
 """Options and arguments that are none; the class has no public name of its own."""
 
@@ -133,8 +129,11 @@ def _meant(said: str, words: Sequence[str]) -> InputError | None:
     return None
 
 
+_CODES = ", ".join(f"{number} {code}" for number, code, _ in exit_codes() if code)
+
 app = typer.Typer(
     help="How should jobs share one GPU, with how many SMs or CUs each?",
+    epilog=f"Exit codes (docs/exit-codes.md): 0 well, {_CODES}, 130 stopped, 141 not read.",
     cls=_Group,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -172,7 +171,7 @@ def main() -> None:
     except SystemExit as stopped:
         # Typer and Rich stop with 1 where the reader of a pipe is gone.
         if stopped.code == 1 and stdout is not None and _nobody_reads(stdout):
-            sys.exit(_BROKEN_PIPE)
+            sys.exit(BROKEN_PIPE)
         raise
     except AdvisorError as error:
         _fail(error)

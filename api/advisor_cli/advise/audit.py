@@ -23,7 +23,7 @@ from rich.progress import (
 from advisor.core.interval import Interval
 from advisor.core.objectives import ADVISED, COST, priced
 from advisor.decide.limits import Limits
-from advisor.errors import InputError
+from advisor.errors import STOPPED, InputError
 from advisor.files.home import open_home
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.settings import Settings, read_settings
@@ -118,7 +118,7 @@ def audit(
             found = make_audit(source, folder, wanted, tell, kept)
     except KeyboardInterrupt:
         say("stopped; what was read is kept: the same command goes on from there", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
     _write(found, out)
     shutil.rmtree(folder)
     if as_json:

@@ -13,7 +13,7 @@ from advisor.core.split import Split
 from advisor.core.units import vendor_of
 from advisor.core.wording import listed
 from advisor.decide.filling import OBJECTIVE
-from advisor.errors import InputError, JobError, NoSplitError
+from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.launch.records.queue_record import open_queue
 from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.launch.start.starting import check_memory
@@ -35,8 +35,8 @@ from advisor_profiling.testbed.live import find_gpu, with_units
 
 _SUFFIXES = (".yaml", ".yml")
 
-_CODES = {"done": 0, "stopped": 130}
-"""Exit codes by what came of the queue; 130 is what a shell says of Ctrl-C."""
+_CODES = {"done": 0, "stopped": STOPPED}
+"""Exit codes by what came of the queue."""
 
 _First = Sequence[tuple[QueueCard, LaunchSet]]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from advisor.errors import InputError
+from advisor.errors import STOPPED, InputError
 from advisor.files.home import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
@@ -101,7 +101,7 @@ def _record(load: Workload, file: Path, console: Console) -> Trace:
         return record(wanted)
     except KeyboardInterrupt:
         console.print(f"stopped; what was recorded is in {file}", soft_wrap=True, highlight=False)
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
 
 
 def _read(file: Path) -> Trace:

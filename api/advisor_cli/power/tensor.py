@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from advisor.errors import STOPPED
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_cli.power.input_text import notes_of, predicted_cells
@@ -64,7 +65,7 @@ def tensor(
     if picture:
         _draw(picture, file, found)
     if stopped:
-        raise typer.Exit(130)
+        raise typer.Exit(STOPPED)
 
 
 def _model(gpu_model: str | None) -> InputPredictor | None:

@@ -9,6 +9,8 @@ from types import FrameType
 import typer
 from rich.console import Console
 
+from advisor.errors import STOPPED
+
 _STOPPING = b"stopping: the jobs are ended first, which may take a minute ...\n"
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -37,7 +39,7 @@ def stoppable(console: Console) -> Generator[None]:
         # Where the terminal is gone, there is nobody to write to.
         with suppress(OSError):
             console.print("stopped; finished points are kept: the same command goes on from here")
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -11,6 +11,7 @@ import pytest
 from command_line import called
 from typer.testing import CliRunner
 
+from advisor.errors import exit_codes
 from advisor_cli import app as command_line
 from advisor_cli.power import power
 
@@ -101,3 +102,15 @@ def test_misspelled_command_is_told_the_right_one() -> None:
     done = CliRunner().invoke(command_line.app, ["recomend"])
     assert done.exit_code == 2
     assert "Did you mean 'recommend'?" in done.output
+
+
+def test_exit_codes_stand_in_one_table() -> None:
+    """The page has each, as the errors say it, and no two errors share one."""
+    rows = re.findall(
+        r"^\| (\d+) \| `?([\w-]*)`? \| (.*) \|$",
+        (ROOT / "docs/exit-codes.md").read_text(),
+        re.MULTILINE,
+    )
+    told = [(str(number), code, meaning.rstrip(".")) for number, code, meaning in exit_codes()]
+    assert rows == told
+    assert len({number for number, _, _ in told}) == len(told)
