@@ -77,13 +77,13 @@ lock:  ## Write the files of requirements/ anew from pyproject.toml
 	$(PYTHON) -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/pip install --quiet uv
 	echo hatchling | $(COMPILE) --upgrade \
-	  --extra data --extra postgres --extra amd --extra train --extra serve --extra client --extra slurm \
+	  --extra data --extra postgres --extra amd --extra train --extra serve --extra otel --extra client --extra slurm \
 	  --extra kubernetes \
 	  --group test --group docs --group check \
 	  --output-file $(LOCK) pyproject.toml -
 	$(call part_of_lock,$(RUN_LOCK),advise)
 	$(call part_of_lock,requirements/image.txt,serve postgres)
-	$(call part_of_lock,requirements/image-all.txt,serve postgres train kubernetes)
+	$(call part_of_lock,requirements/image-all.txt,serve otel postgres train kubernetes)
 	rm -rf $(LOCK_VENV)
 
 clean:  ## Remove the virtual environments and everything that was built

@@ -77,8 +77,14 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         redoc_url=None,
         # A redirect is made of the Host header and the path, so both could choose where it leads.
         redirect_slashes=False,
-        # Our own metrics say it all; nothing is sent to whatever the environment names.
-        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        # Our own metrics say the rest. What the environment names gets nothing unasked.
+        telemetry={
+            "tracing": options.otel,
+            "operation_spans": False,
+            "metrics": False,
+            "logs": False,
+            "auto_configure": options.otel,
+        },
     )
     app.state.metrics, app.state.replayed = metrics, options.replayed
     app.add_middleware(Gate, options=options, metrics=metrics)

@@ -79,7 +79,10 @@ _EXTRAS = {
 }
 """The extra that has what a command needs next to what every installation has; else `data`."""
 
-_EXTRAS_OF = {"submitit": "slurm", "ray": "ray", "jinja2": "train", "sklearn": "train"}
+_EXTRAS_OF = {
+    "submitit": "slurm", "ray": "ray", "jinja2": "train", "sklearn": "train",
+    "opentelemetry": "otel",
+}  # fmt: skip
 """The extra of a module that only some ways of a command need."""
 
 SCRIPTS = ("advisor", "sm-advisor")
@@ -218,7 +221,7 @@ def _not_installed(error: ModuleNotFoundError) -> InputError:
     if missing.startswith("advisor"):
         raise error
     command = next((word for word in sys.argv[1:] if word in _COMMANDS), "")
-    extra = _EXTRAS_OF.get(missing) or _EXTRAS.get(command, "data")
+    extra = _EXTRAS_OF.get(missing.partition(".")[0]) or _EXTRAS.get(command, "data")
     return InputError(
         f"{command} needs {missing}, which is not installed",
         fix=f"pip install 'sm-advisor[{extra}]'",

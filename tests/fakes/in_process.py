@@ -41,10 +41,12 @@ class Api:
 
 
 @contextlib.contextmanager
-def running(home: Path, jobs: Path | None = None, **environment: str) -> Generator[Api]:
+def running(
+    home: Path, jobs: Path | None = None, *, otel: bool = False, **environment: str
+) -> Generator[Api]:
     """A service with its own event loop, in a thread of its own; without jobs it has none."""
     variables = {"ADVISOR_HOME": str(home), "ADVISOR_JOBS": str(jobs or home / "none")}
-    app = create_app(read_settings({**variables, **environment}), ServeOptions())
+    app = create_app(read_settings({**variables, **environment}), ServeOptions(otel=otel))
     transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
     with start_blocking_portal() as portal:
         lifespan = portal.wrap_async_context_manager(app.router.lifespan_context(app))

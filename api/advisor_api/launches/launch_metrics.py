@@ -6,7 +6,7 @@ that went down with them would look like new energy.
 """
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import get_args
 
@@ -40,8 +40,11 @@ class LaunchMetrics(Collector):
         self._running = dict[str, LaunchStatus]()
         self._silent = set[str]()
         self._judged, self._missed = Counter[str](), Counter[str]()
-        self._used_j, self._saved_j = Counter[str](), Counter[str]()
-        self._lost_j, self._of_jobs_j = Counter[str](), Counter[str]()
+        self._used_j, self._saved_j = defaultdict[str, float](float), defaultdict[str, float](float)
+        self._lost_j, self._of_jobs_j = (
+            defaultdict[str, float](float),
+            defaultdict[str, float](float),
+        )
         self._complete = False
 
     def mark_complete(self) -> None:
@@ -93,8 +96,8 @@ class LaunchMetrics(Collector):
             states = Counter[str](self._states.values())
             running, silent = list(self._running.values()), len(self._silent)
             judged, missed = Counter(self._judged), Counter(self._missed)
-            energies = [Counter(one) for one in (self._used_j, self._saved_j, self._lost_j)]
-            of_jobs_j = Counter(self._of_jobs_j)
+            energies = [dict(one) for one in (self._used_j, self._saved_j, self._lost_j)]
+            of_jobs_j = dict(self._of_jobs_j)
         counted = get_args(State) if self._complete else ()
         yield _gauge("launches", "Launches of this host", "state", {
             state: float(states[state]) for state in counted

@@ -1,6 +1,10 @@
 """Brings what launched pairs did from their folders into the store, and counts it."""
 
-from advisor.core.observations import Observation
+from datetime import datetime
+
+from opentelemetry import trace
+
+from advisor.core.observations import Observation, energy_to_end_j
 from advisor.errors import InputError
 from advisor.formats.rows import from_row
 from advisor.launch.records.folder import LaunchFolder
@@ -9,6 +13,8 @@ from advisor_api.http.errors import LOG
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_data import Store
 from advisor_data.store.lines import json_row
+
+_TRACER = trace.get_tracer("advisor")
 
 
 class ObservationImporter:
@@ -46,8 +52,28 @@ class ObservationImporter:
         try:
             if self._store.add([seen]):
                 self._launch_metrics.count_energy(seen)
+                _trace(seen)
         except InputError as error:
             LOG.error("an observation of the launch %s is no good: %s", seen.launch_id, error)
+
+
+def _trace(seen: Observation) -> None:
+    """A span for what ran, from its start to its end; without `--otel` it goes nowhere."""
+    begun_ns = int(datetime.fromisoformat(seen.started_at).timestamp() * 1e9)
+    told = {
+        "advisor.launch_id": seen.launch_id,
+        "advisor.jobs": seen.jobs,
+        "advisor.shares_percent": tuple(part.share_percent for part in seen.parts),
+        "advisor.state": seen.state,
+        "hw.id": seen.gpu_uuid,
+        "hw.model": seen.gpu_model,
+        "advisor.power_watts": seen.power_w,
+        "advisor.energy_joules": energy_to_end_j(seen),
+        "advisor.energy_saved_ratio": seen.energy_saved_to_end,
+    }
+    known = {name: value for name, value in told.items() if value is not None}
+    span = _TRACER.start_span("launch", attributes=known, start_time=begun_ns)
+    span.end(begun_ns + int((seen.overlap_s + (seen.rest_s or 0.0)) * 1e9))
 
 
 def _observation(line: bytes, launch_id: str) -> Observation | None:

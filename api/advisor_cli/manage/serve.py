@@ -60,6 +60,10 @@ def serve(
     ] = 4096,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
+    otel: Annotated[
+        bool,
+        typer.Option("--otel", help="Send traces to where OTEL_EXPORTER_OTLP_ENDPOINT says"),
+    ] = False,
 ) -> None:
     """Serve HTTP; by default only this host can connect, and nothing is launched.
 
@@ -82,6 +86,7 @@ def serve(
         replayed=demo,
         log_level=log_level,
         log_format=log_format,
+        otel=otel,
     )
     with ExitStack() as stack:
         settings = read_settings()

@@ -1,0 +1,78 @@
+"""Traces of requests and launches: only where they are asked for, and what they say."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Advisor
+from in_process import running
+from store_points import observation
+
+from advisor.core.job import Job
+from advisor.core.split import NINE
+from advisor.launch.records.folder import create_folder
+from advisor.launch.records.observed import append_observation
+from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor_api.launches.launch_metrics import LaunchMetrics
+from advisor_api.launches.observations import ObservationImporter
+from advisor_data import open_store
+
+export: Any = pytest.importorskip("opentelemetry.sdk.trace.export", reason="needs the extra otel")
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """What is sent; kept in memory."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    kept, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(export.SimpleSpanProcessor(kept))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    yield kept
+    provider.shutdown()
+
+
+def test_requests_are_traced_where_they_are_to_be(spans: Any, tmp_path: Path) -> None:
+    """By the pattern of the path; no token is in them, and without the option there are none."""
+    for otel in (False, True):
+        with running(tmp_path / str(otel), otel=otel) as api:
+            api.ask("GET", "/v1/profiles/triad", token := api.token("read"))
+    found = spans.get_finished_spans()
+    assert [span.name for span in found] == ["GET /v1/profiles/{job}"]
+    assert found[0].attributes["http.response.status_code"] == 200
+    assert token not in found[0].to_json()
+
+
+def test_a_launch_is_a_span_from_its_start_to_its_end(spans: Any, tmp_path: Path) -> None:
+    """Once, with what it took, however often it is looked at."""
+    seen = observation(started_at="2026-01-31T12:00:00+00:00", overlap_s=60.0, energy_j=600.0)
+    parts = tuple(LaunchPart(job=Job(name=name, command=("a",))) for name in seen.jobs)
+    pair = LaunchSet(split=NINE[2], parts=parts)
+    spec = LaunchSpec(launch_id="20260131-120000-abcdef", gpu="GPU-1", pairs=(pair,))
+    folder = create_folder(tmp_path / "launches", spec)
+    append_observation(folder.path, seen)
+    for _ in range(2):
+        with open_store(f"sqlite:///{tmp_path}/a.db", tmp_path) as store:
+            ObservationImporter(store, LaunchMetrics()).bring_in(folder)
+    (span,) = spans.get_finished_spans()
+    assert span.name == "launch"
+    assert span.end_time - span.start_time == 60 * 10**9
+    assert span.attributes["advisor.energy_joules"] == 600
+    assert span.attributes["advisor.jobs"] == seen.jobs
+
+
+def test_nothing_is_sent_to_nowhere(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for traces is told what is missing, before a service runs without them."""
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    said = advisor("serve", "--port", "0", "--otel")
+    assert (said.code, "OTEL_EXPORTER_OTLP_ENDPOINT" in said.err) == (2, True)
+    for name in [name for name in sys.modules if name.startswith("opentelemetry.exporter")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter", None)
+    said = advisor("serve", "--port", "0", "--otel")
+    assert "pip install 'sm-advisor[otel]'" in said.err
