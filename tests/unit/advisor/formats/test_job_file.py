@@ -102,6 +102,7 @@ def test_least_file(write: Write) -> None:
         ("progess: {unit: a}\ncommand: a", "1:1", "the nearest is progress"),
         ("command: a\nprogress:\n  kind: runs\n  pre_run: 2", "4:3", "the nearest is per_run"),
         ("command: a\nxyz: 1", "2:1", "keys: command, description"),
+        ("schema: 99\ncommand: a", "1:9", "99 is of a newer advisor; this one reads files up to"),
         ("command: a\nenv: {A: 1}\ncommand: b", "3:1", "given twice"),
         ("command: a\nenv:\n  A: 1\n  A: 2", "4:3", "given twice"),
         ("name: x", "1:1", "command is missing"),
