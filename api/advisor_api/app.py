@@ -83,7 +83,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
             "operation_spans": False,
             "metrics": False,
             "logs": False,
-            "auto_configure": options.otel,
+            "auto_configure": False,
         },
     )
     app.state.metrics, app.state.replayed = metrics, options.replayed

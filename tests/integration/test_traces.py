@@ -1,6 +1,8 @@
 """Traces of requests and launches: only where they are asked for, and what they say."""
 
+import http.server
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,10 @@ from typing import Any
 import pytest
 from command_line import Advisor
 from in_process import running
+from serving import serving
 from store_points import observation
 
+from advisor.client import Client
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.launch.records.folder import create_folder
@@ -76,3 +80,29 @@ def test_nothing_is_sent_to_nowhere(advisor: Advisor, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter", None)
     said = advisor("serve", "--port", "0", "--otel")
     assert "pip install 'sm-advisor[otel]'" in said.err
+
+
+def test_what_a_service_did_has_come_when_it_has_ended(tmp_path: Path) -> None:
+    """By the variables alone nothing is sent; with the option all of it, as OTLP."""
+    came: list[tuple[str, bytes]] = []
+
+    class Collector(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            came.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Says nothing."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Collector) as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        where = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}"}
+        for options in ([], ["--otel"]):
+            assert came == []
+            folder = tmp_path / f"{len(options)}"
+            with serving(folder, options, **where) as served, Client(served.url) as client:
+                client.jobs()
+        collector.shutdown()
+    assert {path for path, _ in came} == {"/v1/traces"}
+    assert any(b"GET /v1/jobs" in body for _, body in came)

@@ -1,5 +1,6 @@
 """The command line starts without the commands, and shows their help as they say it themselves."""
 
+import re
 import shlex
 import subprocess
 import sys
