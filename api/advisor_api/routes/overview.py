@@ -25,6 +25,6 @@ BoardOf: TypeAlias = Annotated[Board, Depends(_board)]
     "/overview",
     response_model=Overview,
 )
-def overview(caller: Reader, board: BoardOf) -> Response:
+def show_overview(caller: Reader, board: BoardOf) -> Response:
     """The GPUs and who runs on them, launches with their history, and what was saved, observed."""
     return kept_answer(board.answer(caller))

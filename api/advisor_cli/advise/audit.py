@@ -80,7 +80,7 @@ def audit(
     out: Annotated[Path, typer.Option(help="The page; the JSON is beside it")] = Path("audit.html"),
     as_json: AsJson = False,
 ) -> None:
-    """What would sharing give a cluster? Read from its metrics; nothing is profiled.
+    """Say what sharing would give a cluster, from the metrics that it has already.
 
     Reads only. What ended early goes on with the same command.
 

@@ -1,8 +1,11 @@
 """`advisor serve`: recommendations, launches and profiles over HTTP."""
 
 import grp
+import os
+import signal
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -102,7 +105,22 @@ def _played(settings: Settings, *, launching: bool) -> AbstractContextManager[Se
         raise InputError("a demonstration launches nothing", fix="leave out --launching or --demo")
     from advisor_api.demo.player import demo_settings
 
+    _leave_by_signals()
     return demo_settings(settings)
+
+
+def _leave_by_signals() -> None:
+    """Before the server listens, and where the terminal is lost, nothing is left behind either."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    def pass_on(_number: int, _frame: FrameType | None) -> None:
+        # The server takes that one by itself, and lets requests end.
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGHUP, pass_on)
 
 
 def _group(name: str) -> int:
