@@ -222,7 +222,7 @@ def test_a_pair_by_count_is_the_pair() -> None:
 
 REPLICAS_KEYS = {
     "job", "gpu_model", "rate_unit", "best", "copies", "beyond", "ended_by", "why", "warnings",
-    "sharing", "card", "drifts",
+    "sharing", "card", "drifts", "one_window",
 }  # fmt: skip
 COPIES_KEYS = {
     "number", "rate", "speed", "power_w", "joules", "latency_p99_ms", "energy_saved",

@@ -1,7 +1,6 @@
 """`advisor audit`: what sharing would give a cluster, from the metrics that it has already."""
 
 import hashlib
-import json
 import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -129,7 +128,7 @@ def audit(
 
 def _folder(settings: Settings, asked: Sequence[object]) -> Path:
     """Where pages of what is asked for are kept until the audit is done."""
-    key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+    key = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
     return open_home(settings.home, "audits", key)
 
 
