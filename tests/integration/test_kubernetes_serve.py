@@ -77,8 +77,9 @@ def test_recorded_admission_requests_are_answered(served: KubeServed, name: str)
     """Each as a real API server sent it, at the address that it uses."""
     reply = served.ask("/mutate?timeout=2s", (FIXTURES / f"{name}.json").read_bytes())
     assert reply.status == 200
-    assert reply.json == review(recorded(name), CHOOSER)
-    assert reply.json["response"]["allowed"] == ("odd" not in name)
+    answer = json.loads(reply.body)
+    assert answer == review(recorded(name), CHOOSER)
+    assert answer["response"]["allowed"] == ("odd" not in name)
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"{}", b"[" * 50_000])

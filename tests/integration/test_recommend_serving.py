@@ -1,6 +1,5 @@
 """A job that answers requests, from its points to the answers of command line and service."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 from command_line import Advisor
 from in_process import Api, error_of, running
+from reading import answer_of
 from store_points import point
 
 from advisor.core.records import SoloPoint
@@ -68,7 +68,7 @@ def test_both_doors_give_the_same_answer(
     with open_store(None, tmp_path / "home") as store:
         store.add(points())
     said = advisor("recommend", *PAIR, *options, *least, "--json")
-    assert answer == json.loads(said.out)
+    assert answer == answer_of(said.out)
     assert answer["choice"]["sharing"] != "exclusive"
     if more or own:
         slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 30]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reading import answer_of
 from synthetic_sensor import FADING, INSTANT, MadeUpCard
 from typer.testing import CliRunner, Result
 
@@ -46,7 +47,7 @@ def test_json_has_its_keys(home: Path, recording: Path) -> None:
     """Programs rely on them; the analysis of a file is not kept as a card's record."""
     done = sensor("--trace", recording, "--json")
     assert done.exit_code == 0, done.output
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer: dict[str, Any] = answer_of(done.stdout)
     assert [answer.pop(key) for key in OF_THE_COMMAND] == [
         True, pytest.approx(0.037, abs=0.001), pytest.approx(8 * 0.066, abs=0.001)
     ]  # fmt: skip

@@ -47,7 +47,10 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def _ready(job: ScriptedJob) -> ScriptedJob:
-    cast("Any", job).ready = lambda: True
+    def ready(*, idle: bool) -> bool:
+        return idle
+
+    cast("Any", job).ready = ready
     return job
 
 
