@@ -60,8 +60,8 @@ class Saved:
     Attributes:
         since: Begin of the time, ISO 8601.
         launches: How many ran in it.
-        uncounted: Those of them of which nothing is known: not every job has a profile, or the
-            energy could not be read.
+        uncounted: Those of them of which nothing is known: not every job has a profile, the
+            energy could not be read, results were wrong, or a limit was broken.
         gpu_hours: For which the GPUs were held.
         kwh: Of these GPUs.
         gpu_hours_saved: Against a whole GPU for each job, for the same work.
