@@ -13,6 +13,7 @@ from typing import get_args
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from advisor.core.flags import LIMIT_BROKEN, WRONG
 from advisor.core.interval import Interval
 from advisor.core.observations import (
     JUDGE_S,
@@ -83,7 +84,8 @@ class LaunchMetrics(Collector):
             return
         with self._lock:
             self._used_j[seen.gpu_uuid] += used_j
-            if apart_j is not None:
+            # Wrong results, or work beyond a broken limit, are nothing that was done cheaper.
+            if apart_j is not None and not ({*seen.flags} & (WRONG | {LIMIT_BROKEN})):
                 self._saved_j[seen.gpu_uuid] += max(0.0, apart_j - used_j)
                 self._lost_j[seen.gpu_uuid] += max(0.0, used_j - apart_j)
             for part in seen.parts:

@@ -293,7 +293,8 @@ def test_energy_of_launches_only_grows(monkeypatch: pytest.MonkeyPatch) -> None:
         energy_j=500.0, rest_s=1.0, rest_energy_j=100.0, energy_saved_to_end=0.25,
     )  # fmt: skip
     launch_metrics = LaunchMetrics()
-    for seen in (saved, replace(saved, energy_saved_to_end=-0.5), replace(saved, stretch=1)):
+    wrong = replace(saved, gpu_uuid="GPU-wrong", flags=("wrong-results",))
+    for seen in (saved, replace(saved, energy_saved_to_end=-0.5), replace(saved, stretch=1), wrong):
         launch_metrics.count_energy(seen)
 
     def joules(name: str, **labels: str) -> float | None:
@@ -302,7 +303,9 @@ def test_energy_of_launches_only_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert joules("energy", gpu=SEEN.gpu_uuid) == 1200
     assert joules("energy_saved", gpu=SEEN.gpu_uuid) == 200
     assert joules("energy_lost", gpu=SEEN.gpu_uuid) == 200
-    assert (joules("job_energy", job="abe"), joules("job_energy", job="other")) == (600, 600)
+    assert joules("energy", gpu="GPU-wrong") == 600
+    assert joules("energy_saved", gpu="GPU-wrong") is None
+    assert (joules("job_energy", job="abe"), joules("job_energy", job="other")) == (900, 900)
 
 
 def test_observations_are_brought_in_once(tmp_path: Path) -> None:
