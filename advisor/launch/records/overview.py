@@ -172,7 +172,7 @@ def _cards(seen: Seen) -> Iterator[CardNow]:
             gpu_uuid=gpu.uuid,
             gpu_model=gpu.model,
             units_total=gpu.units_total or (by and by.units_total),
-            power_w=power_w if by is None or by.power_w is None else by.power_w,
+            power_w=power_w if by is None or _told_w(by) is None else _told_w(by),
             power_limit_w=gpu.power_limit_w,
             launch_id=by and by.launch_id,
         )
@@ -182,10 +182,15 @@ def _cards(seen: Seen) -> Iterator[CardNow]:
             gpu_uuid=uuid,
             gpu_model=by.gpu_model,
             units_total=by.units_total,
-            power_w=by.power_w,
+            power_w=_told_w(by),
             power_limit_w=by.power_limit_w,
             launch_id=by.launch_id,
         )
+
+
+def _told_w(launch: Launch) -> float | None:
+    """What a launch says that its card draws; None: it says nothing, or was not heard of lately."""
+    return launch.power_w if launch.silent_s is None else None
 
 
 def _coarse(history: History | None, most: int) -> History | None:

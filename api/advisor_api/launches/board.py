@@ -74,7 +74,9 @@ class Board:
             running=[visible_launch(*one, caller) for one in active],
             ended=[visible_launch(*one, caller) for one in self._books.newest.values()],
             entries=[*self._books.entries(), *running],
-            cards=self._cards({status.gpu_uuid or "" for status, _ in active}),
+            cards=self._cards(
+                {status.gpu_uuid or "" for status, _ in active if status.silent_s is None}
+            ),
             host=HOST,
             replayed=service.options.replayed,
         )

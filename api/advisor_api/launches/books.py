@@ -47,7 +47,12 @@ class Books:
             if not (news or self._is_first) or rows[-1].launch_id < horizon:
                 break
         self._active, self._is_first = there, False
-        self._ended = {one: entry for one, entry in self._ended.items() if one >= horizon}
+        oldest = now - _LONGEST
+        self._ended = {
+            one: entry
+            for one, entry in self._ended.items()
+            if one >= horizon or (entry and entry.ended and entry.ended > oldest)
+        }
         shown = sorted(self.newest, reverse=True)[:MOST_ENDED]
         self.newest = {one: self.newest[one] for one in shown}
 

@@ -92,6 +92,14 @@ def test_a_gpu_shows_who_holds_it() -> None:
     assert [card.power_limit_w for card in found] == [700, 700, 350.0]
 
 
+def test_a_launch_that_is_not_heard_of_tells_no_watts() -> None:
+    """The card is read where it can be; what the launch said last is long ago."""
+    cards = [(Gpu(uuid="GPU-1", model="H200"), 80.0)]
+    running = [launch(f"{n}", gpu_uuid=f"GPU-{n}", power_w=400.0, silent_s=60.0) for n in (1, 2)]
+    found = overview(seen(cards=cards, running=running), lambda _: None, NO_PRICES).gpus
+    assert [(card.gpu_uuid, card.power_w) for card in found] == [("GPU-1", 80.0), ("GPU-2", None)]
+
+
 def test_what_is_drawn_is_small_and_ended_ones_are_few() -> None:
     """The answer is asked for every second or two, so it has to stay small."""
     jobs = (
