@@ -59,7 +59,8 @@ class SoloWindow:
     @property
     def part_of_power(self) -> float:
         """Power over that of the empty card, of what the limit allows."""
-        return (self.power_w - self.idle_power_w) / (self.power_limit_w - self.idle_power_w)
+        room_w = max(self.power_limit_w - self.idle_power_w, 1.0)
+        return max((self.power_w - self.idle_power_w) / room_w, 0.0)
 
     def read(self, name: str) -> float:
         """A counter; NaN: not read."""

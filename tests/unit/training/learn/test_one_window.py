@@ -55,6 +55,16 @@ def test_an_estimated_profile_is_possible_and_near_the_whole_one(
     assert np.mean(offs) < 0.05
 
 
+def test_a_card_that_draws_no_more_than_idle_is_estimated_too(profiles: list[Profile]) -> None:
+    """Such as one whose limit was set to that, or whose other jobs had warmed it."""
+    window = window_of(profiles[0])
+    for limit_w, power_w in ((window.idle_power_w, window.idle_power_w), (700.0, 10.0)):
+        odd = replace(window, power_limit_w=limit_w, power_w=power_w)
+        found = bundled_one_window().profile(odd)
+        assert np.isfinite(found.values["power_w"]).all()
+        assert np.isfinite(found.values["rate"]).all()
+
+
 def test_who_fills_is_told_without_sm_activity(profiles: list[Profile]) -> None:
     whole = [p for p in profiles if p.gpu_model == "NVIDIA H200"]
     wrong = 0
