@@ -71,6 +71,9 @@ def audit(
         hours.add_page(segments)
         on_progress("finding jobs", page + 1, len(pages.pages))
     if not survey.seen:
+        # Or the same command would tell the same again, whatever has begun since.
+        for file in folder.iterdir():
+            file.unlink()
         raise InputError(
             "no job was seen on any GPU", fix="ask for other days, or see that the exporter runs"
         )

@@ -205,7 +205,7 @@ class Survey:
 
     def memory_mib(self, model: str) -> float | None:
         """Of a card; None: nobody knows."""
-        return MEMORY_MIB.get(model) or self.totals_mib.get(model)
+        return MEMORY_MIB.get(model) or self.totals_mib.get(model) or None
 
     def kind_of(self, one: Segment) -> Kind | None:
         """The kind of a segment; None: too little was read to say anything."""

@@ -1,6 +1,7 @@
 """What was seen and what was counted, as the answer of an audit."""
 
 import math
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +17,7 @@ from advisor_audit.kinds import SM, Seen, Survey, Workload, workload_of
 from advisor_audit.packing import PackedSet, Packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import ONE_WINDOW_ENERGY, draw, interval
-from advisor_audit.result import (
-    Basis,
-    NextProfile,
-    Now,
-    SeenJob,
-    Shared,
-    SharingSet,
-)
+from advisor_audit.result import Basis, NextProfile, Now, SeenJob, Shared, SharingSet
 from advisor_audit.sources.series import POWER
 from advisor_audit.walk import SetKey, Team, Walked
 
@@ -237,7 +231,16 @@ class Totals:
                 group=job.group,
                 shared_hours=self.walked.shared[job],
                 part_of_doubt=doubt[job] / total,
-                command=f"advisor profile --name {job.name.split()[-1]} -- COMMAND",
+                # Labels are chosen by whoever may start a pod.
+                command=shlex.join(
+                    (
+                        "advisor",
+                        "profile",
+                        f"--name={job.name.removeprefix('job ')}",
+                        "--",
+                        "COMMAND",
+                    )
+                ),
             )
             for job in order[:MOST_NEXT]
         )

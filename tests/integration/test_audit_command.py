@@ -1,5 +1,6 @@
 """`advisor audit` from outside: a fake Prometheus and a real one, an exporter, and files."""
 
+import json
 import re
 import shutil
 import socket
@@ -20,7 +21,9 @@ from metrics_server import Samples, metrics_server
 from reading import answer_of
 from waiting import ending, eventually
 
+from advisor.errors import InputError
 from advisor_audit.sources.live import read_exporters, record
+from advisor_cli.advise.audit import _alone  # pyright: ignore[reportPrivateUsage]
 
 MODEL, HOUR_S = "NVIDIA H100 80GB HBM3", 3600.0
 
@@ -143,6 +146,38 @@ def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
     no_price = ("--prometheus", "http://127.0.0.1:9", "--objective", "cost")
     for options in ((), ("--nvml", "--series", "x"), no_price):
         assert advisor("audit", *options).code == 2
+
+
+def test_each_audit_reads_what_is_there_now(advisor: Advisor, tmp_path: Path) -> None:
+    """Nothing is left of one that saw nobody, nor of a file that has changed; names are quoted."""
+
+    def write(*, named: bool) -> None:
+        held = ("pod", "namespace", "container", "FB_USED", "ACTIVE")
+        with (tmp_path / "s.jsonl").open("w") as file:
+            for n, (labels, samples) in enumerate(cluster(1_764_000_000, 3)):
+                if named:
+                    kept = {**labels, "pod": f"a;b-{n // 8}"}
+                elif any(word in labels["__name__"] for word in held):
+                    continue
+                else:
+                    kept = {k: v for k, v in labels.items() if k not in held}
+                values = [[t, str(v)] for t, v in samples]
+                file.write(json.dumps({"metric": kept, "values": values}) + "\n")
+
+    write(named=False)
+    assert "no job was seen" in advisor("audit", "--series", "s.jsonl").err
+    write(named=True)
+    found = advisor("audit", "--series", "s.jsonl", "--json")
+    assert found.code == 0, found.err
+    assert {one["command"] for one in answer_of(found.out)["profile_next"]} == {
+        "advisor profile '--name=a;b' -- COMMAND"
+    }
+
+
+def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
+    """The second is told, and takes nothing from under the first."""
+    with _alone(tmp_path), pytest.raises(InputError, match="runs already"), _alone(tmp_path):
+        pass
 
 
 def test_exporters_are_watched_into_a_file(advisor: Advisor, tmp_path: Path) -> None:

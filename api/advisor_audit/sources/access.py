@@ -1,6 +1,6 @@
 """How a Prometheus lets us in: a token of the environment, or the file that promtool takes, too."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +11,12 @@ from requests.auth import AuthBase
 from advisor.errors import InputError
 
 TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
+
+_KNOWN = {
+    "basic_auth": {"username", "password", "password_file"},
+    "authorization": {"type", "credentials", "credentials_file"},
+    "tls_config": {"ca_file", "cert_file", "key_file", "insecure_skip_verify"},
+}
 
 
 def session_for(secrets: Mapping[str, str], file: Path | None = None) -> requests.Session:
@@ -25,11 +31,9 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
     """
     session = requests.Session()
     config: Mapping[str, Any] = _read(file) if file else {}
-    if unknown := sorted(set(config) - {"basic_auth", "authorization", "tls_config"}):
-        raise InputError(
-            f"{file} has {', '.join(unknown)}",
-            fix="leave only basic_auth, authorization and tls_config in it",
-        )
+    if unknown := sorted(_unknown(config)):
+        known = "; ".join(f"{part}: {', '.join(sorted(of))}" for part, of in _KNOWN.items())
+        raise InputError(f"{file} has {', '.join(unknown)}", fix=f"leave only these: {known}")
     base = file.parent if file else Path()
     if given := config.get("authorization"):
         kind, value = given.get("type", "Bearer"), _secret(given, "credentials", base)
@@ -40,6 +44,16 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
         session.auth = _Header(f"Bearer {token}")
     _tls(session, config.get("tls_config") or {}, base)
     return session
+
+
+def _unknown(config: Mapping[str, Any]) -> Iterator[str]:
+    """What would be passed over without a word, such as a rule for certificates."""
+    for part, given in config.items():
+        if part not in _KNOWN or not isinstance(given, dict):
+            yield str(part)
+        else:
+            names = map(str, cast("dict[object, object]", given))
+            yield from (f"{part}.{name}" for name in names if name not in _KNOWN[part])
 
 
 class _Header(AuthBase):
@@ -63,7 +77,7 @@ def _tls(session: requests.Session, given: Mapping[str, Any], base: Path) -> Non
     if ca := given.get("ca_file"):
         session.verify = str(base / ca)
     if cert := given.get("cert_file"):
-        session.cert = (str(base / cert), str(base / given["key_file"]))
+        session.cert = (str(base / cert), str(base / given.get("key_file", cert)))
 
 
 def _secret(given: Mapping[str, Any], name: str, base: Path) -> str:

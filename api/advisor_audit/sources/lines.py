@@ -6,6 +6,7 @@ What `jq -c '.data.result[]'` makes of an answer is such a file, and so is what 
 """
 
 import json
+import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from advisor_audit.sources.series import Series, exporter_of, gpu_of, metrics_fo
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
     """Append series, each as a line."""
     for one in series:
-        values = [[t, f"{v:g}"] for t, v in zip(one.times_s, one.values, strict=True)]
+        values = [[t, f"{v:.15g}"] for t, v in zip(one.times_s, one.values, strict=True)]
         file.write(json.dumps({"metric": one.labels, "values": values}).encode() + b"\n")
 
 
@@ -86,7 +87,8 @@ class SeriesFile:
         with InputError.instead_of(OSError, f"{path} cannot be read"), path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 with InputError.instead_of(
-                    (ValueError, KeyError, TypeError), f"line {number} of {path} is no series"
+                    (ValueError, KeyError, TypeError, AttributeError),
+                    f"line {number} of {path} is no series",
                 ):
                     yield offset, _series(json.loads(line))
                 offset += len(line)
@@ -95,4 +97,7 @@ class SeriesFile:
 def _series(line: Mapping[str, Any]) -> Series:
     labels = {str(name): str(value) for name, value in line["metric"].items()}
     values = line["values"]
-    return Series(labels, [float(t) for t, _ in values], [float(v) for _, v in values])
+    times_s = [float(t) for t, _ in values]
+    if not all(map(math.isfinite, times_s)):
+        raise ValueError("a time is no number")
+    return Series(labels, times_s, [float(v) for _, v in values])

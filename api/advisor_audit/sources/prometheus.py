@@ -15,6 +15,7 @@ from typing import Any
 
 import requests
 import urllib3
+from requests.utils import get_auth_from_url
 
 from advisor.errors import SourceError
 from advisor_audit.sources.series import NAMES, UUIDS, Series, gpu_of, metrics_for, workload_name
@@ -27,6 +28,14 @@ _TRIES, _LONGEST_WAIT_S = 8, 60.0
 _BUSY = (408, 429, 500, 502, 503, 504)
 _TOO_MUCH = re.compile(r"too many|exceeded|too large|too long|timed out|limit", re.IGNORECASE)
 _FEWEST_STEPS = 5
+_ADDRESS = "name the address before /api/v1, such as http://prometheus:9090"
+
+
+def _without_account(url: str) -> tuple[str, tuple[str, str] | None]:
+    """An address that can be shown, and the name and password that stood in it."""
+    with SourceError.instead_of(ValueError, "this is no address", fix=_ADDRESS):
+        account = get_auth_from_url(url)
+    return re.sub(r"^([^/]*//)[^/]*@", r"\1", url), account if any(account) else None
 
 
 class _TooMuchError(Exception):
@@ -70,23 +79,25 @@ class Prometheus:
         step_s: float,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.url, self.step_s, self.begin_s, self.end_s = url.rstrip("/"), step_s, begin_s, end_s
+        self.url, account = _without_account(url.rstrip("/"))
+        self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
         self.asked = Asked()
         self._session, self._sleep = session, sleep
+        session.auth = session.auth or account
         where = {
             "start": f"{begin_s:.3f}",
             "end": f"{end_s:.3f}",
             "match[]": f'{{__name__=~"{"|".join(sorted(NAMES))}"}}',
         }
-        self.metrics = metrics_for(self._get("label/__name__/values", where))
+        self.metrics = metrics_for(self._values("label/__name__/values", where))
         if not self.metrics:
             raise self._no_gpus("no metric has a name of dcgm-exporter")
-        labels = set(self._get("labels", where))
+        labels = set(self._values("labels", where))
         self.exporters = self._exporters(where) if "exported_pod" in labels else frozenset[str]()
         self._uuid = next((name for name in UUIDS if name in labels), "")
         if not self._uuid:
             raise self._no_gpus(f"no metric has one of the labels {', '.join(UUIDS)}")
-        values = self._get(f"label/{self._uuid}/values", where)
+        values = self._values(f"label/{self._uuid}/values", where)
         gpus = sorted({gpu for value in values if (gpu := gpu_of({UUIDS[0]: value}))})
         starts = range(0, len(gpus), GPUS_OF_PAGE)
         self.groups = tuple(tuple(gpus[n : n + GPUS_OF_PAGE]) for n in starts)
@@ -94,7 +105,7 @@ class Prometheus:
     def _exporters(self, where: Mapping[str, str]) -> frozenset[str]:
         """Workloads of pods that stand beside the name of a job."""
         beside = {**where, "match[]": where["match[]"].removesuffix("}") + ',exported_pod!=""}'}
-        return frozenset(workload_name(pod) for pod in self._get("label/pod/values", beside))
+        return frozenset(workload_name(pod) for pod in self._values("label/pod/values", beside))
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series of a group of GPUs, each value the mean of a step that ends then.
@@ -129,6 +140,13 @@ class Prometheus:
         for one in found["result"]:
             yield one["metric"], one["values"]
 
+    def _values(self, path: str, where: Mapping[str, str]) -> list[str]:
+        """Of a label, or the labels; these cannot be asked for in parts."""
+        try:
+            return self._get(path, where)
+        except _TooMuchError as error:
+            raise self._wrong(str(error)) from error
+
     def _get(self, path: str, asked: Mapping[str, str], *, post: bool = False) -> Any:
         """The data of an answer; a server that is busy or gone is asked again, later each time."""
         why = ""
@@ -139,6 +157,8 @@ class Prometheus:
                 status, body, wait_s = self._once(path, asked, post=post)
             except (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as e:
                 status, body, wait_s, why = 503, b"", None, str(e)
+            except OSError as e:  # an address or a certificate that no second try mends
+                raise self._wrong(str(e)) from e
             if status not in _BUSY or (body and _TOO_MUCH.search(body.decode(errors="replace"))):
                 return self._data(status, body)
             why = why or f"it answers HTTP {status}"
@@ -157,6 +177,8 @@ class Prometheus:
         self.asked.requests += 1
         url = f"{self.url}/api/v1/{path}"
         given: dict[str, Any] = {"data": asked} if post else {"params": asked}
+        # Said for each request, or REQUESTS_CA_BUNDLE goes before the ca_file.
+        given["verify"] = ca if isinstance(ca := self._session.verify, str) else None
         with self._session.request(
             "POST" if post else "GET", url, timeout=_TIMEOUT_S, stream=True, **given
         ) as answer:
@@ -190,7 +212,7 @@ class Prometheus:
         return SourceError(
             f"{self.url} does not answer what is asked",
             why=said,
-            fix="name the address before /api/v1, such as http://prometheus:9090",
+            fix=_ADDRESS,
         )
 
     def _no_gpus(self, why: str) -> SourceError:

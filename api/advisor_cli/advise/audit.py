@@ -24,6 +24,7 @@ from advisor.core.objectives import ADVISED, COST, priced
 from advisor.decide.limits import Limits
 from advisor.errors import STOPPED, InputError
 from advisor.files.home import open_home
+from advisor.files.locks import try_lock
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.known_profiles import own_profiles
@@ -103,15 +104,18 @@ def audit(
         prices=settings.prices,
         known=own_profiles(settings, profiles),
     )
-    folder = _folder(settings, [prometheus, dcgm, nvml, str(series), days, step, within])
+    read = _state_of(series) if series else None
+    folder = _folder(settings, [prometheus, dcgm, nvml, read, days, step, within])
     try:
-        with _telling() as tell, _open(keep if prometheus else None) as kept:
+        with _alone(folder), _telling() as tell, _open(keep if prometheus else None) as kept:
             if prometheus:
                 session = session_for(settings.secrets(), http_config)
                 source: Source = _prometheus(prometheus, session, folder, days, step)
             else:
                 file = series or keep or folder / "series.jsonl"
                 if not series:
+                    for page_of_before in folder.glob("*-*.jsonl"):
+                        page_of_before.unlink()  # more is appended to what they were made of
                     _watch(dcgm or (), file, 60 * minutes, min(EVERY_S, step), tell)
                 source = SeriesFile(file, step_s=step)
             found = make_audit(source, folder, wanted, tell, kept)
@@ -124,6 +128,22 @@ def audit(
         say(as_json_text(found))
     else:
         print_screen(Screen(headline(found), _lines(found, out)))
+
+
+def _state_of(file: Path) -> tuple[str, int, int]:
+    """Which file it is, and whether it is still as it was."""
+    with InputError.instead_of(OSError, f"{file} cannot be read"):
+        found = file.stat()
+    return str(file.resolve()), found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """The folder for this audit; it is removed with the lock in it."""
+    with (folder / "lock").open("ab") as file:
+        if not try_lock(file):
+            raise InputError("the same audit runs already", fix="wait until it has ended")
+        yield
 
 
 def _folder(settings: Settings, asked: Sequence[object]) -> Path:

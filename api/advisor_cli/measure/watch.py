@@ -112,7 +112,9 @@ def _rate_text(seen: Seen) -> str:
     if seen.rate is None:
         return f"rate: not yet; {seen.count or 0:,.0f} {seen.unit} so far"
     watts = [gpu.power_w for gpu in seen.gpus if gpu.power_w is not None and not gpu.others]
-    each = f", {sum(watts) / seen.rate:.3g} J each" if watts and seen.rate else ""
+    # Of some of its GPUs it would be less than the work takes.
+    told = watts and len(watts) == len(seen.gpus) and seen.rate
+    each = f", {sum(watts) / seen.rate:.3g} J each" if told and seen.rate else ""
     return f"rate: {seen.rate:.4g} {seen.unit}/s{each}; {seen.count or 0:,.0f} so far"
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -142,3 +143,14 @@ def test_pods_of_one_workload_have_one_name() -> None:
         "job 4711": "job 4711",
     }
     assert {name: workload_of(Owner("", name)).name for name in names} == names
+
+
+def test_a_card_that_tells_no_memory_makes_no_kind() -> None:
+    """Such as one that shares the host's memory."""
+    one = segment(0, Owner("team", "job"), 0, 1)
+    one = replace(
+        one, model="none", means={**one.means, "memory_used_mib": 0, "memory_free_mib": 0}
+    )
+    survey = Survey()
+    survey.add_page([one])
+    assert survey.kind_of(one) is None

@@ -1,5 +1,7 @@
 """What is asked of a Prometheus, what is kept on disk, and what is not asked again."""
 
+import io
+import json
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
@@ -9,8 +11,9 @@ from metrics_server import MetricsServer, Samples, metrics_server
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor_audit.reading import Pages, read_all
 from advisor_audit.sources.access import TOKEN, session_for
-from advisor_audit.sources.lines import SeriesFile
+from advisor_audit.sources.lines import SeriesFile, write_lines
 from advisor_audit.sources.prometheus import Prometheus
+from advisor_audit.sources.series import Series
 
 HOUR_S, STEP_S = 3600.0, 60.0
 BEGIN_S = 1_700_000_400.0
@@ -132,6 +135,10 @@ def test_token_and_file_let_in(server: MetricsServer, tmp_path: Path) -> None:
     config.write_text("tls_config: {insecure_skip_verify: true}\n")
     with pytest.raises(InputError, match="ca_file"):
         session_for({}, config)
+    for text in ("authorization: x", "tls_config: {min_version: TLS13}"):
+        config.write_text(text)
+        with pytest.raises(InputError, match="leave only"):
+            session_for({}, config)
 
 
 def test_kept_series_are_the_same_again(server: MetricsServer, tmp_path: Path) -> None:
@@ -144,7 +151,14 @@ def test_kept_series_are_the_same_again(server: MetricsServer, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "line", ["{}", "nonsense", '{"metric": {"UUID": "GPU-1"}, "values": [[]]}']
+    "line",
+    [
+        "{}",
+        "nonsense",
+        '{"metric": {"UUID": "GPU-1"}, "values": [[]]}',
+        '{"metric": [], "values": []}',
+        '{"metric": {"UUID": "GPU-1"}, "values": [[NaN, "1"]]}',
+    ],
 )
 def test_lines_that_are_no_series_are_named(line: str, tmp_path: Path) -> None:
     """A file of something else is refused with the number of its line."""
@@ -152,3 +166,42 @@ def test_lines_that_are_no_series_are_named(line: str, tmp_path: Path) -> None:
     path.write_text(f"{line}\n")
     with pytest.raises(AdvisorError, match="line 1 of"):
         SeriesFile(path, step_s=STEP_S)
+
+
+def test_a_total_is_kept_to_the_last_digit() -> None:
+    """Or a counter of years shows 333 W where 300 W were drawn."""
+    file, before = io.BytesIO(), 9_460_800_000_000.0
+    write_lines(file, [Series({}, [0.0, 60.0], [before, before + 18_000_000.0])])
+    (_, first), (_, last) = json.loads(file.getvalue())["values"]
+    assert float(last) - float(first) == 18_000_000
+
+
+@pytest.mark.parametrize("url", ["localhost:9090", "http://[::1"])
+def test_an_address_that_is_none_is_told(url: str) -> None:
+    with pytest.raises(SourceError, match="name the address"):
+        Prometheus(url, session_for({}), begin_s=0, end_s=60, step_s=60)
+
+
+def test_a_password_in_the_address_is_used_and_not_shown(server: MetricsServer) -> None:
+    session = session_for({})
+    url = server.url.replace("//", "//bob:hunter2@")
+    source = Prometheus(url, session, begin_s=BEGIN_S, end_s=BEGIN_S + HOUR_S, step_s=STEP_S)
+    assert (source.url, session.auth) == (server.url, ("bob", "hunter2"))
+
+
+def test_the_ca_file_goes_before_that_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names who signed the certificate trusts nobody else."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", __file__)
+    config = tmp_path / "http.yml"
+    config.write_text("tls_config: {ca_file: nowhere.pem}\n")
+    with pytest.raises(SourceError, match=r"nowhere\.pem"):
+        Prometheus(
+            "https://127.0.0.1:9",
+            session_for({}, config),
+            begin_s=0,
+            end_s=60,
+            step_s=60,
+            sleep=lambda _: None,
+        )
