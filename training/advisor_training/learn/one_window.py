@@ -34,7 +34,7 @@ from advisor_training.learn.protocols import family_of
 from advisor_training.train import dataset_sha256
 
 TREES, LEAST_IN_LEAF, SEED = 60, 3, 0
-"""Twice or three times as many trees, and smaller leaves, are within 0.3 points of these."""
+"""As many trees as the heads of pairs have; a profile has few rows, so leaves are smaller."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
