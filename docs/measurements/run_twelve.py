@@ -2,11 +2,12 @@
 
 Seven trainings that leave most of a GPU unused, an inference that leaves a third, and four that
 fill it; each has as many steps as it makes alone in `--seconds`, by its profile. One after the
-other each is started as its file says, without advisor. Hours and joules count from the first
-start to the last end, with all that jobs take to start; of the GPU, by its energy counter where it
-has one.
+other each is started as its file says, without advisor; on several GPUs, each takes the next that
+waits. Hours and joules count from the first start to the last end, with all that jobs take to
+start; of all those GPUs, by their energy counters where they have one.
 
     .venv/bin/python docs/measurements/run_twelve.py FOLDER            # about 5 minutes of one GPU
+    .venv/bin/python docs/measurements/run_twelve.py FOLDER --gpu 0,1  # about 3 of two
     .venv/bin/python docs/measurements/run_twelve.py FOLDER --print    # once more what was found
 
 FOLDER gets the job files and, after each of both ways, `run_twelve.json`.
@@ -20,7 +21,8 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +59,17 @@ def main() -> None:
     options = _options()
     file: Path = options.folder / "run_twelve.json"
     if not options.print:
-        settings, gpu = read_settings(), find_gpu(options.gpu)
-        found: dict[str, Any] = {"gpu_model": gpu.model, "gpu_uuid": gpu.uuid, "at": now()}
-        jobs = _jobs(options.folder / "jobs", gpu, options.seconds, settings)
+        settings = read_settings()
+        gpus = [find_gpu(text) for text in options.gpu.split(",")]
+        found: dict[str, Any] = {"gpu_model": gpus[0].model, "at": now()}
+        found["gpu_uuids"] = [gpu.uuid for gpu in gpus]
+        jobs = _jobs(options.folder / "jobs", gpus[0], options.seconds, settings)
         found |= {"seconds": options.seconds, "commands": {j.name: j.command for j in jobs}}
         for way, run in (("queue", _queue), ("apart", _apart)):
-            with _metered(gpu, settings) as took:
-                said = run(jobs, gpu, options.folder / "jobs", settings)
+            with ExitStack() as stack:
+                each = [stack.enter_context(_metered(gpu, settings)) for gpu in gpus]
+                said = run(jobs, gpus, options.folder / "jobs", settings)
+            took = {"wall_s": each[0]["wall_s"], "energy_j": sum(one["energy_j"] for one in each)}
             found[way] = {**took, **said}
             file.write_text(json.dumps(found, indent=1) + "\n")
     for line in _lines(json.loads(file.read_text())):
@@ -73,7 +79,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Twelve jobs as a queue, and one by one.")
     parser.add_argument("folder", type=Path, help="where job files and figures go")
-    parser.add_argument("--gpu", default="0", help="index or UUID")
+    parser.add_argument("--gpu", default="0", help="indices or UUIDs")
     parser.add_argument("--seconds", type=float, default=6.0, help="work of each job, alone")
     parser.add_argument("--print", action="store_true", help="measure nothing: print the figures")
     return parser.parse_args()
@@ -91,11 +97,12 @@ def _jobs(folder: Path, gpu: Gpu, seconds: float, settings: Settings) -> list[Jo
     return jobs
 
 
-def _queue(jobs: list[Job], gpu: Gpu, folder: Path, settings: Settings) -> Mapping[str, Any]:
+def _queue(jobs: list[Job], gpus: list[Gpu], folder: Path, settings: Settings) -> dict[str, Any]:
     """All of them through `advisor run`; what it said last."""
+    uuids = ",".join(gpu.uuid for gpu in gpus)
     names = [f"{name}*{count}" for name, count in TWELVE.items()]
     done = subprocess.run(
-        [sys.executable, "-m", "advisor_cli", "run", *names, "--gpus", gpu.uuid, "--json"],
+        [sys.executable, "-m", "advisor_cli", "run", *names, "--gpus", uuids, "--json"],
         env={**settings.environment, "ADVISOR_JOBS": str(folder.absolute())},
         stdout=subprocess.PIPE,
         text=True,
@@ -105,27 +112,33 @@ def _queue(jobs: list[Job], gpu: Gpu, folder: Path, settings: Settings) -> Mappi
     return {"exit_code": done.returncode, "said": json.loads(lines[-1]) if lines else None}
 
 
-def _apart(jobs: list[Job], gpu: Gpu, folder: Path, settings: Settings) -> Mapping[str, Any]:
-    """Each of them as a process of its own, one after the other."""
-    took: list[dict[str, Any]] = []
-    base = {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu.uuid}
-    for job in (one for one in jobs for _ in range(TWELVE[one.name])):
-        with _metered(gpu, settings) as one:
-            done = subprocess.run(
-                job.command,
-                cwd=job.workdir,
-                env=base | dict(job.env),
-                stdout=subprocess.DEVNULL,
-                check=False,
-            )
-        took.append({"job": job.name, "exit_code": done.returncode, **one})
+def _apart(jobs: list[Job], gpus: list[Gpu], folder: Path, settings: Settings) -> dict[str, Any]:
+    """Each of them as a process of its own, one after the other on each GPU."""
+    waiting, took = [one for one in jobs for _ in range(TWELVE[one.name])][::-1], list[Any]()
+
+    def work(gpu: Gpu) -> None:
+        base = {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu.uuid}
+        with suppress(IndexError):
+            while job := waiting.pop():
+                with _metered(gpu, settings) as one:
+                    done = subprocess.run(
+                        job.command,
+                        cwd=job.workdir,
+                        env=base | dict(job.env),
+                        stdout=subprocess.DEVNULL,
+                        check=False,
+                    )
+                took.append({"job": job.name, "exit_code": done.returncode, **one})
+
+    with ThreadPoolExecutor(len(gpus)) as pool:
+        list(pool.map(work, gpus))
     return {"jobs": took}
 
 
 @contextmanager
-def _metered(gpu: Gpu, settings: Settings) -> Generator[dict[str, float | None]]:
+def _metered(gpu: Gpu, settings: Settings) -> Generator[dict[str, Any]]:
     """Seconds and joules of the block, once it is left."""
-    took: dict[str, float | None] = {}
+    took: dict[str, Any] = {}
     source, over = open_source(gpu, None, settings), threading.Event()
     energy = Energy(source)
 
@@ -149,7 +162,9 @@ def _metered(gpu: Gpu, settings: Settings) -> Generator[dict[str, float | None]]
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{sum(TWELVE.values())} jobs of {found['seconds']:g} s each on {found['gpu_model']}"
+    several = len(found.get("gpu_uuids", [""]))
+    gpus = f"{several} times " * (several > 1) + found["gpu_model"]
+    yield f"{sum(TWELVE.values())} jobs of {found['seconds']:g} s each on {gpus}"
     for way in ("queue", "apart"):
         if took := found.get(way):
             yield f"{way}: {duration_text(took['wall_s'])}, {energy_text(took['energy_j'])}"

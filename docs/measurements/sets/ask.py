@@ -42,10 +42,10 @@ def main() -> None:
     for number, one in enumerate(asked, 1):
         print(f"{number}/{len(asked)} {one['set']}: {one['choice'] or one['verdict']}", flush=True)
         if one["verdict"] == "share" and options.seconds:
-            launch(one["set"], options.seconds, folder)
+            launch(one["set"], options.seconds, folder, options.gpu)
     plan = folder / "plan.yaml"
     plan.write_text(json.dumps({"name": options.run, "measure": list(windows(asked))}))
-    advisor("colocate", str(plan), "--window", "4")
+    advisor("colocate", str(plan), "--window", "4", "--gpu", options.gpu)
     export(folder / "solo.jsonl", "solo")
     export(folder / "sets.jsonl", "pairs")
 
@@ -58,6 +58,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="of the card, in tables: H100, H200")
     parser.add_argument("--gpu-model", help="as answers name it; that of the profiles if one")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each launch; 0: none")
+    parser.add_argument("--gpu", default="0", help="index or UUID")
     return parser.parse_args()
 
 
@@ -85,9 +86,9 @@ def way_of(way: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "jobs": [{key: job[key] for key in jobs} for job in way["jobs"]]}
 
 
-def launch(text: str, seconds: float, folder: Path) -> None:
+def launch(text: str, seconds: float, folder: Path, gpu: str) -> None:
     """At the advice for so long; the last status goes to a file of its own."""
-    words = ("launch", *text.split("+"), "--duration", f"{seconds:g}", "--json")
+    words = ("launch", *text.split("+"), "--duration", f"{seconds:g}", "--gpu", gpu, "--json")
     lines = advisor(*words).splitlines()
     with (folder / "launches.jsonl").open("a") as file:
         file.write((lines[-1] if lines else "null") + "\n")
