@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,6 +80,26 @@ def test_who_computes_is_told_from_who_is_a_client(host: FakeHost) -> None:
     with pytest.raises(LimitNotProvenError, match=r"processes \[1\] of the job compute"):
         backend.check_clients(Share(30), lambda: [1, os.getpid()])
     backend.close()
+
+
+def test_number_of_an_ended_process_may_be_a_strangers_by_now(
+    backend: MpsBackend, host: FakeHost
+) -> None:
+    """The fakes list nobody else, as the driver; a launch with a stranger on both lists ends."""
+    share = Share(30, memory_mib=4000)
+    backend.prove(share, host.environment(**backend.environment(share)))
+    for folder in (host.pipe_dir / "clients", host.folder / "nvml" / "gpu0" / "contexts"):
+        (left,) = folder.iterdir()
+        left.rename(folder / str(os.getpid()))
+    assert backend.clients() == []
+    script = (
+        "import os; from pynvml import *; from ctypes import CDLL; nvmlInit(); "
+        "gpu = nvmlDeviceGetHandleByIndex(0); cuda = CDLL('libcuda.so.1'); "
+        "cuda.cuDevicePrimaryCtxRetain(bytes(8), 0); "
+        "found = [one.pid for one in nvmlDeviceGetComputeRunningProcesses(gpu)]; "
+        "assert found == [os.getpid()], found"
+    )
+    subprocess.run([sys.executable, "-c", script], env=host.environment(), timeout=60, check=True)
 
 
 def test_daemon_of_a_killed_advisor_is_replaced(host: FakeHost) -> None:

@@ -21,8 +21,10 @@ static const char *pipe_dir(void) {
     return dir ? dir : "/tmp/nvidia-mps";
 }
 
-static int running(int pid) {
-    char path[64], text[512];
+/* When a process began, in ticks; 0 where it does not run. */
+static long long began(int pid) {
+    char path[64], text[512], state;
+    long long ticks;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "r");
     if (!file) return 0;
@@ -30,8 +32,11 @@ static int running(int pid) {
     fclose(file);
     text[size] = 0;
     char *end = strrchr(text, ')');
-    return end && end[2] != 'Z';
+    const char *fields = ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld";
+    return end && sscanf(end, fields, &state, &ticks) == 2 && state != 'Z' ? ticks : 0;
 }
+
+static int running(int pid) { return began(pid) != 0; }
 
 static int mps(void) {
     char path[4096];
@@ -77,7 +82,7 @@ int cuInit(unsigned flags) {
         char path[4096];
         snprintf(path, sizeof path, "%s/clients/%d", pipe_dir(), getpid());
         FILE *file = fopen(path, "w");
-        if (file) fputs(strrchr(pipe_dir(), '/') + 1, file);
+        if (file) fprintf(file, "%s %lld", strrchr(pipe_dir(), '/') + 1, began(getpid()));
         if (file) fclose(file);
     }
     return 0;
@@ -124,6 +129,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
     mkdir(path, 0777);
     snprintf(path + strlen(path), sizeof path - strlen(path), "/%d", getpid());
     FILE *file = fopen(path, "w");
+    if (file) fprintf(file, "%lld", began(getpid()));
     if (file) fclose(file);
     return 0;
 }

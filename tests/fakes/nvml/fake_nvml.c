@@ -275,21 +275,30 @@ int nvmlDeviceGetMigMode(Device *device, unsigned *current, unsigned *pending) {
     return device_unsigned(device, "mig", 0, current);
 }
 
-/* Adds the living processes with a file of their number in `contexts`; the fake libcuda makes it. */
+/* Adds the living processes with a file of their number in `contexts`. The fake libcuda makes it, and
+ * writes when its process began, in ticks: the number may be another's by now. */
 static unsigned contexts(Device *device, unsigned n, unsigned room, Process *out) {
-    char path[4096], stat[512], folder[16];
+    char path[4096], stat[512], folder[16], state;
+    const char *fields = ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld";
     const char *root = getenv("FAKE_NVML_DIR");
     snprintf(path, sizeof path, "%s/%s/contexts", root ? root : "/nonexistent", folder_of(device, folder));
     DIR *files = opendir(path);
     for (struct dirent *entry; files && (entry = readdir(files));) {
         unsigned pid = (unsigned)strtoul(entry->d_name, NULL, 10);
+        long long wanted = 0, began = 0;
+        char inside[300];
+        snprintf(inside, sizeof inside, "contexts/%s", entry->d_name);
+        int found;
+        if (!pid || content(folder, inside, stat, sizeof stat, &found)) continue;
+        sscanf(stat, "%lld", &wanted);
         snprintf(path, sizeof path, "/proc/%u/stat", pid);
-        FILE *file = pid ? fopen(path, "r") : NULL;
+        FILE *file = fopen(path, "r");
         if (!file) continue;
         stat[fread(stat, 1, sizeof stat - 1, file)] = 0;
         fclose(file);
         char *end = strrchr(stat, ')');
-        if (!end || end[2] == 'Z') continue;
+        if (!end || sscanf(end, fields, &state, &began) != 2 || state == 'Z') continue;
+        if (wanted && wanted != began) continue;
         if (out && n < room) out[n] = (Process){pid, 100 << 20, ~0U, ~0U};
         n++;
     }
