@@ -1,8 +1,11 @@
-"""All at one look: GPUs, what runs on them, what has ended, and what sharing has saved. Pure."""
+"""All at one look: GPUs, what runs on them, what has ended, and what sharing has saved.
+
+Pure, but for the zone of the host, by whose days is counted.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 
 from advisor.core.flags import LIMIT_BROKEN
 from advisor.core.gpu import Gpu
@@ -98,14 +101,17 @@ def _is_void(status: LaunchStatus) -> bool:
     return status.code == LIMIT_BROKEN or any(one.results in VERDICT_FLAGS for one in status.jobs)
 
 
-def midnight(now: datetime) -> datetime:
-    """Begin of the day in the zone of that moment."""
-    return now.replace(hour=0, minute=0, second=0, microsecond=0)
+def midnight(now: datetime, days_back: int = 0) -> datetime:
+    """Begin of the day, or of one before it, by the clock that the host shows then."""
+    day = now.astimezone().date() - timedelta(days=days_back)
+    # Without a zone it is a time of the host's clock, whose offset of that moment is put in: on
+    # days on which clocks change it is not that of now.
+    return datetime.combine(day, time()).astimezone()
 
 
 def monday(now: datetime) -> datetime:
-    """Begin of its week."""
-    return midnight(now) - timedelta(days=now.weekday())
+    """Begin of its week, likewise."""
+    return midnight(now, now.astimezone().weekday())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +119,7 @@ class Seen:
     """What there is to look at.
 
     Attributes:
-        now: In the zone by whose days is counted.
+        now: The moment.
         running: Launches that are not over, each as it may be shown.
         ended: The newest of those that are.
         entries: Of all launches of the week.

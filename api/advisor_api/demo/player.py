@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
@@ -38,7 +38,7 @@ class Player:
     """Recorded launches on some GPUs, of which every moment is `SPEED` times as short."""
 
     def __init__(self, settings: Settings) -> None:
-        self._begin = midnight(datetime.now().astimezone()) - timedelta(days=_DAYS_BACK)
+        self._begin = midnight(datetime.now().astimezone(), _DAYS_BACK)
         self._started_s = time.monotonic()
         jobs, _ = sound_jobs(settings.jobs_dir)
         names = [job.name for job in jobs]

@@ -38,7 +38,7 @@ class Board:
     Args:
         service: Whose launches these are.
         cards: Looks at the GPUs of this host; it is told which of them are held.
-        now: The moment, in the zone by whose days is counted.
+        now: The moment.
     """
 
     def __init__(

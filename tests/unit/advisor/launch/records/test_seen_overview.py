@@ -1,5 +1,7 @@
 """All at one look: who has which GPU, and what was saved today and this week."""
 
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 
@@ -20,6 +22,20 @@ TWO_HOURS = Ledger(
     held_s=2 * HOUR_S, energy_j=1 * KWH_J, alone_s=4 * HOUR_S, alone_j=1.5 * KWH_J,
     freed_idle_j=0.2 * KWH_J,
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def host_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """The zone of this host, by the text that C libraries know without a data base of zones."""
+
+    def live_in(text: str) -> None:
+        monkeypatch.setenv("TZ", text)
+        time.tzset()
+
+    live_in("XXX-2")
+    yield live_in
+    monkeypatch.undo()
+    time.tzset()
 
 
 def entry(begun: datetime, hours: float = 2, ledger: Ledger | None = TWO_HOURS) -> Entry:
@@ -54,6 +70,23 @@ def test_days_and_weeks_begin_at_midnight_of_the_host() -> None:
     assert found.today.gpu_hours_saved == pytest.approx(3)
     assert found.week.gpu_hours_saved == pytest.approx(6)
     assert found.today.cost_saved is None
+
+
+def test_days_on_which_clocks_change_have_another_length(
+    host_zone: Callable[[str], None],
+) -> None:
+    """Midnight is by the clock of then: what ran in the hour before it was yesterday."""
+    host_zone("CET-1CEST,M3.5.0,M10.5.0/3")
+    for day, begin in (("03-29", "03-29T00:00:00+01:00"), ("10-25", "10-25T00:00:00+02:00")):
+        now = datetime.fromisoformat(f"2026-{day}T12:00:00").astimezone()
+        ran = entry(datetime.fromisoformat(f"2026-{begin}") - timedelta(hours=1))
+        found = overview(seen(ran, now=now), lambda _: None, NO_PRICES)
+        assert (found.today.since, found.today.kwh) == (f"2026-{begin}", pytest.approx(0.5))
+    # Monday of a week whose Sunday has a change.
+    assert found.week.since == "2026-10-19T00:00:00+02:00"
+    now = datetime.fromisoformat("2026-03-29T12:00:00").astimezone()
+    week = overview(seen(now=now), lambda _: None, NO_PRICES).week
+    assert week.since == "2026-03-23T00:00:00+01:00"
 
 
 def test_what_is_not_known_is_told_and_left_out() -> None:
