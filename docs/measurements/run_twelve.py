@@ -157,7 +157,8 @@ def _metered(gpu: Gpu, settings: Settings) -> Generator[dict[str, Any]]:
         took["wall_s"] = time.monotonic() - begun_s
         over.set()
         thread.join()
-        took["energy_j"] = energy.read(time.monotonic())
+        metered = energy.read(time.monotonic())
+        took["energy_j"] = metered and metered.joules
         source.close()
 
 

@@ -236,7 +236,8 @@ def _overview() -> dict[str, Any]:
     free = {**card, "gpu_uuid": "GPU-2", "power_w": 79.0, "launch_id": None}
     saved = Saved(
         since="2026-01-31T00:00:00+00:00", launches=3, uncounted=1, gpu_hours=2, kwh=0.508,
-        gpu_hours_saved=1.5, kwh_saved=0.103, kwh_saved_idle=-0.036, idle_known=2, cost_saved=3.75,
+        gpu_hours_unread=0.1, gpu_hours_saved=1.5, kwh_saved=0.103, kwh_saved_idle=-0.036,
+        idle_known=2, cost_saved=3.75,
     )  # fmt: skip
     running, ended = _launch(7200), _ended(launch_id="20260131-090000-000000")
     running["jobs"][1] |= {"latency_p99_ms": 21.0, "max_p99_ms": 20.0}
@@ -706,7 +707,8 @@ def test_the_overview_shows_who_runs_where_and_what_was_saved(
     tiles = visit.text(".tiles")
     for words in ("103 Wh", "1.2 kWh this week", "90 min", "3.75", "1 of 2", "333 W of 1,400 W"):
         assert words in tiles
-    assert "Not counted: 1 launch" in visit.text("main")
+    for words in ("Not counted this week: 1 launch", "Energy not known for 6 min"):
+        assert words in visit.text("main")
     assert "36 Wh more were taken" in visit.text("main")
     held, free = visit.page.locator(".gpu").all_inner_texts()
     for words in ("254 W of 700 W", "130 of 132 SMs", "10.7 % predicted", "(2 h)"):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from advisor.core.flags import UNWATCHED
 from advisor.core.observations import ObservedPart
 from advisor.core.split import ADVISED_JOBS
-from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
-from advisor.errors import AdvisorError
+from advisor.core.telemetry import TelemetrySource
+from advisor.launch.monitor.energy import Energy, Metered
 from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.stretch import Stretch
@@ -22,7 +22,6 @@ class Account:
         stretches: The first is that of all that began together, or of one that began alone; each
             next one of those, two at least, who ran together after somebody had ended or joined.
         rest_s: How long jobs have run after the first stretch.
-        rest_energy_j: Of that time; None before there is one.
         stranded_unit_s: Units held for a job that had ended, times seconds.
     """
 
@@ -32,29 +31,25 @@ class Account:
         self._pair, self._jobs, self._energy = pair, jobs, Energy(source)
         self._last_s = now_s
         self._recent_j = RateMeter(RECENT_S)
-        self._first_j = self._last_j = self._energy.read(now_s)
-        self.stretches = [Stretch(jobs, range(len(jobs)), now_s, self._first_j)]
+        self._begin = self._read = self._energy.read(now_s)
+        self.stretches = [Stretch(jobs, range(len(jobs)), now_s, self._read)]
         self._first = len(jobs)
-        self._first_steps = self._shared_steps = _steps(jobs)
+        self._first_steps = self._shared_steps = self._read_steps = _steps(jobs)
+        self._unread_steps = tuple(0.0 for _ in jobs)
         self.rest_s = self.stranded_unit_s = 0.0
-        self.rest_energy_j: float | None = None
         self._freed_s = 0.0
 
     def add(self, now_s: float, running: Sequence[JobMonitor]) -> None:
         """Count the time since this was called last, in which these jobs were running."""
-        total_j = self._energy.read(now_s)
-        if total_j is not None:
-            self._first_j = total_j if self._first_j is None else self._first_j
-            self._recent_j.add(now_s, total_j)
-        grown_j = None if total_j is None or self._first_j is None else total_j - self._first_j
-        passed_s = now_s - self._last_s
+        passed_s, before = now_s - self._last_s, self._read
+        self._read_energy(now_s)
         self._freed_s += passed_s * max(0, len(running) - 1)
         if passed_s >= SILENT_S:
             self.stretches[-1].flags.add(UNWATCHED)
-        self._add_to_stretch(now_s, passed_s, total_j, running)
-        self._last_s, self._last_j = now_s, self._last_j if total_j is None else total_j
+        self._add_to_stretch(now_s, passed_s, before, running)
+        self._last_s = now_s
         if len(running) < len(self._jobs) or len(self._jobs) > self._first:
-            self._count_rest(passed_s, grown_j, running)
+            self._count_rest(passed_s, running)
             for one in running:
                 one.rest.add(now_s, one.steps)
         else:
@@ -64,9 +59,10 @@ class Account:
         """Count jobs that run from now on, too: these are all that there have been."""
         more = _steps(jobs[len(self._jobs) :])
         self._pair, self._jobs = pair, jobs
-        self._first_steps, self._shared_steps = (
-            (*before, *more) for before in (self._first_steps, self._shared_steps)
+        self._first_steps, self._shared_steps, self._read_steps = (
+            (*before, *more) for before in (self._first_steps, self._shared_steps, self._read_steps)
         )
+        self._unread_steps = (*self._unread_steps, *(0.0 for _ in more))
 
     @property
     def overlap_s(self) -> float:
@@ -78,9 +74,18 @@ class Account:
         """Of the GPU in that time."""
         return self.stretches[0].energy_j
 
+    @property
+    def rest_energy_j(self) -> float | None:
+        """Of the time after the first stretch; None before there is one."""
+        whole, first_j = self._metered(), self.energy_j
+        if whole is None or first_j is None or not self.rest_s:
+            return None
+        return whole.since(Metered(first_j, self.overlap_s, 0.0)).whole_j(self.rest_s)
+
     def power_w(self) -> float | None:
         """Of the GPU, mean over the last seconds."""
-        return self._recent_j.rate()
+        is_old = self._read is None or self._last_s - self._read.at_s > RECENT_S
+        return None if is_old else self._recent_j.rate()
 
     def settled_power_w(self) -> float | None:
         """Of the GPU, mean while all ran, without the first seconds."""
@@ -107,40 +112,59 @@ class Account:
 
     def ledger(self) -> Ledger | None:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""
-        whole_j, parts = self._whole_j(), self._pair.parts
-        alone = work_alone(self._since(self._first_steps), parts)
-        if whole_j is None or alone is None:
+        metered, parts, done = self._metered(), self._pair.parts, self._since(self._first_steps)
+        alone, held_s = work_alone(done, parts), self.overlap_s + self.rest_s
+        unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
+        read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
+        alone_read = work_alone(read, parts)
+        if metered is None or not metered.seconds or alone is None or alone_read is None:
             return None
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
+        read_part = metered.seconds / held_s
         return Ledger(
-            held_s=self.overlap_s + self.rest_s,
-            energy_j=whole_j,
+            held_s=held_s,
+            energy_j=metered.joules,
             alone_s=alone[0],
-            alone_j=alone[1],
-            freed_idle_j=self._freed_s * min(idle) if idle else None,
+            alone_j=alone_read[1],
+            freed_idle_j=self._freed_s * read_part * min(idle) if idle else None,
+            unread_s=max(0.0, held_s - metered.seconds),
         )
 
+    def _metered(self) -> Metered | None:
+        return self._read and self._begin and self._read.since(self._begin)
+
     def _whole_j(self) -> float | None:
-        if self.energy_j is None or (self.rest_s and self.rest_energy_j is None):
-            return None
-        return self.energy_j + (self.rest_energy_j or 0.0)
+        metered = self._metered()
+        return metered and metered.whole_j(self.overlap_s + self.rest_s)
+
+    def _read_energy(self, now_s: float) -> None:
+        """Read it, and note the steps of a time of which no energy is known."""
+        before, self._read = self._read, self._energy.read(now_s)
+        if self._read is None or self._read.at_s != now_s:
+            return
+        self._begin = self._begin or self._read
+        self._recent_j.add(self._read.seconds, self._read.joules)
+        if before is None or self._read.seconds == before.seconds:
+            grown = zip(self._unread_steps, self._since(self._read_steps), strict=True)
+            self._unread_steps = tuple(map(sum, grown))
+        self._read_steps = _steps(self._jobs)
 
     def _add_to_stretch(
-        self, now_s: float, passed_s: float, total_j: float | None, running: Sequence[JobMonitor]
+        self,
+        now_s: float,
+        passed_s: float,
+        before: Metered | None,
+        running: Sequence[JobMonitor],
     ) -> None:
         numbers = tuple(n for n, one in enumerate(self._jobs) if one in running)
         if numbers != self.stretches[-1].numbers:
             if len(numbers) < ADVISED_JOBS:
                 return
-            self.stretches.append(Stretch(self._jobs, numbers, self._last_s, self._last_j))
-        self.stretches[-1].add(now_s, passed_s, total_j)
+            self.stretches.append(Stretch(self._jobs, numbers, self._last_s, before))
+        self.stretches[-1].add(now_s, passed_s, self._read)
 
-    def _count_rest(
-        self, passed_s: float, grown_j: float | None, running: Sequence[JobMonitor]
-    ) -> None:
+    def _count_rest(self, passed_s: float, running: Sequence[JobMonitor]) -> None:
         self.rest_s += passed_s
-        if grown_j is not None and self.energy_j is not None:
-            self.rest_energy_j = grown_j - self.energy_j
         # Without limits the jobs that go on have the whole GPU.
         if self._pair.split.is_limited:
             ended = sum(_units(one) for one in self._jobs if one not in running)
@@ -193,47 +217,3 @@ def _units(one: JobMonitor) -> int:
 
 def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:
     return tuple(one.steps for one in jobs)
-
-
-class Energy:
-    """Energy since the first reading, J: by the counter, else integrated from the power.
-
-    A source that fails for a while leaves a gap that the counter bridges; without a counter the gap
-    is not counted.
-    """
-
-    def __init__(self, source: TelemetrySource) -> None:
-        self._source = source
-        self._total_j: float | None = None
-        self._counter_j: float | None = None
-        self._power: tuple[float, float] | None = None
-
-    def read(self, now_s: float) -> float | None:
-        """Energy so far, J; None before anything could be read."""
-        try:
-            counter_j = self._source.read((ENERGY_GPU,))[ENERGY_GPU]
-            power_w = None if counter_j is not None else self._source.read((POWER_GPU,))[POWER_GPU]
-        except AdvisorError:
-            # Telemetry that fails is no reason to lose sight of the jobs.
-            counter_j = power_w = None
-        if counter_j is not None:
-            self._count(counter_j)
-        elif power_w is not None:
-            self._integrate(now_s, power_w)
-        else:
-            self._power = None
-        return self._total_j
-
-    def _count(self, counter_j: float) -> None:
-        # It starts again with the driver.
-        grown_j = counter_j - self._counter_j if self._counter_j is not None else 0.0
-        self._total_j = (self._total_j or 0.0) + max(0.0, grown_j)
-        self._counter_j, self._power = counter_j, None
-
-    def _integrate(self, now_s: float, power_w: float) -> None:
-        grown_j = 0.0
-        if self._power is not None:
-            then_s, then_w = self._power
-            grown_j = (then_w + power_w) / 2 * (now_s - then_s)
-        self._total_j = (self._total_j or 0.0) + grown_j
-        self._power = (now_s, power_w)

@@ -8,7 +8,7 @@ from typing import Never
 from advisor.core.flags import P99_BROKEN, STRANGER
 from advisor.core.interval import Interval
 from advisor.core.observations import SETTLE_S
-from advisor.core.results import read_first
+from advisor.core.results import VERDICT_FLAGS, read_first
 from advisor.core.split import Split
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
@@ -75,6 +75,11 @@ class SetMonitor:
         self.newcomer_error: LimitBrokenError | None = None
         self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
         open_gates(jobs, [part.solo_rate for part in pair.parts])
+
+    @property
+    def is_void(self) -> bool:
+        """Its work is none that was done cheaper: of wrong results, or beyond a broken limit."""
+        return self.limit_broken or any(one.results in VERDICT_FLAGS for one in self.jobs)
 
     @property
     def over(self) -> bool:

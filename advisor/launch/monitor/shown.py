@@ -25,7 +25,7 @@ def shown(monitor: SetMonitor, earlier: Ledger | None = None) -> dict[str, Any]:
         "work_per_joule": monitor.work_per_joule(),
         "energy_saved": None if monitor.over else account.recent_energy_saved(),
         "mean_energy_saved": account.mean_energy_saved(),
-        "ledger": add(earlier, account.ledger()),
+        "ledger": add(earlier, None if monitor.is_void else account.ledger()),
         "overlap_s": account.overlap_s,
         "rest_s": account.rest_s,
         "rest_energy_j": account.rest_energy_j,

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from advisor.core.observations import SETTLE_S
 from advisor.formats.moments import to_exact_text
+from advisor.launch.monitor.energy import Metered
 from advisor.launch.monitor.job_monitor import JobMonitor
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.runtime.jobs.reports import percentile_ms
@@ -19,7 +20,6 @@ class Stretch:
         started_at: When it began, ISO 8601, UTC.
         seen_s: When it was looked at last.
         overlap_s: How long it has lasted.
-        energy_j: Of the GPU in that time; None: it was not read.
         ended: Who of them was over by itself at its end.
         flags: What was wrong in it, of `advisor.core.flags`, as far as that was seen meanwhile.
     """
@@ -29,35 +29,40 @@ class Stretch:
         jobs: Sequence[JobMonitor],
         numbers: Sequence[int],
         now_s: float,
-        total_j: float | None,
+        metered: Metered | None,
     ) -> None:
         self.numbers = tuple(numbers)
         self.started_at = to_exact_text(datetime.now(UTC))
         self.seen_s, self.overlap_s = now_s, 0.0
-        self.energy_j: float | None = None
         self.ended: tuple[int, ...] = ()
         self.flags = set[str]()
         self._paces = {n: _Pace(jobs[n]) for n in self.numbers}
-        self._begun_s, self._first_j, self._joules = now_s, total_j, RateMeter()
+        self._begun_s, self._first, self._last = now_s, metered, metered
+        self._joules = RateMeter()
 
-    def add(self, now_s: float, passed_s: float, total_j: float | None) -> None:
-        """Count the time since the last look; `total_j` is the energy of the GPU so far."""
+    @property
+    def energy_j(self) -> float | None:
+        """Of the GPU in that time; None: not all of it was read."""
+        if self._first is None or self._last is None:
+            return None
+        return self._last.since(self._first).whole_j(self.overlap_s)
+
+    def add(self, now_s: float, passed_s: float, metered: Metered | None) -> None:
+        """Count the time since the last look; `metered` is the energy of the GPU so far."""
         self.seen_s = now_s
         self.overlap_s += passed_s
-        if total_j is not None:
-            self._first_j = total_j if self._first_j is None else self._first_j
-            self.energy_j = total_j - self._first_j
+        self._first, self._last = self._first or metered, metered
         self.ended = tuple(n for n, pace in self._paces.items() if pace.job.over)
         # The look that finds a job at its end is in no mean: it ended at some time before.
         if now_s - self._begun_s < SETTLE_S or self.ended:
             return
         for pace in self._paces.values():
             pace.note(now_s)
-        if total_j is not None:
-            self._joules.add(now_s, total_j)
+        if metered is not None:
+            self._joules.add(metered.seconds, metered.joules)
 
     def power_w(self) -> float | None:
-        """Of the GPU, mean."""
+        """Of the GPU, mean of the time in which it was read."""
         return self._joules.rate()
 
     def rates(self) -> tuple[float | None, ...]:

@@ -15,11 +15,12 @@ class Ledger:
 
     Attributes:
         held_s: How long jobs had the GPU.
-        energy_j: Of the GPU in that time.
+        energy_j: Of the GPU in that time, as far as it was read.
         alone_s: How long the same steps hold a GPU, each job alone on all of one.
-        alone_j: Energy of that.
+        alone_j: Energy of that, for the steps of the time in which energy was read.
         freed_idle_j: What the cards that sharing frees draw meanwhile where they idle; None: the
             idle power is not known.
+        unread_s: Part of `held_s` of which no energy is known; nothing counts as saved in it.
     """
 
     held_s: float
@@ -27,6 +28,7 @@ class Ledger:
     alone_s: float
     alone_j: float
     freed_idle_j: float | None
+    unread_s: float = 0.0
 
     def part(self, of: float) -> "Ledger":
         """As much of all, from 0 to 1."""
@@ -36,6 +38,7 @@ class Ledger:
             alone_s=of * self.alone_s,
             alone_j=of * self.alone_j,
             freed_idle_j=None if self.freed_idle_j is None else of * self.freed_idle_j,
+            unread_s=of * self.unread_s,
         )
 
 
@@ -50,6 +53,7 @@ def add(one: Ledger | None, other: Ledger | None) -> Ledger | None:
         alone_s=one.alone_s + other.alone_s,
         alone_j=one.alone_j + other.alone_j,
         freed_idle_j=None if None in idle else sum(j for j in idle if j is not None),
+        unread_s=one.unread_s + other.unread_s,
     )
 
 
@@ -63,6 +67,7 @@ class Saved:
         uncounted: Those of them of which nothing is known: not every job has a profile, the
             energy could not be read, results were wrong, or a limit was broken.
         gpu_hours: For which the GPUs were held.
+        gpu_hours_unread: Those of them of which no energy is known, and none counts as saved.
         kwh: Of these GPUs.
         gpu_hours_saved: Against a whole GPU for each job, for the same work.
         kwh_saved: The same, where cards that become free are switched off.
@@ -75,6 +80,7 @@ class Saved:
     launches: int
     uncounted: int
     gpu_hours: float
+    gpu_hours_unread: float
     kwh: float
     gpu_hours_saved: float
     kwh_saved: float
@@ -100,6 +106,7 @@ def saved(since: str, ledgers: Iterable[Ledger | None], prices: Prices) -> Saved
         launches=len(found),
         uncounted=len(found) - len(known),
         gpu_hours=held_s / _HOUR_S,
+        gpu_hours_unread=sum(one.unread_s for one in known) / _HOUR_S,
         kwh=energy_j / _KWH_J,
         gpu_hours_saved=(alone_s - held_s) / _HOUR_S,
         kwh_saved=(alone_j - energy_j) / _KWH_J,

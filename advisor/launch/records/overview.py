@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
-from advisor.core.flags import LIMIT_BROKEN
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import Prices
-from advisor.core.results import VERDICT_FLAGS
 from advisor.formats.moments import to_text
 from advisor.launch.records.answers import Launch
 from advisor.launch.records.history import History
@@ -92,13 +90,8 @@ def entry_of(status: LaunchStatus) -> Entry | None:
     return Entry(
         begun=datetime.fromisoformat(status.started_at),
         ended=datetime.fromisoformat(ended) if ended else None,
-        # Steps of wrong results, or beyond a broken limit, are no work that was done cheaper.
-        ledger=None if _is_void(status) else status.ledger,
+        ledger=status.ledger,
     )
-
-
-def _is_void(status: LaunchStatus) -> bool:
-    return status.code == LIMIT_BROKEN or any(one.results in VERDICT_FLAGS for one in status.jobs)
 
 
 def midnight(now: datetime, days_back: int = 0) -> datetime:

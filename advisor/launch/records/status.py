@@ -109,7 +109,8 @@ class LaunchStatus:
             over the last seconds; None without profiles, and once it is over.
         mean_energy_saved: The same while all ran, without the first seconds; it stays.
         ledger: What it has taken since its start, the sets before this one too, beside what the
-            same work takes with a GPU for each job; None without profiles.
+            same work takes with a GPU for each job; None without profiles. Sets with wrong results
+            or a broken limit are left out.
         overlap_s: How long all of them have run together so far.
         rest_s: How long jobs have gone on after the first had ended, or another had joined.
         rest_energy_j: Of that time.

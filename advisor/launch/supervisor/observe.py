@@ -51,13 +51,15 @@ def observe(
         return tuple(found)
     whole, *later = found
     account = monitor.account
+    # It is of the work of all, also of those who joined, whose results no flag of this one tells.
+    of_work = not monitor.is_void
     whole = replace(
         whole,
         started_at=started_at,
         rest_s=account.rest_s,
         rest_energy_j=account.rest_energy_j,
-        rest_energy_saved=account.rest_energy_saved(),
-        energy_saved_to_end=account.energy_saved_to_end(),
+        rest_energy_saved=account.rest_energy_saved() if of_work else None,
+        energy_saved_to_end=account.energy_saved_to_end() if of_work else None,
         stranded_unit_s=account.stranded_unit_s,
     )
     if whole.model_version:

@@ -15,7 +15,11 @@ export function standing(launch) {
     ["Ended", launch.ended_at && moment(launch.ended_at)],
     ["Together for", duration(launch.overlap_s)],
     [ended ? "Power" : "Power now", known(powerOf(launch), (w) => withUnit(w, "W")), ended ? "mean while all ran" : null],
-    [ended ? "Energy" : "Energy so far", known(ledger?.energy_j ?? launch.energy_j, energy)],
+    [
+      ended ? "Energy" : "Energy so far",
+      known(ledger?.energy_j ?? launch.energy_j, energy),
+      ledger?.unread_s >= 1 ? `not known for ${duration(ledger.unread_s)}, in which nothing counts as saved` : null,
+    ],
     [
       "Energy saved",
       known(savedOf(launch), percent),

@@ -44,7 +44,8 @@ function basis(today, week) {
   ];
   const idle = today.kwh_saved_idle;
   parts.push(idle === null ? "." : `; where it idles, ${idle < 0 ? `${kwh(-idle)} more were taken` : `${kwh(idle)} were saved`} today.`);
-  if (week.uncounted) parts.push(` Not counted: ${launches(week.uncounted)}, of jobs without a profile.`);
+  if (week.uncounted) parts.push(` Not counted this week: ${launches(week.uncounted)}, of jobs without a profile, of wrong results, or of energy that was not read.`);
+  if (week.gpu_hours_unread * HOUR_S >= 1) parts.push(` Energy not known for ${hours(week.gpu_hours_unread)} this week: none counts as saved in it.`);
   return parts.join(" ").replaceAll(" .", ".").replaceAll(" ;", ";");
 }
 

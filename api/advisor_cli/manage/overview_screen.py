@@ -32,7 +32,7 @@ BLOCKS = Letters("█", "·", "▁▂▃▄▅▆▇█", " · ")
 ASCII = Letters("#", ".", "", ", ")
 
 _BAR_WIDTH, _LINE_WIDTH = 10, 8
-_KWH_J = 3.6e6
+_KWH_J, _HOUR_S = 3.6e6, 3600.0
 _SHARINGS = {"uncapped": "no limit", "time-sliced": "in turns"}
 
 
@@ -148,7 +148,9 @@ def _basis(seen: Overview) -> str:
     week = seen.week
     left = f", {week.uncounted} not counted" if week.uncounted else ""
     launches = count_of(week.launches, "launch")
-    return f"observed of {launches} this week{left}, against a whole GPU for each job"
+    unread_s = week.gpu_hours_unread * _HOUR_S
+    dark = f"; energy not known for {duration_text(unread_s)}, not saved" if unread_s >= 1 else ""
+    return f"observed of {launches} this week{left}, against a whole GPU for each job{dark}"
 
 
 def _share(launch: Launch, job: JobStatus) -> str:

@@ -7,7 +7,7 @@ from advisor.core.gpu import Share
 from advisor.core.job_energy import Load, divide_energy
 from advisor.core.results import TOLERANCE, Verdict, judge
 from advisor.core.telemetry import TelemetrySource
-from advisor.launch.monitor.account import Energy
+from advisor.launch.monitor.energy import Energy, Metered
 from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import State
@@ -139,24 +139,24 @@ class GpuMeter:
     """The energy of one GPU, and whose it is.
 
     Attributes:
-        total_j: Energy since the first reading, J; None before anything could be read.
+        metered: Energy since the first reading; None before anything could be read.
     """
 
     def __init__(self, source: TelemetrySource | None, units_total: int) -> None:
         self._energy = None if source is None else Energy(source)
         self._units_total = units_total
         self._looked_s: float | None = None
-        self.total_j: float | None = None
+        self.metered: Metered | None = None
 
     def look(self, now_s: float, meters: Sequence[TenantMeter[T]]) -> None:
         """Read the energy since the last look and divide it among those that use the GPU."""
-        before_j, before_s = self.total_j, self._looked_s
-        self.total_j = self._energy and self._energy.read(now_s)
+        before, before_s = self.metered, self._looked_s
+        self.metered = self._energy and self._energy.read(now_s)
         self._looked_s = now_s
-        if before_j is None or self.total_j is None or before_s is None:
+        if before is None or self.metered is None or before_s is None:
             return
         loads = [meter.load(self._units_total) for meter in meters]
-        grown_j = self.total_j - before_j
+        grown_j = self.metered.joules - before.joules
         parts = divide_energy(grown_j, now_s - before_s, idle_power_w(meters), loads)
         for meter, part in zip(meters, parts, strict=True):
             meter.energy_j = (meter.energy_j or 0.0) + part.value

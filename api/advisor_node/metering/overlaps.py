@@ -13,6 +13,7 @@ from advisor.core.observations import SETTLE_S, Observation, ObservedPart
 from advisor.core.results import verdict_flags
 from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.account import energy_saved
+from advisor.launch.monitor.energy import Metered
 from advisor.launch.monitor.job_monitor import relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.set_monitor import work_per_joule
@@ -38,15 +39,14 @@ class Overlap(Generic[T]):
         gpu: Gpu,
         meters: Sequence[TenantMeter[T]],
         now_s: float,
-        total_j: float | None,
+        metered: Metered | None,
         before: int = 0,
     ) -> None:
         self.meters = tuple(sorted(meters, key=lambda meter: meter.tenant.uid))
         self._gpu, self._begun_s, self._last_s = gpu, now_s, now_s
         self._before = before
         self._started_at = to_exact_text(datetime.now(UTC))
-        self._total_j, self._energy_j = total_j, 0.0
-        self._has_energy = total_j is not None
+        self._first = self._last = metered
         self._overlap_s = 0.0
         self._steps = [RateMeter() for _ in self.meters]
         self._joules = RateMeter()
@@ -56,24 +56,20 @@ class Overlap(Generic[T]):
         """Of its jobs."""
         return frozenset(meter.tenant.uid for meter in self.meters)
 
-    def add(self, now_s: float, total_j: float | None) -> None:
+    def add(self, now_s: float, metered: Metered | None) -> None:
         """Count the time since the last look; the time in which one of them is gone is in no mean.
 
-        All of them work now; `total_j` is the energy of the GPU so far, None where it is not known.
+        All of them work now; `metered` is the energy of the GPU so far, None where none was read.
         """
         self._overlap_s += now_s - self._last_s
-        self._last_s = now_s
-        if total_j is None or self._total_j is None:
-            self._has_energy = False
-        else:
-            self._energy_j += total_j - self._total_j
-            self._total_j = total_j
+        self._last_s, self._last = now_s, metered
+        self._first = self._first or metered
         if self._overlap_s < SETTLE_S:
             return
         for meter, steps in zip(self.meters, self._steps, strict=True):
             steps.add(now_s, meter.steps or 0)
-        if total_j is not None:
-            self._joules.add(now_s, total_j)
+        if metered is not None:
+            self._joules.add(metered.seconds, metered.joules)
 
     def has_ended(self, now_s: float, present: frozenset[str]) -> bool:
         """Whether one of its jobs works no more, for good; `present` are those of the node."""
@@ -85,7 +81,7 @@ class Overlap(Generic[T]):
         """What they did, as the service takes it in; its id begins with the scheduler."""
         rates = [steps.rate() for steps in self._steps]
         parts = tuple(_part(meter, rate) for meter, rate in zip(self.meters, rates, strict=True))
-        power_w = self._joules.rate() if self._has_energy else None
+        power_w = self._joules.rate()
         speeds = [relative(part.rate, part.solo_rate) for part in parts]
         who = [scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]
         seen = Observation(
@@ -98,7 +94,7 @@ class Overlap(Generic[T]):
             driver=self._gpu.driver,
             mode="mps",
             power_w=power_w,
-            energy_j=self._energy_j if self._has_energy else None,
+            energy_j=self._energy_j(),
             overlap_s=self._overlap_s,
             settled_s=max(steps.span_s for steps in self._steps),
             work_per_joule=work_per_joule(speeds, power_w),
@@ -110,6 +106,11 @@ class Overlap(Generic[T]):
             flags=self._flags(parts),
         )
         return with_job_energy(seen, idle_power_w(self.meters))
+
+    def _energy_j(self) -> float | None:
+        if self._first is None or self._last is None:
+            return None
+        return self._last.since(self._first).whole_j(self._overlap_s)
 
     def _flags(self, parts: Sequence[ObservedPart]) -> tuple[str, ...]:
         of_meters = zip(self.meters, parts, strict=True)
@@ -141,14 +142,14 @@ class Overlaps(Generic[T]):
         now_s: float,
         meters: Sequence[TenantMeter[T]],
         present: frozenset[str],
-        total_j: float | None,
+        metered: Metered | None,
     ) -> Iterator[Observation]:
         """Follow the jobs that work together; gives what they did when one of them has ended."""
         working = [meter for meter in meters if meter.working and meter.tenant.uid in present]
         uids = frozenset(meter.tenant.uid for meter in working)
         if self._now is not None:
             if uids == self._now.uids:
-                self._now.add(now_s, total_j)
+                self._now.add(now_s, metered)
             elif uids > self._now.uids or self._now.has_ended(now_s, present):
                 yield self._now.observe(self._node, self._scheduler)
                 self._now = None
@@ -156,7 +157,7 @@ class Overlaps(Generic[T]):
         if self._now is None and len(working) > 1:
             before = self._before.get(uids, 0)
             self._before[uids] = before + 1
-            self._now = Overlap(self._gpu, working, now_s, total_j, before)
+            self._now = Overlap(self._gpu, working, now_s, metered, before)
             names = ", ".join(f"{one.tenant.uid} ({one.tenant.job})" for one in working)
             LOG.info("%s work together on %s", names, self._gpu.uuid)
 

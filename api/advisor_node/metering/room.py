@@ -115,7 +115,7 @@ class Room(Generic[T]):
         if sight is not None:
             self._look_for_strangers(sight, present)
         self.energy.look(now_s, [meter for meter in self.meters if meter.working])
-        ended = list(self._overlaps.follow(now_s, self.meters, present, self.energy.total_j))
+        ended = list(self._overlaps.follow(now_s, self.meters, present, self.energy.metered))
         self._forget(present)
         return ended
 

@@ -206,7 +206,7 @@ class KubernetesAgent:
                     uuid=daemon.gpu.uuid,
                     ready=daemon.readiness.ready,
                     losses=daemon.losses,
-                    energy_j=room.energy.total_j,
+                    energy_j=room.energy.metered and room.energy.metered.joules,
                 )
                 for daemon, room in self._rooms
             ],

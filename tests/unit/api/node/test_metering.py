@@ -1,6 +1,6 @@
 """What the agents of Kubernetes and of Slurm share: meters, energy, overlaps, reports; no GPU."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from advisor.client import ApiError, ClientError, ProfilePoints, UnreachableErro
 from advisor.core.gpu import Gpu, Share
 from advisor.core.observations import SETTLE_S, Observation
 from advisor.core.records import SoloPoint
+from advisor.launch.monitor.energy import Metered
 from advisor.launch.records.status import OVER, State
 from advisor_node.metering import reports
 from advisor_node.metering.meters import UNSEEN_S, TenantMeter
@@ -131,7 +132,14 @@ def test_a_limit_that_was_broken_stays_broken() -> None:
     assert meter.limit_broken
 
 
-def together(first: Job, second: Job, duration_s: float) -> tuple[Overlap[Job], float]:
+def at_300_w(now_s: float) -> Metered:
+    """Energy up to that time, all of it read."""
+    return Metered(300 * now_s, now_s, now_s)
+
+
+def together(
+    first: Job, second: Job, duration_s: float, read: Callable[[float], Metered] = at_300_w
+) -> tuple[Overlap[Job], float]:
     """Two jobs that make 10 and 20 steps a second on a GPU of 300 W; the last of these moments."""
     meters = [TenantMeter(first), TenantMeter(second)]
     for meter in meters:
@@ -143,9 +151,9 @@ def together(first: Job, second: Job, duration_s: float) -> tuple[Overlap[Job], 
         for meter, rate in zip(meters, (10, 20), strict=True):
             meter.look(now_s, progress(1 + int(now_s * rate)), HERE)
         if overlap is None:
-            overlap = Overlap(gpu, meters, now_s, 300 * now_s)
+            overlap = Overlap(gpu, meters, now_s, read(now_s))
         else:
-            overlap.add(now_s, 300 * now_s)
+            overlap.add(now_s, read(now_s))
         now_s += 1
     assert overlap is not None
     return overlap, now_s - 1
@@ -161,6 +169,13 @@ def test_an_overlap_is_observed_as_a_launch_is() -> None:
     assert seen.work_per_joule == pytest.approx((10 / 40 + 20 / 40) / 300)
     assert seen.energy_saved == pytest.approx(1 - 300 / (400 * 0.25 + 400 * 0.5))
     assert (seen.state, seen.flags, seen.host) == ("stopped", (), "node-1")
+
+
+def test_energy_that_was_missed_saves_nothing() -> None:
+    """The mean power is of the time that was read, and the energy of all is not known."""
+    overlap, _ = together(Job(UID), Job(OTHER), 20, lambda now_s: at_300_w(min(now_s, 10)))
+    seen = overlap.observe("node-1", "slurm")
+    assert (seen.power_w, seen.energy_j) == (pytest.approx(300), None)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +216,7 @@ def test_who_joins_and_leaves_parts_observations() -> None:
             users = HERE if meter in there else GpuUsers()
             meter.look(now_s, progress(1 + 10 * now_s), users)
         present = frozenset(meter.tenant.uid for meter in there)
-        seen += overlaps.follow(float(now_s), there, present, 300.0 * now_s)
+        seen += overlaps.follow(float(now_s), there, present, at_300_w(now_s))
     assert [len(one.parts) for one in seen] == [2, 3, 2]
     assert len({one.launch_id for one in seen}) == 3
     assert [one.overlap_s for one in seen] == [19, 19, 19]

@@ -12,7 +12,7 @@ from made_up_results import pair_result
 from advisor.core.finish import Rest, Work, finish, one_after_the_other
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split
-from advisor.core.telemetry import POWER_GPU, Readings, TelemetrySource
+from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Account, energy_saved
 from advisor.launch.monitor.job_monitor import JobMonitor
@@ -39,22 +39,25 @@ def pair(
 class Run:
     """Two jobs and a source whose readings a test sets; ten looks a second."""
 
-    def __init__(self, of: LaunchSet, *, metered: bool = True) -> None:
+    def __init__(self, of: LaunchSet, *, metered: bool = True, counts: bool = True) -> None:
         self.now_s, self.total_j, self.metered = 0.0, 0.0, metered
+        self.counts, self.power_w, self.silent = counts, 0.0, False
         self._steps = {A.name: 0.0, B.name: 0.0}
         self.jobs = (self._watched(A), self._watched(B))
         self.account = Account(of, self.jobs, cast("TelemetrySource", self), 0.0)
 
     def read(self, names: Collection[str]) -> Readings:
-        if POWER_GPU in names:
-            raise SourceError("no power")
-        return dict.fromkeys(names, self.total_j if self.metered else None)
+        if self.silent or not self.metered:
+            raise SourceError("nothing answers")
+        told = {ENERGY_GPU: self.total_j if self.counts else None, POWER_GPU: self.power_w}
+        return {name: told[name] for name in names}
 
     def go_on(self, seconds: float, speed_a: float, speed_b: float, power_w: float) -> None:
         """Both run, or the one that is not over."""
         for _ in range(10):
             running = [one for one in self.jobs if not one.over]
             self.now_s += seconds / 10
+            self.power_w = power_w
             self.total_j += power_w * seconds / 10
             for one, job, speed in zip(self.jobs, (A, B), (speed_a, speed_b), strict=True):
                 self._steps[job.name] += speed * seconds / 10
@@ -115,6 +118,30 @@ def test_what_is_not_known_is_none() -> None:
         assert found.energy_saved_to_end() is None
         assert found.ledger() is None
         assert found.rest_s == pytest.approx(20)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("silent", [(20, 40), (0, 20), (40, 60)])
+def test_energy_that_was_missed_is_not_saved(*, counts: bool, silent: tuple[int, int]) -> None:
+    """A third of the time nothing answers; together they draw what they draw apart."""
+    run = Run(pair(), counts=counts)
+    for begin_s in range(0, 60, 5):
+        run.silent = silent[0] <= begin_s < silent[1]
+        run.go_on(5, 0.5, 0.5, 375)
+    found, ledger = run.account, run.account.ledger()
+    # A counter that answers again has gone on meanwhile.
+    bridged = counts and silent[1] < 60
+    assert ledger is not None
+    assert ledger.alone_j - ledger.energy_j == pytest.approx(0, abs=200)
+    assert ledger.unread_s == pytest.approx(0 if bridged else 20, abs=0.6)
+    assert (ledger.held_s, ledger.alone_s) == (pytest.approx(60), pytest.approx(60))
+    assert ledger.freed_idle_j == pytest.approx(70 * (60 - ledger.unread_s))
+    # While it is silent nothing is said of now, and nothing of all of it unless that is known.
+    assert found.power_w() == (None if run.silent else pytest.approx(375))
+    assert found.settled_power_w() == pytest.approx(375)
+    whole_j = pytest.approx(60 * 375) if bridged else None
+    assert found.energy_j == whole_j
+    assert found.energy_saved_to_end() == (pytest.approx(0, abs=1e-6) if bridged else None)
 
 
 def test_without_a_rest_there_is_none() -> None:

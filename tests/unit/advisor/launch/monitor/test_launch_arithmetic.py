@@ -11,7 +11,7 @@ from advisor.core.interval import Interval
 from advisor.core.observations import MARGIN, is_far
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
-from advisor.launch.monitor.account import Energy
+from advisor.launch.monitor.energy import Energy, Metered
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.set_monitor import work_per_joule
 
@@ -107,11 +107,13 @@ def test_counter_adds_up_from_wherever_it_stood(grown_j: list[float], first_j: f
     """What the card drew before is nobody's here."""
     sensor = Sensor()
     energy, sensor.counter = sensor.energy, first_j
-    assert energy.read(0) == 0
+    assert energy.read(0) == Metered(0, 0, 0)
     for number, more_j in enumerate(grown_j, 1):
         sensor.counter += more_j
         energy.read(number)
-    assert energy.read(len(grown_j)) == pytest.approx(sensor.counter - first_j, abs=1e-3)
+    found = energy.read(len(grown_j))
+    assert found is not None
+    assert found.joules == pytest.approx(sensor.counter - first_j, abs=1e-3)
 
 
 @given(st.floats(1, 1000), st.lists(STEPS_S, min_size=1))
@@ -123,20 +125,40 @@ def test_power_is_integrated_without_a_counter(power_w: float, steps_s: list[flo
     for step_s in steps_s:
         now_s += step_s
         energy.read(now_s)
-    assert energy.read(now_s) == pytest.approx(power_w * now_s)
+    found = energy.read(now_s)
+    assert found is not None
+    assert (found.joules, found.seconds) == (pytest.approx(power_w * now_s), pytest.approx(now_s))
 
 
 def test_source_that_fails_for_a_while_is_bridged() -> None:
-    """The counter went on; a reset of the driver loses nothing that was counted."""
+    """The counter went on; what was drawn until a reset of the driver is not known."""
     sensor = Sensor()
     energy = sensor.energy
     assert energy.read(0) is None
-    for counter_j, fails, expected_j in (
-        (100, False, 0), (150, False, 50), (170, True, 50), (190, False, 90), (5, False, 90),
-        (15, False, 100),
+    sensor.power = 999
+    for now_s, counter_j, fails, expected in (
+        (1, 100, False, (0, 0)), (2, 150, False, (50, 1)), (40, 170, True, (50, 1)),
+        (80, None, False, (50, 1)), (99, 190, False, (90, 98)), (100, 5, False, (90, 98)),
+        (101, 15, False, (100, 99)),
     ):  # fmt: skip
         sensor.counter, sensor.fails = counter_j, fails
-        assert energy.read(1) == expected_j
+        found = energy.read(now_s)
+        assert found is not None
+        assert (found.joules, found.seconds) == expected
+
+
+def test_silence_without_a_counter_is_of_no_energy_and_of_no_time() -> None:
+    """Short of that the power is taken to have gone on."""
+    sensor = Sensor()
+    energy, sensor.power = sensor.energy, 100
+    for now_s, fails, expected in (
+        (0, False, (0, 0)), (1, False, (100, 1)), (5, True, (100, 1)), (9, False, (900, 9)),
+        (19, False, (900, 9)), (20, False, (1000, 10)),
+    ):  # fmt: skip
+        sensor.fails = fails
+        found = energy.read(now_s)
+        assert found is not None
+        assert (found.joules, found.seconds) == expected
 
 
 @given(st.floats(0.1, 1e6), st.floats(0.01, 3))

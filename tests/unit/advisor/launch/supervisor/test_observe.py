@@ -12,9 +12,10 @@ from scripted_jobs import GPU, Script, Watch
 
 import advisor
 from advisor.core.interval import Interval
-from advisor.core.observations import Observation
+from advisor.core.observations import Observation, energy_apart_j
 from advisor.core.results import Reported
 from advisor.core.split import UNCAPPED, Split
+from advisor.launch.monitor.shown import shown
 from advisor.launch.records.observed import OBSERVATIONS, append_observation
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.supervisor.observe import observe
@@ -99,6 +100,25 @@ def test_what_was_expected_with_a_newcomer_is_of_that_stretch(
     assert [part.predicted_rate for part in first.parts] == [55.0, 75.0]
     assert [part.predicted_rate for part in second.parts] == [55.0, 75.0, 55.0]
     assert [part.predicted_rate for part in third.parts] == [None] * 4
+
+
+def test_work_to_the_end_with_wrong_results_saves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where a newcomer computes nonsense quickly; the sets before stay in the launch's sums."""
+    watch = Watch(monkeypatch, Script(rate=50, ends_s=20), Script(rate=80))
+    watch.go_on(10)
+    sound = shown(watch.monitor)["ledger"]
+    assert sound is not None
+    watch.join(Script(rate=90, reported=Reported(count=1, not_finite=1)))
+    watch.go_on(20)
+    whole, beside = records(watch, "stopped")[:2]
+    assert (whole.flags, beside.flags) == ((), ("wrong-results",))
+    assert whole.energy_saved is not None
+    assert (whole.energy_saved_to_end, whole.rest_energy_saved) == (None, None)
+    assert energy_apart_j(whole) is None
+    assert shown(watch.monitor)["ledger"] is None
+    assert shown(watch.monitor, sound)["ledger"] == sound
 
 
 def test_latencies_are_of_the_time_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from advisor_cli.manage.overview_screen import ASCII, BLOCKS, Letters, letters_o
 
 AT = "2026-01-31T12:00:00+00:00"
 SAVED = Saved(
-    since=AT, launches=3, uncounted=1, gpu_hours=2, kwh=1, gpu_hours_saved=1.5, kwh_saved=0.25,
+    since=AT, launches=3, uncounted=1, gpu_hours=2,
+    gpu_hours_unread=0, kwh=1, gpu_hours_saved=1.5, kwh_saved=0.25,
     kwh_saved_idle=None, idle_known=0, cost_saved=None,
 )  # fmt: skip
 JOBS = (
@@ -74,6 +75,9 @@ def test_it_fits_80_columns_and_says_what_it_rests_on() -> None:
         "█████·····", "▁▁▁▁▁▁▁█", "train: failed",
     ):  # fmt: skip
         assert words.replace("(1 h 0 min)", "(1 h)") in text, words
+    assert "not known" not in text
+    dark = " ".join(drawn(week=replace(SAVED, gpu_hours_unread=0.5)))
+    assert "energy not known for 30 min, not saved" in dark
     assert "replayed" not in text
     assert "replayed" in drawn(replayed=True)[0]
 
