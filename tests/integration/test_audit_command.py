@@ -208,8 +208,10 @@ def test_exporters_are_watched_into_a_file(advisor: Advisor, tmp_path: Path) -> 
 
 
 def test_gpus_of_this_host_are_watched(nvml: FakeNvml, tmp_path: Path) -> None:
-    """What NVML reads is audited, as a job without a name where memory is in use."""
-    nvml.write(gpu=0, power_mw=250_000, memory_used_mib=9000)
+    """A job without a name is where memory is in use by more than the driver itself."""
+    nvml.write(gpu_count=2)
+    nvml.write(gpu=0, power_mw=250_000, memory_used_mib=9600, memory_reserved_mib=600)
+    nvml.write(gpu=1, power_mw=70_000, memory_used_mib=600, memory_reserved_mib=600)
     options = ("--nvml", "--minutes", "0.1", "--step", "1", "--json")
     library = nvml.environment
     done = in_its_own(
@@ -222,10 +224,24 @@ def test_gpus_of_this_host_are_watched(nvml: FakeNvml, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     answer = answer_of(done.stdout)
     [job] = answer["jobs"]
-    assert job["job"].endswith("#1")
+    assert job["job"].endswith("000 #1")
     assert job["memory_mib"] == 9000
     assert 10 <= job["activity_percent"] <= 100
+    assert answer["now"]["gpus"] == 2
     assert answer["now"]["kwh"] == pytest.approx(0.25 * answer["now"]["gpu_hours"], rel=0.01)
+
+
+def test_what_was_seen_until_ctrl_c_is_kept(tmp_path: Path) -> None:
+    """It is to be audited, the last minute, too."""
+
+    def stop(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    row = ({"UUID": "GPU-0", "__name__": "DCGM_FI_DEV_POWER_USAGE"}, 250.0)
+    file = tmp_path / "seen.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        record(lambda: iter([row]), file, 60, lambda _: None, sleep=stop)
+    assert '"250"' in file.read_text()
 
 
 @pytest.mark.prometheus

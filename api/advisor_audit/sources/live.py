@@ -11,7 +11,7 @@ from advisor_audit.sources.lines import write_lines
 from advisor_audit.sources.series import LIMIT, METRICS, NAMES, POWER, USED, Series
 from advisor_profiling.telemetry.dcgm import fetch
 from advisor_profiling.telemetry.dcgm_text import samples
-from advisor_profiling.telemetry.nvml import NvmlSource, list_gpus
+from advisor_profiling.telemetry.nvml import NvmlSource, held_mib, list_gpus
 
 EVERY_S = 10.0
 LINE_S = 60.0
@@ -39,20 +39,29 @@ def record(
     """
     begin_s = written_s = clock()
     waiting: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = defaultdict(list)
-    while True:
-        now_s = clock()
-        for labels, value in read():
-            waiting[tuple(sorted(labels.items()))].append((now_s, value))
-        over = now_s - begin_s >= span_s
-        if over or now_s - written_s >= LINE_S:
-            with path.open("ab") as file:
-                write_lines(file, _series(waiting))
-            waiting.clear()
-            written_s = now_s
-        on_progress(min(span_s, now_s - begin_s))
-        if over:
-            return
-        sleep(max(0.0, every_s - (clock() - now_s)))
+    try:
+        while True:
+            now_s = clock()
+            for labels, value in read():
+                waiting[tuple(sorted(labels.items()))].append((now_s, value))
+            over = now_s - begin_s >= span_s
+            if now_s - written_s >= LINE_S:
+                _write(path, waiting)
+                written_s = now_s
+            on_progress(min(span_s, now_s - begin_s))
+            if over:
+                return
+            sleep(max(0.0, every_s - (clock() - now_s)))
+    finally:
+        _write(path, waiting)  # also what Ctrl-C leaves
+
+
+def _write(
+    path: Path, waiting: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]]
+) -> None:
+    with path.open("ab") as file:
+        write_lines(file, _series(waiting))
+    waiting.clear()
 
 
 def _series(
@@ -93,7 +102,11 @@ class ThisHost:
         for source in self._sources:
             wanted = [channel.name for channel in source.channels]
             labels = {"UUID": source.gpu.uuid, "modelName": source.gpu.model}
-            for channel, value in source.read(wanted).items():
+            read = dict(source.read(wanted))
+            # Of an empty card, too, the driver keeps some memory for itself.
+            held, all_used = held_mib(source.gpu.uuid), read[MEMORY_USED]
+            read[MEMORY_USED] = all_used if held is None else held
+            for channel, value in read.items():
                 column = _STATES.get(channel) or COUNTERS.get(channel)
                 if column is not None and column in METRICS and value is not None:
                     name, scale = next(iter(METRICS[column].items()))

@@ -22,7 +22,7 @@ from advisor.core.telemetry import (
 )
 from advisor.errors import SourceError
 from advisor_profiling.telemetry.gpm import Gpm
-from advisor_profiling.telemetry.nvml_errors import call, nvml_session, reading
+from advisor_profiling.telemetry.nvml_errors import MEMORY_V2, call, nvml_session, reading
 from advisor_profiling.telemetry.nvml_fields import AVERAGED_S, PowerFields
 
 THROTTLE_REASONS: dict[int, str] = {
@@ -69,6 +69,17 @@ def context_pids(uuid: str) -> list[int]:
         device = call("nvmlDeviceGetHandleByUUID", uuid)
         found = reading("nvmlDeviceGetComputeRunningProcesses", device) or ()
         return sorted(process.pid for process in found if process.usedGpuMemory != 0)
+
+
+def held_mib(uuid: str) -> float | None:
+    """GPU memory that processes hold; None: the driver is too old to tell it.
+
+    `MEMORY_USED` has what the driver keeps for itself in it, too (`nvmlMemory_v2_t`).
+    """
+    with nvml_session():
+        device = call("nvmlDeviceGetHandleByUUID", uuid)
+        memory = reading("nvmlDeviceGetMemoryInfo", device, MEMORY_V2)
+        return None if memory is None else memory.used / _MIB
 
 
 def throttle_names(mask: int) -> tuple[str, ...]:

@@ -16,6 +16,9 @@ _pynvml: Any = importlib.import_module("pynvml")
 NOT_AVAILABLE = frozenset({3, 13, 21})
 """Not supported by the GPU, not in this driver's library, no data: a reading that is None."""
 
+MEMORY_V2: int = _pynvml.nvmlMemory_v2
+"""Of `nvmlDeviceGetMemoryInfo`: the answer that tells used memory from the driver's own."""
+
 _ADVICE: dict[int, tuple[str, str]] = {
     1: ("NVML is not initialised", "do not use a source after it was closed"),
     4: (

@@ -241,6 +241,23 @@ int nvmlDeviceGetMemoryInfo(Device *device, unsigned long long *total_free_used)
     return code;
 }
 
+typedef struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} Memory2;
+
+int nvmlDeviceGetMemoryInfo_v2(Device *device, Memory2 *memory) {
+    unsigned long long total_free_used[3];
+    double reserved = 0;
+    int code = nvmlDeviceGetMemoryInfo(device, total_free_used);
+    if (!code) code = device_number(device, "memory_reserved_mib", 0, &reserved);
+    memory->total = total_free_used[0];
+    memory->free = total_free_used[1];
+    memory->reserved = (unsigned long long)(reserved * 1048576);
+    memory->used = total_free_used[2] - memory->reserved;
+    return code;
+}
+
 int nvmlDeviceGetEnforcedPowerLimit(Device *device, unsigned *mw) {
     return device_unsigned(device, "power_limit_mw", 700000, mw);
 }
