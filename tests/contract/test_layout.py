@@ -1,15 +1,20 @@
 """The rules of the layout: names that stay safe, and imports that go one way."""
 
+import ast
+import functools
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
+_Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
@@ -45,6 +50,29 @@ def test_no_package_grows_too_large() -> None:
     assert {str(folder): count for folder, count in counts.items() if count > 15} == {}
 
 
+def test_longer_functions_say_what_they_are() -> None:
+    """Public functions of more than five lines have a docstring: units, errors, what it is for."""
+    bare = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path, tree in _sources()
+        for node in _public(tree)
+        if (node.end_lineno or 0) - node.lineno >= 5 and not ast.get_docstring(node)
+    ]
+    assert bare == []
+
+
+def test_who_catches_everything_says_why() -> None:
+    """A comment stands beside each `except Exception`: a fault must not vanish by habit."""
+    broad = re.compile(r" *except( Exception| BaseException)?( as \w+)?:")
+    silent = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path, _ in _sources()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if broad.match(line) and "#" not in line
+    ]
+    assert silent == []
+
+
 def test_imports_go_one_way() -> None:
     done = _run([str(SCRIPTS / "lint-imports"), "--no-cache"])
     assert done.returncode == 0, done.stdout
@@ -76,6 +104,21 @@ def test_import_stays_light(modules: str, unwanted: tuple[str, ...]) -> None:
     done = _run([sys.executable, "-c", f"import sys, {modules}; print(*sys.modules)"])
     assert done.returncode == 0, done.stderr
     assert not set(unwanted) & set(done.stdout.split())
+
+
+@functools.cache
+def _sources() -> list[tuple[Path, ast.Module]]:
+    """Every module of the packages, less migrations, which stay as they were."""
+    packages = {p.parent for top in COMPONENTS for p in (ROOT / top).rglob("__init__.py")}
+    paths = sorted(path for package in packages for path in package.glob("*.py"))
+    return [(p, ast.parse(p.read_text("utf-8"))) for p in paths if "migrations" not in p.parts]
+
+
+def _public(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Functions and methods that others may call; what is inside a function is its own."""
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, _Named) and not part.name.startswith("_"):
+            yield from _public(part) if isinstance(part, ast.ClassDef) else [part]
 
 
 def _run(command: list[str], **env: str) -> subprocess.CompletedProcess[str]:

@@ -55,8 +55,7 @@ def run_launch(
     except OSError as error:
         # Disk full, no permission: the system's own words.
         writer.blame("system", str(error))
-    except Exception as error:  # noqa: BLE001 - see below
-        # Nobody stands behind this process: what it does not write down is never known.
+    except Exception as error:  # noqa: BLE001 - what is not written down here is never known
         traceback.print_exc(file=sys.stderr)
         writer.blame("internal", f"{type(error).__name__}: {error}")
     writer.close("failed" if writer.status.code else state)

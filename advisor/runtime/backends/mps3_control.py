@@ -128,8 +128,7 @@ class Control3(Control):
             self.ask(f"namespace set {namespace} --server={SERVER} {limits}")
             if wrong := self.differs(namespace, share):
                 raise PartitionError(wrong, why="the daemon has taken another limit than was set")
-        except BaseException:
-            # Without limits it would give the whole GPU.
+        except BaseException:  # Ctrl-C too: without limits it would give the whole GPU
             self.delete(namespace)
             raise
 

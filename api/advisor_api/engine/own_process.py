@@ -73,7 +73,7 @@ class OwnProcesses:
         process = self._taken()
         try:
             value, has_grown = process.ask(what, args)
-        except BaseException:
+        except BaseException:  # whatever it was in the middle of, it answers nobody else
             self._drop(process)
             raise
         if has_grown:

@@ -50,6 +50,7 @@ class FileStore:
         gpu_model: str | None = None,
         run: str | None = None,
     ) -> list[PairPoint]:
+        """Of these jobs in any order, of a GPU model and of a run, where these are named."""
         return [p for p in self._points(PairPoint, gpu_model, run) if _is_of(p, jobs)]
 
     def observations(

@@ -26,6 +26,7 @@ class SqlStore:
         self._engine = engine
 
     def add(self, points: Iterable[Record]) -> int:
+        """All or none of them; see `Store`."""
         ordered = _in_writing_order(checked(points))
         if not ordered:
             return 0
@@ -38,6 +39,7 @@ class SqlStore:
             return new
 
     def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
+        """In one transaction; see `Database`."""
         ordered = _in_writing_order(only_of(job, gpu_model, points))
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
@@ -47,6 +49,7 @@ class SqlStore:
             return stored
 
     def delete_profile(self, job: str, gpu_model: str | None = None) -> int:
+        """With the row of the list of profiles; see `Database`."""
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
             deleted = _delete_profile(connection, job, gpu_model)
@@ -54,6 +57,7 @@ class SqlStore:
             return deleted
 
     def delete(self, points: Iterable[Record]) -> int:
+        """All or none of them; see `Database`."""
         ordered = _in_writing_order(points)
         with store_errors(self._engine.url), self._engine.begin() as connection:
             count_change(connection)
@@ -73,6 +77,7 @@ class SqlStore:
         gpu_model: str | None = None,
         run: str | None = None,
     ) -> list[PairPoint]:
+        """Of these jobs in any order, of a GPU model and of a run, where these are named."""
         return self._points(PairPoint, jobs=_text(jobs), gpu_model=gpu_model, run=run)
 
     def observations(

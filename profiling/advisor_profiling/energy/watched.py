@@ -60,6 +60,7 @@ class Watched:
         return so_far + mean_w * since_s
 
     def told(self, begun_s: float, ended_s: float) -> GpuEnergy:
+        """Joules and watts of a stretch of the clock, as far as the readings know them."""
         found = _widened(energy_between(self.ticks, begun_s, ended_s, self.late), self.record)
         return GpuEnergy(
             gpu_model=self.source.gpu.model,

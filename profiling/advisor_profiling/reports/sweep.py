@@ -34,6 +34,7 @@ class ConsoleReporter:
         self._say(f"{text} ...")
 
     def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
+        """A line for a point that was measured, with how long the others still take."""
         point = as_recorded(point) if self._replayed else point
         flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
         eta = f"eta {int(eta_s) // 60}:{int(eta_s) % 60:02}"

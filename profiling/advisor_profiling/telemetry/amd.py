@@ -178,8 +178,7 @@ def _import() -> Any:
         with contextlib.redirect_stdout(printed):
             return importlib.import_module("amdsmi")
     # And it raises KeyError then, not ImportError; other releases raise AttributeError or OSError.
-    # Its next one may raise something else: whatever it is, there is no telemetry.
-    except Exception as error:
+    except Exception as error:  # whatever its next release raises: there is no telemetry
         raise SourceError(
             "AMD SMI cannot be loaded",
             why=" ".join(printed.getvalue().split()) or str(error),

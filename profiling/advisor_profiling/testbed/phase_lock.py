@@ -56,6 +56,7 @@ class HostPhaseLock:
 
     @contextmanager
     def measuring(self) -> Generator[None]:
+        """While windows are measured: no job starts on the GPU; waits for those that do."""
         with self._open("starting") as starts, self._open("measuring") as windows:
             while True:
                 _wait_until_free(starts)

@@ -148,6 +148,7 @@ class LiveProcess:
         self.check_limit, self.leave, self.stop = job.check_limit, job.leave, job.stop
 
     def ready(self) -> bool:
+        """Whether it waits at its gate; from then on it is pinned to where jobs wait."""
         if not self._job.ready():
             return False
         # It was free to use every core while it started; dozens look at their gates now.
