@@ -208,8 +208,12 @@ def test_exporters_are_watched_into_a_file(advisor: Advisor, tmp_path: Path) -> 
 
 
 def test_gpus_of_this_host_are_watched(nvml: FakeNvml, tmp_path: Path) -> None:
-    """A job without a name is where memory is in use by more than the driver itself."""
-    nvml.write(gpu_count=2)
+    """A job without a name is where memory is in use by more than the driver itself.
+
+    Where a card counts no SM activity, how busy it is says that the job works.
+    """
+    nvml.write(gpu_count=3)
+    nvml.write(gpu=2, power_mw=250_000, memory_used_mib=9000, gpm_support=0)
     nvml.write(gpu=0, power_mw=250_000, memory_used_mib=9600, memory_reserved_mib=600)
     nvml.write(gpu=1, power_mw=70_000, memory_used_mib=600, memory_reserved_mib=600)
     options = ("--nvml", "--minutes", "0.1", "--step", "1", "--json")
@@ -223,11 +227,11 @@ def test_gpus_of_this_host_are_watched(nvml: FakeNvml, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     answer = answer_of(done.stdout)
-    [job] = answer["jobs"]
-    assert job["job"].endswith("000 #1")
-    assert job["memory_mib"] == 9000
-    assert 10 <= job["activity_percent"] <= 100
-    assert answer["now"]["gpus"] == 2
+    job, busy = sorted(answer["jobs"], key=lambda one: one["job"])
+    assert (job["job"][-6:], busy["job"][-6:]) == ("000 #1", "002 #1")
+    assert job["memory_mib"] == busy["memory_mib"] == 9000
+    assert 10 <= job["activity_percent"] < busy["activity_percent"] == 100
+    assert (answer["now"]["gpus"], answer["now"]["cards"]) == (3, 2)
     assert answer["now"]["kwh"] == pytest.approx(0.25 * answer["now"]["gpu_hours"], rel=0.01)
 
 

@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor_audit.sources.lines import write_lines
-from advisor_audit.sources.series import LIMIT, METRICS, NAMES, POWER, USED, Series
+from advisor_audit.sources.series import BUSY, LIMIT, METRICS, NAMES, POWER, USED, Series
 from advisor_profiling.telemetry.dcgm import fetch
 from advisor_profiling.telemetry.dcgm_text import samples
-from advisor_profiling.telemetry.nvml import NvmlSource, held_mib, list_gpus
+from advisor_profiling.telemetry.nvml import NvmlSource, busy_percent, held_mib, list_gpus
 
 EVERY_S = 10.0
 LINE_S = 60.0
@@ -100,15 +100,16 @@ class ThisHost:
     def read(self) -> Iterator[Row]:
         """What the GPUs read now, under the names of dcgm-exporter."""
         for source in self._sources:
-            wanted = [channel.name for channel in source.channels]
-            labels = {"UUID": source.gpu.uuid, "modelName": source.gpu.model}
-            read = dict(source.read(wanted))
+            uuid = source.gpu.uuid
+            read = source.read([channel.name for channel in source.channels])
+            found = {_STATES.get(name) or COUNTERS.get(name, ""): of for name, of in read.items()}
+            # Cards before Hopper have no other activity.
+            found[BUSY] = busy_percent(uuid)
             # Of an empty card, too, the driver keeps some memory for itself.
-            held, all_used = held_mib(source.gpu.uuid), read[MEMORY_USED]
-            read[MEMORY_USED] = all_used if held is None else held
-            for channel, value in read.items():
-                column = _STATES.get(channel) or COUNTERS.get(channel)
-                if column is not None and column in METRICS and value is not None:
+            found[USED] = found[USED] if (held := held_mib(uuid)) is None else held
+            labels = {"UUID": uuid, "modelName": source.gpu.model}
+            for column, value in found.items():
+                if column in METRICS and value is not None:
                     name, scale = next(iter(METRICS[column].items()))
                     yield {**labels, "__name__": name}, value / scale
             source.start_window()

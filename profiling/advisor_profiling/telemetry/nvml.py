@@ -82,6 +82,13 @@ def held_mib(uuid: str) -> float | None:
         return None if memory is None else memory.used / _MIB
 
 
+def busy_percent(uuid: str) -> float | None:
+    """Time in which a kernel ran, over the last second or less (`nvmlUtilization_t`)."""
+    with nvml_session():
+        busy = reading("nvmlDeviceGetUtilizationRates", call("nvmlDeviceGetHandleByUUID", uuid))
+        return None if busy is None else float(busy.gpu)
+
+
 def throttle_names(mask: int) -> tuple[str, ...]:
     """Names of the throttle reasons in a clocks event mask; the harmless ones are left out."""
     return tuple(name for bit, name in THROTTLE_REASONS.items() if mask & bit)
