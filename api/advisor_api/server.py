@@ -42,15 +42,15 @@ def serve(
 
     Raises:
         InputError: the options do not fit, or the address cannot be listened on.
-        ModuleNotFoundError: traces are to be sent, and what sends them is not installed.
+        ModuleNotFoundError: traces and metrics are to be sent, and what sends is not installed.
         StoreError: the database cannot be used.
     """
     # Here: a server of another application need not load all of the service.
     from advisor_api.app import create_app
-    from advisor_api.traces import send_traces
+    from advisor_api.otlp import send_all
 
     if options.otel:
-        send_traces(os.environ)
+        send_all(os.environ)
     serve_app(lambda real: create_app(settings, real), options, started, settings.environment)
 
 

@@ -104,5 +104,7 @@ def test_what_a_service_did_has_come_when_it_has_ended(tmp_path: Path) -> None:
             with serving(folder, options, **where) as served, Client(served.url) as client:
                 client.jobs()
         collector.shutdown()
-    assert {path for path, _ in came} == {"/v1/traces"}
+    sent = dict(came)
+    assert sent.keys() == {"/v1/traces", "/v1/metrics"}
     assert any(b"GET /v1/jobs" in body for _, body in came)
+    assert b"advisor_launches_silent" in sent["/v1/metrics"]

@@ -39,7 +39,7 @@ class ServeOptions:
         replayed: All that is shown was recorded earlier, and every answer says so.
         log_level: `debug`, `info`, `warning` or `error`; requests are logged at `info`.
         log_format: `text`, or `json` for an object a line.
-        otel: Send traces to where the `OTEL_` variables say.
+        otel: Send traces and metrics to where the `OTEL_` variables say.
     """
 
     host: str = "127.0.0.1"

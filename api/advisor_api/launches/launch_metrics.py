@@ -23,6 +23,7 @@ from advisor.core.observations import (
     energy_to_end_j,
     is_far,
 )
+from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.spec import Forecast, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus, State
 
@@ -41,10 +42,8 @@ class LaunchMetrics(Collector):
         self._running = dict[str, LaunchStatus]()
         self._silent = set[str]()
         self._judged, self._missed = Counter[str](), Counter[str]()
-        self._used_j, self._saved_j = defaultdict[str, float](float), defaultdict[str, float](float)
-        self._lost_j, self._of_jobs_j = (
-            defaultdict[str, float](float),
-            defaultdict[str, float](float),
+        self._used_j, self._saved_j, self._lost_j, self._of_jobs_j, self._counted_j = (
+            defaultdict[str, float](float) for _ in range(5)
         )
         self._complete = False
 
@@ -60,11 +59,26 @@ class LaunchMetrics(Collector):
                 self._silent.add(status.launch_id)
             else:
                 self._silent.discard(status.launch_id)
+            self._begin_counters(status)
             # What is old is shown to nobody as what a GPU does now.
             if status.state == "running" and status.silent_s is None:
                 self._running[status.launch_id] = status
             else:
                 self._running.pop(status.launch_id, None)
+
+    def _begin_counters(self, status: LaunchStatus) -> None:
+        """From 0, as far as it is known of what: else nobody sees the first value as a growth."""
+        if status.gpu_uuid is not None:
+            for by_gpu in (self._used_j, self._saved_j, self._lost_j):
+                by_gpu[status.gpu_uuid] += 0.0
+        for one in status.jobs:
+            self._of_jobs_j[self._told(one.job)] += 0.0
+        if status.over:
+            self._counted_j.pop(status.launch_id, None)
+
+    def _told(self, job: str) -> str:
+        known = job in self._of_jobs_j or len(self._of_jobs_j) < MOST_JOBS
+        return job if known else "other"
 
     def score(self, seen: Observation, spec: LaunchSpec) -> None:
         """Hold what a pair did against what was expected of it; called once for each pair."""
@@ -88,9 +102,10 @@ class LaunchMetrics(Collector):
             if apart_j is not None and not ({*seen.flags} & (WRONG | {LIMIT_BROKEN})):
                 self._saved_j[seen.gpu_uuid] += max(0.0, apart_j - used_j)
                 self._lost_j[seen.gpu_uuid] += max(0.0, used_j - apart_j)
+                if seen.launch_id in self._running:
+                    self._counted_j[seen.launch_id] += apart_j - used_j
             for part in seen.parts:
-                known = part.job in self._of_jobs_j or len(self._of_jobs_j) < MOST_JOBS
-                self._of_jobs_j[part.job if known else "other"] += part.energy_j or 0.0
+                self._of_jobs_j[self._told(part.job)] += part.energy_j or 0.0
 
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks for."""
@@ -99,7 +114,7 @@ class LaunchMetrics(Collector):
             running, silent = list(self._running.values()), len(self._silent)
             judged, missed = Counter(self._judged), Counter(self._missed)
             energies = [dict(one) for one in (self._used_j, self._saved_j, self._lost_j)]
-            of_jobs_j = dict(self._of_jobs_j)
+            of_jobs_j, counted_j = dict(self._of_jobs_j), dict(self._counted_j)
         counted = get_args(State) if self._complete else ()
         yield _gauge("launches", "Launches of this host", "state", {
             state: float(states[state]) for state in counted
@@ -107,6 +122,10 @@ class LaunchMetrics(Collector):
         yield GaugeMetricFamily("advisor_launches_silent", _SILENT, value=silent)
         for name, text, value_of in _OF_RUNNING:
             yield _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
+        yield _gauge("running_energy_saved_joules", _SAVED_SO_FAR, "gpu", {
+            one.gpu_uuid: _saved_j(one.ledger) - counted_j.get(one.launch_id, 0.0)
+            for one in running if one.ledger
+        })  # fmt: skip
         for name, text, of_job in _OF_JOBS:
             yield _by_job(name, text, running, of_job)
         for (name, text), by_gpu in zip(_ENERGIES, energies, strict=True):
@@ -126,6 +145,18 @@ _SILENT = "Launches of this host that have not ended, and were not heard of for 
 _WORTH = "Sum of relative speeds per watt of the launch that runs on a GPU, 1/J"
 
 _SAVED = "Energy saved for the same work by the launch on a GPU, against one after the other, part"
+
+
+_SAVED_SO_FAR = "Energy that the launch on a GPU saved so far, without sets that have ended, J"
+
+
+def _saved_j(ledger: Ledger) -> float:
+    return ledger.alone_j - ledger.energy_j
+
+
+def _energy_j(one: LaunchStatus) -> float | None:
+    """Of the set that runs; those before it are counted."""
+    return None if one.energy_j is None else one.energy_j + (one.rest_energy_j or 0.0)
 
 
 def _predicted(one: LaunchStatus) -> float | None:
@@ -189,6 +220,11 @@ _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...]
     ("predicted_work_per_joule", f"{_WORTH}, as forecast", _predicted),
     ("observed_power_watts", "Power of a GPU on which a launch runs, W", lambda one: one.power_w),
     ("predicted_power_watts", "The same, as forecast, W", _predicted_w),
+    (
+        "running_energy_joules",
+        "Energy so far of the jobs that run on a GPU, J; it is counted when they end",
+        _energy_j,
+    ),
     ("observed_energy_saved", _SAVED, lambda one: one.energy_saved),
     ("predicted_energy_saved", f"{_SAVED}, as forecast", _predicted_saved),
 )

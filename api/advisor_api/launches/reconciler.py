@@ -29,6 +29,7 @@ from advisor_api.launches.steps import (
     start_supervisor,
 )
 from advisor_api.launches.view import current_status
+from advisor_api.otlp import tell_metrics
 from advisor_api.service.service import Service
 from advisor_data.service.state import LaunchRow
 
@@ -206,6 +207,7 @@ def reconciling(service: Service) -> Generator[Reconciler]:
     launch_metrics = LaunchMetrics()
     reconciler = Reconciler(service, launch_metrics)
     service.metrics.registry.register(launch_metrics)
+    tell_metrics(launch_metrics)
     try:
         with looking("launches", reconciler.look_safely, LOOK_S):
             yield reconciler

@@ -62,7 +62,9 @@ def serve(
     log_format: LogFormat = "text",
     otel: Annotated[
         bool,
-        typer.Option("--otel", help="Send traces to where OTEL_EXPORTER_OTLP_ENDPOINT says"),
+        typer.Option(
+            "--otel", help="Send traces and metrics to where OTEL_EXPORTER_OTLP_ENDPOINT says"
+        ),
     ] = False,
 ) -> None:
     """Serve HTTP; by default only this host can connect, and nothing is launched.

@@ -18,6 +18,7 @@ from advisor.errors import InputError, StoreError, UnsafeFileError
 from advisor.formats.wire import adapter, read, to_plain, write
 from advisor.launch.records.answers import Launch
 from advisor.launch.records.folder import create_folder, list_folders
+from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.observed import append_observation
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus
@@ -282,6 +283,27 @@ def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
     assert sample(launch_metrics, "promised_latency_p99_seconds", **of, slot="0") == 0.05
     launch_metrics.set_status(replace(status, jobs=jobs[2:]))
     assert sample(launch_metrics, "observed_relative_speed", **of, slot="0") is None
+
+
+def test_energy_is_counted_from_zero_and_told_while_a_launch_runs() -> None:
+    """A counter that begins at its first value hides it; what is counted is not told twice."""
+    ledger = Ledger(held_s=9, energy_j=1000, alone_s=12, alone_j=1300, freed_idle_j=None)
+    one = JobStatus(job="abe", rate_unit="steps", share_percent=30, outcome="running")
+    status = replace(first_status(SPEC, "t", GPU), state="running", jobs=(one,), energy_j=400.0)
+    status = replace(status, rest_s=3.0, rest_energy_j=100.0, ledger=ledger)
+    launch_metrics = LaunchMetrics()
+    launch_metrics.set_status(status)
+    for name in ("energy", "energy_saved", "energy_lost"):
+        assert sample(launch_metrics, f"{name}_joules_total", gpu="GPU-1") == 0
+    assert sample(launch_metrics, "job_energy_joules_total", job="abe") == 0
+    assert sample(launch_metrics, "running_energy_joules", gpu="GPU-1") == 500
+    assert sample(launch_metrics, "running_energy_saved_joules", gpu="GPU-1") == 300
+    launch_metrics.count_energy(
+        replace(SEEN, launch_id=status.launch_id, energy_j=500.0, energy_saved_to_end=0.2)
+    )
+    assert sample(launch_metrics, "running_energy_saved_joules", gpu="GPU-1") == 300 - 125
+    launch_metrics.set_status(replace(status, state="finished"))
+    assert sample(launch_metrics, "running_energy_joules", gpu="GPU-1") is None
 
 
 def test_energy_of_launches_only_grows(monkeypatch: pytest.MonkeyPatch) -> None:
