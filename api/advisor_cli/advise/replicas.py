@@ -1,6 +1,7 @@
 """`advisor replicas`: how many copies of one job a GPU holds, and what ends their number."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -8,48 +9,26 @@ import typer
 from advisor.core.split import MOST_JOBS
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
-from advisor.wire.requests import MIN_GAIN
 from advisor.wire.sets import Copies, Replicas
 from advisor_advice.ask import replicas as ask
 from advisor_advice.words.pair import basis
 from advisor_cli.shared.console import plain_console, plain_table, print_table
-from advisor_cli.shared.options import (
-    AsJson,
-    Cores,
-    GpuModelOption,
-    GpuUuidOption,
-    Isolate,
-    MaxP99,
-    MaxPower,
-    Memory,
-    MinGain,
-    MinSpeed,
-    Notes,
-    ProfilesOption,
-    job_names,
-)
+from advisor_cli.shared.grouped import grouped
+from advisor_cli.shared.options import Advised, AsJson, Notes, job_names
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import MOST_WIDTH, print_folded, print_list
 
 
+@grouped
 def replicas(
     job: Annotated[
         str, typer.Argument(help="Name of a profiled job", metavar="JOB", autocompletion=job_names)
     ],
+    asked: Advised,
     most: Annotated[
         int, typer.Option(help="Copies that are looked at; beyond 7 nothing was measured")
     ] = MOST_JOBS,
-    min_speed: MinSpeed = None,
-    max_p99: MaxP99 = None,
-    max_power: MaxPower = None,
-    memory: Memory = None,
-    cores: Cores = None,
-    min_gain: MinGain = MIN_GAIN,
-    isolate: Isolate = False,
-    gpu_uuid: GpuUuidOption = None,
     notes: Notes = False,
-    gpu_model: GpuModelOption = None,
-    profiles: ProfilesOption = None,
     as_json: AsJson = False,
 ) -> None:
     """How many copies of a job run on one GPU, and what ends their number?
@@ -59,20 +38,7 @@ def replicas(
 
     Example: advisor replicas bert-serve-30 --max-p99 50ms
     """
-    told = ask.replicas(
-        job,
-        most=most,
-        min_speed=min_speed,
-        max_p99=max_p99,
-        max_power=max_power,
-        memory=memory,
-        cores=cores,
-        min_gain=min_gain,
-        isolate=isolate,
-        gpu_model=gpu_model,
-        gpu_uuid=gpu_uuid,
-        profiles=profiles,
-    )
+    told = ask.replicas(job, most=most, **asdict(asked))
     say(as_json_text(told)) if as_json else _show(told, with_notes=notes)
 
 

@@ -1,5 +1,6 @@
 """Options that several commands have, with one meaning and one help text."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -8,6 +9,7 @@ import typer
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import ADVISED
 from advisor.settings import job_folders, read_settings
+from advisor.wire.requests import MIN_GAIN
 from advisor_cli.shared.parts import parse_gain
 
 
@@ -120,3 +122,25 @@ ServiceAddress: TypeAlias = Annotated[
 ServiceCa: TypeAlias = Annotated[
     Path | None, typer.Option(help="PEM file with who signed the service's certificate")
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What jobs that share a GPU must keep, and what is known of them."""
+
+    min_speed: MinSpeed = None
+    max_p99: MaxP99 = None
+    max_power: MaxPower = None
+    memory: Memory = None
+    gpu_model: GpuModelOption = None
+    profiles: ProfilesOption = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advised(Kept):
+    """What advice may be asked for, too."""
+
+    min_gain: MinGain = MIN_GAIN
+    isolate: Isolate = False
+    cores: Cores = None
+    gpu_uuid: GpuUuidOption = None
