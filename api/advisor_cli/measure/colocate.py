@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,11 +14,9 @@ from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, job_folders, read_settings
 from advisor_cli.measure.colocate_request import ColocateRequest, ColocateWhere, check_anything
 from advisor_cli.measure.colocate_text import ReportJson, measured_pairs, show_campaign
-from advisor_cli.measure.on_nodes import NodesRequest, On, run_on_nodes
+from advisor_cli.measure.on_nodes import NodesRequest, run_on_nodes
 from advisor_cli.measure.several_gpus import run_on_each
 from advisor_cli.measure.testbeds import (
-    Noise,
-    Telemetry,
     bundled_points,
     check_replay,
     known_timing,
@@ -30,16 +26,15 @@ from advisor_cli.measure.testbeds import (
     say_replay,
 )
 from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.options import REPLAY, AllowUnsafe, AsJson
+from advisor_cli.shared.grouped import grouped
+from advisor_cli.shared.options import REPLAY
 from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_power.operands.of_job import with_fingerprint
 from advisor_profiling.campaign.colocation import Campaign, Report, carry_out
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.campaign.plan import Plan
-from advisor_profiling.campaign.plan_file import DEFAULT_SET_SPLITS, DEFAULT_SPLITS
 from advisor_profiling.campaign.safe_plan import counts_on
-from advisor_profiling.campaign.sets import MOST_JOBS
 from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
@@ -49,75 +44,14 @@ from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import SETS, WindowRules, rules_for
 
 
-def colocate(
-    plan: Annotated[
-        Path | None, typer.Argument(help="Plan file (docs/colocate.md); or --among or --pairs")
-    ] = None,
-    among: Annotated[str, typer.Option(help="All pairs of these jobs, such as a,b,c")] = "",
-    pairs: Annotated[str, typer.Option(help="Pairs, such as a+b,c+d")] = "",
-    sets: Annotated[
-        str,
-        typer.Option(
-            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %); or a "
-            "number: draw so many of --among, or of all jobs"
-        ),
-    ] = "",
-    seed: Annotated[
-        int | None, typer.Option(min=1, help="Which sets are drawn; 1 if not given")
-    ] = None,
-    splits: Annotated[
-        str | None,
-        typer.Option(
-            help="nine, uncapped, time-sliced, 70/70, '66+66 units', 'around-best 8'; "
-            f"{DEFAULT_SPLITS} if not given. Of sets: uncapped, time-sliced; {DEFAULT_SET_SPLITS}"
-        ),
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many pairs of --among")
-    ] = None,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="Windows for each pair and split; 1 if not given")
-    ] = None,
-    run: Annotated[
-        str | None, typer.Option(help="Name of the run; a new one measures everything again")
-    ] = None,
-    gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0",
-    shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1",
-    on: On = "here",
-    shards: Annotated[
-        int, typer.Option(min=0, help="With --on: parts, each for a GPU of some node")
-    ] = 0,
-    window: Annotated[
-        float | None,
-        typer.Option(min=0.5, help="Longest window, s; 8 if not given, 5 of sets"),
-    ] = None,
-    source: Telemetry = None,
-    noise: Noise = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be measured, and how long")
-    ] = False,
-    allow_unsafe: AllowUnsafe = False,
-    as_json: AsJson = False,
-) -> None:
+@grouped
+def colocate(what: ColocateRequest, where: ColocateWhere) -> None:
     """Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
 
     Example: advisor colocate --pairs train+score --splits 30/70,50/50
     """
-    what = ColocateRequest(plan, among, pairs, sets, seed, splits, sample, repeats, run)
-    where = ColocateWhere(
-        gpu=gpu,
-        shard=shard,
-        on=on,
-        shards=shards,
-        window_s=window,
-        source=source,
-        noise=noise,
-        dry_run=dry_run,
-        allow_unsafe=allow_unsafe,
-        as_json=as_json,
-    )
     if code := _colocate(what, where, read_settings(), plain_console(stderr=True)):
         raise typer.Exit(code)
 
@@ -145,7 +79,7 @@ def _colocate(
             known=bundled_points(),
             store=store,
             reporter=ConsoleReporter(console, replayed=gpus[0] == REPLAY),
-            rules=rules_for(where.window_s, timing, SETS if chosen.has_sets else WindowRules()),
+            rules=rules_for(where.window, timing, SETS if chosen.has_sets else WindowRules()),
             dry_run=where.dry_run,
             # A replay computes nothing.
             counts=partial(

@@ -3,14 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from advisor.core.job import Job
 from advisor.core.records import PairPoint
 from advisor.core.wording import listed
 from advisor.errors import InputError
-from advisor_cli.measure.on_nodes import OnWhat
-from advisor_cli.measure.testbeds import bundled_points
+from advisor_cli.measure.on_nodes import On
+from advisor_cli.measure.testbeds import Noise, Telemetry, bundled_points
+from advisor_cli.shared.options import AllowUnsafe, AsJson
 from advisor_data.files.bundled import bundled_set_points
 from advisor_profiling.campaign.plan import Plan
 from advisor_profiling.campaign.plan_file import (
@@ -20,26 +23,48 @@ from advisor_profiling.campaign.plan_file import (
     plan_from_options,
     run_name,
 )
-from advisor_profiling.campaign.sets import Member, write_set
-from advisor_profiling.testbed.live import SourceName
+from advisor_profiling.campaign.sets import MOST_JOBS, Member, write_set
 
 _NAMED, _SETS_NAMED = 3, 8
 """How many things of a long list a message names, and sets: people copy one of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColocateRequest:
-    """What is to be measured, as the options tell it; None and "" where they do not."""
+    """What is to be measured."""
 
-    file: Path | None
-    among: str
-    pairs: str
-    sets: str
-    seed: int | None
-    splits: str | None
-    sample: int | None
-    repeats: int | None
-    run: str | None
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Plan file (docs/colocate.md); or --among or --pairs", metavar="PLAN"),
+    ] = None
+    among: Annotated[str, typer.Option(help="All pairs of these jobs, such as a,b,c")] = ""
+    pairs: Annotated[str, typer.Option(help="Pairs, such as a+b,c+d")] = ""
+    sets: Annotated[
+        str,
+        typer.Option(
+            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %); or a "
+            "number: draw so many of --among, or of all jobs"
+        ),
+    ] = ""
+    seed: Annotated[
+        int | None, typer.Option(min=1, help="Which sets are drawn; 1 if not given")
+    ] = None
+    splits: Annotated[
+        str | None,
+        typer.Option(
+            help="nine, uncapped, time-sliced, 70/70, '66+66 units', 'around-best 8'; "
+            f"{DEFAULT_SPLITS} if not given. Of sets: uncapped, time-sliced; {DEFAULT_SET_SPLITS}"
+        ),
+    ] = None
+    sample: Annotated[int | None, typer.Option(min=1, help="Draw this many pairs of --among")] = (
+        None
+    )
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Windows for each pair and split; 1 if not given")
+    ] = None
+    run: Annotated[
+        str | None, typer.Option(help="Name of the run; a new one measures everything again")
+    ] = None
 
     def plan(self, jobs: Mapping[str, Job]) -> Plan:
         """The plan of a file or of options.
@@ -89,20 +114,23 @@ class ColocateRequest:
 class ColocateWhere:
     """Where and how a plan is measured."""
 
-    gpu: str
-    """Index, UUID, several of them or `replay`."""
-
-    shard: str
-    on: OnWhat
-    shards: int
-    """0: on this host."""
-
-    window_s: float | None
-    source: SourceName | None
-    noise: bool
-    dry_run: bool
-    allow_unsafe: bool
-    as_json: bool
+    gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0"
+    shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1"
+    on: On = "here"
+    shards: Annotated[
+        int, typer.Option(min=0, help="With --on: parts, each for a GPU of some node")
+    ] = 0
+    window: Annotated[
+        float | None,
+        typer.Option(min=0.5, help="Longest window, s; 8 if not given, 5 of sets"),
+    ] = None
+    source: Telemetry = None
+    noise: Noise = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be measured, and how long")
+    ] = False
+    allow_unsafe: AllowUnsafe = False
+    as_json: AsJson = False
 
     def gpus(self) -> list[str]:
         """Each by its index or UUID.

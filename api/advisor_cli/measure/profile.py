@@ -2,62 +2,32 @@
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from advisor.core.job import Job, ProgressKind
+from advisor.core.job import Job
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
 from advisor_cli.measure.on_nodes import NodesRequest, On, OnWhat, run_on_nodes
 from advisor_cli.measure.profile_here import measure
-from advisor_cli.measure.profile_request import ProfileRequest, named_job, sweep_request
+from advisor_cli.measure.profile_request import ProfileRequest, named_job
 from advisor_cli.measure.profile_text import show_profiles, show_sweep
-from advisor_cli.measure.testbeds import (
-    LongestWindow,
-    Noise,
-    Telemetry,
-    check_replay,
-    open_points,
-    part_of,
-)
+from advisor_cli.measure.testbeds import open_points, part_of
 from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.options import AllowUnsafe, AsJson, job_names
+from advisor_cli.shared.grouped import grouped
+from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import say
 from advisor_cli.shared.stopping import stoppable
-from advisor_profiling.testbed.live import Mode
 
 
+@grouped
 def profile(
-    what: Annotated[
-        list[str],
-        typer.Argument(
-            help="Job name or file, several with --on, --shard; with --name: the command, after --",
-            autocompletion=job_names,
-        ),
-    ],
-    name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None,
-    unit: Annotated[str, typer.Option(help="With --name: what one step is")] = "steps",
-    progress: Annotated[
-        ProgressKind | None,
-        typer.Option(help="With --name: how progress is read; else found in the output"),
-    ] = None,
-    pattern: Annotated[str | None, typer.Option(help="With --progress output")] = None,
-    shares: Annotated[str, typer.Option(help="Percentages, such as 10,50,100")] = "",
-    units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = "",
-    repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1,
-    window: LongestWindow = 8,
-    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
+    asked: ProfileRequest,
     on: On = "here",
     shard: Annotated[str, typer.Option(help="Of several jobs the one to measure, as 2/3")] = "1/1",
-    source: Telemetry = None,
-    mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None,
-    noise: Noise = False,
-    allow_unsafe: AllowUnsafe = False,
-    resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on with the last run, or start again")
-    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Measure a job alone at each share: rate, power and counters.
@@ -67,39 +37,23 @@ def profile(
     Example: advisor profile --name train -- python train.py
     """
     settings, console = read_settings(), plain_console(stderr=True)
-    wanted = sweep_request(shares, units, repeats)
-    check_replay([gpu], noise, source, mode)
+    asked.check()
     if on != "here":
-        jobs = _jobs_of_nodes(what, name, on, settings)
-        request = _nodes_request(on, jobs, gpu, fresh=not resume)
+        jobs = _jobs_of_nodes(asked.what, asked.name, on, settings)
+        request = _nodes_request(on, jobs, asked.gpu, fresh=not asked.resume)
         _profile_on_nodes(request, jobs, settings, console, as_json=as_json)
         return
-    asked = ProfileRequest(
-        what=_part(what, shard),
-        name=name,
-        progress=progress,
-        unit=unit,
-        pattern=pattern,
-        sweep=wanted,
-        gpu=gpu,
-        source=source,
-        mode=mode,
-        window_s=window,
-        noise=noise,
-        allow_unsafe=allow_unsafe,
-        resume=resume,
-        as_json=as_json,
-    )
-    _profile_here(asked, settings, console)
+    asked = replace(asked, what=_part(asked.what, shard))
+    _profile_here(asked, settings, console, as_json=as_json)
 
 
-def _part(what: Sequence[str], shard: str) -> tuple[str, ...]:
+def _part(what: Sequence[str], shard: str) -> list[str]:
     number, count = part_of(shard)
     if count == 1:
-        return tuple(what)
+        return [*what]
     if count != len(what):
         raise InputError(f"--shard {shard} is not one of {len(what)} jobs", fix="name each job")
-    return (what[number - 1],)
+    return [what[number - 1]]
 
 
 def _jobs_of_nodes(
@@ -141,7 +95,9 @@ def _profile_on_nodes(
         raise typer.Exit(code)
 
 
-def _profile_here(asked: ProfileRequest, settings: Settings, console: Console) -> None:
+def _profile_here(
+    asked: ProfileRequest, settings: Settings, console: Console, *, as_json: bool
+) -> None:
     with stoppable(console):
         found = measure(asked, settings, console)
     show_sweep(
@@ -149,12 +105,12 @@ def _profile_here(asked: ProfileRequest, settings: Settings, console: Console) -
         found.gpu,
         list(found.points),
         found.result,
-        as_json=asked.as_json,
+        as_json=as_json,
         replayed=asked.replayed,
     )
     if found.result.failures:
         raise typer.Exit(5)
-    if asked.as_json or asked.replayed:
+    if as_json or asked.replayed:
         return
     name = found.job.name
     if found.lacking:

@@ -18,9 +18,8 @@ from advisor.validity.degenerate import with_solo_flags
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import moved_text
 from advisor.validity.usable import why_no_profile
-from advisor_cli.measure.profile_request import ProfileRequest, sweep_request
+from advisor_cli.measure.profile_request import ProfileRequest
 from advisor_cli.measure.testbeds import (
-    check_replay,
     known_timing,
     open_points,
     open_testbed,
@@ -114,23 +113,24 @@ def profile(
     Raises:
         AdvisorError: as the command ends with.
     """
-    check_replay([str(gpu)], noise, source, mode)
     asked = ProfileRequest(
-        what=what,
+        what=[*what],
         name=name,
         progress=progress,
         unit=unit,
         pattern=pattern,
-        sweep=sweep_request(_listed(shares), _listed(units), repeats),
+        shares=_listed(shares),
+        units=_listed(units),
+        repeats=repeats,
         gpu=str(gpu),
         source=source,
         mode=mode,
-        window_s=window,
+        window=window,
         noise=noise,
         allow_unsafe=allow_unsafe,
         resume=resume,
-        as_json=False,
     )
+    asked.check()
     return measure(asked, read_settings(), plain_console(stderr=True))
 
 
@@ -177,7 +177,7 @@ def _opened(
     asked: ProfileRequest, job: Job, settings: Settings, console: Console
 ) -> Generator[_Sweep]:
     """The testbed, and the store that its points go to."""
-    rules = rules_for(asked.window_s, known_timing(settings, asked.gpu, asked.source, console))
+    rules = rules_for(asked.window, known_timing(settings, asked.gpu, asked.source, console))
     run = new_run(LiveClock().utc())
     seed = run if asked.noise else None
     with open_testbed(settings, asked.gpu, asked.source, asked.mode, run, noise=seed) as testbed:

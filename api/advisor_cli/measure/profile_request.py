@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+import typer
 
 from advisor.core.gpu import Gpu, Share, Vendor
 from advisor.core.job import Job, ProgressKind, ProgressSettings
@@ -12,10 +14,11 @@ from advisor.formats.job_file import find_job, inline_job, load_job, save_job
 from advisor.runtime.jobs.launcher import check_program
 from advisor.runtime.jobs.progress_search import WATCHED_S, watch
 from advisor.settings import Settings
-from advisor_cli.shared.options import REPLAY
+from advisor_cli.measure.testbeds import LongestWindow, Noise, Telemetry, check_replay
+from advisor_cli.shared.options import REPLAY, AllowUnsafe, job_names
 from advisor_cli.shared.say import say
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_profiling.testbed.live import Mode, SourceName
+from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import ReplayTestbed
 
 _Number = TypeVar("_Number", int, float)
@@ -46,23 +49,50 @@ class SweepRequest:
 class ProfileRequest:
     """What is to be measured here, and how."""
 
-    what: tuple[str, ...]
-    """Name of a job, or its file; where `name` is given, the command."""
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="Job name or file, several with --on, --shard; with --name: the command, after --",
+            autocompletion=job_names,
+        ),
+    ]
+    name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None
+    unit: Annotated[str, typer.Option(help="With --name: what one step is")] = "steps"
+    progress: Annotated[
+        ProgressKind | None,
+        typer.Option(help="With --name: how progress is read; else found in the output"),
+    ] = None
+    pattern: Annotated[str | None, typer.Option(help="With --progress output")] = None
+    shares: Annotated[str, typer.Option(help="Percentages, such as 10,50,100")] = ""
+    units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = ""
+    repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1
+    window: LongestWindow = 8
+    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0"
+    source: Telemetry = None
+    mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None
+    noise: Noise = False
+    allow_unsafe: AllowUnsafe = False
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on with the last run, or start again")
+    ] = True
 
-    name: str | None
-    progress: ProgressKind | None
-    """None: the pattern's, or what the output shows."""
-    unit: str
-    pattern: str | None
-    sweep: SweepRequest
-    gpu: str
-    source: SourceName | None
-    mode: Mode | None
-    window_s: float
-    noise: bool
-    allow_unsafe: bool
-    resume: bool
-    as_json: bool
+    @property
+    def sweep(self) -> SweepRequest:
+        """Which shares.
+
+        Raises:
+            InputError: lists that are none, or both.
+        """
+        return sweep_request(self.shares, self.units, self.repeats)
+
+    def check(self) -> None:
+        """Refuse what no GPU gives and no replay does, before a job is looked at.
+
+        Raises:
+            InputError: said so.
+        """
+        check_replay([self.gpu], self.noise, self.source, self.mode)
+        _ = self.sweep
 
     @property
     def replayed(self) -> bool:

@@ -14,6 +14,7 @@ from advisor.wire.kernel_power import KernelReport
 from advisor_cli.power.kernel_text import plan_line, plot, report_lines, step_line
 from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor_cli.shared.console import plain_console, show_chart
+from advisor_cli.shared.grouped import grouped
 from advisor_cli.shared.options import REPLAY, AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
@@ -37,98 +38,32 @@ COLLECTIVES = ("all-gather", "all-reduce")
 """Operations over two GPUs."""
 
 
-def kernel(
-    operation: Annotated[
-        str, typer.Argument(help="gemm, gemv, triad, copy, all-gather or all-reduce")
-    ] = "",
-    m: Annotated[int, typer.Option("--m", min=1, help="Rows, or elements of an array")] = 4096,
-    n: Annotated[int, typer.Option("--n", min=1, help="Columns")] = 4096,
-    k: Annotated[int, typer.Option("--k", min=1, help="Length of the sums")] = 4096,
-    size: Annotated[
-        str, typer.Option("--bytes", help="Of a collective over two GPUs, such as 64KiB")
-    ] = "512MiB",
-    dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32 or tf32")] = "bf16",
-    call: Annotated[
-        str, typer.Option(metavar="MODULE:FUNCTION", help="Measure this, not a named operation")
-    ] = "",
-    rotate: Annotated[
-        bool, typer.Option("--rotate", help="Take turns with inputs, so that no cache holds them")
-    ] = False,
-    after: Annotated[
-        str, typer.Option(help='Operation just before each measured burst, as "gemm --m 8192"')
-    ] = "",
-    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
-    gpu_model: ReplayedModel = None,
-    units: Annotated[
-        int | None, typer.Option(min=1, help="SMs, under MPS; else the whole GPU")
-    ] = None,
-    python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
-    runs: Annotated[int | None, typer.Option(min=1, help="How many; else as FinGraV says")] = None,
-    resolution_ms: Annotated[float, typer.Option(help="Width of a bin of the curve, ms")] = 5.0,
-    within_w: Annotated[
-        float | None, typer.Option(help="Make as many runs as a bin within so many watts needs")
-    ] = None,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Longest time that it may take")] = 10.0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """What power does one operation draw from one execution to the next, and what energy?
-
-    The operation runs in short bursts after random gaps, and readings of many bursts are put
-    together (FinGraV). It needs the record of `advisor power sensor`. After Ctrl-C the same command
-    goes on.
-
-    Example: advisor power kernel gemm --gpu replay
-    """
-    what = Operation(
-        name=operation,
-        m=m,
-        n=n,
-        k=k,
-        size=size,
-        dtype=dtype,
-        call=call,
-        rotate=rotate,
-        after=after,
-    )
-    wanted = Wanted(
-        resolution_ms=resolution_ms,
-        within_w=within_w,
-        runs=runs,
-        most_s=minutes * 60,
-        before=what.before,
-        lead_s=LEAD_S if after else 0.0,
-        fresh=fresh,
-    )
-    _check(what, within_w)
-    check_gpu_model(gpu, gpu_model)
-    settings, console = read_settings(), plain_console(stderr=True)
-    if gpu == REPLAY:
-        found = _replay(what, units, gpu_model, console)
-    else:
-        found = _measure(
-            what, WorkerPlace(gpu=gpu, units=units, python=python), wanted, settings, console
-        )
-    _show(found, as_json)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The operation that is meant."""
+    """The operation that is meant: one of ours, or what `call` names."""
 
-    name: str
-    """Of one of ours; empty where `call` is given."""
-    m: int
-    n: int
-    k: int
-    size: str
-    """Of a collective, such as 64KiB."""
-    dtype: str
-    call: str
-    """Function that runs another operation, as module:function."""
-    rotate: bool
-    after: str
-    """Operation just before each measured burst; empty: none."""
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="gemm, gemv, triad, copy, all-gather or all-reduce", metavar="OPERATION"
+        ),
+    ] = ""
+    m: Annotated[int, typer.Option("--m", min=1, help="Rows, or elements of an array")] = 4096
+    n: Annotated[int, typer.Option("--n", min=1, help="Columns")] = 4096
+    k: Annotated[int, typer.Option("--k", min=1, help="Length of the sums")] = 4096
+    size: Annotated[
+        str, typer.Option("--bytes", help="Of a collective over two GPUs, such as 64KiB")
+    ] = "512MiB"
+    dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32 or tf32")] = "bf16"
+    call: Annotated[
+        str, typer.Option(metavar="MODULE:FUNCTION", help="Measure this, not a named operation")
+    ] = ""
+    rotate: Annotated[
+        bool, typer.Option("--rotate", help="Take turns with inputs, so that no cache holds them")
+    ] = False
+    after: Annotated[
+        str, typer.Option(help='Operation just before each measured burst, as "gemm --m 8192"')
+    ] = ""
 
     @property
     def before(self) -> str:
@@ -157,6 +92,53 @@ class Operation:
         what = ("--call", self.call) if self.call else (self.name, *sizes, "--dtype", self.dtype)
         rotate = ("--rotate",) if self.rotate else ()
         return (*what, *rotate, *(("--after", self.after) if self.after else ()))
+
+
+@grouped
+def kernel(
+    what: Operation,
+    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
+    gpu_model: ReplayedModel = None,
+    units: Annotated[
+        int | None, typer.Option(min=1, help="SMs, under MPS; else the whole GPU")
+    ] = None,
+    python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
+    runs: Annotated[int | None, typer.Option(min=1, help="How many; else as FinGraV says")] = None,
+    resolution_ms: Annotated[float, typer.Option(help="Width of a bin of the curve, ms")] = 5.0,
+    within_w: Annotated[
+        float | None, typer.Option(help="Make as many runs as a bin within so many watts needs")
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Longest time that it may take")] = 10.0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What power does one operation draw from one execution to the next, and what energy?
+
+    The operation runs in short bursts after random gaps, and readings of many bursts are put
+    together (FinGraV). It needs the record of `advisor power sensor`. After Ctrl-C the same command
+    goes on.
+
+    Example: advisor power kernel gemm --gpu replay
+    """
+    wanted = Wanted(
+        resolution_ms=resolution_ms,
+        within_w=within_w,
+        runs=runs,
+        most_s=minutes * 60,
+        before=what.before,
+        lead_s=LEAD_S if what.after else 0.0,
+        fresh=fresh,
+    )
+    _check(what, within_w)
+    check_gpu_model(gpu, gpu_model)
+    settings, console = read_settings(), plain_console(stderr=True)
+    if gpu == REPLAY:
+        found = _replay(what, units, gpu_model, console)
+    else:
+        found = _measure(
+            what, WorkerPlace(gpu=gpu, units=units, python=python), wanted, settings, console
+        )
+    _show(found, as_json)
 
 
 def _check(what: Operation, within_w: float | None) -> None:
