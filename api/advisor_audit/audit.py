@@ -1,6 +1,6 @@
 """An audit from beginning to end: read, survey, pack, add up."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,8 @@ from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Profile
 from advisor_audit.kinds import Estimate, Kind, Survey
 from advisor_audit.packing import Packer, make_packer
-from advisor_audit.reading import Pages, Source, read_all
+from advisor_audit.phases import Segment
+from advisor_audit.reading import Source, read_all
 from advisor_audit.result import Audit, Span
 from advisor_audit.totals import Hours, Totals, to_prove
 from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
@@ -77,16 +78,14 @@ def audit(
         raise InputError(
             "no job was seen on any GPU", fix="ask for other days, or see that the exporter runs"
         )
-    kinds = _kinds(pages, survey)
-    numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
-    packers = {model: _packer(model, of, survey, wanted) for model, of in kinds.items()}
     slot_s = _slot_s(source)
-    walk = Walk(survey, packers, numbers, wanted.within, Walked(slot_s))
+    read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
+    walk = walk_of(read, survey, wanted, slot_s)
     for page, (begin_s, end_s) in enumerate(pages.pages):
         walk.page(pages.segments(page), begin_s, end_s)
         on_progress("packing", page + 1, len(pages.pages))
     totals = Totals(
-        survey=survey, packers=packers, walked=walk.walked, hours=hours, prices=wanted.prices
+        survey=survey, packers=walk.packers, walked=walk.walked, hours=hours, prices=wanted.prices
     )
     return _audit(totals, _span(source, wanted, slot_s), len(pages.mig()))
 
@@ -97,15 +96,26 @@ def _slot_s(source: Source) -> float:
     return min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
 
 
-def _kinds(pages: Pages, survey: Survey) -> dict[str, list[Kind]]:
+def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, slot_s: float) -> Walk:
+    """What packs the segments that were surveyed, slot by slot.
+
+    Raises:
+        InputError: limits or prices that cannot be meant.
+    """
+    kinds = _kinds(read, survey)
+    numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
+    packers = {model: _packer(model, of, survey, wanted) for model, of in kinds.items()}
+    return Walk(survey, packers, numbers, wanted.within, Walked(slot_s))
+
+
+def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[Kind]]:
     """Of each GPU model, in a fixed order."""
     found: set[Kind] = set()
-    for page in range(len(pages.pages)):
-        for one in pages.segments(page):
-            kind = survey.kind_of(one) if one.owner not in survey.several else None
-            if kind:
-                found.add(kind)
-                survey.count(one, kind)
+    for one in read:
+        kind = survey.kind_of(one) if one.owner not in survey.several else None
+        if kind:
+            found.add(kind)
+            survey.count(one, kind)
     by_model: dict[str, list[Kind]] = {}
     for kind in sorted(found):
         by_model.setdefault(kind.model, []).append(kind)

@@ -27,7 +27,7 @@ _COMMANDS = {
     "audit": "Say what sharing would give a cluster, from the metrics that it has already.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
-    "watch": "Watch a process that runs already: rate, watts, SM activity and memory.",
+    "watch": "Watch what runs on the GPUs, or one process: rate, watts, SM activity and memory.",
     "colocate": "Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.",
     "launch": "Run two to seven jobs together on one GPU at a proven split, and watch them.",
     "run": "Run a queue on the GPUs of this host until all jobs are done; goes on after any end.",

@@ -1,6 +1,7 @@
 """`advisor watch`: processes that run already beside a fake driver, and how to profile them."""
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from fake_nvml import FakeNvml
 from host import FAKES, FakeHost
+from launched import wait_for_line
 from waiting import eventually
 
 from advisor.formats.job_file import load_job
@@ -142,3 +145,42 @@ def test_names_of_known_servers_are_those_of_the_documentation() -> None:
     for server in SERVERS:
         assert f"`{server.counter}`" in page
         assert server.histogram is None or f"`{server.histogram}`" in page
+
+
+def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
+    """Each with its process, and who could share a card; who shares one already stays there."""
+    nvml = FakeNvml(host.libraries, host.folder / "nvml")
+    nvml.write(gpu_count=4)
+    words = ("-c", "import time; time.sleep(60)")
+    with running(*words) as a, running(*words) as b:
+        for gpu, pids in enumerate(([a], [b], [a, b], [])):
+            told = "\n".join(f"{pid} 5000" for pid in pids)
+            own = {"name": "NVIDIA H200", "memory_reserved_mib": 600, "power_mw": 180_000}
+            used = 600 + 5000 * bool(pids)
+            nvml.write(gpu=gpu, compute_processes=told, memory_used_mib=used, **own)
+        nvml.write(gpu=2, gpm_support=0)
+        done = host.advisor("watch", "--json", "--once", "--every", "0.5")
+        shown = host.advisor("watch", "--once", "--every", "0.5").stdout
+        with host.start_advisor("watch", "--every", "0.5") as until_stopped:
+            wait_for_line(until_stopped, "could share a card")
+            until_stopped.send_signal(signal.SIGINT)
+            assert until_stopped.wait(20) == 0
+    assert host.advisor("watch", "--save", "x").returncode == 2
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert set(seen) == {"schema", "at", "basis", "jobs", "free_gpus", "together"}
+    assert set(seen["jobs"][0]) == {
+        "job", "gpu", "gpu_model", "pids", "user", "power_w", "sm_active_percent", "memory_mib",
+        "half_speed", "fills",
+    }  # fmt: skip
+    one, two, both = seen["jobs"]
+    assert [job["pids"] for job in seen["jobs"]] == [[a], [b], [a, b]]
+    assert (one["memory_mib"], one["fills"], both["fills"]) == (5000, False, None)
+    assert 0.5 < one["half_speed"] <= 1
+    assert both["half_speed"] is None
+    assert seen["free_gpus"] == [3]
+    (together,) = seen["together"]
+    assert set(together) == {"jobs", "speeds", "limits_percent", "power_w", "saved_w"}
+    assert together["jobs"] == [one["job"], two["job"]]
+    assert f"{one['job']} and {two['job']} could share a card" in " ".join(shown.split())
+    assert "estimated" in shown

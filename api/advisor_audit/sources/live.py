@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from advisor.core.gpu import Gpu
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor_audit.sources.lines import write_lines
-from advisor_audit.sources.series import BUSY, LIMIT, METRICS, NAMES, POWER, USED, Series
+from advisor_audit.sources.series import BUSY, FREE, LIMIT, METRICS, NAMES, POWER, USED, Series
 from advisor_profiling.telemetry.dcgm import fetch
 from advisor_profiling.telemetry.dcgm_text import samples
 from advisor_profiling.telemetry.nvml import NvmlSource, busy_percent, held_mib, list_gpus
@@ -99,6 +100,14 @@ class ThisHost:
 
     def read(self) -> Iterator[Row]:
         """What the GPUs read now, under the names of dcgm-exporter."""
+        for gpu, found in self.look():
+            labels = {"UUID": gpu.uuid, "modelName": gpu.model}
+            for column, value in found.items():
+                name, scale = next(iter(METRICS[column].items()))
+                yield {**labels, "__name__": name}, value / scale
+
+    def look(self) -> Iterator[tuple[Gpu, dict[str, float]]]:
+        """Each GPU, and what it reads now; counters are means since the last look."""
         for source in self._sources:
             uuid = source.gpu.uuid
             read = source.read([channel.name for channel in source.channels])
@@ -106,12 +115,12 @@ class ThisHost:
             # Cards before Hopper have no other activity.
             found[BUSY] = busy_percent(uuid)
             # Of an empty card, too, the driver keeps some memory for itself.
-            found[USED] = found[USED] if (held := held_mib(uuid)) is None else held
-            labels = {"UUID": uuid, "modelName": source.gpu.model}
-            for column, value in found.items():
-                if column in METRICS and value is not None:
-                    name, scale = next(iter(METRICS[column].items()))
-                    yield {**labels, "__name__": name}, value / scale
+            taken_mib, held = found[USED], held_mib(uuid)
+            if source.gpu.memory_mib is not None and taken_mib is not None:
+                found[USED] = taken_mib if held is None else held
+                found[FREE] = source.gpu.memory_mib - taken_mib
+            known = ((column, value) for column, value in found.items() if column in METRICS)
+            yield source.gpu, {column: value for column, value in known if value is not None}
             source.start_window()
 
     def close(self) -> None:

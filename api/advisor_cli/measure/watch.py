@@ -1,18 +1,22 @@
-"""`advisor watch`: what a process that runs already does, and how it would be profiled."""
+"""`advisor watch`: what runs already on the GPUs, or one process, and how it would be profiled."""
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from advisor.core.gpu import WHOLE
 from advisor.core.job import Job
+from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.job_file import inline_job, save_job
 from advisor.runtime.host.processes import owner_of
@@ -26,11 +30,20 @@ from advisor_profiling.attached.told import Asked, Told, find_told, output_of
 from advisor_profiling.attached.watching import GpuSeen, Seen, command_of, family, workdir_of
 from advisor_profiling.attached.watching import watch as watching
 
+if TYPE_CHECKING:
+    from advisor_audit.host import HostSeen, RunningJob
+
+_Look = TypeVar("_Look")
+
+_HOST_COLUMNS = ("GPU", "job", "user", "watts", "SMs active", "half a card", "fills it")
 _COLUMNS = ("GPU", "watts", "limit", "SMs active", "memory", "others there")
 
 
 def watch(
-    pid: Annotated[int, typer.Argument(help="Of the process; those that it starts count as it")],
+    pid: Annotated[
+        int | None,
+        typer.Argument(help="Of the process, with those that it starts; else all on this host"),
+    ] = None,
     pattern: Annotated[
         str | None, typer.Option(help="What it prints, such as 'step (\\d+)'; else found")
     ] = None,
@@ -44,12 +57,18 @@ def watch(
     save: Annotated[str | None, typer.Option(help="Write it as the job of that name")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a process that runs already: rate, watts, SM activity and memory.
+    """Watch what runs on the GPUs, or one process: rate, watts, SM activity and memory.
 
-    Changes nothing of it, and says how to profile it. --json writes an object for each look.
+    Changes nothing. Says which of all could move together, or how to profile the one.
+    --json writes an object for each look.
 
     Example: advisor watch 4711 --once
     """
+    if pid is None:
+        if pattern or url or counter or save:
+            raise InputError("that is for one process", fix="name it: advisor watch PID")
+        _watch_host(every, every if once else seconds, once=once, as_json=as_json)
+        return
     command, asked = command_of(pid), Asked(pattern, url, counter)
     told = find_told(family(pid), command, asked)
     if save is not None:
@@ -59,26 +78,105 @@ def watch(
         for seen in looks:
             say(as_json_text(asdict(seen)))
         return
-    _show(looks, command, [*_how(pid, command, told)], once=once)
+    notes = [*_how(pid, command, told)]
+    _show(looks, lambda seen: _screen(seen, command, notes), _line, once=once, first=notes)
     if not once and owner_of(pid) is None:
         say(f"process {pid} has ended")
 
 
 def _show(
-    looks: Iterator[Seen], command: Sequence[str], notes: Sequence[str], *, once: bool
+    looks: Iterator[_Look],
+    screen: Callable[[_Look], RenderableType],
+    line: Callable[[_Look], str],
+    *,
+    once: bool,
+    first: Sequence[str] = (),
 ) -> None:
     """A screen that is drawn again with each look; in a pipe or a file a line for each."""
     console = plain_console()
     if console.is_terminal or once:
         with Live(console=console, auto_refresh=False) as live:
             for seen in looks:
-                live.update(_screen(seen, command, notes), refresh=True)
+                live.update(screen(seen), refresh=True)
         console.print(end="" if console.is_terminal else "\n")
         return
-    for line in notes:
-        say(line)
+    for note in first:
+        say(note)
     for seen in looks:
-        say(f"{seen.at} {_rate_text(seen)}{''.join(map(_gpu_text, seen.gpus))}")
+        say(line(seen))
+
+
+def _line(seen: Seen) -> str:
+    return f"{seen.at} {_rate_text(seen)}{''.join(map(_gpu_text, seen.gpus))}"
+
+
+def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) -> None:
+    """All jobs on the GPUs of this host, until the time is over or Ctrl-C."""
+    from advisor.decide.limits import Limits  # only here: a process is watched without numpy
+    from advisor_audit.audit import Wanted
+    from advisor_audit.host import HostWatch
+    from advisor_models.one_window import bundled_one_window
+
+    limits = Limits(default_min_speed=read_settings().min_speed)
+    wanted = Wanted(estimate=bundled_one_window().profile, within="user", limits=limits)
+    with closing(HostWatch(wanted, every_s)) as host, suppress(KeyboardInterrupt):
+        looks = _looks(host.look, every_s, lasts_s)
+        if not as_json:
+            _show(looks, _host_screen, _host_text, once=once)
+            return
+        for seen in looks:
+            say(as_json_text(seen))
+
+
+def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterator[_Look]:
+    begun_s = next_s = time.monotonic()
+    while (next_s := next_s + every_s) <= begun_s + lasts_s:
+        time.sleep(max(0.0, next_s - time.monotonic()))
+        yield look()
+
+
+def _host_screen(seen: "HostSeen") -> Group:
+    rows = map(_job_cells, seen.jobs)
+    table = plain_table(_HOST_COLUMNS, rows, whole=_HOST_COLUMNS[2:])
+    nobody = Text("nobody holds a GPU of this host")
+    words = f"half a card: speed at half of it, {seen.basis} from the last minute"
+    notes = [words, *_moves(seen)] if seen.jobs else _moves(seen)
+    return Group(table if seen.jobs else nobody, *map(Text, notes))
+
+
+def _host_text(seen: "HostSeen") -> str:
+    named = (zip(_HOST_COLUMNS, _job_cells(job), strict=True) for job in seen.jobs)
+    jobs = ("; ".join(f"{name} {text}" for name, text in job) for job in named)
+    return "\n".join(f"{seen.at} {text}" for text in (*jobs, *_moves(seen)))
+
+
+def _job_cells(job: "RunningJob") -> tuple[str, ...]:
+    return (
+        "-" if job.gpu is None else f"{job.gpu}",
+        job.job,
+        job.user or "-",
+        _number(job.power_w, "W"),
+        _percent(job.sm_active_percent),
+        _percent(job.half_speed and WHOLE * job.half_speed),
+        {True: "yes", False: "no", None: "-"}[job.fills],
+    )
+
+
+def _moves(seen: "HostSeen") -> Iterator[str]:
+    """Who could share a card, a line each."""
+    if seen.free_gpus:
+        yield f"free: GPU {listed('?' if n is None else n for n in seen.free_gpus)}"
+    for one in seen.together:
+        speeds = listed(f"{WHOLE * speed:.0f} %" for speed in one.speeds)
+        shares = one.limits_percent
+        limits = f", limits {'/'.join(f'{n:g}' for n in shares)}" if min(shares) < WHOLE else ""
+        yield (
+            f"{listed(one.jobs)} could share a card{limits}: {speeds} of their speeds, "
+            f"{one.power_w:,.0f} W, {one.saved_w:,.0f} W less for the same work, "
+            f"freed cards off ({seen.basis})"
+        )
+    if seen.together:
+        yield "none of it was tried, and a job that runs cannot move: advisor launch starts them so"
 
 
 def _job(pid: int, command: Sequence[str], name: str, told: Told | None) -> Job:
@@ -129,7 +227,7 @@ def _cells(gpu: GpuSeen) -> tuple[str, ...]:
         f"{gpu.index} {gpu.model}",
         _number(gpu.power_w, "W"),
         _number(gpu.power_limit_w, "W"),
-        "-" if active is None else f"{active:.0f} %",
+        _percent(active),
         _number(gpu.memory_mib, "MiB"),
         " ".join(map(str, gpu.others)) or "none",
     )
@@ -137,6 +235,10 @@ def _cells(gpu: GpuSeen) -> tuple[str, ...]:
 
 def _number(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{value:,.0f} {unit}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} %"
 
 
 def _how(pid: int, command: Sequence[str], told: Told | None) -> Iterator[str]:
