@@ -15,8 +15,8 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from dataclasses import astuple, dataclass
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from rows import Off, Part, Row, again, measured_rows, tables
@@ -56,8 +56,9 @@ LAWS = tuple(
         (4.0, 8.0, 12.0, 16.0, 24.0),
     )
 )
+LOSSES = tuple(loss / 50 for loss in range(31))
 EXPONENTS = tuple(power / 20 for power in range(1, 31))
-OVER_W = tuple(map(float, range(20, 121, 5)))
+OVER_W = np.arange(20.0, 121.0, 5.0)
 MET = 0.9
 """Part of its demand that a server has to answer."""
 
@@ -66,16 +67,12 @@ def main() -> None:
     """Print constants and errors."""
     rows = measured_rows(__doc__)
     by_mode = {mode: [row for row in rows if row.mode == mode] for mode in {r.mode for r in rows}}
-    sliced = by_mode.get("time-sliced", [])
-    mps = [row for row in rows if row.mode != "time-sliced"]
-    laws = Nearest({law: side_by_side(law) for law in LAWS}, mps)
-    in_turns = Nearest({exponent: by_turns(exponent) for exponent in EXPONENTS}, sliced)
-    judged = [*left_out(mps, laws.fit), *left_out(sliced, in_turns.fit)]
-    print("MPS =", laws.best(mps), "ACTIVE_IDLE_OVER_W =", over_w(mps, laws.fit(mps)))
-    if sliced:
-        print("TURNS_EXPONENT =", in_turns.best(sliced), over_w(sliced, in_turns.fit(sliced)))
-    of_room(mps)
-    of_classes(judged)
+    constants, judged = fitted(rows)
+    for name, value in constants.items():
+        print(name, "=", value)
+    of_room([row for row in rows if row.mode != "time-sliced"])
+    for (name, of_class), (low, middle, high, jobs) in errors(judged).items():
+        print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({jobs} jobs)")
     of_choices(judged)
     stand = [it for r in rows for it in judge(r, as_it_stands(r), ACTIVE_IDLE_OVER_W, *r.jobs)]
     found = {"the law, job left out": judged, "the law as it stands": stand}
@@ -83,6 +80,19 @@ def main() -> None:
         found[name] = [it for own in by_mode.values() for it in left_out(own, rule(own))]
     print_errors(rows, found)
     tables("held by the ranges of answers, %", held(judged))
+
+
+def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list["Judged"]]:
+    """Constants of the law by their names, and each job by those of sets without it."""
+    sliced = [row for row in rows if row.mode == "time-sliced"]
+    mps = [row for row in rows if row.mode != "time-sliced"]
+    laws = Nearest(side_by_side, LAWS, SideBySide(*np.array([astuple(law) for law in LAWS]).T), mps)
+    in_turns = Nearest(by_turns, EXPONENTS, np.array(EXPONENTS), sliced)
+    judged = [*left_out(mps, laws.fit), *left_out(sliced, in_turns.fit)]
+    constants = {"MPS": laws.best(mps), "ACTIVE_IDLE_OVER_W": over_w(mps, laws.fit(mps))}
+    if sliced:
+        constants["TURNS_EXPONENT"] = in_turns.best(sliced)
+    return constants, judged
 
 
 def held(judged: Sequence["Judged"]) -> list[Off]:
@@ -160,12 +170,17 @@ def speeds(row: Row, kept: Floats) -> list[float]:
 
 def watts(row: Row, kept: Floats, over_w: float) -> float:
     """Of the set; active idle power as it was measured, where it was."""
+    return float(all_watts(row, kept, np.array([over_w]))[0])
+
+
+def all_watts(row: Row, kept: Floats, over_w: Floats) -> Floats:
+    """The same for each of several, what is added to the power of the empty card; shape (ways,)."""
     idle_w = row.idle_w + over_w if math.isnan(row.active_idle_w) else row.active_idle_w
     alone_w = row.column(lambda part: part.alone.power_w or 0.0)
     in_turns = row.mode == "time-sliced"
     kept = np.minimum(1.0, kept)
-    idle = np.full_like(kept, idle_w)
-    return float(power_w(kept, alone_w, idle, row.limit_w, in_turns=in_turns)[0])
+    idle = np.broadcast_to(idle_w, (len(kept), len(over_w)))
+    return power_w(kept, alone_w, idle, row.limit_w, in_turns=in_turns)
 
 
 # simple rules
@@ -195,9 +210,7 @@ def linear(rows: Sequence[Row]) -> Kept:
 
 RULES: Mapping[str, Callable[[Sequence[Row]], Fit]] = {
     "as many as fit, N times one": lambda rows: lambda free: untouched,
-    "a tax for each neighbour": lambda rows: (
-        Nearest({x / 50: tax(x / 50) for x in range(31)}, rows).fit
-    ),
+    "a tax for each neighbour": lambda rows: Nearest(tax, LOSSES, np.array(LOSSES), rows).fit,
     "linear in activity (gpulets)": lambda rows: linear,
 }
 
@@ -205,38 +218,41 @@ RULES: Mapping[str, Callable[[Sequence[Row]], Fit]] = {
 # fitting
 
 
-def speed_off(row: Row, kept: Floats) -> float:
-    """Sum of the errors of a set's jobs."""
-    said = zip(speeds(row, kept), row.parts, strict=True)
-    return sum(abs(speed - part.speed) for speed, part in said)
+def speed_offs(row: Row, kept: Floats) -> Floats:
+    """Sum of the errors of a set's jobs; shape (ways,)."""
+    said = row.column(lambda part: part.base) * kept
+    return np.abs(said - row.column(lambda part: part.speed)).sum(axis=0)
 
 
 class Nearest(Generic[K]):
-    """The rule of several, by their constants, with the smallest error of speeds."""
+    """The rule of several, by their constants, with the smallest error of speeds.
 
-    def __init__(self, rules: Mapping[K, Kept], rows: Sequence[Row]) -> None:
-        self._rules = rules
-        self._offs = {
-            id(row): np.array([speed_off(row, rule(row)) for rule in rules.values()])
-            for row in rows
-        }
+    `at_once` are all of these constants as arrays: of a row such a rule says what all say.
+    """
+
+    def __init__(
+        self,
+        rule: Callable[[Any], Kept],
+        constants: Sequence[K],
+        at_once: object,
+        rows: Sequence[Row],
+    ) -> None:
+        self._rule, self._constants = rule, constants
+        self._offs = {id(row): speed_offs(row, rule(at_once)(row)) for row in rows}
 
     def best(self, rows: Sequence[Row]) -> K:
         """Its constants."""
         offs = np.sum([self._offs[id(row)] for row in rows], axis=0)
-        return list(self._rules)[int(np.argmin(offs))]
+        return self._constants[int(np.argmin(offs))]
 
     def fit(self, rows: Sequence[Row]) -> Kept:
-        return self._rules[self.best(rows)]
+        return self._rule(self.best(rows))
 
 
 def over_w(rows: Sequence[Row], kept: Kept) -> float:
     """What is best added to the power of the empty card."""
-
-    def off(over: float) -> float:
-        return sum(abs(watts(row, kept(row), over) / row.power_w - 1) for row in rows)
-
-    return min(OVER_W, key=off)
+    offs = sum(np.abs(all_watts(row, kept(row), OVER_W) / row.power_w - 1) for row in rows)
+    return float(OVER_W[np.argmin(offs)])
 
 
 def of_room(rows: Sequence[Row]) -> None:
@@ -349,17 +365,21 @@ def judge(row: Row, kept: Floats, over_w: float, *jobs: str) -> Iterable[Judged]
 # classes
 
 
-def of_classes(judged: Sequence[Judged]) -> None:
-    """Print what each class is off by."""
+def errors(judged: Sequence[Judged]) -> dict[tuple[str, str], tuple[float, float, float, int]]:
+    """What each class is off by, by the name of its constant: three percentiles, and how many."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for j in judged:
         name = "SPEED_ERRORS, served" if j.part.serves else "SPEED_ERRORS"
         found[name, j.of_class].append(j.part.speed / j.speed)
         found["POWER_ERRORS", j.set_class].append(j.row.power_w / j.power_w)
         found["ENERGY_ERRORS", j.set_class].append(j.efficiency)
-    for (name, of_class), values in sorted(found.items()):
-        low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
-        print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({len(values)} jobs)")
+    return {key: (*percentiles(values), len(values)) for key, values in sorted(found.items())}
+
+
+def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """The 5th, the 50th and the 95th."""
+    low, middle, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
+    return low, middle, high
 
 
 def of_choices(judged: Sequence[Judged]) -> None:

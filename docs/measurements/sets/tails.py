@@ -15,11 +15,11 @@ import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 
 import numpy as np
-from law import active
+from law import active, percentiles
 from rows import Part, Row, measured_rows
 
 from advisor.predict.profiles import Floats, make_profiles
@@ -80,13 +80,13 @@ Fit = Callable[[Sequence[Tail]], Callable[[Tail], float]]
 def main() -> None:
     """Print constants and errors."""
     tails = [*of_sets(measured_rows(__doc__)), *of_pairs()]
-    mps = [tail for tail in tails if tail.mode != "time-sliced"]
-    nearest = nearest_of(mps)
-    print("TAILS =", nearest(mps))
+    mps = under_mps(tails)
+    law, by_others = fitted(mps)
+    print("TAILS =", law)
     said = {
         "as long as alone": [1.0] * len(mps),
         "the median of its class": left_out(mps, medians),
-        "the law": left_out(mps, lambda free: by(nearest(free))),
+        "the law": by_others,
         "the law as it stands": list(map(by(TAILS), mps)),
     }
     print(f"\n| p99 under MPS | {' | '.join(CUTS)} |")
@@ -97,15 +97,35 @@ def main() -> None:
         ]
         cells = (_cell([off for tail, off in offs if cut(tail)]) for cut in CUTS.values())
         print(f"| {name} | {' | '.join(cells)} |")
-    classes: dict[str, list[float]] = defaultdict(list)
-    for tail, value in zip(mps, said["the law"], strict=True):
+    for name, (low, middle, high, windows) in errors(tails, said["the law"]).items():
+        print(f"P99_ERRORS, {name}: {low:.2f} {middle:.2f} {high:.2f} ({windows} windows)")
+
+
+def under_mps(tails: Iterable[Tail]) -> list[Tail]:
+    """Windows that the law is of."""
+    return [tail for tail in tails if tail.mode != "time-sliced"]
+
+
+def fitted(mps: Sequence[Tail]) -> tuple[Tails, list[float]]:
+    """The law of windows under MPS, and what it says of each by those of other servers."""
+    nearest = nearest_of(mps)
+    return nearest(mps), left_out(mps, lambda free: by(nearest(free)))
+
+
+def errors(
+    tails: Sequence[Tail], said: Sequence[float]
+) -> dict[SetClass, tuple[float, float, float, int]]:
+    """Three percentiles of each class, and how many windows it has.
+
+    Of the p99 over what is said of windows under MPS; in turns over that alone.
+    """
+    classes: dict[SetClass, list[float]] = defaultdict(list)
+    for tail, value in zip(under_mps(tails), said, strict=True):
         classes[tail.of_class].append(tail.longer / value)
     for tail in tails:
         if tail.mode == "time-sliced":
-            classes["time-sliced, over alone"].append(tail.longer)
-    for name, values in classes.items():
-        low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
-        print(f"P99_ERRORS, {name}: {low:.2f} {middle:.2f} {high:.2f} ({len(values)} windows)")
+            classes[tail.of_class].append(tail.longer)
+    return {name: (*percentiles(values), len(values)) for name, values in classes.items()}
 
 
 CUTS: Mapping[str, Callable[[Tail], bool]] = {
@@ -142,8 +162,11 @@ def by(law: Tails) -> Callable[[Tail], float]:
 
 def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
     """What finds the law that errs least on some of the windows."""
-    columns = ([abs(math.log(by(law)(tail) / tail.longer)) for law in LAWS] for tail in tails)
-    offs = {id(tail): np.array(column) for tail, column in zip(tails, columns, strict=True)}
+    all_laws = Tails(*np.array([astuple(law) for law in LAWS]).T)
+    offs = {
+        id(tail): np.abs(np.log(all_laws.longer(tail.sm, tail.fills)[tail.place] / tail.longer))
+        for tail in tails
+    }
 
     def nearest(some: Sequence[Tail]) -> Tails:
         counts = Counter((tail.server, tail.source) for tail in some)

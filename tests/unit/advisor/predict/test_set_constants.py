@@ -1,0 +1,64 @@
+"""Constants of the law of sets are those that the bundled sets give.
+
+A test fails where sets were added, or the law or the counting of jobs was changed, and nobody has
+fitted again. `TAKEN`, `BUSIEST` and `WHOLE_OF_SMALL` are chosen from tables, not fitted.
+"""
+
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.predict import set_law
+
+pytestmark = pytest.mark.figures
+SCRIPTS = Path(__file__).parents[4] / "docs/measurements/sets"
+
+
+@pytest.fixture
+def defined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """What a script defines, asked for all campaigns."""
+    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
+    monkeypatch.setattr(sys, "argv", ["law.py"])
+    yield lambda name: runpy.run_path(str(SCRIPTS / name))
+    for name in ("law", "rows"):
+        sys.modules.pop(name, None)
+
+
+def about(low: float, high: float) -> Any:
+    """As numbers stand in the package: with two decimals or three digits."""
+    return pytest.approx((low, high), abs=0.0051, rel=0.003)
+
+
+def test_law_of_speeds_and_watts_is_the_fitted_one(
+    defined: Callable[[str], dict[str, Any]],
+) -> None:
+    """And so are the errors that widths of intervals come from, of jobs left out."""
+    law = defined("law.py")
+    constants, judged = law["fitted"](law["measured_rows"](""))
+    names = ("MPS", "ACTIVE_IDLE_OVER_W", "TURNS_EXPONENT")
+    assert constants == {name: getattr(set_law, name) for name in names}
+    errors = law["errors"](judged)
+    for name in ("SPEED_ERRORS", "POWER_ERRORS", "ENERGY_ERRORS"):
+        for of_class, bounds in getattr(set_law, name).items():
+            low, _, high, _ = errors[name, of_class]
+            assert bounds == about(low, high), (name, of_class)
+
+
+def test_law_of_tails_is_the_fitted_one(defined: Callable[[str], dict[str, Any]]) -> None:
+    """In turns the value is the median itself, over the p99 alone."""
+    tails = defined("tails.py")
+    windows = [*tails["of_sets"](tails["measured_rows"]("")), *tails["of_pairs"]()]
+    law, said = tails["fitted"](tails["under_mps"](windows))
+    assert law == set_law.TAILS
+    errors = tails["errors"](windows, said)
+    assert errors.keys() == set_law.P99_ERRORS.keys()
+    for of_class, (low, middle, high, _) in errors.items():
+        stands = set_law.P99_ERRORS[of_class]
+        assert (stands.low, stands.high) == about(low, high), of_class
+        assert stands.value == (
+            pytest.approx(middle, abs=0.005) if of_class == "time-sliced" else 1
+        )
