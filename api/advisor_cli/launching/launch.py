@@ -3,7 +3,7 @@
 import getpass
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import typer
@@ -43,18 +43,8 @@ from advisor_cli.launching.live import (
 from advisor_cli.launching.plan import plan_lines, whole_plan
 from advisor_cli.launching.text import line
 from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.options import (
-    AllowUnsafe,
-    AsJson,
-    GpuModelOption,
-    MaxP99,
-    MaxPower,
-    Memory,
-    MinSpeed,
-    ObjectiveOption,
-    ProfilesOption,
-    job_names,
-)
+from advisor_cli.shared.grouped import grouped
+from advisor_cli.shared.options import AllowUnsafe, AsJson, Kept, ObjectiveOption, job_names
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import print_screen
 from advisor_profiling import SUPERVISOR
@@ -71,8 +61,8 @@ _NOT_OF_JOIN = {
         (
             "when_one_ends",
             "when_p99_breaks",
-            "duration",
-            "hang_after",
+            "duration_s",
+            "hang_s",
             "stop_on_wrong_results",
             "strict",
         ),
@@ -82,6 +72,60 @@ _NOT_OF_JOIN = {
 """Options that say nothing of a job that joins, and why."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How those that run together are kept, and when they are ended, as `LaunchRequest` has it."""
+
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="30/70, 100/50/100 (100 is no limit), uncapped or time-sliced; if not given, the "
+            "recommended one"
+        ),
+    ] = None
+    objective: ObjectiveOption = DEFAULT_OBJECTIVE
+    allow_unsafe: AllowUnsafe = False
+    stop_on_wrong_results: Annotated[
+        bool | None,
+        typer.Option(
+            "--stop-on-wrong-results/--go-on-with-wrong-results",
+            help="When a job reports a wrong result; if not given, stop at a recommended split",
+        ),
+    ] = None
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="End all when a process of no job computes on the GPU"),
+    ] = False
+    limit_memory: Annotated[
+        bool,
+        typer.Option(
+            "--limit-memory/--no-memory-limit",
+            help="Under MPS no job takes more GPU memory than it is known to need, and a margin",
+        ),
+    ] = True
+    when_one_ends: Annotated[
+        WhenOneEnds, typer.Option(help="The others go on under their limits, or are stopped")
+    ] = "keep"
+    when_p99_breaks: Annotated[
+        WhenP99Breaks,
+        typer.Option(
+            help="Of a server that breaks its promised p99: tell, or end the newest batch job"
+        ),
+    ] = "tell"
+    duration_s: Annotated[
+        float | None,
+        typer.Option("--duration", help="Stop those that run together after this many seconds"),
+    ] = None
+    hang_s: Annotated[
+        float,
+        typer.Option(
+            "--hang-after",
+            help="A job without progress for this many seconds hangs, but for an idle server",
+        ),
+    ] = HANG_S
+
+
+@grouped
 def launch(
     context: typer.Context,
     jobs: Annotated[
@@ -92,13 +136,8 @@ def launch(
             autocompletion=job_names,
         ),
     ],
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="30/70, 100/50/100 (100 is no limit), uncapped or time-sliced; if not given, the "
-            "recommended one"
-        ),
-    ] = None,
+    rules: Rules,
+    kept: Kept,
     then: Annotated[
         list[str] | None, typer.Option(help="Jobs for afterwards, C+D*2; may be given again")
     ] = None,
@@ -111,50 +150,6 @@ def launch(
         typer.Option(help="Of the job that joins, percent; if not given, the best beside the rest"),
     ] = None,
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
-    objective: ObjectiveOption = DEFAULT_OBJECTIVE,
-    min_speed: MinSpeed = None,
-    max_p99: MaxP99 = None,
-    max_power: MaxPower = None,
-    memory: Memory = None,
-    gpu_model: GpuModelOption = None,
-    profiles: ProfilesOption = None,
-    allow_unsafe: AllowUnsafe = False,
-    stop_on_wrong_results: Annotated[
-        bool | None,
-        typer.Option(
-            "--stop-on-wrong-results/--go-on-with-wrong-results",
-            help="When a job reports a wrong result; if not given, stop at a recommended split",
-        ),
-    ] = None,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="End all when a process of no job computes on the GPU"),
-    ] = False,
-    limit_memory: Annotated[
-        bool,
-        typer.Option(
-            "--limit-memory/--no-memory-limit",
-            help="Under MPS no job takes more GPU memory than it is known to need, and a margin",
-        ),
-    ] = True,
-    when_one_ends: Annotated[
-        WhenOneEnds, typer.Option(help="The others go on under their limits, or are stopped")
-    ] = "keep",
-    when_p99_breaks: Annotated[
-        WhenP99Breaks,
-        typer.Option(
-            help="Of a server that breaks its promised p99: tell, or end the newest batch job"
-        ),
-    ] = "tell",
-    duration: Annotated[
-        float | None, typer.Option(help="Stop those that run together after this many seconds")
-    ] = None,
-    hang_after: Annotated[
-        float,
-        typer.Option(
-            help="A job without progress for this many seconds hangs, but for an idle server"
-        ),
-    ] = HANG_S,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")
     ] = False,
@@ -171,34 +166,19 @@ def launch(
     Example: advisor launch train score --split 66/34 --detach
     """
     settings = read_settings()
-    pairs = [every_job(jobs), *map(_together, then or ())]
+    together = [every_job(jobs), *map(_together, then or ())]
     _check_join(context, join, share)
-    for names in pairs if join is None else ():
+    for names in together if join is None else ():
         check_together(len(names))
-    asked = replace(
-        _of_jobs(pairs, min_speed or (), max_p99 or ()),
-        split=split,
-        objective=objective,
-        max_power_w=max_power,
-        memory_mib=memory,
-        gpu_model=gpu_model,
-        allow_unsafe=allow_unsafe,
-        stop_on_wrong_results=stop_on_wrong_results,
-        strict=strict,
-        when_one_ends=when_one_ends,
-        when_p99_breaks=when_p99_breaks,
-        limit_memory=limit_memory,
-        duration_s=duration,
-        hang_s=hang_after,
-    )
+    asked = replace(_of_jobs(together, kept), **asdict(rules))
     check_launch(asked if share is None else replace(asked, split=f"{share:g}"))
     gpu = gpu if join is None else _gpu_of(join, settings)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = ResolvedLaunch(
-        request=asked, gpu=gpu, card=seen, profiles=profiles, asked_by=user_name()
+        request=asked, gpu=gpu, card=seen, profiles=kept.profiles, asked_by=user_name()
     )
     if join is not None:
-        code = join_launch(join, pairs[0], share, wanted, settings, as_json=as_json)
+        code = join_launch(join, together[0], share, wanted, settings, as_json=as_json)
         raise typer.Exit(code)
     if dry_run:
         plan = whole_plan(make_spec(wanted, settings), wanted.card, settings)
@@ -211,14 +191,14 @@ def launch(
 def _check_join(context: typer.Context, join: str | None, share: float | None) -> None:
     if join is None and share is not None:
         raise InputError("--share is of a job that joins", fix="give --split, or --join ID")
-    for name, why in _NOT_OF_JOIN.items() if join is not None else ():
-        source = context.get_parameter_source(name)
-        if source is not None and source.name != "DEFAULT":
+    for option in context.command.params if join is not None else ():
+        source = context.get_parameter_source(option.name or "")
+        if option.name in _NOT_OF_JOIN and source is not None and source.name != "DEFAULT":
             raise InputError(
-                f"--{name.replace('_', '-')} does not go with --join",
-                why=why,
+                f"{option.opts[0]} does not go with --join",
+                why=_NOT_OF_JOIN[option.name],
                 fix="give the share of the job that joins: --share 50"
-                if name == "split"
+                if option.name == "split"
                 else "leave it out",
             )
 
@@ -229,15 +209,19 @@ def _gpu_of(launch_id: str, settings: Settings) -> str:
     return folder.read_status().gpu_uuid or folder.read_spec().gpu
 
 
-def _of_jobs(
-    pairs: Sequence[tuple[str, ...]], min_speed: Sequence[str], max_p99: Sequence[str]
-) -> LaunchRequest:
-    """Those that run together, and what each of them must keep."""
-    names = [name for pair in pairs for name in pair]
-    by_job_ms, for_all_ms = longest_p99_ms(max_p99, names)
-    first, *rest = (job_requests(pair, names, min_speed, by_job_ms) for pair in pairs)
+def _of_jobs(together: Sequence[tuple[str, ...]], kept: Kept) -> LaunchRequest:
+    """Those that run together, one after the other, and what each of them must keep."""
+    names = [name for each in together for name in each]
+    by_job_ms, for_all_ms = longest_p99_ms(kept.max_p99 or (), names)
+    least = kept.min_speed or ()
+    first, *rest = (job_requests(each, names, least, by_job_ms) for each in together)
     return LaunchRequest(
-        jobs=first, then=tuple(NextPair(jobs=pair) for pair in rest), max_p99_ms=for_all_ms
+        jobs=first,
+        then=tuple(NextPair(jobs=each) for each in rest),
+        max_p99_ms=for_all_ms,
+        max_power_w=kept.max_power,
+        memory_mib=kept.memory,
+        gpu_model=kept.gpu_model,
     )
 
 

@@ -37,8 +37,9 @@ def grouped(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def _options(kind: Any) -> Iterator[inspect.Parameter]:
-    types = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
+    """Its own fields before those that it has in common with others, as help lists them."""
+    types, own = get_type_hints(kind, include_extras=True), kind.__annotations__
+    for field in sorted(fields(kind), key=lambda field: field.name not in own):
         yield inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
