@@ -87,7 +87,11 @@ def audit(
     totals = Totals(
         survey=survey, packers=walk.packers, walked=walk.walked, hours=hours, prices=wanted.prices
     )
-    return _audit(totals, _span(source, wanted, slot_s), len(pages.mig()))
+    found = _audit(totals, _span(source, wanted, slot_s), len(pages.mig()))
+    if strays := source.asked.strays:
+        left_out = f"{strays:,} samples are left out: their times are over a year off the others"
+        return replace(found, not_seen=(left_out, *found.not_seen))
+    return found
 
 
 def _slot_s(source: Source) -> float:

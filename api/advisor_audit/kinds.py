@@ -62,6 +62,11 @@ class Workload(NamedTuple):
     group: str
     name: str
 
+    @property
+    def known_as(self) -> str:
+        """The name of its profile: as `advisor profile --name` is told it."""
+        return self.name.removeprefix("job ")
+
 
 class Kind(NamedTuple):
     """A cell of windows, or a job that the store knows.
@@ -215,8 +220,8 @@ class Survey:
         if memory_mib is None or USED not in one.means:
             return None
         workload = workload_of(one.owner)
-        if one.state == "busy" and (one.model, workload.name) in self.known:
-            return Kind(one.model, workload.name, False, ())
+        if one.state == "busy" and (one.model, workload.known_as) in self.known:
+            return Kind(one.model, workload.known_as, False, ())
         is_server = one.state == "busy" and self.seen[workload].is_server
         return Kind(one.model, "", is_server, self._cell(one, memory_mib))
 

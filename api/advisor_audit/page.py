@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from advisor.core.interval import Interval
-from advisor.core.wording import counted, less_or_more
+from advisor.core.wording import counted, less_or_more, printable
 from advisor_audit.result import Audit, SeenJob, SharingSet
 
 _STYLE = Path(__file__).with_name("page.css")
@@ -66,8 +66,8 @@ def _first(audit: Audit) -> Iterator[str]:
     days = (_moment(audit.span.end) - _moment(audit.span.begin)).total_seconds() / 86400
     span = f"{days:.3g} days" if days >= 2 else f"{24 * days:.3g} hours"
     end = f"{_moment(audit.span.end):%Y-%m-%d %H:%M} UTC"
-    yield f"<p class=soft>{escape(audit.span.source)}, {span} to {end}</p>"
-    yield f"<h1>{escape(headline(audit))}</h1>"
+    yield f"<p class=soft>{_text(audit.span.source)}, {span} to {end}</p>"
+    yield f"<h1>{_text(headline(audit))}</h1>"
     yield (
         f"<p>{now.gpus:,} GPUs were seen. Today's figures are {_word('measured')}; those with "
         f"sharing are {word}, for the same work, with ranges of 90 %. Nothing of it was tried.</p>"
@@ -115,6 +115,11 @@ def headline(audit: Audit) -> str:
     )
 
 
+def _text(of: str) -> str:
+    """As HTML; what would steer the terminal of who looks at the file is shown instead."""
+    return escape(printable(of))
+
+
 def _between(of: Interval) -> str:
     return f"{of.low:,.0f} to {of.high:,.0f}"
 
@@ -134,15 +139,13 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) ->
         return "<p>None.</p>"
     numbers = [all(line[n][:1] in "0123456789-" for line in lines) for n in range(len(heads))]
     kinds = [' class="n"' if is_number else "" for is_number in numbers]
-    head = "".join(
-        f'<th scope="col"{k}>{escape(h)}</th>' for h, k in zip(heads, kinds, strict=True)
-    )
+    head = "".join(f'<th scope="col"{k}>{_text(h)}</th>' for h, k in zip(heads, kinds, strict=True))
     body = "".join(
         "<tr>" + "".join(f"<td{k}>{c}</td>" for c, k in zip(line, kinds, strict=True)) + "</tr>"
         for line in lines
     )
     return (
-        f'<div class=scroll tabindex="0"><table><caption>{escape(caption)}</caption>'
+        f'<div class=scroll tabindex="0"><table><caption>{_text(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -160,8 +163,8 @@ def _sets(sets: Sequence[SharingSet]) -> str:
     )
     rows = (
         (
-            escape(counted(one.jobs)),
-            escape(one.group or "-"),
+            _text(counted(one.jobs)),
+            _text(one.group or "-"),
             f"{one.hours:,.0f}",
             " ".join(f"{100 * speed:.0f}" for speed in one.speeds),
             " ".join(f"{share:.0f}" for share in one.limits_percent),
@@ -190,8 +193,8 @@ def _jobs(jobs: Sequence[SeenJob], caption: str) -> str:
     )
     rows = (
         (
-            escape(job.job),
-            escape(job.group or "-"),
+            _text(job.job),
+            _text(job.group or "-"),
             f"{job.gpu_hours:,.1f}",
             f"{job.paused_hours:,.1f}",
             "-" if job.activity_percent is None else f"{job.activity_percent:.0f}",
@@ -209,8 +212,8 @@ def _tails(jobs: Sequence[SeenJob]) -> str:
     heads = ("job", "whose", "p99, times that alone", "range", "known")
     rows = (
         (
-            escape(job.job),
-            escape(job.group or "-"),
+            _text(job.job),
+            _text(job.group or "-"),
             f"{job.tail.value:.1f}",
             f"{job.tail.low:.1f} to {job.tail.high:.1f}",
             _word(job.basis),
@@ -225,11 +228,11 @@ def _next(audit: Audit) -> str:
     heads = ("job", "whose", "hours in sets", "of the doubt, %", "command")
     rows = (
         (
-            escape(one.job),
-            escape(one.group or "-"),
+            _text(one.job),
+            _text(one.group or "-"),
             f"{one.shared_hours:,.0f}",
             f"{100 * one.part_of_doubt:.0f}",
-            f"<code>{escape(one.command)}</code>",
+            f"<code>{_text(one.command)}</code>",
         )
         for one in audit.profile_next
     )
@@ -237,7 +240,7 @@ def _next(audit: Audit) -> str:
 
 
 def _list(sentences: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(one)}</li>" for one in sentences) + "</ul>"
+    return "<ul>" + "".join(f"<li>{_text(one)}</li>" for one in sentences) + "</ul>"
 
 
 def _about(audit: Audit) -> str:
@@ -245,7 +248,7 @@ def _about(audit: Audit) -> str:
     who = "everybody" if span.within == "all" else f"jobs of one {span.within}"
     return (
         f"<p class=soft>Made {_moment(audit.made_at):%Y-%m-%d %H:%M} UTC from means over "
-        f"{span.step_s:.0f} s. May share: {escape(who)}. Objective: {span.objective}; least speed "
+        f"{span.step_s:.0f} s. May share: {_text(who)}. Objective: {span.objective}; least speed "
         f"{100 * span.min_speed:.0f} % of that alone. {span.requests:,} requests, "
         f"{span.received_bytes / 1e6:,.1f} MB; the server was busy or gone {span.waits} times. "
         f"{audit.left_out:,} jobs are not listed.</p>"

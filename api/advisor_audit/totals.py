@@ -177,7 +177,7 @@ class Totals:
         return {workload_of(owner) for owner in self.survey.several}
 
     def _seen(self, job: Workload, seen: Seen, tail: Interval | None, several: bool) -> SeenJob:
-        known = (seen.model, job.name) in self.survey.known
+        known = (seen.model, job.known_as) in self.survey.known
         read, active, _ = seen.activity
         sm_read = SM in self.hours.channels
         return SeenJob(
@@ -221,7 +221,7 @@ class Totals:
             for job in set(team.jobs):
                 # A server's window shows its load and not what it could serve: twice as far off.
                 times = 2.0 if self.survey.seen[job].is_server else 1.0
-                if (team.key.model, job.name) not in self.survey.known:
+                if (team.key.model, job.known_as) not in self.survey.known:
                     doubt[job] += times * hours * one.power_w * wide / len(team.jobs)
         total = sum(doubt.values())
         order = sorted(doubt, key=lambda job: (-doubt[job], job))
@@ -236,7 +236,7 @@ class Totals:
                     (
                         "advisor",
                         "profile",
-                        f"--name={job.name.removeprefix('job ')}",
+                        f"--name={job.known_as}",
                         "--",
                         "COMMAND",
                     )

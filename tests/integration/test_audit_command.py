@@ -92,7 +92,11 @@ KEYS = {
 
 def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
     """What is said and written: stable keys, one page that fetches nothing, and no state after."""
-    with metrics_server(cluster(time.time(), 7)) as server:
+    rows = [
+        ({**labels, "namespace": "team<b>\x1b[2J"}, samples)
+        for labels, samples in cluster(time.time(), 7)
+    ]
+    with metrics_server(rows) as server:
         options = ("--days", "0.25", "--keep", "kept.jsonl")
         done = advisor("audit", "--prometheus", server.url, *options, "--json")
         assert done.code == 0, done.err
@@ -104,6 +108,7 @@ def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
             assert set(one) == set(keys.split())
     page = (tmp_path / "audit.html").read_text()
     assert answer_of((tmp_path / "audit.json").read_text()) == answer
+    assert "\x1b" not in page
     assert "<b>" not in page.replace("<body>", "")
     assert not re.search(r"(src|href)=|url\(|<script", page)
     assert len(page) < 100_000
@@ -144,7 +149,8 @@ def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
     assert re.match(r"[23] of 5 GPUs would have been enough \(estimated\)", done.out)
     assert "(measured)" in done.out
     no_price = ("--prometheus", "http://127.0.0.1:9", "--objective", "cost")
-    for options in ((), ("--nvml", "--series", "x"), no_price):
+    no_second = ("--prometheus", "http://127.0.0.1:9", "--step", "1.5")
+    for options in ((), ("--nvml", "--series", "x"), no_price, no_second):
         assert advisor("audit", *options).code == 2
 
 

@@ -24,6 +24,8 @@ GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
 
 _LARGEST_BYTES = 64 * 2**20
 _TIMEOUT_S = (10.0, 120.0)
+_LONGEST_S = 180.0
+"""Of one answer, from its first byte; a page is a megabyte."""
 _TRIES, _LONGEST_WAIT_S = 8, 60.0
 _BUSY = (408, 429, 500, 502, 503, 504)
 _TOO_MUCH = re.compile(r"too many|exceeded|too large|too long|timed out|limit", re.IGNORECASE)
@@ -48,11 +50,13 @@ class Asked:
 
     Attributes:
         waits: Times that it was busy, or not there.
+        strays: Samples of a file that are left out, since they are years from the others.
     """
 
     requests: int = 0
     received_bytes: int = 0
     waits: int = 0
+    strays: int = 0
 
 
 class Prometheus:
@@ -78,11 +82,12 @@ class Prometheus:
         end_s: float,
         step_s: float,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.url, account = _without_account(url.rstrip("/"))
         self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
         self.asked = Asked()
-        self._session, self._sleep = session, sleep
+        self._session, self._sleep, self._clock = session, sleep, clock
         session.auth = session.auth or account
         where = {
             "start": f"{begin_s:.3f}",
@@ -182,11 +187,14 @@ class Prometheus:
         with self._session.request(
             "POST" if post else "GET", url, timeout=_TIMEOUT_S, stream=True, **given
         ) as answer:
-            body = bytearray()
-            for part in answer.iter_content(2**18):
+            body, until_s = bytearray(), self._clock() + _LONGEST_S
+            # What has come: the timeouts of requests are for each read of the socket.
+            while part := answer.raw.read1(2**18, decode_content=True):
                 body += part
                 if len(body) > _LARGEST_BYTES:
                     raise _TooMuchError(f"more than {_LARGEST_BYTES} bytes")
+                if self._clock() > until_s:
+                    raise _TooMuchError(f"an answer took longer than {_LONGEST_S:.0f} s")
             self.asked.received_bytes += len(body)
             wait = answer.headers.get("Retry-After", "")
             return answer.status_code, bytes(body), float(wait) if wait.isdigit() else None

@@ -62,7 +62,7 @@ def audit(
     ] = None,
     days: Annotated[float, typer.Option(help="Of a Prometheus, back from now", min=0.01)] = 7.0,
     minutes: Annotated[float, typer.Option(help="How long GPUs are watched", min=0.1)] = 30.0,
-    step: Annotated[float, typer.Option(help="Seconds of a mean", min=1.0)] = 60.0,
+    step: Annotated[int, typer.Option(help="Seconds of a mean", min=1)] = 60,
     within: Annotated[
         str, typer.Option(help="Who may share: jobs of one namespace, of one LABEL, or all")
     ] = "namespace",

@@ -145,6 +145,16 @@ def test_pods_of_one_workload_have_one_name() -> None:
     assert {name: workload_of(Owner("", name)).name for name in names} == names
 
 
+def test_a_batch_job_is_known_by_its_number(profiles: Sequence[Profile]) -> None:
+    """As the audit says that it is to be profiled: without the word before it."""
+    one = segment(0, Owner("", "job 4711"), 0, 1)
+    survey = Survey(known={(one.model, "4711"): profiles[0]})
+    survey.add_page([one])
+    kind = survey.kind_of(one)
+    assert kind is not None
+    assert kind.known == "4711"
+
+
 def test_a_card_that_tells_no_memory_makes_no_kind() -> None:
     """Such as one that shares the host's memory."""
     one = segment(0, Owner("team", "job"), 0, 1)

@@ -1,7 +1,9 @@
 """What is asked of a Prometheus, what is kept on disk, and what is not asked again."""
 
 import io
+import itertools
 import json
+import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
@@ -50,6 +52,7 @@ def open_source(
     server: MetricsServer,
     secrets: Mapping[str, str] | None = None,
     sleep: Callable[[float], None] = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Prometheus:
     return Prometheus(
         server.url,
@@ -58,6 +61,7 @@ def open_source(
         end_s=BEGIN_S + 13 * HOUR_S,
         step_s=STEP_S,
         sleep=sleep,
+        clock=clock,
     )
 
 
@@ -116,6 +120,13 @@ def test_busy_server_is_asked_later(server: MetricsServer, tmp_path: Path) -> No
         open_source(server)
 
 
+def test_an_answer_without_end_is_given_up(server: MetricsServer) -> None:
+    """A server that says a little now and then holds nobody: an answer has its time."""
+    now_s = itertools.count(0, 200)
+    with pytest.raises(SourceError, match="took longer than 180 s"):
+        open_source(server, clock=lambda: float(next(now_s)))
+
+
 def test_too_much_at_once_is_asked_in_parts(server: MetricsServer, tmp_path: Path) -> None:
     """A server that refuses so many samples gets shorter pages until it answers."""
     server.most_samples = 400
@@ -148,6 +159,24 @@ def test_kept_series_are_the_same_again(server: MetricsServer, tmp_path: Path) -
     with (tmp_path / "kept.jsonl").open("wb") as file:
         pages = read_all(open_source(server), "namespace", first, lambda _d, _t: None, file)
     assert merged(read(SeriesFile(tmp_path / "kept.jsonl", step_s=STEP_S), again)) == merged(pages)
+
+
+def test_clocks_that_were_wrong_make_no_years(tmp_path: Path) -> None:
+    """Single samples of 1970, or lines of the next century, are left out and counted."""
+
+    def opened(rows: Samples) -> SeriesFile:
+        with (tmp_path / "series.jsonl").open("wb") as file:
+            series = (Series(of, [t for t, _ in at], [v for _, v in at]) for of, at in rows)
+            write_lines(file, series)
+        return SeriesFile(tmp_path / "series.jsonl", step_s=STEP_S)
+
+    right = opened(samples())
+    first, *others = samples()
+    late = [(t + 1e10, value) for t, value in first[1][:2]]
+    found = opened([(first[0], [(0.0, 1.0), *first[1]]), *others, (first[0], late)])
+    assert (found.asked.strays, right.asked.strays) == (3, 0)
+    for one in (right, found):
+        assert (one.begin_s, one.end_s, one.page_s) == (right.begin_s, right.end_s, right.page_s)
 
 
 @pytest.mark.parametrize(
