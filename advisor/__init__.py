@@ -42,9 +42,10 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if name not in _EXTRAS or (error.name or "").startswith("advisor"):
             raise
+        from advisor.installed import install
+
         raise ImportError(
-            f"advisor.{name} needs {error.name}, which is not installed: "
-            f"pip install 'sm-advisor[{_EXTRAS[name]}]'",
+            f"advisor.{name} needs {error.name}, which is not installed: {install(_EXTRAS[name])}",
             name=error.name,
         ) from error
 

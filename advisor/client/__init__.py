@@ -1,13 +1,15 @@
 """The service from Python: `Client`; docs/client.md shows how.
 
-Needs httpx: `pip install 'sm-advisor[client]'`.
+Needs httpx, which the extra `client` brings.
 """
 
 import importlib.util
 
 if importlib.util.find_spec("httpx") is None:
+    from advisor.installed import install
+
     raise ModuleNotFoundError(
-        "advisor.client needs httpx, which is not installed: pip install 'sm-advisor[client]'",
+        f"advisor.client needs httpx, which is not installed: {install('client')}",
         name="httpx",
     )
 

@@ -98,7 +98,7 @@ class Exchange:
             raise AnswerError(
                 f"the answer to {ask.method} {ask.path} is not what it should be: {error.what}",
                 why="the service is of another version, or something else listens there",
-                fix="use the same version of sm-advisor on both sides, and check the address",
+                fix="use the same version of advisor on both sides, and check the address",
             ) from error
 
     def _answered(self, ask: Ask) -> httpx.Response:

@@ -15,6 +15,7 @@ from advisor.core.units import vendor_of
 from advisor.core.wording import count_of
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
+from advisor.installed import install
 from advisor.launch.records.folder import LaunchFolder, new_launch_id
 from advisor.launch.records.joins import JoinRequest, parts_of
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
@@ -224,7 +225,7 @@ def _needs_numpy(error: ImportError, option: str) -> InputError:
     return InputError(
         "recommendations need numpy",
         why=str(error),
-        fix=f"pip install 'sm-advisor[advise]', or give {option}",
+        fix=f"{install('advise')}, or give {option}",
     )
 
 

@@ -16,6 +16,7 @@ import typer
 import advisor
 from advisor.core.wording import PrintableFormatter
 from advisor.errors import BROKEN_PIPE, AdvisorError, InputError, exit_codes
+from advisor.installed import DISTRIBUTION, install
 from advisor.settings import read_settings
 from advisor_cli.shared.lazy import HELP, LazyGroup, imported
 from advisor_cli.shared.say import as_json_text, say, with_places
@@ -85,7 +86,7 @@ _EXTRAS_OF = {
 }  # fmt: skip
 """The extra of a module that only some ways of a command need."""
 
-SCRIPTS = ("advisor", "sm-advisor")
+SCRIPTS = ("advisor", DISTRIBUTION)
 """Names under which it is installed; Intel Advisor's command line has the first one, too."""
 
 _UsageError: Any = typer.BadParameter.__base__
@@ -224,7 +225,7 @@ def _not_installed(error: ModuleNotFoundError) -> InputError:
     extra = _EXTRAS_OF.get(missing.partition(".")[0]) or _EXTRAS.get(command, "data")
     return InputError(
         f"{command} needs {missing}, which is not installed",
-        fix=f"pip install 'sm-advisor[{extra}]'",
+        fix=install(extra),
     )
 
 

@@ -258,7 +258,7 @@ def _of_schema(text: bytes) -> Manifest:
         raise ModelError(
             f"the model's manifest has schema {schema}",
             why=f"this version reads {SCHEMA}",
-            fix="install a newer sm-advisor" if schema > SCHEMA else REPLACE,
+            fix="install a newer advisor" if schema > SCHEMA else REPLACE,
         )
     return parse(Manifest, text)
 

@@ -151,7 +151,7 @@ def _check_heads(manifest: Manifest, known: dict[str, Head]) -> None:
         raise ModelError(
             f"the model {manifest.version} predicts {', '.join(unknown)}",
             why="this version does not know what that is made from",
-            fix=f"install a newer sm-advisor, or {RETRAIN}",
+            fix=f"install a newer advisor, or {RETRAIN}",
         )
     if missing := sorted({SPEED.name, POWER.name} - set(names)):
         raise ModelError(

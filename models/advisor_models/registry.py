@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from advisor.errors import InputError, ModelError
 from advisor.files.safe_files import private_folder, writing_private
 from advisor.files.whole_files import sync_folder
+from advisor.installed import install
 from advisor_models.history import Action, HistoryEntry, append, read_history, standing
 from advisor_models.manifest import (
     MANIFEST,
@@ -118,9 +119,7 @@ class Registry:
 
     def _load(self, folder: Path) -> "ModelPredictor":
         # Listing models needs no numpy.
-        with InputError.instead_of(
-            ImportError, "predicting needs numpy", fix="pip install 'sm-advisor[advise]'"
-        ):
+        with InputError.instead_of(ImportError, "predicting needs numpy", fix=install("advise")):
             from advisor_models.model_predictor import ModelPredictor
         return ModelPredictor(folder)
 

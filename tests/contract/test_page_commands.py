@@ -18,6 +18,8 @@ import typer
 from command_line import called
 from page_blocks import NOT_RUN, ROOT, blocks, commands, pages, why_not_run
 
+from advisor.installed import DISTRIBUTION
+
 RUN_BY = {
     "docs/client.md": "integration/test_api_docs.py",
     "docs/progress.md": "unit/advisor/test_progress.py",
@@ -55,7 +57,7 @@ def _faults(plain: list[str], folder: Path) -> Iterator[str]:
     if not plain:
         return
     program, rest = Path(plain[0]).name, plain[1:]
-    if program in {"advisor", "sm-advisor"} and rest and re.match("[a-z]", rest[0]):
+    if program in {"advisor", DISTRIBUTION} and rest and re.match("[a-z]", rest[0]):
         command, options = called(rest)
         with suppress(SystemExit, typer.Exit):  # it was asked for help
             command.make_context("", [*options])
@@ -65,7 +67,9 @@ def _faults(plain: list[str], folder: Path) -> Iterator[str]:
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         yield from (word for word in rest if "=" not in word and word not in targets)
     elif program == "pip":
-        asked = re.findall(r"(?:\.|sm-advisor)\[([\w,]+)\]", " ".join(rest))
+        # No index need have it: pages install from the checkout.
+        yield from (word for word in rest if DISTRIBUTION in word)
+        asked = re.findall(r"\.\[([\w,]+)\]", " ".join(rest))
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         names = ",".join(asked).split(",") if asked else []
         yield from (name for name in names if name not in project["optional-dependencies"])

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import advisor
+from advisor.installed import DISTRIBUTION
 from advisor_models.manifest import read_manifest
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +84,15 @@ def test_every_package_has_a_line_that_says_what_it_sends() -> None:
     full = {name for name, row in rows if row.count("|") == 4}
     assert full - {"package"} == asked
     assert not [name for name, row in rows if any(not cell.strip() for cell in row.split("|"))]
+
+
+def test_the_distribution_is_named_in_one_place() -> None:
+    """Messages make the command of pip by it, so that none names what no index has."""
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"] == DISTRIBUTION
+    folders = ("advisor", "api", "data", "models", "profiling", "training")
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    named = [str(path.relative_to(ROOT)) for path in sources if DISTRIBUTION in path.read_text()]
+    assert named == ["advisor/installed.py"]
 
 
 def _needs(*extras: str) -> set[str]:

@@ -283,7 +283,7 @@ def test_damaged_package_says_so(folder: Path) -> None:
     whole = recording.read_bytes()
     recording.write_bytes(whole[:100])
     words = ("power", "sensor", "--gpu", "replay")
-    assert "install sm-advisor again" in error_of(advisor(*words)).fix
+    assert "install advisor again" in error_of(advisor(*words)).fix
     recording.unlink()
     assert "missing or damaged" in str(error_of(advisor(*words)))
     (record,) = (folder / "sensors").glob("*.json")

@@ -42,6 +42,7 @@ from advisor.client import (
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
+from advisor.installed import install
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
 from advisor.wire.input_power import InputAsked
@@ -485,7 +486,7 @@ def test_without_httpx_the_message_has_the_command() -> None:
     code = "import sys; sys.modules['httpx'] = None; import advisor.client"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "pip install 'sm-advisor[client]'" in done.stderr.splitlines()[-1]
+    assert install("client") in done.stderr.splitlines()[-1]
 
 
 def test_the_client_is_light() -> None:

@@ -10,6 +10,7 @@ import pytest
 from command_line import Advisor, in_its_own
 from host import FakeHost
 
+from advisor.installed import install
 from advisor_profiling.reports.doctor import examine_extras, lacking
 
 
@@ -133,7 +134,7 @@ def test_doctor_tells_the_extras() -> None:
     assert {"data", "advise", "train", "serve", "client"} <= set(lacking())
     (finding,) = examine_extras({"data": (), "train": ("scikit-learn",), "amd": ("amdsmi",)})
     assert finding.found == "installed: data; not installed: train and amd"
-    assert finding.fix == "pip install 'sm-advisor[train]'"
+    assert finding.fix == install("train")
     assert finding.verdict == "ok"
 
 

@@ -13,6 +13,7 @@ from reading import answer_of
 import advisor
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain, write
+from advisor.installed import install
 from advisor_cli.advise import recommend as recommend_command
 from advisor_cli.advise import replicas as replicas_command
 from advisor_cli.measure import profile as profile_command
@@ -105,7 +106,8 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         answer.to_frame()
     code = "import sys, advisor; sys.modules['numpy'] = None; advisor.recommend"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert b"needs numpy, which is not installed: pip install 'sm-advisor[advise]'" in done.stderr
+    cure = f"needs numpy, which is not installed: {install('advise')}"
+    assert cure.encode() in done.stderr
     with pytest.raises(AttributeError, match="recomend"):
         getattr(advisor, "recomend")  # noqa: B009
 

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from advisor.errors import AdvisorError, InputError
+from advisor.installed import install
 from advisor.launch.records.overview import Overview
 from advisor.settings import Settings, read_settings
 from advisor_cli.manage.host_launches import HostLaunches
@@ -75,9 +76,7 @@ def _opened(
         from advisor_cli.manage.node_agent import client_of
     except ModuleNotFoundError as error:
         if service:
-            raise InputError(
-                "a service is asked by httpx", fix="pip install 'sm-advisor[client]'"
-            ) from error
+            raise InputError("a service is asked by httpx", fix=install("client")) from error
     else:
         wait_s = _FAR_S if service else _LOCAL_S
         client = stack.enter_context(client_of(address, service_ca, settings, wait_s))

@@ -99,5 +99,5 @@ def _broken(name: str, what: str, why: str) -> StoreError:
     return StoreError(
         f"advisor_data/bundled/{name} {what}",
         why=f"the installation is not whole, {why}",
-        fix="install sm-advisor again",
+        fix="install advisor again",
     )

@@ -13,6 +13,7 @@ from advisor.core.records import SCHEMA_VERSION
 from advisor.errors import InputError
 from advisor.formats.flat_rows import JOBS
 from advisor.formats.rows import column_types, to_row
+from advisor.installed import install
 from advisor_data.store.points import KIND_NAMES
 
 VERSION_KEY = b"advisor.schema_version"
@@ -56,7 +57,7 @@ def _check_version(metadata: dict[bytes, bytes] | None) -> None:
     if not version.isdigit() or int(version) > SCHEMA_VERSION:
         raise InputError(
             f"has version {version.decode()} of the schema, not {SCHEMA_VERSION} or older",
-            fix="upgrade advisor: pip install --upgrade sm-advisor",
+            fix="upgrade advisor",
         )
 
 
@@ -88,6 +89,6 @@ def _load(name: str) -> Any:
     with InputError.instead_of(
         ImportError,
         "Parquet needs pyarrow, which is not installed",
-        fix="pip install 'sm-advisor[parquet]', or use .csv or .jsonl",
+        fix=f"{install('parquet')}, or use .csv or .jsonl",
     ):
         return importlib.import_module(name)

@@ -119,5 +119,5 @@ def _broken(name: str, why: str) -> StoreError:
     return StoreError(
         f"advisor_data/bundled: {name} is missing or damaged",
         why=why,
-        fix="install sm-advisor again",
+        fix="install advisor again",
     )

@@ -23,6 +23,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from advisor.errors import InputError, StoreError
 from advisor.files.safe_files import private_file
+from advisor.installed import install
 from advisor_data.store.profile_table import renew_all
 from advisor_data.store.schema import SchemaState, schema_state, upgrade
 from advisor_data.store.tables import changes
@@ -114,7 +115,7 @@ def make_engine(text: str) -> Engine:
     with InputError.instead_of(
         ImportError,
         f"the driver for {dialect} is not installed",
-        fix="pip install 'sm-advisor[postgres]'",
+        fix=install("postgres"),
     ):
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=dialect != "sqlite")
     if dialect == "sqlite":
@@ -161,7 +162,7 @@ def refuse_other(state: SchemaState, where: str) -> None:
     if state == "newer":
         raise StoreError(
             f"the database {where} was changed by a newer version of advisor",
-            fix="upgrade advisor: pip install --upgrade sm-advisor",
+            fix="upgrade advisor",
         )
 
 

@@ -10,6 +10,7 @@ from advisor.core.observations import Observation, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.files.home import open_home
+from advisor.installed import install
 from advisor_data.store.file_store import FileStore
 from advisor_data.store.pages import Page, Span
 from advisor_data.store.profile_rows import ProfileRow
@@ -197,7 +198,7 @@ def need_sql() -> None:
     if not _has_sql():
         raise InputError(
             "a database needs SQLAlchemy and Alembic, which are not installed",
-            fix=f"pip install 'sm-advisor[data]', or use {FILES_PREFIX}DIR",
+            fix=f"{install('data')}, or use {FILES_PREFIX}DIR",
         )
 
 

@@ -2,6 +2,7 @@
 
 import yaml
 
+from advisor.installed import DISTRIBUTION
 from advisor_models.manifest import Manifest
 from advisor_training.train import SCORED
 
@@ -24,7 +25,7 @@ def front(m: Manifest) -> str:
     }
     head = {
         "license": "apache-2.0",
-        "library_name": "sm-advisor",
+        "library_name": DISTRIBUTION,
         "pipeline_tag": "tabular-regression",
         "tags": ["gpu", "energy", "mps", m.learner],
         "model-index": [{"name": m.version, "results": [result]}],

@@ -6,6 +6,7 @@ import importlib.util
 from advisor.core.job import InputData, Job
 from advisor.errors import InputError
 from advisor.formats.wire import write
+from advisor.installed import install
 from advisor.wire.input_power import InputFingerprint
 
 # A node that profiles jobs without data needs no numpy: what does is imported where it is used.
@@ -42,7 +43,7 @@ def input_fingerprint(data: InputData) -> InputFingerprint | None:
     if not importlib.util.find_spec("numpy"):
         raise InputError(
             "the data of a job cannot be looked at without numpy",
-            fix="pip install 'sm-advisor[advise]', or leave input.data out of the job",
+            fix=f"{install('advise')}, or leave input.data out of the job",
         )
     from advisor_power.operands.fingerprint import product_fingerprint
     from advisor_power.operands.from_file import pinned

@@ -10,6 +10,7 @@ from importlib import metadata
 from advisor.core.gpu import Gpu
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
+from advisor.installed import DISTRIBUTION, install
 from advisor.runtime.backends.mps3_control import speaks_v3
 from advisor.runtime.backends.mps_control import Control, binary_version
 from advisor.runtime.host.cores import available_cores
@@ -49,7 +50,7 @@ def examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
     whole = listed(extra for extra, names in without.items() if not names) or "none"
     rest = [extra for extra, names in without.items() if names]
     found = f"installed: {whole}" + (f"; not installed: {listed(rest)}" if rest else "")
-    return [Finding("extras", "ok", found, f"pip install 'sm-advisor[{rest[0]}]'" if rest else "")]
+    return [Finding("extras", "ok", found, install(rest[0]) if rest else "")]
 
 
 def _cores() -> Finding:
@@ -142,8 +143,6 @@ def _exporter(settings: Settings) -> Finding:
     found = f"gives no {', '.join(lacks)}" if lacks else url
     return ok_if(not lacks, name, found, "add them to its CSV (-f)")
 
-
-DISTRIBUTION = "sm-advisor"
 
 _REQUIREMENT = re.compile(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]")
 

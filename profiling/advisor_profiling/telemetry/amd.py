@@ -26,6 +26,7 @@ from advisor.core.telemetry import (
     channels_of,
 )
 from advisor.errors import SourceError
+from advisor.installed import install
 
 THROTTLE_REASONS: dict[str, str] = {
     "active_ppt_pwr": "power-cap",
@@ -182,7 +183,7 @@ def _import() -> Any:
         raise SourceError(
             "AMD SMI cannot be loaded",
             why=" ".join(printed.getvalue().split()) or str(error),
-            fix="install ROCm's amd-smi-lib and `pip install sm-advisor[amd]`",
+            fix=f"install ROCm's amd-smi-lib and {install('amd')}",
         ) from error
 
 

@@ -185,7 +185,7 @@ def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "remedy"),
     [
-        (6, r"has schema 6\. .*install a newer sm-advisor"),
+        (6, r"has schema 6\. .*install a newer advisor"),
         *((old, r"advisor train; or .*: advisor models promote bundled") for old in (3, 4)),
     ],
 )

@@ -284,7 +284,7 @@ def test_a_head_that_this_version_does_not_know_is_refused(tmp_path: Path) -> No
         other_gpu=dataclasses.replace(manifest.other_gpu, widening=widening),
     )
     write_artefact(tmp_path, Artefact(manifest, files))
-    with pytest.raises(ModelError, match=r"predicts throughput\. .*install a newer sm-advisor"):
+    with pytest.raises(ModelError, match=r"predicts throughput\. .*install a newer advisor"):
         ModelPredictor(tmp_path)
 
 

@@ -11,6 +11,7 @@ from advised import CARD, gives, launch_set, model, points_file, settings_of
 from advisor.core.gpu import Gpu
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, UnsafeCountError
+from advisor.installed import install
 from advisor.settings import Settings
 from advisor.validity.checks import CountCheck, keep_check
 from advisor.validity.safe_counts import CheckedCounts, Safety
@@ -96,7 +97,7 @@ def test_without_numpy_a_given_split_is_launched_at_safe_counts(
     with pytest.raises(InputError, match="recommendations need numpy") as raised:
         make_spec(wanted(file), settings)
     assert "advisor_advice" in raised.value.why
-    assert raised.value.fix == "pip install 'sm-advisor[advise]', or give --split"
+    assert raised.value.fix == f"{install('advise')}, or give --split"
     # What a check of the host found needs no model either.
     write_check(settings, wrong={66: ("gemm",)})
     with pytest.raises(UnsafeCountError):

@@ -30,6 +30,7 @@ from advisor.core.observations import PARTS, Observation, Record
 from advisor.core.records import SCHEMA_VERSION, PairPoint, PointPart, SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.formats.rows import column_types, to_row
+from advisor.installed import install
 from advisor_data import open_store
 from advisor_data.files import bundled, schema_page
 from advisor_data.files.bundled import (
@@ -353,7 +354,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     write_points(tmp_path / "p.csv", [point()])
     assert read_points(tmp_path / "p.csv") == [point()]
-    with pytest.raises(InputError, match=r"pip install 'sm-advisor\[parquet\]'"):
+    with pytest.raises(InputError, match=re.escape(install("parquet"))):
         write_points(tmp_path / "p.parquet", [point()])
 
 
