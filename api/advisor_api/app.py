@@ -4,12 +4,11 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing, contextmanager
 
 from fastapi import FastAPI
-from fastapi.responses import JSONResponse
 
 import advisor
 from advisor.settings import Settings
 from advisor_api.demo.mark import Marked
-from advisor_api.description import OPENAPI, describe
+from advisor_api.description import describe
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.options import ServeOptions
@@ -71,7 +70,8 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         summary="How should two to seven jobs share one GPU?",
         version=advisor.__version__,
         lifespan=lifespan,
-        openapi_url=OPENAPI,
+        # Ours is sent zipped, with the pages.
+        openapi_url=None,
         # Pages of other hosts, which the usual ones load, are refused by the browser and by us.
         docs_url=None,
         redoc_url=None,
@@ -87,14 +87,13 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         },
     )
     app.state.metrics, app.state.replayed = metrics, options.replayed
+    app.state.contract = None
     app.add_middleware(Gate, options=options, metrics=metrics)
     if options.replayed:
         app.add_middleware(Marked)
     answer_errors(app)
     add_routes(app, (module.router for module in _ROUTES))
     describe(app)
-    # Where programs look first.
-    app.add_route("/openapi.json", lambda _: JSONResponse(app.openapi()), include_in_schema=False)
     return app
 
 

@@ -11,8 +11,6 @@ from fastapi import FastAPI
 from advisor.formats.wire import key_of
 from advisor_api.http.errors import REFUSALS, codes_of
 
-OPENAPI = "/v1/openapi.json"
-
 EXAMPLES = Path(__file__).with_name("examples.json")
 """Requests, and what a service answered them; tests/integration/test_api_examples.py writes it."""
 

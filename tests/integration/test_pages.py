@@ -67,7 +67,7 @@ PAGES = {
 }
 
 HEAVIEST = 150_000
-"""Bytes of a page with all that it asks for, but for that of the API, which reads it whole."""
+"""Bytes of a page with all that it asks for."""
 
 SEEN = {
     "overview": ".gpu .spark",
@@ -289,7 +289,7 @@ def test_every_page_is_whole_and_readable(
     if request.node.callspec.params["look"] == "light":
         assert look.cut() == []
     assert look.pale() == []
-    assert look.weight() <= HEAVIEST or name == "api"
+    assert look.weight() <= HEAVIEST
     assert look.problems == []
     assert look.violations() == []
 

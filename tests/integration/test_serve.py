@@ -10,6 +10,8 @@ import pytest
 from forked import run_forked
 from raw_server import RawServer, environment, raw_server
 
+from advisor_api.routes.pages import CONTRACT, PAGES
+
 HOST = b"Host: localhost\r\n"
 
 
@@ -66,6 +68,18 @@ def test_what_it_answers_is_where_programs_and_people_look(served: RawServer) ->
 
 
 # tokens
+
+
+def test_what_nobody_needs_a_token_for_is_written_down(tmp_path: Path) -> None:
+    """Files of the release, and whether it lives: all that this host has needs a token there."""
+    page = (Path(__file__).parents[2] / "docs/threat-model.md").read_text()
+    (told,) = re.findall(r"\*\*What asks for no token:\*\*(.*?)\n- ", page, re.S)
+    with raw_server(tmp_path, "--no-anonymous-read") as closed:
+        asked = closed.ask("GET", "/openapi.json").plain["paths"]
+        paths = [path for path, methods in asked.items() if "get" in methods and "{" not in path]
+        paths += [*PAGES, *CONTRACT]
+        without = {path for path in paths if closed.ask("GET", path).status != 401}
+    assert without - (PAGES.keys() - {"/docs"}) == set(re.findall(r"`(/[\w./]*)`", told))
 
 
 def test_anyone_on_this_host_may_read_and_nothing_more(served: RawServer) -> None:

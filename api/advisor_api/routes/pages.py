@@ -1,10 +1,11 @@
-"""The pages for people: files of this package, the same for everyone, so they need no token.
+"""The pages for people, and the contract for programs: the same for everyone, so without a token.
 
-What they show they ask of /v1, with whatever token their reader has.
+What pages show they ask of /v1, with whatever token their reader has.
 """
 
 import gzip
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +33,15 @@ PAGES: Mapping[str, tuple[str, str]] = {
 }
 """Title and script of each page by its path."""
 
+CONTRACT = ("/v1/openapi.json", "/openapi.json")
+"""Where the service describes itself: beside what it describes, and where programs look first."""
+
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".json": "application/json",
 }
 
 
@@ -88,6 +93,18 @@ def _answer(request: Request) -> Response:
     file = _FILES[request.app.state.replayed].get(request.url.path)
     if file is None:
         raise HTTPException(404)
+    return _sent(request, file)
+
+
+def _contract(request: Request) -> Response:
+    state = request.app.state
+    if state.contract is None:
+        text = json.dumps(request.app.openapi(), ensure_ascii=False, separators=(",", ":"))
+        state.contract = _file(text.encode(), ".json")
+    return _sent(request, state.contract)
+
+
+def _sent(request: Request, file: _File) -> Response:
     if request.headers.get("if-none-match") == file.headers["ETag"]:
         return Response(status_code=304, headers=dict(file.headers))
     if "gzip" in request.headers.get("accept-encoding", ""):
@@ -114,5 +131,7 @@ def _pair(request: Request) -> Response:
 
 
 router.add_api_route("/pair", _pair, methods=["GET"])
+for _path in CONTRACT:
+    router.add_api_route(_path, _contract, methods=["GET"])
 for _path in (*PAGES, "/pages/{name}"):
     router.add_api_route(_path, _answer, methods=["GET"])
