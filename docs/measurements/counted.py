@@ -127,26 +127,36 @@ while True:
     progress.answered([took_s]); note(took_s)
 """
 )
-RAY = (
-    SERVES
-    + """
+RAY = """
+import asyncio, http.client, random, threading
 buckets = ",".join(f"{1.12**n:.3f}" for n in range(60))
 os.environ["RAY_SERVE_REQUEST_LATENCY_BUCKETS_MS"] = buckets
 import ray
 from ray import serve as ray_serve
+in_replica = "replica" in sys.argv
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False,
     _metrics_export_port=int(os.environ["PORT"]), configure_logging=False)
-@ray_serve.deployment
+@ray_serve.deployment(max_ongoing_requests=100)
 class Own:
-    def __call__(self):
-        return serve()
-handle = ray_serve.run(Own.bind(), name="own", route_prefix=None)
-while True:
-    begun = time.monotonic()
-    handle.remote().result()
-    note(time.monotonic() - begun)
+    def __init__(self):
+        self.draw = random.Random(1)
+    async def __call__(self, request):
+        begun = time.monotonic()
+        await asyncio.sleep(self.draw.lognormvariate(-2.3, 0.5))
+        if in_replica: note(time.monotonic() - begun)
+        return "done"
+ray_serve.start(http_options={"host": "127.0.0.1", "port": int(os.environ["PORT"]) + 1})
+ray_serve.run(Own.bind(), name="own")
+def ask():
+    to = http.client.HTTPConnection("127.0.0.1", int(os.environ["PORT"]) + 1)
+    while True:
+        begun = time.monotonic()
+        to.request("GET", "/")
+        to.getresponse().read()
+        if not in_replica: note(time.monotonic() - begun)
+for _ in range(8):
+    threading.Thread(target=ask).start()
 """
-)
 
 HOOK = ("-m", "advisor.callbacks", "job.py")
 PLAIN = ("job.py", "callback")
@@ -161,6 +171,11 @@ JOBS = {
     "ray-serve": (
         RAY,
         PLAIN,
+        ("ray_serve_num_http_requests_total", "ray_serve_http_request_latency_ms"),
+    ),
+    "ray-serve-replica": (
+        RAY,
+        ("job.py", "replica"),
         (
             "ray_serve_deployment_request_counter_total",
             "ray_serve_deployment_processing_latency_ms",

@@ -127,7 +127,7 @@ class Account:
             alone_s=alone[0],
             alone_j=alone_read[1],
             freed_idle_j=self._freed_s * read_part * min(idle) if idle else None,
-            unread_s=max(0.0, held_s - metered.seconds),
+            unread_s=held_s - metered.seconds if metered.whole_j(held_s) is None else 0.0,
         )
 
     def _metered(self) -> Metered | None:

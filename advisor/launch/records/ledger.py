@@ -20,7 +20,8 @@ class Ledger:
         alone_j: Energy of that, for the steps of the time in which energy was read.
         freed_idle_j: What the cards that sharing frees draw meanwhile where they idle; None: the
             idle power is not known.
-        unread_s: Part of `held_s` of which no energy is known; nothing counts as saved in it.
+        unread_s: Part of `held_s` of which no energy is known; nothing counts as saved in it. 0
+            where that is less than a hundredth.
     """
 
     held_s: float

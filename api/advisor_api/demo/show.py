@@ -71,6 +71,8 @@ class Show:
             first_status(spec, now(), testbed.gpu), started_at=to_text(self._begun_at)
         )
         self._enter("running")
+        # What runs has a speed with its first look: it is not to be shown for long without one.
+        self._written_s = 0.0
 
     def look(self) -> None:
         """One look at everything, as a supervisor's."""

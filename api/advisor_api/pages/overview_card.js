@@ -107,7 +107,7 @@ function seat(launch, job, n) {
     html("span", { class: "seat-name" }, svg("svg", { class: "key", viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { class: `tone-fill-${n}`, width: 10, height: 10, rx: 2 })), job.job),
     html("span", { class: "seat-facts" }, facts.flatMap((fact, i) => (i ? [" · ", fact] : [fact]))),
     meter((speed ?? 0) / most, n, predicted === null ? null : predicted / most),
-    html("span", { class: "meter-text" }, speed === null ? "speed not known" : `${percent(speed)} speed`, predicted === null ? null : html("small", {}, ` ${percent(predicted)} predicted`)),
+    html("span", { class: "meter-text" }, speed === null ? "no speed yet" : `${percent(speed)} speed`, predicted === null ? null : html("small", {}, ` ${percent(predicted)} predicted`)),
   );
 }
 

@@ -10,7 +10,7 @@ const MOST = 7;
 // The form; `onchange` gets each new question.
 export function questionForm(rows, query, onchange) {
   const names = [...new Set(rows.map((row) => row.job))];
-  const state = start(names, query);
+  const state = start(rows, names, query);
   const seats = html("div", { class: "seats-form" });
   const limits = html("div", { class: "fields" });
   const changed = () => {
@@ -76,10 +76,19 @@ function limitFields(state, rows, set) {
   ];
 }
 
-function start(names, query) {
+// What stands there before anybody has chosen: jobs that can be asked about together. With those that
+// come with advisor it is the pair of the README.
+function example(rows, names) {
+  const known = ["bert-serve-30", "triad"];
+  if (known.every((name) => names.includes(name)) && common(rows, known).length > 0) return known;
+  const pairs = names.flatMap((a, i) => names.slice(i + 1).map((b) => [a, b]));
+  return pairs.find((pair) => common(rows, pair).length > 0) ?? [names[0], names[0]];
+}
+
+function start(rows, names, query) {
   const objective = query.get("objective");
   const asked = (query.get("jobs") ?? "").split(/[+ ]/).filter((name) => names.includes(name)).slice(0, MOST);
-  const others = [names[0], names[1] ?? names[0]];
+  const others = asked.length > 0 ? names.filter((name) => common(rows, [asked[0], name]).length > 0) : example(rows, names);
   return {
     jobs: [...asked, ...others.slice(0, Math.max(0, FEWEST - asked.length))],
     gpu: query.get("gpu"),
