@@ -8,6 +8,7 @@ from datetime import datetime
 from html import escape
 from pathlib import Path
 
+from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.wording import counted, less_or_more, printable
 from advisor_audit.result import Audit, SeenJob, SharingSet
@@ -151,32 +152,28 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) ->
 
 
 def _sets(sets: Sequence[SharingSet]) -> str:
-    heads = (
-        "jobs",
-        "whose",
-        "hours together",
-        "speeds, %",
-        "MPS shares, %",
-        "W",
-        "W saved",
-        "known",
-    )
+    heads = ("jobs, each with its speed", "whose", "hours", "W", "W saved", "known")
     rows = (
         (
-            _text(counted(one.jobs)),
+            _text(counted(map(_member, one.jobs, one.speeds, one.limits_percent))),
             _text(one.group or "-"),
-            f"{one.hours:,.0f}",
-            " ".join(f"{100 * speed:.0f}" for speed in one.speeds),
-            " ".join(f"{share:.0f}" for share in one.limits_percent),
+            f"{one.hours:,.1f}",
             f"{one.power_w:.0f}",
             f"{one.saved_w:.0f}",
             _word(one.basis),
         )
         for one in sets
     )
-    return _table(
-        "Sets that could have shared a GPU, those with the most hours first.", heads, rows
+    caption = (
+        "Sets that could have shared a GPU, those with the most hours together first. Speeds are "
+        "of that alone; a job behind whose name @50 stands would have an MPS share of 50 %."
     )
+    return _table(caption, heads, rows)
+
+
+def _member(job: str, speed: float, share: float) -> str:
+    limit = f"@{share:.0f}" if share < WHOLE else ""
+    return f"{job}{limit} {100 * speed:.0f}\N{NO-BREAK SPACE}%"
 
 
 def _jobs(jobs: Sequence[SeenJob], caption: str) -> str:
@@ -245,11 +242,14 @@ def _list(sentences: Iterable[str]) -> str:
 
 def _about(audit: Audit) -> str:
     span = audit.span
+    asked = (
+        f"{span.requests:,} requests, {span.received_bytes / 1e6:,.1f} MB; the server was busy or "
+        f"gone {span.waits} times. "
+    )
     who = "everybody" if span.within == "all" else f"jobs of one {span.within}"
     return (
         f"<p class=soft>Made {_moment(audit.made_at):%Y-%m-%d %H:%M} UTC from means over "
         f"{span.step_s:.0f} s. May share: {_text(who)}. Objective: {span.objective}; least speed "
-        f"{100 * span.min_speed:.0f} % of that alone. {span.requests:,} requests, "
-        f"{span.received_bytes / 1e6:,.1f} MB; the server was busy or gone {span.waits} times. "
-        f"{audit.left_out:,} jobs are not listed.</p>"
+        f"{100 * span.min_speed:.0f} % of that alone. "
+        f"{asked if span.requests else ''}{audit.left_out:,} jobs are not listed.</p>"
     )

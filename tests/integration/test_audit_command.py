@@ -109,6 +109,7 @@ def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
     page = (tmp_path / "audit.html").read_text()
     assert answer_of((tmp_path / "audit.json").read_text()) == answer
     assert "\x1b" not in page
+    assert re.search("web [0-9]+\N{NO-BREAK SPACE}%", page)
     assert "<b>" not in page.replace("<body>", "")
     assert not re.search(r"(src|href)=|url\(|<script", page)
     assert len(page) < 100_000
