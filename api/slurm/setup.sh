@@ -5,8 +5,8 @@
 #     setup.sh remove      removes them; leaves, and names, what was changed since
 #
 # Variables: SLURM_FOLDER (/etc/slurm), RUN_FOLDER (/run/advisor-mps), SLURM_USER (slurm), STATE_FOLDER
-# (/var/lib/slurm/slurmctld), GPU_FILES (/dev/nvidia0 ..), CPUS and MEMORY_MIB (of this host), ADVISOR (path
-# of the program), USERS (one, or several at a time on a node), BOOKS
+# (/var/lib/slurm/slurmctld), GPU_FILES (/dev/nvidia0 ..), GPU_TYPE (such as h200; none where it is empty), CPUS
+# and MEMORY_MIB (of this host), ADVISOR (path of the program), USERS (one, or several at a time on a node), BOOKS
 # (host of slurmdbd; none where it is empty). docs/slurm.md explains every line.
 set -eu
 
@@ -17,6 +17,7 @@ SLURM_USER=${SLURM_USER:-slurm}
 STATE_FOLDER=${STATE_FOLDER:-/var/lib/slurm/slurmctld}
 USERS=${USERS:-one}
 BOOKS=${BOOKS:-}
+GPU_TYPE=${GPU_TYPE:-}
 GPU_FILES=${GPU_FILES:-$(ls /dev/nvidia[0-9]* 2>/dev/null || true)}
 CPUS=${CPUS:-$(nproc)}
 MEMORY_MIB=${MEMORY_MIB:-$(awk '/^MemTotal/ { print int($2 / 1024 * 0.95) }' /proc/meminfo)}
@@ -33,14 +34,15 @@ fail() {
 }
 
 slurm_conf() { # number of GPUs
-  host=$(hostname -s)
+  # slurmdbd answers to the address that slurmctld has called from, which is not always that of the name.
+  [ -n "$BOOKS" ] && [ "$address" != 127.0.0.1 ] && by_name= || by_name=NoCtldInAddrAny,
   [ "$USERS" = several ] && exclusive=NO || exclusive=YES
   cat <<END
 ClusterName=advisor
-SlurmctldHost=$host(127.0.0.1)
+SlurmctldHost=$host($address)
 SlurmUser=$SLURM_USER
 StateSaveLocation=$STATE_FOLDER
-CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+CommunicationParameters=${by_name}NoInAddrAny
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ProctrackType=proctrack/linuxproc
@@ -52,19 +54,19 @@ Prolog=$ours/prolog.sh
 PrologFlags=Alloc
 Epilog=$ours/epilog.sh
 TaskProlog=$ours/task_prolog.sh
-NodeName=$host NodeAddr=127.0.0.1 CPUs=$CPUS RealMemory=$MEMORY_MIB Gres=gpu:$1,mps:$(($1 * 100))
+NodeName=$host NodeAddr=$address CPUs=$CPUS RealMemory=$MEMORY_MIB Gres=gpu:${GPU_TYPE:+$GPU_TYPE:}$1,mps:$(($1 * 100))
 PartitionName=shared Nodes=$host Default=YES ExclusiveUser=$exclusive OverSubscribe=NO State=UP${BOOKS:+ TRESBillingWeights=CPU=1.0,GRES/gpu=100.0,GRES/mps=1.0}
 END
   [ -z "$BOOKS" ] || cat <<END
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=$BOOKS
-AccountingStorageTRES=gres/gpu,gres/mps
+AccountingStorageTRES=gres/gpu,${GPU_TYPE:+gres/gpu:$GPU_TYPE,}gres/mps
 END
 }
 
 gres_conf() {
   for file in $GPU_FILES; do
-    echo "Name=gpu File=$file"
+    echo "Name=gpu ${GPU_TYPE:+Type=$GPU_TYPE }File=$file"
     echo "Name=mps Count=100 File=$file${1:+ $1}"
   done
 }
@@ -73,6 +75,9 @@ install_files() {
   control=$(command -v nvidia-cuda-mps-control) || fail "nvidia-cuda-mps-control is missing: install NVIDIA's driver"
   case $USERS in one | several) ;; *) fail "USERS=$USERS is neither one nor several" ;; esac
   id "$SLURM_USER" >/dev/null 2>&1 || fail "there is no user $SLURM_USER: install slurmctld, or set SLURM_USER"
+  # Slurm listens where the host's name leads to, which is 127.0.1.1 on a Debian as installed.
+  host=$(hostname -s) address=$(getent ahostsv4 "$(hostname)" | awk '{ print $1; exit }')
+  [ -n "$address" ] || fail "the name of this host, $(hostname), has no address: add \"127.0.1.1 $(hostname)\" to /etc/hosts"
   set -- $GPU_FILES
   [ $# -gt 0 ] || fail "there is no /dev/nvidia0: load NVIDIA's driver, or set GPU_FILES"
   for name in $FILES; do
@@ -95,6 +100,7 @@ install_files() {
   (cd "$SLURM_FOLDER" && sha256sum $FILES) >"$list"
   [ -n "$ADVISOR" ] || echo "the program advisor is missing: no job will share"
   echo "written to $SLURM_FOLDER. Start it: systemctl restart munge slurmctld slurmd"
+  case $address in 127.*) ;; *) echo "It listens on $address, for which $(hostname) stands: other hosts reach it" ;; esac
   echo "and what decides who shares: systemctl enable --now $ours/advisor-slurm-match.service"
 }
 

@@ -4,7 +4,6 @@ import itertools
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,12 +11,11 @@ import venv
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from forked import run_forked
 from host import FakeHost
 from page_blocks import blocks, commands, pages, why_not_run
-from safetensors_files import write_safetensors
+from page_reader import write_reader
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -178,9 +176,6 @@ def test_python_of_its_page_runs(bare: Path, host: FakeHost) -> None:
 
 _SET = re.compile("[A-Z_]+=")
 
-LIKE = ("resnet50-train-b2", "bert-serve-30", "vit-infer", "bert-serve-10")
-"""Jobs whose profiles those of a reader have."""
-
 
 def _readers(bare: Path, host: FakeHost) -> tuple[dict[str, str], Path]:
     """Environment and folder of a reader who has the jobs and files that pages speak of."""
@@ -189,31 +184,7 @@ def _readers(bare: Path, host: FakeHost) -> tuple[dict[str, str], Path]:
     del environment["ADVISOR_JOBS"]
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # nothing of the wheel was compiled yet
     folder = host.folder / "reader"
-    (folder / "nightly").mkdir(parents=True)
-    own = dict(zip(("train", "infer", "score", "serve"), LIKE, strict=True))
-    profiles = (ROOT / "data/advisor_data/bundled/solo.jsonl").read_text()
-    mine = list[str]()
-    for name, like in own.items():
-        file = host.write_job(name)
-        for place in ("jobs", "nightly"):
-            (folder / place).mkdir(exist_ok=True)
-            shutil.copy(file, folder / place)
-        mine += [
-            line.replace(f'"{like}"', f'"{name}"')
-            for line in profiles.splitlines()
-            if f'"{like}"' in line and "H200" in line
-        ]
-    (folder / "mine.jsonl").write_text("\n".join(mine))
-    made_up = [b.text for b in blocks(ROOT / "docs/schema.md") if b.language == "csv"]
-    for file, text in zip(("points.csv", "pairs.csv"), made_up, strict=True):
-        (folder / file).write_text(text)
-    (folder / "from-elsewhere.csv").write_text(made_up[0])
-    for file in ("tonight.txt", "fleet.txt"):
-        (folder / file).write_text("bert-serve-30:6\nbert-infer-b2:8 2h\ntriad:3\nvit-train:5\n")
-    values = np.arange(256, dtype=np.float32).reshape(16, 16)
-    np.save(folder / "activations.npy", values)
-    tensors = {"lm_head.weight": values, "embed.weight": values}
-    write_safetensors(folder / "model.safetensors", tensors)
+    write_reader(folder, host.write_job)
     bring_in = ["data", "import", "mine.jsonl"]
     done = run_forked(bring_in, environment, folder, python=str(bare / "bin/python"))
     assert done.returncode == 0, done.stderr

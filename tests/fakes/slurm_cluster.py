@@ -188,11 +188,11 @@ def slurm_cluster(
         "SLURM_USER": slurm_user,
         "USERS": users,
         "BOOKS": "127.0.0.1" if books else "",
+        "GPU_TYPE": "h200",
         "CPUS": f"{2 * gpus + 6}",
     }
     done = run_setup(folder, "install", gpus, advisor, variables)
     assert done.returncode == 0, done.stderr
-    _name_types(folder)
     _add_test_settings(folder, settings)
     with ExitStack() as stack:
         cluster = Cluster(folder, {})
@@ -290,16 +290,6 @@ def kill(cluster: Cluster, name: str) -> None:
     process.wait(10)
 
 
-def _name_types(folder: Path) -> None:
-    """As a site with several GPU models has them; all are of one here."""
-    for name, plain, typed in (
-        ("slurm", "Gres=gpu:", "Gres=gpu:h200:"),
-        ("gres", "Name=gpu ", "Name=gpu Type=h200 "),
-    ):
-        conf = folder / f"etc/{name}.conf"
-        conf.write_text(conf.read_text().replace(plain, typed))
-
-
 def _add_test_settings(folder: Path, settings: str) -> None:
     """Ports, and folders for everything; what a site has by default."""
     key = folder / "munge.key"
@@ -308,7 +298,7 @@ def _add_test_settings(folder: Path, settings: str) -> None:
     (folder / "spool").mkdir()
     control, node = _free_ports(2)
     conf = folder / "etc/slurm.conf"
-    text = conf.read_text().replace("NodeAddr=127.0.0.1", f"NodeAddr=127.0.0.1 Port={node}")
+    text = conf.read_text().replace(" CPUs=", f" Port={node} CPUs=")
     conf.write_text(
         f"{text}"
         f"SlurmctldPort={control}\n"

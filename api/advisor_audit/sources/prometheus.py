@@ -161,6 +161,8 @@ class Prometheus:
             try:
                 status, body, wait_s = self._once(path, asked, post=post)
             except (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as e:
+                if not self.asked.received_bytes:  # most likely a wrong address
+                    raise self._wrong(str(e)) from e
                 status, body, wait_s, why = 503, b"", None, str(e)
             except OSError as e:  # an address or a certificate that no second try mends
                 raise self._wrong(str(e)) from e

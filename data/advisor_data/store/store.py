@@ -179,7 +179,9 @@ def default_url(home: Path) -> str:
     if not _has_sql() or (files.is_dir() and not database.exists()):
         return f"{FILES_PREFIX}{files}"
     with StoreError.instead_of(
-        OSError, f"the folder {home} cannot be made", fix="give a folder that may be written"
+        OSError,
+        f"the folder {home} cannot be made",
+        fix="set ADVISOR_HOME to one that may be written",
     ):
         open_home(home)
     return f"sqlite:///{database}"

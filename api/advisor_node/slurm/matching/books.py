@@ -10,6 +10,8 @@ OK = "ok"
 
 _LIMITS = ("GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESMins")
 _OF_QOS = (*_LIMITS, "MaxTRESPU", "MaxTRESPA")
+_WEIGHT = re.compile(r"(gres/(?:gpu(?::[^=,]*)?|mps))=([0-9.]+)", re.IGNORECASE)
+_COUNT = re.compile(r"gres/gpu(:[^=,]*|)=([0-9]+)")
 
 
 def faults_of(config: Mapping[str, str], partitions: str, ask: Ask) -> Iterator[str]:
@@ -43,11 +45,11 @@ def _unweighed(partitions: str) -> Iterator[str]:
     """A GPU that is billed, and its hundredth that is not."""
     for line in partitions.splitlines():
         name, weights = (_word(line, key) for key in ("PartitionName", "TRESBillingWeights"))
-        given = {
-            key.lower(): float(weight)
-            for key, weight in re.findall(r"(gres/(?:gpu|mps))=([0-9.]+)", weights, re.IGNORECASE)
-        }
-        whole, part = given.get("gres/gpu", 0.0), given.get("gres/mps", 0.0)
+        given = {key.lower(): float(weight) for key, weight in _WEIGHT.findall(weights)}
+        # A GPU counts as itself and as one of its type; gres/mps has no types.
+        of_types = (given[key] for key in given if key.startswith("gres/gpu:"))
+        whole = given.get("gres/gpu", 0.0) + max(of_types, default=0.0)
+        part = given.get("gres/mps", 0.0)
         if abs(whole - 100 * part) > 0.01 * whole:
             wanted = f"GRES/mps={whole / 100:g}"
             yield f"partition {name} bills GRES/gpu={whole:g} and GRES/mps={part:g}: write {wanted}"
@@ -61,10 +63,10 @@ def _unlimited(ask: Ask) -> Iterator[str]:
             cells = line.split("|")
             names, values = cells[: -len(limits)], cells[-len(limits) :]
             for limit, value in zip(limits, values, strict=True):
-                if "gres/gpu=" in value and "gres/mps=" not in value:
+                if (counts := dict(_COUNT.findall(value))) and "gres/mps=" not in value:
                     who = " ".join(name for name in names if name)
-                    count = re.search(r"gres/gpu=([0-9]+)", value)
-                    wanted = f"gres/mps={100 * int(count[1])}" if count else "gres/mps"
+                    gpus = int(counts.get("", 0)) or sum(map(int, counts.values()))
+                    wanted = f"gres/mps={100 * gpus}"
                     yield f"{kind} {who} has {limit}={value} without gres/mps: add {wanted}"
 
 

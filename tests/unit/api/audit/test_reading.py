@@ -53,9 +53,10 @@ def open_source(
     secrets: Mapping[str, str] | None = None,
     sleep: Callable[[float], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
+    url: str = "",
 ) -> Prometheus:
     return Prometheus(
-        server.url,
+        url or server.url,
         session_for(secrets or {}),
         begin_s=BEGIN_S,
         end_s=BEGIN_S + 13 * HOUR_S,
@@ -108,7 +109,10 @@ def test_interrupted_reading_goes_on(server: MetricsServer, tmp_path: Path) -> N
 
 
 def test_busy_server_is_asked_later(server: MetricsServer, tmp_path: Path) -> None:
-    """503 and 429 are waited out, longer each time; a server that stays so is named."""
+    """503 and 429 are waited out, longer each time; a server that stays so is named.
+
+    One that has never answered is not waited for: its address is wrong.
+    """
     slept = list[float]()
     source = open_source(server, sleep=slept.append)
     server.refuse = [503, 429, 503]
@@ -118,6 +122,10 @@ def test_busy_server_is_asked_later(server: MetricsServer, tmp_path: Path) -> No
     server.refuse = [503] * 8
     with pytest.raises(SourceError, match="8 tries"):
         open_source(server)
+    slept.clear()
+    with pytest.raises(SourceError, match="name the address"):
+        open_source(server, sleep=slept.append, url="http://127.0.0.1:9")
+    assert not slept
 
 
 def test_an_answer_without_end_is_given_up(server: MetricsServer) -> None:

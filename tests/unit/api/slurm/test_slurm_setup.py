@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from slurm_cluster import SETUP, run_setup
+from slurm_cluster import SETUP, environment, run_setup
 
 DOCS = SETUP.parents[2] / "docs/slurm.md"
 OURS = {"slurm.conf", "gres.conf", "job_submit.lua", "advisor"}
@@ -87,6 +87,44 @@ def test_nothing_is_written_without_the_driver(folder: Path) -> None:
     assert done.returncode == 1
     assert "nvidia-cuda-mps-control is missing" in done.stderr
     assert contents(folder / "etc") == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "books", "by_name"),
+    [("127.0.0.1", "", True), ("127.0.1.1", "", True), ("10.0.0.5", "", True),
+     ("127.0.0.1", "localhost", True), ("127.0.1.1", "localhost", False)],
+)  # fmt: skip
+def test_slurm_is_where_the_name_of_the_host_leads(
+    folder: Path, address: str, books: str, by_name: bool
+) -> None:
+    """It listens there: at 127.0.0.1 nobody answers on a Debian, whose name is 127.0.1.1."""
+    more = {**_named(folder, address), "BOOKS": books, "GPU_TYPE": "h200"}
+    done = run_setup(folder, "install", more=more)
+    assert done.returncode == 0, done.stderr
+    assert ("other hosts reach it" in done.stdout) == (address == "10.0.0.5")
+    conf = (folder / "etc/slurm.conf").read_text()
+    assert conf.count(f"({address})") == conf.count(f"NodeAddr={address} ") == 1
+    assert ("NoCtldInAddrAny" in conf) == by_name
+    assert "Gres=gpu:h200:1,mps:100" in conf
+    assert ("gres/gpu,gres/gpu:h200,gres/mps" in conf) == bool(books)
+    assert "Name=gpu Type=h200 File=" in (folder / "etc/gres.conf").read_text()
+
+
+def test_nothing_is_written_where_the_host_has_no_address(folder: Path) -> None:
+    done = run_setup(folder, "install", more=_named(folder, ""))
+    assert done.returncode == 1
+    assert "has no address" in done.stderr
+    assert contents(folder / "etc") == {}
+
+
+def _named(folder: Path, address: str) -> dict[str, str]:
+    """Variables of a host whose name has this address."""
+    (folder / "bin").mkdir()
+    (folder / "bin/getent").write_text(
+        f"#!/bin/sh\n[ -z '{address}' ] || echo '{address} STREAM'\n"
+    )
+    (folder / "bin/getent").chmod(0o755)
+    return {"PATH": f"{folder}/bin:{environment(folder)['PATH']}"}
 
 
 def test_a_wrong_word_shows_the_usage(folder: Path) -> None:
