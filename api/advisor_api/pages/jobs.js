@@ -2,6 +2,7 @@
 // it does best.
 
 import { address, field, html, link, notice, select, table, tag } from "./elements.js";
+import { FLAGS, WRONG } from "./flags.js";
 import { content, explain, run } from "./frame.js";
 import { askGains, fillsText, gpuModels, partnersOf, saved, setLink } from "./gains.js";
 import { number, withUnit } from "./numbers.js";
@@ -126,9 +127,14 @@ function like({ curve, gpu_model: model, shares }) {
   return shares.length > 1 ? "" : "too few shares were measured";
 }
 
+function said(flag) {
+  return FLAGS[flag] ? `${flag}: ${FLAGS[flag]}` : flag;
+}
+
 function notes({ source, flags }) {
   return [
     source === "stored" ? tag("own", "good", "Measured here") : null,
-    flags.length ? tag(flags.length === 1 ? "1 flag" : `${flags.length} flags`, "warn", flags.join(", ")) : null,
+    // Most say how well a window is known; only wrong results are a reason to look there first.
+    flags.length ? tag(flags.length === 1 ? "1 flag" : `${flags.length} flags`, flags.some((flag) => WRONG.includes(flag)) ? "warn" : "", flags.map(said).join("\n")) : null,
   ];
 }

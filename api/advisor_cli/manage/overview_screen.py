@@ -72,12 +72,12 @@ class _Screen:
         return head
 
     def _card(self, card: CardNow, drawn: DrawnLaunch | None) -> RenderableType:
-        watts = "power not read" if card.power_w is None else f"{card.power_w:.0f} W"
         limit = f" of {card.power_limit_w:.0f} W" if card.power_limit_w else ""
+        watts = "power not read" if card.power_w is None else f"{card.power_w:.0f} W{limit}"
         part = (card.power_w or 0.0) / card.power_limit_w if card.power_limit_w else 0.0
         name = card.gpu_uuid.removeprefix("GPU-")[:8]
         head = Text.assemble((card.gpu_model or "GPU", "bold"), f" {card.host} {name}  ")
-        head.append_text(self._bar(part)).append(f" {watts}{limit}")
+        head.append_text(self._bar(part)).append(f" {watts}")
         if drawn is None:
             return head.append("  free", style="dim")
         launch = drawn.launch

@@ -22,6 +22,7 @@ from advisor.launch.records.overview import Overview
 from advisor.settings import Settings, read_settings
 from advisor_cli.manage.host_launches import HostLaunches
 from advisor_cli.manage.overview_screen import letters_of, overview_screen
+from advisor_cli.manage.scrolled import Scrolled
 from advisor_cli.shared.console import PIPE_WIDTH, plain_console
 from advisor_cli.shared.options import AsJson, ServiceCa
 from advisor_cli.shared.say import as_json_text, say
@@ -46,7 +47,7 @@ def top(
     ] = None,
     service_ca: ServiceCa = None,
 ) -> None:
-    """Show GPUs, who runs on them, and what was saved; q ends it.
+    """Show GPUs, who runs on them, and what was saved; j and k move, q ends it.
 
     Where the service wants a token, it is in ADVISOR_TOKEN.
 
@@ -87,14 +88,19 @@ def _opened(
 
 
 def _follow(look: Look, source: str) -> None:
-    """Show it again every two seconds, until q or Ctrl-C."""
+    """Show it again every two seconds, or after a key, until q or Ctrl-C."""
     console = plain_console(highlight=False)
+    screen = Scrolled()
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(_shown(look, source), refresh=True)
+            screen.whole = _shown(look, source)
+            live.update(screen, refresh=True)
             try:
-                if pressed(_EVERY_S) in ("q", "Q"):
-                    return
+                while keys := pressed(_EVERY_S):
+                    if keys in ("q", "Q"):
+                        return
+                    screen.press(keys)
+                    live.refresh()
             except KeyboardInterrupt:
                 return
 
@@ -121,7 +127,8 @@ def _keys() -> Generator[Callable[[float], str]]:
 
     def pressed(seconds: float) -> str:
         ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return os.read(sys.stdin.fileno(), 1).decode(errors="replace") if ready else ""
+        # An arrow is three bytes.
+        return os.read(sys.stdin.fileno(), 8).decode(errors="replace") if ready else ""
 
     try:
         tty.setcbreak(sys.stdin)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from advisor.core.interval import Interval
 from advisor.launch.records.answers import Launch, launch_of
@@ -13,6 +14,7 @@ from advisor.launch.records.overview import CardNow, DrawnLaunch, Overview
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_cli.manage.overview_screen import ASCII, BLOCKS, Letters, letters_of, overview_screen
+from advisor_cli.manage.scrolled import Scrolled
 
 AT = "2026-01-31T12:00:00+00:00"
 SAVED = Saved(
@@ -71,7 +73,7 @@ def test_it_fits_80_columns_and_says_what_it_rests_on() -> None:
     text = "\n".join(lines)
     for words in (
         "350 W of 700 W", "30 % 38 SMs", "90 % (80)", "p99 21/20 ms", "finished", "50 % (80)",
-        "power not read of 700 W  free", "(1 h 0 min) · 1 Wh saved", "1 not counted", "250 Wh",
+        "power not read  free", "(1 h 0 min) · 1 Wh saved", "1 not counted", "250 Wh",
         "█████·····", "▁▁▁▁▁▁▁█", "train: failed",
     ):  # fmt: skip
         assert words.replace("(1 h 0 min)", "(1 h)") in text, words
@@ -80,6 +82,26 @@ def test_it_fits_80_columns_and_says_what_it_rests_on() -> None:
     assert "energy not known for 30 min, not saved" in dark
     assert "replayed" not in text
     assert "replayed" in drawn(replayed=True)[0]
+
+
+def test_a_terminal_that_is_too_low_shows_a_part_and_says_so() -> None:
+    """Else what has ended is never seen on 24 lines."""
+    console, screen = Console(width=40, height=5), Scrolled(Text("\n".join("abcdefgh")))
+
+    def seen(*keys: str) -> str:
+        for key in keys:
+            screen.press(key)
+        with console.capture() as captured:
+            console.print(screen, end="")
+        return captured.get().replace("\n", "").partition(":")[0]
+
+    assert seen() == "abcdlines 1 to 4 of 8"
+    assert seen("j", "\x1b[B", "k") == "bcdelines 2 to 5 of 8"
+    assert seen(" ", " ") == "efghlines 5 to 8 of 8"
+    assert seen("b", "b") == "abcdlines 1 to 4 of 8"
+    assert seen("x") == "abcdlines 1 to 4 of 8"
+    screen.whole = Text("short")
+    assert seen() == "short"
 
 
 def test_without_blocks_there_are_plain_letters() -> None:
