@@ -43,6 +43,9 @@ LATENCIES_AT, LATENCY_BUCKETS = 512, 320
 LATENCY_LEAST_S, LATENCY_STEP = 1e-5, 1.05
 """Bucket n holds latencies from 10 us * 1.05^n on: 5 % apart, up to 60 s."""
 
+BOUNDS_AT, MOST_BOUNDS = 3072, 127
+"""Where the bounds of a server's own buckets are, which may be wider: how many, then each, s."""
+
 
 class Progress:
     """Counts finished steps where the advisor can read them, and waits at its gate.
@@ -93,6 +96,13 @@ class Progress:
         place = LATENCIES_AT + 8 * latency_bucket(latency_s)
         (known,) = struct.unpack_from("<q", self._progress, place)
         struct.pack_into("<q", self._progress, place, known + requests)
+
+    def bounded(self, bounds_s: Sequence[float]) -> None:
+        """Say between which bounds, s and rising, latencies were not told apart before `took`."""
+        if self._progress is None or len(self._progress) < FILE_BYTES:
+            return
+        kept = bounds_s[:MOST_BOUNDS]
+        struct.pack_into(f"<q{len(kept)}d", self._progress, BOUNDS_AT, len(kept), *kept)
 
     def report(self, value: float | None, steps: int = 0) -> None:
         """As `add`, without stopping at the gate: for what the warm-up computes."""

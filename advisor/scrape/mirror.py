@@ -30,6 +30,7 @@ class Mirror:
         self._progress, self._promised_ms = progress, promised_ms
         self._last = Reading(0.0)
         self._told = 0
+        self._bounds_s: list[float] = []
 
     def take(self, reading: Reading) -> None:
         """Take a reading over.
@@ -48,6 +49,10 @@ class Mirror:
         if not reading.buckets:
             return
         self._check_promise(reading.buckets)
+        bounds_s = [bound_s for bound_s, _ in reading.buckets]
+        if bounds_s != self._bounds_s:
+            self._bounds_s = bounds_s
+            self._progress.bounded(bounds_s)
         before = dict(self._last.buckets)
         low_s, under, known_under = 0.0, 0, 0
         for bound_s, count in reading.buckets:

@@ -55,6 +55,7 @@ class Script:
         idle: It says then that it lives, and has nothing to do.
         broken_s: From when on its progress cannot be read.
         late_ms: In which times it answers requests.
+        bounds_ms: Of the buckets in which it tells these.
         limit: What a check of its limit raises; so does one of its variables.
     """
 
@@ -68,6 +69,7 @@ class Script:
     tail: str = ""
     reported: Reported = NOTHING
     late_ms: tuple[float, ...] = ()
+    bounds_ms: tuple[float, ...] = ()
     limit: AdvisorError | None = None
     variables: AdvisorError | None = None
 
@@ -106,6 +108,9 @@ class ScriptedJob:
             counts[latency_bucket(late_ms / 1000)] += steps
         counts[-1] += 1000 if self.script.late_ms else 0
         return tuple(counts)
+
+    def latency_bounds_ms(self) -> tuple[float, ...]:
+        return self.script.bounds_ms
 
     def reported(self) -> Reported:
         return self.script.reported

@@ -1,6 +1,6 @@
 """What servers have promised, and who goes where a promise is broken."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.core.job import WhenP99Breaks
@@ -32,6 +32,13 @@ def watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now_
         if (promised_ms := part.promised_p99_ms) is not None:
             one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
             one.tail.begin(now_s)
+
+
+def unsure_promises(running: Sequence[JobMonitor]) -> Iterator[str]:
+    """What nobody can tell of those that run; once of each."""
+    for one in running:
+        if one.tail is not None and (told := one.tail.unsure(one.job.job.name)):
+            yield told
 
 
 def broken_promise(

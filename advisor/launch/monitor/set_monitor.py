@@ -17,7 +17,7 @@ from advisor.launch.monitor.account import Account
 from advisor.launch.monitor.faults import is_fault, take_down
 from advisor.launch.monitor.job_monitor import JobMonitor, relative
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
-from advisor.launch.monitor.promises import broken_promise, watch_promises
+from advisor.launch.monitor.promises import broken_promise, unsure_promises, watch_promises
 from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start.gates import open_gates
 from advisor.launch.start.starting import end_jobs
@@ -186,6 +186,7 @@ class SetMonitor:
             self.jobs[n].expected = known and known.rate
 
     def _look_at_promises(self, now_s: float) -> None:
+        self._alarms += unsure_promises(self._running())
         found = broken_promise(self._running(), now_s, self._spec.when_p99_breaks)
         if found is None:
             return

@@ -2,12 +2,14 @@
 
 import math
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.core.job import ResultsSettings
 from advisor.core.results import Reported
 from advisor.progress import (
     BEATS_AT,
+    BOUNDS_AT,
     FILE_BYTES,
     FIRST_AT,
     FIRST_VALUES,
@@ -15,6 +17,7 @@ from advisor.progress import (
     LATENCY_BUCKETS,
     LATENCY_LEAST_S,
     LATENCY_STEP,
+    MOST_BOUNDS,
     VALUES_AT,
 )
 from advisor.runtime.jobs.matching import OutputMatches
@@ -86,6 +89,16 @@ def read_latencies(progress_path: Path) -> tuple[int, ...]:
     return struct.unpack_from(f"<{LATENCY_BUCKETS}q", data, LATENCIES_AT)
 
 
+def read_bounds_ms(progress_path: Path) -> tuple[float, ...]:
+    """Bounds of the buckets that latencies came in, ms; empty where these are as fine as ours."""
+    data = progress_path.read_bytes()
+    if len(data) < FILE_BYTES:
+        return ()
+    (count,) = struct.unpack_from("<q", data, BOUNDS_AT)
+    kept = min(max(count, 0), MOST_BOUNDS)
+    return tuple(1000 * bound for bound in struct.unpack_from(f"<{kept}d", data, BOUNDS_AT + 8))
+
+
 def read_beats(progress_path: Path) -> int:
     """How often the job said that it lives and has nothing to do; 0 where it never did."""
     with progress_path.open("rb", buffering=0) as file:
@@ -108,3 +121,16 @@ def percentile_ms(before: tuple[int, ...], after: tuple[int, ...], percent: floa
         if seen >= total * percent / 100:
             return 1000 * LATENCY_LEAST_S * LATENCY_STEP ** (bucket + 0.5)
     return None
+
+
+def range_ms(percentile: float, bounds_ms: Sequence[float]) -> tuple[float, float]:
+    """Between which latencies a percentile lies: the bounds of the bucket that it fell into.
+
+    Of a bucket that is as narrow as ours, or of which nothing is told, those of ours.
+    """
+    low, high = percentile / LATENCY_STEP**0.5, percentile * LATENCY_STEP**0.5
+    if not bounds_ms:
+        return low, high
+    # Which of two buckets it fell into is not known where ours lies across their bound.
+    least = max((bound for bound in bounds_ms if bound <= low), default=0.0)
+    return min(low, least), max(high, min(bound for bound in bounds_ms if bound >= high))

@@ -18,7 +18,7 @@ from advisor.runtime.jobs.counting import open_counter
 from advisor.runtime.jobs.ending import LEAVE_S, check_none
 from advisor.runtime.jobs.job_process import JobProcess
 from advisor.runtime.jobs.progress_search import counts_otherwise, patience_s
-from advisor.runtime.jobs.reports import open_reports, read_beats, read_latencies
+from advisor.runtime.jobs.reports import open_reports, read_beats, read_bounds_ms, read_latencies
 
 PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
 """Its value is unique for each started job, so it marks all processes of one."""
@@ -67,6 +67,10 @@ class RunningJob:
     def latencies(self) -> tuple[int, ...]:
         """Requests answered so far, by bucket of latency; zeros where the job tells none."""
         return read_latencies(self._progress_path)
+
+    def latency_bounds_ms(self) -> tuple[float, ...]:
+        """Between which of these latencies are not told apart; empty: none is told."""
+        return read_bounds_ms(self._progress_path)
 
     def beats(self) -> int:
         """How often it said that it lives and has nothing to do, as a server that nobody asks."""

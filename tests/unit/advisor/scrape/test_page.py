@@ -11,7 +11,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from advisor.errors import InputError, JobError, SourceError
 from advisor.progress import FILE_BYTES, Progress, latency_bucket
 from advisor.runtime.jobs.counting import CounterFile
-from advisor.runtime.jobs.reports import percentile_ms, read_latencies
+from advisor.runtime.jobs.reports import (
+    percentile_ms,
+    range_ms,
+    read_bounds_ms,
+    read_latencies,
+)
 from advisor.scrape.mirror import Mirror
 from advisor.scrape.page import Reading, parse_selector, read_page
 
@@ -208,6 +213,11 @@ def test_requests_beyond_the_last_bound_are_above_it(file: Path) -> None:
     p99_ms = percentile_ms(before, read_latencies(file), 99)
     assert p99_ms is not None
     assert 1000 < p99_ms / 1.05**0.5 <= 1000 * 1.05**2
+    assert read_bounds_ms(file) == (500, 1000, math.inf)
+    assert range_ms(p99_ms, read_bounds_ms(file)) == (1000, math.inf)
+    # Of buckets that are not told, and of one of ours that lies across a bound of the server's.
+    assert range_ms(100, ()) == pytest.approx((100 / 1.05**0.5, 100 * 1.05**0.5))
+    assert range_ms(501, read_bounds_ms(file)) == (0, 1000)
 
 
 def test_a_promise_beyond_the_last_bound_is_refused(file: Path) -> None:

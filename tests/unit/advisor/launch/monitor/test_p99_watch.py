@@ -1,5 +1,6 @@
 """A promised p99, on a clock of its own: what breaks it, and what is done then."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -43,6 +44,24 @@ def test_a_promise_that_is_broken_for_some_windows_is_told(
     watch.monitor.stop()
     seen = observe(watch.monitor, GPU, launch_id="l", started_at="", state="stopped")[0]
     assert "p99-broken" in seen.flags
+
+
+@pytest.mark.parametrize(
+    ("bounds_ms", "said"),
+    [
+        ((40.0, 60.0, 100.0), "the p99 of serve is between 60 and 100 ms, above the 50 ms"),
+        ((40.0, 60.0, float("inf")), "the p99 of serve is above 60 ms, above the 50 ms"),
+        ((40.0, 100.0), "the p99 of serve is between 40 and 100 ms, as one bucket"),
+    ],
+)
+def test_a_promise_within_a_bucket_of_the_server_is_not_known_to_be_broken(
+    monkeypatch: pytest.MonkeyPatch, bounds_ms: tuple[float, ...], said: str
+) -> None:
+    """Requests of a wide bucket are spread over it, so its p99 is anywhere in it."""
+    watch = watched(monkeypatch, replace(SLOW, bounds_ms=bounds_ms), SERVER, TRAIN)
+    watch.go_on(LONG_S)
+    (told,) = watch.monitor.alarms()
+    assert told.startswith(said)
 
 
 def test_a_promise_that_is_kept_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +120,9 @@ def test_only_whole_windows_in_a_row_break_it(windows: list[list[float]], each: 
     class Server:
         def latencies(self) -> tuple[int, ...]:
             return tuple(counts)
+
+        def latency_bounds_ms(self) -> tuple[float, ...]:
+            return ()
 
     watch, now_s = P99Watch(cast("RunningJob", Server()), 50.0, 0.0), 3.0
     assert not watch.look(now_s)
