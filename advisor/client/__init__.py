@@ -37,20 +37,17 @@ from advisor.wire.lists import (
     TakenIn,
 )
 from advisor.wire.partners import Gains
-from advisor.wire.placement import Placement
+from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.placement_requests import PlacementRequest, RunningJobs, SetPlacementRequest
 from advisor.wire.recommendation import BatchItem, Recommendation
 from advisor.wire.requests import (
     GainsRequest,
     JobRequest,
-    PlacementRequest,
     QueuedJobs,
     RecommendationRequest,
     ReplicasRequest,
-    RunningJobs,
-    SetPlacementRequest,
     SetRequest,
 )
-from advisor.wire.set_placement import SetPlacement
 from advisor.wire.sets import Replicas, SetAdvice
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self, TypeAlias
 
 from advisor.core.finish import Work
 from advisor.core.gpu import MPS_CLIENTS
-from advisor.core.objectives import DEFAULT_OBJECTIVE, Aim
+from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor.wire.bounds import (
@@ -26,9 +26,6 @@ from advisor.wire.bounds import (
     WorkSeconds,
 )
 
-MOST_TYPES = 200
-"""Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
-
 MOST_PLACED = 100_000
 """Jobs and GPUs of a placement."""
 
@@ -37,9 +34,6 @@ MOST_REQUESTS = 1000
 
 MOST_CROSSED = 60
 """Jobs of which all pairs are told: 1,830 of them, which take some ten seconds the first time."""
-
-MOST_SEARCH_S = 60.0
-SEARCH_S = 10.0
 
 WORK_S = 3600.0
 """Work of a job of a queue of which nothing else is said."""
@@ -107,9 +101,8 @@ class AdviceRequest(ABC):
         Raises:
             InputError: a job that comes twice has two of them.
         """
-        of_all = self.min_speed
         return by_name(
-            (job.job, of_all if job.min_speed is None else job.min_speed)
+            (job.job, self.min_speed if job.min_speed is None else job.min_speed)
             for job in self._every_job()
         )
 
@@ -118,25 +111,8 @@ class AdviceRequest(ABC):
         """The jobs, each as often as it is asked for."""
 
 
-PairOfJobs: TypeAlias = Annotated[
-    tuple[JobRequest, ...],
-    Bounds(
-        min_length=2, max_length=2, says="the first and the second job; the same one twice, too"
-    ),
-]
-
-
 OneJob: TypeAlias = Annotated[
     tuple[JobRequest, ...], Bounds(min_length=1, max_length=1, says="the job")
-]
-
-SetOfJobs: TypeAlias = Annotated[
-    tuple[JobRequest, ...],
-    Bounds(
-        min_length=ADVISED_JOBS,
-        max_length=MOST_JOBS,
-        says="three to seven jobs, or two of which one runs; one that comes several times so often",
-    ),
 ]
 
 
@@ -193,16 +169,15 @@ class WayRequest(SharingRequest):
         Raises:
             InputError: nothing is said of one of them.
         """
-        given = [job.work_s for job in self.jobs]
-        if all(work_s is None for work_s in given):
+        if all(job.work_s is None for job in self.jobs):
             return None
-        for job, work_s in zip(self.jobs, given, strict=True):
-            if work_s is None:
+        for job in self.jobs:
+            if job.work_s is None:
                 raise InputError(
                     f"nothing is said of the work of {job.job}",
                     fix=f"give work_s of each job, or --work {job.job}=1h",
                 )
-        return Work(tuple(work_s or 0.0 for work_s in given))
+        return Work(tuple(job.work_s or 0.0 for job in self.jobs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +191,15 @@ class SetRequest(WayRequest):
         words: Whether to say it in words, too.
     """
 
-    jobs: SetOfJobs
+    jobs: Annotated[
+        tuple[JobRequest, ...],
+        Bounds(
+            min_length=ADVISED_JOBS,
+            max_length=MOST_JOBS,
+            says="three to seven jobs, or two of which one runs; one that comes several times so "
+            "often",
+        ),
+    ]
     running: tuple[Percent, ...] = ()
     every: bool = False
     words: bool = False
@@ -261,7 +244,12 @@ class RecommendationRequest(WayRequest):
         words: Whether to say it in words, too.
     """
 
-    jobs: PairOfJobs
+    jobs: Annotated[
+        tuple[JobRequest, ...],
+        Bounds(
+            min_length=2, max_length=2, says="the first and the second job; the same one twice, too"
+        ),
+    ]
     fine: bool = False
     components: bool = False
     words: bool = False
@@ -294,77 +282,6 @@ class BatchRequest:
     requests: Annotated[
         tuple[Mapping[str, Any], ...], Bounds(min_length=1, max_length=MOST_REQUESTS)
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementRequest(AdviceRequest):
-    """A queue of jobs for a number of GPUs.
-
-    Attributes:
-        jobs: In the order of the queue.
-        time_limit_s: Most time of searching, s, after all pairs were predicted.
-        gpu_uuid: The card, where there is one GPU; None: any.
-    """
-
-    jobs: Annotated[tuple[QueuedJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
-    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
-    time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
-    gpu_uuid: GpuUuid | None = None
-
-    @property
-    def names(self) -> list[str]:
-        """Of the jobs, each once, in an order that does not depend on the queue's."""
-        return sorted({job.job for job in self.jobs})
-
-    def _every_job(self) -> Iterable[QueuedJobs]:
-        return self.jobs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningJobs(JobRequest):
-    """Equal jobs that are to run from now on.
-
-    Attributes:
-        count: How many of them.
-    """
-
-    count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPlacementRequest(SharingRequest):
-    """Jobs that run together from now on, for a number of GPUs; `min_gain` says nothing here.
-
-    Attributes:
-        jobs: Their work counts where there is a deadline, and is an hour if not given.
-        objective: What is made small.
-        host_cores: Of the host, for all jobs of one card; None: not looked at.
-        deadline_s: By when jobs with work are to be done; None: no hurry.
-        time_limit_s: Most time of searching, s.
-    """
-
-    jobs: Annotated[tuple[RunningJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
-    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
-    objective: Aim = "least-energy"
-    host_cores: Cores | None = None
-    deadline_s: WorkSeconds | None = None
-    time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
-
-
-def check_size(asked: PlacementRequest | SetPlacementRequest) -> None:
-    """Refuse a queue that would keep a service busy for too long.
-
-    Raises:
-        InputError: too many jobs, or too many names of jobs.
-    """
-    if (types := len({*asked.names})) > MOST_TYPES:
-        raise InputError(
-            f"these are {types} names of jobs",
-            why=f"every pair of them is predicted, so at most {MOST_TYPES} are taken",
-            fix="place them in parts",
-        )
-    if (count := sum(job.count for job in asked.jobs)) > MOST_PLACED:
-        raise InputError(f"these are {count} jobs", fix=f"place at most {MOST_PLACED} at once")
 
 
 def by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:

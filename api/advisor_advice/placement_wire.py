@@ -1,18 +1,24 @@
 """The plan of a queue as command line, service and client tell it."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.core.gpu import WHOLE
+from advisor.core.objectives import Prices
+from advisor.core.split import split_environments
+from advisor.core.units import vendor_of
 from advisor.decide.limits import Limits
 from advisor.formats.wire import write_bytes
 from advisor.place.problem import JobGroup
+from advisor.place.running import PlacedSet, RunningPlan
 from advisor.place.schedule import JobRun, Schedule, Slot
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import placement as wire
+from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.recommendation import ModelName
-from advisor.wire.requests import PlacementRequest
 from advisor_advice.placing import Planned, environments, plan_by, way
+from advisor_advice.placing_sets import PlacedRunning, RunningRequest, place_jobs_by
 from advisor_advice.site.conditions import Conditions
 from advisor_advice.site.known_profiles import ProfileSet
 from advisor_models.registry import Registry
@@ -35,6 +41,24 @@ def placement_text(
     """
     predictor = registry.open_champion()
     return write_bytes(to_wire(plan_by(predictor, found, asked, limits, checked, conditions)))
+
+
+def set_placement_text(
+    registry: Registry,
+    found: ProfileSet,
+    request: RunningRequest,
+    checked: CheckedCounts | None,
+    prices: Prices,
+) -> bytes:
+    """The answer for one GPU model as JSON, by the model in use.
+
+    Raises:
+        InputError: as for `place_jobs_by`.
+        ModelError: there is no model, or it is damaged.
+        NoSplitError: as for `place_jobs_by`.
+    """
+    model = registry.open_champion()
+    return write_bytes(sets_to_wire(place_jobs_by(model, [found], [checked], request, prices)))
 
 
 def to_wire(planned: Planned) -> wire.Placement:
@@ -128,3 +152,86 @@ def _group(planned: Planned, group: JobGroup, count: int) -> wire.PlacedGroup:
         energy_saved=group.energy_saved,
         time_saved=group.time_saved,
     )
+
+
+def sets_to_wire(placed: PlacedRunning) -> wire.SetPlacement:
+    """The answer as programs read it."""
+    plan = placed.plan
+    kinds, pools = plan.placing.kinds, plan.placing.pools
+    used = Counter[int]()
+    for one, count in plan.sets.items():
+        used[one.pool] += count
+    power_w, same_w, same_cards = plan.power_w, plan.same_work_w, plan.same_work_cards
+    free_w = sum(
+        count * (len(one.kinds) - 1) * pools[one.pool].idle_power_w
+        for one, count in plan.sets.items()
+    )
+    return wire.SetPlacement(
+        objective=plan.placing.aim,
+        gpus=tuple(
+            wire.UsedGpus(gpu_model=pool.gpu_model, gpus=pool.gpus, used=used[n])
+            for n, pool in enumerate(pools)
+        ),
+        queued=sum(kind.count for kind in kinds),
+        seated=plan.seated,
+        waiting=tuple(
+            wire.WaitingJobs(job=kinds[n].name, count=count) for n, count in plan.waiting.items()
+        ),
+        cards=plan.cards,
+        power_w=power_w,
+        cost=plan.cost,
+        bound=plan.bound,
+        gap=plan.gap,
+        energy_saved=1 - power_w / same_w if same_w else 0.0,
+        energy_saved_idle=1 - (power_w + free_w) / same_w if same_w else 0.0,
+        gpu_time_saved=1 - plan.cards / same_cards if same_cards else 0.0,
+        sets=tuple(_sets(plan)),
+        timed_out=plan.timed_out,
+        bundled_profiles=placed.bundled,
+        warnings=placed.warnings,
+    )
+
+
+def _sets(plan: RunningPlan) -> Iterator[wire.SeatedSet]:
+    """Cards of the first GPU model have the lowest numbers."""
+    pools = plan.placing.pools
+    free = [sum(pool.gpus for pool in pools[:n]) for n in range(len(pools))]
+    for one, count in plan.sets.items():
+        first = free[one.pool]
+        free[one.pool] += count
+        yield wire.SeatedSet(
+            launch=launch_text(plan, one),
+            gpu_model=pools[one.pool].gpu_model,
+            gpus=tuple(range(first, first + count)),
+            jobs=tuple(_seats(plan, one)),
+            power_w=one.power_w,
+        )
+
+
+def _seats(plan: RunningPlan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
+    pool = plan.placing.pools[one.pool]
+    shares: tuple[float, ...] = (WHOLE,)
+    limits: tuple[dict[str, str], ...] = ({},)
+    if one.split:
+        total = next((p.units_total for p in pool.profiles if p and p.units_total), None)
+        shares = one.split.shares
+        limits = split_environments(one.split, total, vendor_of(pool.gpu_model))
+    seats = zip(one.kinds, shares, one.speeds, one.p99_ms, limits, strict=True)
+    for kind, share, speed, p99_ms, variables in seats:
+        yield wire.SeatedJob(
+            job=plan.placing.kinds[kind].name,
+            share_percent=share,
+            speed=speed,
+            p99_ms=p99_ms,
+            environment={} if share == WHOLE else variables,
+        )
+
+
+def launch_text(plan: RunningPlan, one: PlacedSet) -> str:
+    """What `advisor launch` is given for it, `a*3 b --split 100/100/100/50`; of one job its name.
+
+    The split is the one that keeps the limits of the plan, so these are not told again.
+    """
+    names = Counter(plan.placing.kinds[kind].name for kind in one.kinds)
+    jobs = " ".join(f"{job}*{count}" if count > 1 else job for job, count in names.items())
+    return f"{jobs} --split {one.split}" if one.split else jobs

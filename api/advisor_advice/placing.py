@@ -30,7 +30,7 @@ from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts
 from advisor.wire.placement import Worth
-from advisor.wire.requests import PlacementRequest
+from advisor.wire.placement_requests import PlacementRequest
 from advisor_advice.answer import of_check
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power

@@ -5,14 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Prices
-from advisor.core.split import split_environments
-from advisor.core.units import vendor_of
 from advisor.decide.limits import Limits, is_served, memory_unknown, with_card_memory
 from advisor.errors import InputError
-from advisor.formats.wire import write
-from advisor.place.running import Kind, PlacedSet, Pool, RunningPlan, make_placing
+from advisor.place.running import Kind, Pool, RunningPlan, make_placing
 from advisor.place.running_solver import place_running
 from advisor.predict.gaps import IDLE
 from advisor.predict.predictions import Predictor
@@ -20,14 +16,8 @@ from advisor.predict.profiles import Profile
 from advisor.predict.set_law import MEASURED_ON
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.requests import WORK_S, QueuedJobs, SetPlacementRequest
-from advisor.wire.set_placement import (
-    SeatedJob,
-    SeatedSet,
-    SetPlacement,
-    UsedGpus,
-    WaitingJobs,
-)
+from advisor.wire.placement_requests import SetPlacementRequest
+from advisor.wire.requests import WORK_S, QueuedJobs
 from advisor_advice.answer import of_check
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.site.known_profiles import ProfileSet, all_profiles, checked_on, find_profiles
@@ -107,24 +97,6 @@ def place_jobs(
     sets = [_profiles(gpu_model, names, request, settings, profiles) for gpu_model in request.gpus]
     checked = [checked_on(found, settings) for found in sets]
     return place_jobs_by(model, sets, checked, request, settings.prices)
-
-
-def set_placement_text(
-    registry: Registry,
-    found: ProfileSet,
-    request: RunningRequest,
-    checked: CheckedCounts | None,
-    prices: Prices,
-) -> bytes:
-    """The answer for one GPU model as JSON, by the model in use.
-
-    Raises:
-        InputError: as for `place_jobs_by`.
-        ModelError: there is no model, or it is damaged.
-        NoSplitError: as for `place_jobs_by`.
-    """
-    model = registry.open_champion()
-    return write(to_wire(place_jobs_by(model, [found], [checked], request, prices))).encode()
 
 
 def place_jobs_by(
@@ -227,86 +199,3 @@ def _told(
         yield from memory_unknown(found.profiles, pool.limits.memory_mib)
         if pool.gpu_model not in MEASURED_ON:
             yield f"no set was measured on {pool.gpu_model}"
-
-
-def to_wire(placed: PlacedRunning) -> SetPlacement:
-    """The answer as programs read it."""
-    plan = placed.plan
-    kinds, pools = plan.placing.kinds, plan.placing.pools
-    used = Counter[int]()
-    for one, count in plan.sets.items():
-        used[one.pool] += count
-    power_w, same_w, same_cards = plan.power_w, plan.same_work_w, plan.same_work_cards
-    free_w = sum(
-        count * (len(one.kinds) - 1) * pools[one.pool].idle_power_w
-        for one, count in plan.sets.items()
-    )
-    return SetPlacement(
-        objective=plan.placing.aim,
-        gpus=tuple(
-            UsedGpus(gpu_model=pool.gpu_model, gpus=pool.gpus, used=used[n])
-            for n, pool in enumerate(pools)
-        ),
-        queued=sum(kind.count for kind in kinds),
-        seated=plan.seated,
-        waiting=tuple(
-            WaitingJobs(job=kinds[n].name, count=count) for n, count in plan.waiting.items()
-        ),
-        cards=plan.cards,
-        power_w=power_w,
-        cost=plan.cost,
-        bound=plan.bound,
-        gap=plan.gap,
-        energy_saved=1 - power_w / same_w if same_w else 0.0,
-        energy_saved_idle=1 - (power_w + free_w) / same_w if same_w else 0.0,
-        gpu_time_saved=1 - plan.cards / same_cards if same_cards else 0.0,
-        sets=tuple(_sets(plan)),
-        timed_out=plan.timed_out,
-        bundled_profiles=placed.bundled,
-        warnings=placed.warnings,
-    )
-
-
-def _sets(plan: RunningPlan) -> Iterator[SeatedSet]:
-    """Cards of the first GPU model have the lowest numbers."""
-    pools = plan.placing.pools
-    free = [sum(pool.gpus for pool in pools[:n]) for n in range(len(pools))]
-    for one, count in plan.sets.items():
-        first = free[one.pool]
-        free[one.pool] += count
-        yield SeatedSet(
-            launch=launch_text(plan, one),
-            gpu_model=pools[one.pool].gpu_model,
-            gpus=tuple(range(first, first + count)),
-            jobs=tuple(_seats(plan, one)),
-            power_w=one.power_w,
-        )
-
-
-def _seats(plan: RunningPlan, one: PlacedSet) -> Iterator[SeatedJob]:
-    pool = plan.placing.pools[one.pool]
-    shares: tuple[float, ...] = (WHOLE,)
-    limits: tuple[dict[str, str], ...] = ({},)
-    if one.split:
-        total = next((p.units_total for p in pool.profiles if p and p.units_total), None)
-        shares = one.split.shares
-        limits = split_environments(one.split, total, vendor_of(pool.gpu_model))
-    seats = zip(one.kinds, shares, one.speeds, one.p99_ms, limits, strict=True)
-    for kind, share, speed, p99_ms, variables in seats:
-        yield SeatedJob(
-            job=plan.placing.kinds[kind].name,
-            share_percent=share,
-            speed=speed,
-            p99_ms=p99_ms,
-            environment={} if share == WHOLE else variables,
-        )
-
-
-def launch_text(plan: RunningPlan, one: PlacedSet) -> str:
-    """What `advisor launch` is given for it, `a*3 b --split 100/100/100/50`; of one job its name.
-
-    The split is the one that keeps the limits of the plan, so these are not told again.
-    """
-    names = Counter(plan.placing.kinds[kind].name for kind in one.kinds)
-    jobs = " ".join(f"{job}*{count}" if count > 1 else job for job, count in names.items())
-    return f"{jobs} --split {one.split}" if one.split else jobs

@@ -29,7 +29,8 @@ from advisor.place.schedule import Schedule
 from advisor.place.solver import place, planned
 from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
-from advisor.wire.requests import PlacementRequest, QueuedJobs
+from advisor.wire.placement_requests import PlacementRequest
+from advisor.wire.requests import QueuedJobs
 from advisor_advice.placing import Planned, plan
 from advisor_data.files.bundled import bundled_solo_points
 

@@ -9,7 +9,8 @@ from advised import settings_of
 from command_line import Advisor
 
 from advisor.core.gpu import PERCENTAGE
-from advisor.wire.requests import PlacementRequest, QueuedJobs
+from advisor.wire.placement_requests import PlacementRequest
+from advisor.wire.requests import QueuedJobs
 from advisor_advice.placing import environments, plan
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points

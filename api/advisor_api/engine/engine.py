@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -11,47 +11,35 @@ from advisor.core.gpu import WHOLE
 from advisor.decide.candidates import Running
 from advisor.errors import AdvisorError, BusyError
 from advisor.formats.wire import read, write, write_bytes
-from advisor.predict.windows import Windows
 from advisor.settings import Settings
-from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.partners import Gains
+from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest
 from advisor.wire.recommendation import Recommendation
 from advisor.wire.requests import (
     GainsRequest,
-    PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
-    SetPlacementRequest,
     SetRequest,
     WayRequest,
 )
 from advisor.wire.sets import Replicas, SetAdvice
 from advisor_advice.answer import ModelAdvice, known_pair, request_of, set_request_of
-from advisor_advice.placement_wire import placement_text
+from advisor_advice.placement_wire import placement_text, set_placement_text
 from advisor_advice.placing import limits_of
-from advisor_advice.placing_sets import running_request, set_placement_text
+from advisor_advice.placing_sets import running_request
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.set_advice import advise_replicas_by, advise_set_by
-from advisor_advice.site.conditions import Conditions, Experience, checks_of
-from advisor_advice.site.known_profiles import (
-    ProfileSet,
-    ProfilesOfJob,
-    known_profiles,
-    no_profile,
-    on_one_gpu,
-    or_estimated,
-)
-from advisor_advice.site.measured_pairs import measured_windows
+from advisor_advice.site.conditions import Experience
 from advisor_advice.words import pair, sets
 from advisor_api.engine import bundled
 from advisor_api.engine.crossed import crossed
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.kept import Kept
+from advisor_api.engine.known import Known
 from advisor_api.engine.own_process import OwnProcesses
 from advisor_api.engine.power import Weights
 from advisor_api.engine.present import Present
 from advisor_data import Store
-from advisor_data.files.checked import checked_counts
 from advisor_models.manifest import Manifest
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
@@ -81,12 +69,13 @@ class Engine:
         registry: Registry,
         change_count: Callable[[], int],
     ) -> None:
-        self._store, self._registry = store, registry
-        self._settings, self._home = settings, settings.home
+        self._registry = registry
+        self._settings = settings
         self.jobs = Jobs(settings.jobs_dir, store)
         self._weights = Weights(store)
         self._present = Present(settings.home, registry, change_count)
-        self._loading, self._opening, self._measuring = (asyncio.Lock() for _ in range(3))
+        self._known = Known(settings, store, self.jobs, self._present)
+        self._opening = asyncio.Lock()
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
 
@@ -170,7 +159,7 @@ class Engine:
         return await asyncio.to_thread(known)
 
     async def place(self, asked: PlacementRequest | SetPlacementRequest) -> bytes:
-        """Who shares with whom, as JSON: `advisor.wire.placement` and `advisor.wire.set_placement`.
+        """Who shares with whom, as JSON: `advisor.wire.placement`.
 
         Worked out beside everything else, in a process of its own.
 
@@ -237,41 +226,46 @@ class Engine:
         # The daemon of those that run bounds nobody further.
         there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
         running = there if asked.running else None
-        found = await self._found(kept, asked.names, asked.gpu_model)
-        checked, fill = await self._checked(kept, found), await self._fill(kept)
+        found = await self._known.profiles(kept, asked.names, asked.gpu_model)
+        checked, fill = await self._known.checked(kept, found), await self._fill(kept)
         request = set_request_of(asked, self._settings)
-        conditions = await self._conditions(kept, found, asked.gpu_uuid)
+        conditions = await self._known.conditions(kept, found, asked.gpu_uuid)
         advise = partial(advise_set_by, fill, found, request, checked, conditions, running)
         told = await asyncio.to_thread(advise, every=asked.every)
         said = sets.said(told, self._settings.prices) if asked.words else None
         return dataclasses.replace(told, said=said)
 
     async def _replicas(self, kept: Kept, asked: ReplicasRequest) -> Replicas:
-        found = await self._found(kept, asked.names, asked.gpu_model)
+        found = await self._known.profiles(kept, asked.names, asked.gpu_model)
         request, fill = set_request_of(asked, self._settings), await self._fill(kept)
-        conditions = await self._conditions(kept, found, asked.gpu_uuid, any_of=True)
+        conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)
         return await asyncio.to_thread(
             advise_replicas_by, fill, found, request, asked.most, conditions
         )
 
     async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
-        return await crossed(asked, rows, partial(self._found, kept), partial(self._answer, kept))
+        return await crossed(
+            asked, rows, partial(self._known.profiles, kept), partial(self._answer, kept)
+        )
 
     async def _place(self, asked: PlacementRequest) -> bytes:
         kept = await self._present.kept()
-        found = await self._found(kept, asked.names, asked.gpu_model)
+        found = await self._known.profiles(kept, asked.names, asked.gpu_model)
         limits = limits_of(asked, self._settings.min_speed)
-        checked = await self._checked(kept, found)
-        conditions = await self._conditions(kept, found, asked.gpu_uuid, any_of=True)
+        checked = await self._known.checked(kept, found)
+        conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)
         return await self._placing.work(
             placement_text, self._registry, found, asked, limits, checked, conditions
         )
 
     async def _place_sets(self, asked: SetPlacementRequest) -> bytes:
         kept = await self._present.kept()
-        found = await self._found(kept, sorted({*asked.names}), asked.gpu_model)
-        request, checked = running_request(asked, self._settings), await self._checked(kept, found)
+        found = await self._known.profiles(kept, sorted({*asked.names}), asked.gpu_model)
+        request, checked = (
+            running_request(asked, self._settings),
+            await self._known.checked(kept, found),
+        )
         return await self._placing.work(
             set_placement_text, self._registry, found, request, checked, self._settings.prices
         )
@@ -279,46 +273,17 @@ class Engine:
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
         key = asked.names, asked.gpu_model, asked.gpu_uuid
         if (known := kept.pairs.get(key)) is None:
-            found = await self._found(kept, asked.names, asked.gpu_model)
-            predictor, checked = await self._predictor(kept), await self._checked(kept, found)
-            conditions = await self._conditions(kept, found, asked.gpu_uuid)
+            found = await self._known.profiles(kept, asked.names, asked.gpu_model)
+            predictor, checked = await self._predictor(kept), await self._known.checked(kept, found)
+            conditions = await self._known.conditions(kept, found, asked.gpu_uuid)
             known = kept.pairs[key] = known_pair(predictor, found, checked, conditions)
         return known.answer(request_of(asked, self._settings))
 
     async def _power(
         self, kept: Kept, names: Sequence[str], gpu_model: str | None
     ) -> "Callable[[], KnownPower]":
-        found = await self._found(kept, names, gpu_model)
+        found = await self._known.profiles(kept, names, gpu_model)
         return partial(self._weights.known_power, kept.change, found)
-
-    async def _found(self, kept: Kept, names: Sequence[str], gpu_model: str | None) -> ProfileSet:
-        known = {name: kept.profiles.get(name) for name in names}
-        if lacking := [name for name, of_job in known.items() if of_job is None]:
-            known |= await self._loaded(kept, lacking)
-        whole = {name: of_job for name, of_job in known.items() if of_job and of_job.profiles}
-        for name in names:
-            if name not in whole:
-                near = await asyncio.to_thread(self.jobs.names, kept.change, near=name)
-                raise no_profile(name, near)
-        return on_one_gpu(names, whole, gpu_model)
-
-    async def _loaded(self, kept: Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
-        """Profiles from the store, of which many requests may want the same ones at once."""
-        async with self._loading:
-            here = {name: kept.profiles.get(name) for name in names}
-            loaded = {name: of_job for name, of_job in here.items() if of_job is not None}
-            if lacking := [name for name in here if name not in loaded]:
-                loaded |= await asyncio.to_thread(self._load, lacking)
-            for name, of_job in loaded.items():
-                kept.profiles[name] = of_job
-        return loaded
-
-    def _load(self, names: Sequence[str]) -> dict[str, ProfilesOfJob]:
-        points = [point for name in names for point in self._store.solo_points(job=name)]
-        own = known_profiles(points, names)
-        bundled_too = bundled.profiles()
-        known = {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in own.items()}
-        return or_estimated(known, points)
 
     async def _predictor(self, kept: Kept) -> ModelPredictor:
         if kept.predictor is None:
@@ -330,40 +295,3 @@ class Engine:
     async def _fill(self, kept: Kept) -> Mapping[str, float]:
         """What the model in use takes for columns that a profile lacks."""
         return (await self._predictor(kept)).manifest.fill
-
-    async def _checked(self, kept: Kept, found: ProfileSet) -> CheckedCounts | None:
-        """What the check of the profiles' GPU model found."""
-        model, total = found.a.gpu_model, found.a.units_total
-        if model not in kept.checked:
-            kept.checked[model] = await asyncio.to_thread(checked_counts, self._home, model, total)
-        return kept.checked[model]
-
-    async def _conditions(
-        self, kept: Kept, found: ProfileSet, gpu_uuid: str | None, *, any_of: bool = False
-    ) -> Conditions:
-        """What is known of the card, of drifting jobs, and of these jobs together."""
-        key = found.a.gpu_model, gpu_uuid
-        conditions = kept.conditions.get(key)
-        if conditions is None:
-            store = self._store if gpu_uuid else None
-            conditions = await asyncio.to_thread(self._present.experience.conditions, *key, store)
-            kept.conditions[key] = conditions
-        return dataclasses.replace(conditions, windows=await self._windows(kept, found, any_of))
-
-    async def _windows(self, kept: Kept, found: ProfileSet, any_of: bool) -> Windows:
-        """What was measured of these jobs together; that of a whole queue is not kept."""
-        key = (found.a.gpu_model, *sorted(p.job for p in found.profiles))
-        async with self._measuring:
-            windows = None if any_of else kept.windows.get(key)
-            if windows is None:
-                windows = await asyncio.to_thread(self._measured, found, any_of)
-                if not any_of:
-                    kept.windows[key] = windows
-        return windows
-
-    def _measured(self, found: ProfileSet, any_of: bool) -> Windows:
-        names, known = sorted(p.job for p in found.profiles), bundled.points_together()
-        wanted = [j for j in known if {*j} <= {*names}] if any_of else [tuple(names)]
-        points = [point for jobs in wanted for point in known.get(jobs, ())]
-        checks = checks_of(self._settings)
-        return measured_windows(found.profiles, checks, self._store, points, any_of=any_of)

@@ -15,12 +15,12 @@ from advisor.errors import InputError
 from advisor.formats.moments import read_duration
 from advisor.place.problem import SAVES_ENERGY
 from advisor.settings import Settings, read_settings
-from advisor.wire.requests import MIN_GAIN, WORK_S, PlacementRequest, QueuedJobs, by_name
+from advisor.wire.placement_requests import PlacementRequest
+from advisor.wire.requests import MIN_GAIN, WORK_S, QueuedJobs, by_name
 from advisor_advice.ask.words import longest_p99_ms, min_speeds, read_works
-from advisor_advice.placement_wire import to_wire
+from advisor_advice.placement_wire import sets_to_wire, to_wire
 from advisor_advice.placing import Planned, plan
 from advisor_advice.placing_sets import RunningRequest, place_jobs
-from advisor_advice.placing_sets import to_wire as sets_to_wire
 from advisor_cli.advise import place_sets_text, place_text
 from advisor_cli.advise.queue import read_entries
 from advisor_cli.shared.grouped import grouped

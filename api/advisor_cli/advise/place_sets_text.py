@@ -7,7 +7,7 @@ from rich.text import Text
 
 from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
-from advisor.wire.set_placement import SeatedSet, SetPlacement
+from advisor.wire.placement import SeatedSet, SetPlacement
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.screen import Screen, print_folded, print_screen
 

@@ -13,9 +13,11 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
 from advisor.wire.observed import DriftedJob
-from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
+from advisor.wire.placement_requests import PlacementRequest
+from advisor.wire.requests import QueuedJobs, RecommendationRequest
 from advisor_advice.site.conditions import Experience
 from advisor_api.engine import engine as engine_module
+from advisor_api.engine import known as known_to_engine
 from advisor_api.engine import present
 from advisor_api.engine.engine import Engine
 from advisor_data import open_store
@@ -173,7 +175,7 @@ async def test_a_write_ends_only_what_may_depend_on_it(
 ) -> None:
     """Checks are read again when they change, component weights fitted again to other points."""
     read, fitted = list[str](), list[int]()
-    checked_counts, fitted_weights = engine_module.checked_counts, known.fitted_weights
+    checked_counts, fitted_weights = known_to_engine.checked_counts, known.fitted_weights
 
     def counted(home: Path, gpu_model: str, total: int | None) -> Any:
         read.append(gpu_model)
@@ -183,7 +185,7 @@ async def test_a_write_ends_only_what_may_depend_on_it(
         fitted.append(len(points))
         return fitted_weights(points, gpu_model)
 
-    monkeypatch.setattr(engine_module, "checked_counts", counted)
+    monkeypatch.setattr(known_to_engine, "checked_counts", counted)
     monkeypatch.setattr(known, "fitted_weights", fit)
 
     async def asked() -> None:
