@@ -17,12 +17,12 @@ from advisor.wire.observed import DriftedJob, MeasuredTogether
 from advisor.wire.requests import RecommendationRequest, WayRequest
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
-from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
-from advisor_advice.site.known_profiles import ProfileSet, checked_on
+from advisor_advice.site.conditions import Conditions
+from advisor_advice.site.known_jobs import KnownJobs
+from advisor_advice.site.known_profiles import ProfileSet
 from advisor_advice.site.promises import promised_p99_ms
 from advisor_models.manifest import Manifest
 from advisor_models.model_predictor import ModelPredictor
-from advisor_models.registry import Registry
 
 _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
@@ -80,39 +80,14 @@ class ModelAdvice:
     """Of these jobs together; the answer takes it in."""
 
 
-def answer(
-    profile_set: ProfileSet,
-    request: Request,
-    settings: Settings,
-    gpu_uuid: str | None = None,
-) -> ModelAdvice:
-    """What the model in use recommends for two jobs, on a card if it is known.
-
-    Raises:
-        InputError: the request does not fit the jobs.
-        ModelError: there is no model, or it is damaged.
-        NoSplitError: nothing keeps every limit.
-        StoreError: observations, or what the check of this GPU model found, cannot be read.
-    """
-    predictor = Registry(settings.home / "models").open_champion()
-    conditions = read_conditions(settings, predictor, profile_set.profiles, gpu_uuid)
-    return answer_by(predictor, profile_set, request, checked_on(profile_set, settings), conditions)
-
-
-def answer_by(
-    predictor: ModelPredictor,
-    profile_set: ProfileSet,
-    request: Request,
-    checked: CheckedCounts | None,
-    conditions: Conditions = NOTHING,
-) -> ModelAdvice:
-    """What a model recommends for two jobs, with what a check of their GPU model found.
+def answer(known: KnownJobs, request: Request) -> ModelAdvice:
+    """What is recommended for two jobs.
 
     Raises:
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit.
     """
-    return known_pair(predictor, profile_set, checked, conditions).answer(request)
+    return known_pair(known).answer(request)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -159,29 +134,24 @@ class KnownPair:
             yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 
 
-def known_pair(
-    predictor: ModelPredictor,
-    profile_set: ProfileSet,
-    checked: CheckedCounts | None,
-    conditions: Conditions = NOTHING,
-) -> KnownPair:
-    """What a model knows of two jobs, with what a check of their GPU model found.
+def known_pair(known: KnownJobs) -> KnownPair:
+    """Two jobs, made ready for whatever is asked of them.
 
     Raises:
         InputError: not two profiles.
     """
-    profile_set, assumed = with_idle_power(profile_set, predictor.manifest.fill)
-    there, profiles = conditions.applied(AnyWay(predictor), profile_set.profiles)
+    found, assumed = with_idle_power(known.found, known.model.manifest.fill)
+    there, profiles = known.conditions.applied(AnyWay(known.model), found.profiles)
     return KnownPair(
-        predictor=predictor,
-        outlook=Outlook(profiles, there, checked),
-        conditions=conditions,
-        found=profile_set,
+        predictor=known.model,
+        outlook=Outlook(profiles, there, known.checked),
+        conditions=known.conditions,
+        found=found,
         warnings=(
-            *of_check(profile_set, checked),
-            *of_input(profile_set),
+            *of_check(found, known.checked),
+            *of_input(found),
             *assumed,
-            *conditions.warnings(profile_set.profiles),
+            *known.conditions.warnings(found.profiles),
         ),
     )
 

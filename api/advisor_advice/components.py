@@ -10,6 +10,7 @@ from advisor.settings import Settings
 from advisor.wire import recommendation as wire
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
 from advisor_advice.answer import answer
+from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import ProfileSet, find_profiles
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
@@ -49,7 +50,7 @@ def components_of_pair(
     """
     found = find_profiles([a, b], settings, gpu_model)
     known = known_power_of(found, settings)
-    given = answer(found, EVERY_SPLIT, settings)
+    given = answer(read_known(found, settings), EVERY_SPLIT)
     return components_by_split(known, given.recommendation, _pair_points(known, settings))
 
 

@@ -30,6 +30,7 @@ from advisor_advice.launch_counts import count_notes, host_safety
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_advice.set_advice import advise_set, with_set_idle_power
 from advisor_advice.site.conditions import read_conditions
+from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_parts import with_limits, with_profiles
 from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.manifest import Manifest
@@ -52,7 +53,7 @@ def recommended(
     profile_set, criteria = criteria_of(jobs, launch, settings)
     if len(jobs) != ADVISED_JOBS:
         return _of_set(jobs, profile_set, criteria, launch, settings)
-    given = answer(profile_set, criteria, settings, launch.gpu_uuid)
+    given = answer(read_known(profile_set, settings, launch.gpu_uuid), criteria)
     choice = given.recommendation.choice.prediction
     if choice.split.sharing == "exclusive":
         raise _better_apart(given.recommendation)
@@ -110,7 +111,7 @@ def _of_set(
     settings: Settings,
     running: Running | None = None,
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    given = advise_set(profile_set, criteria, settings, launch.gpu_uuid, running)
+    given = advise_set(read_known(profile_set, settings, launch.gpu_uuid), criteria, running)
     if given.choice is None:
         raise _a_card_each(given, joins=running is not None)
     split = parse_split(given.choice, len(jobs))

@@ -13,9 +13,8 @@ from advisor.settings import Settings
 from advisor.wire.partners import JobCurve, Partner, Partners, Size
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import verdict_of
-from advisor_advice.site.conditions import read_conditions
-from advisor_advice.site.known_profiles import ProfileSet, all_profiles, checked_on, find_profiles
-from advisor_models.registry import Registry
+from advisor_advice.site.known_jobs import read_known
+from advisor_advice.site.known_profiles import ProfileSet, all_profiles, find_profiles
 
 MOST_PARTNERS = 10
 
@@ -38,19 +37,15 @@ def best_partners(
     """
     own = find_profiles([job, job], settings, gpu_model)
     others = all_profiles(settings, own.a.gpu_model)
-    predictor = Registry(settings.home / "models").open_champion()
-    known, _ = with_idle_power(
-        ProfileSet((own.a, *(p for name, p in sorted(others.items()) if name != job)), ()),
-        predictor.manifest.fill,
-    )
-    there, profiles = read_conditions(
-        settings, predictor, known.profiles, None, any_of=True
-    ).applied(AnyWay(predictor), known.profiles)
-    request, checked = with_card_memory(request, own.a.gpu_model), checked_on(own, settings)
+    every = (own.a, *(p for name, p in sorted(others.items()) if name != job))
+    known = read_known(ProfileSet(every, ()), settings, any_of=True)
+    filled, _ = with_idle_power(known.found, known.model.manifest.fill)
+    there, profiles = known.conditions.applied(AnyWay(known.model), filled.profiles)
+    request = with_card_memory(request, own.a.gpu_model)
     found: list[Partner] = []
     for other in profiles:
         try:
-            decision = recommend([profiles[0], other], there, request, checked)
+            decision = recommend([profiles[0], other], there, request, known.checked)
         except (InputError, NoSplitError):
             continue
         found += partner_of(decision)

@@ -17,9 +17,10 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import placement as wire
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.recommendation import ModelName
-from advisor_advice.placing import Planned, environments, plan_by, way
+from advisor_advice.placing import Planned, environments, plan, way
 from advisor_advice.placing_sets import PlacedRunning, RunningRequest, place_jobs_by
 from advisor_advice.site.conditions import Conditions
+from advisor_advice.site.known_jobs import KnownJobs
 from advisor_advice.site.known_profiles import ProfileSet
 from advisor_models.registry import Registry
 
@@ -35,12 +36,13 @@ def placement_text(
     """The answer as JSON, by the model in use.
 
     Raises:
-        InputError: as for `plan_by`.
+        InputError: as for `plan`.
         ModelError: there is no model, or it is damaged.
-        NoSplitError: as for `plan_by`.
+        NoSplitError: as for `plan`.
     """
-    predictor = registry.open_champion()
-    return write_bytes(to_wire(plan_by(predictor, found, asked, limits, checked, conditions)))
+    model = registry.open_champion()
+    known = KnownJobs(found=found, model=model, checked=checked, conditions=conditions)
+    return write_bytes(to_wire(plan(known, asked, limits)))
 
 
 def set_placement_text(

@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from advisor.core.split import NINE, split_environments
 from advisor.core.units import vendor_of
@@ -26,7 +25,6 @@ from advisor.place.solver import QueuePlan, alone
 from advisor.place.solver import place as solve
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Profile
-from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts
 from advisor.wire.placement import Worth
@@ -35,11 +33,9 @@ from advisor_advice.answer import of_check
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.partners import best_size
-from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
-from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
+from advisor_advice.site.known_jobs import KnownJobs
+from advisor_advice.site.known_profiles import ProfileSet
 from advisor_models.manifest import Manifest
-from advisor_models.model_predictor import ModelPredictor
-from advisor_models.registry import Registry
 
 APART, FIRST_COME = "one after the other", "first come, 50/50"
 """Simpler ways, by their names."""
@@ -91,33 +87,6 @@ class Planned:
         return "yes" if max(time, energy) >= LEAST_TIME_SAVED else "barely"
 
 
-def plan(
-    request: PlacementRequest,
-    settings: Settings,
-    profiles: Path | None = None,
-    on_progress: Callable[[int, int], None] = lambda done, pairs: None,
-) -> Planned:
-    """The best plan by the model in use.
-
-    Profiles are of a file of solo points; None: the stored and the bundled ones. Progress is told
-    after each predicted pair: the pairs done, and all pairs.
-
-    Raises:
-        InputError: a job without a profile, or an objective that is not for queues.
-        ModelError: there is no model, or it is damaged.
-        NoSplitError: not every job can be placed within the limits.
-        StoreError: profiles, or what the check of the GPU model found, cannot be read.
-    """
-    profile_set = find_profiles(request.names, settings, request.gpu_model, profiles)
-    predictor = Registry(settings.home / "models").open_champion()
-    limits = limits_of(request, settings.min_speed)
-    conditions = read_conditions(
-        settings, predictor, profile_set.profiles, request.gpu_uuid, any_of=True
-    )
-    checked = checked_on(profile_set, settings)
-    return plan_by(predictor, profile_set, request, limits, checked, conditions, on_progress)
-
-
 def limits_of(request: PlacementRequest, default_min_speed: float) -> Limits:
     """What every group must keep.
 
@@ -132,31 +101,31 @@ def limits_of(request: PlacementRequest, default_min_speed: float) -> Limits:
     )
 
 
-def plan_by(
-    predictor: ModelPredictor,
-    profile_set: ProfileSet,
+def plan(
+    known: KnownJobs,
     request: PlacementRequest,
     limits: Limits,
-    checked: CheckedCounts | None,
-    conditions: Conditions = NOTHING,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
-    """The best plan by a model; one profile of each of `request.names`.
+    """The best plan; one profile of each of `request.names`.
+
+    Progress is told after each predicted pair: the pairs done, and all pairs.
 
     Raises:
-        InputError: as for `plan`.
-        NoSplitError: as for `plan`.
+        InputError: an objective that is not for queues.
+        NoSplitError: not every job can be placed within the limits.
     """
     _check_card(request)
-    profile_set, assumed = with_idle_power(profile_set, predictor.manifest.fill)
+    checked, conditions, manifest = known.checked, known.conditions, known.model.manifest
+    profile_set, assumed = with_idle_power(known.found, manifest.fill)
     limits = _limits(limits, profile_set.profiles)
-    there, profiles = conditions.applied(predictor, profile_set.profiles)
+    there, profiles = conditions.applied(known.model, profile_set.profiles)
     options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
     problem = _problem(profiles, options, request, limits)
     ends = time.monotonic() + request.time_limit_s
     found = solve(problem, time_limit_s=request.time_limit_s)
     warnings = (
-        *gpu_warnings(predictor.manifest, profile_set.profiles),
+        *gpu_warnings(manifest, profile_set.profiles),
         *of_check(profile_set, checked),
         *_avoided(profile_set, checked),
         *memory_unknown(profile_set.profiles, limits.memory_mib),
@@ -172,7 +141,7 @@ def plan_by(
         others=_others(problem),
         eager=_eager(problem, found, ends - time.monotonic()),
         filling=tuple(p.job for p in profile_set.profiles if best_size(p) is None),
-        manifest=predictor.manifest,
+        manifest=manifest,
         bundled=profile_set.bundled,
         warnings=tuple(dict.fromkeys(warnings)),
         card=conditions.card_of(profile_set.profiles),

@@ -22,63 +22,29 @@ from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Profile
 from advisor.predict.set_law import MEASURED_ON
 from advisor.predict.sets import SetPredictor, active_idle_w, fills
-from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import MeasuredTogether
-from advisor.wire.requests import ReplicasRequest
 from advisor.wire.sets import Copies, Fewer, Replicas, SetAdvice
-from advisor_advice.answer import of_check, of_input, set_request_of
+from advisor_advice.answer import of_check, of_input
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import in_short, set_to_wire
-from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
-from advisor_advice.site.known_profiles import ProfileSet, checked_on
-from advisor_models.registry import Registry
+from advisor_advice.site.known_jobs import KnownJobs
+from advisor_advice.site.known_profiles import ProfileSet
 
 
 def advise_set(
-    profile_set: ProfileSet,
-    request: Request,
-    settings: Settings,
-    gpu_uuid: str | None = None,
-    running: Running | None = None,
+    known: KnownJobs, request: Request, running: Running | None = None, *, every: bool = False
 ) -> SetAdvice:
     """The best way to run these jobs, by physics and by what was measured of them together.
 
-    Those that are `running`, all but the last, keep their shares.
-
-    Raises:
-        InputError: the request does not fit the jobs.
-        ModelError: there is no model, or it is damaged.
-        NoSplitError: nothing keeps every limit, not even a card each.
-        StoreError: observations, or what the check of this GPU model found, cannot be read.
-    """
-    model = Registry(settings.home / "models").open_champion()
-    conditions = read_conditions(settings, model, profile_set.profiles, gpu_uuid)
-    checked = checked_on(profile_set, settings)
-    return advise_set_by(model.manifest.fill, profile_set, request, checked, conditions, running)
-
-
-def advise_set_by(
-    fill: Mapping[str, float],
-    profile_set: ProfileSet,
-    request: Request,
-    checked: CheckedCounts | None,
-    conditions: Conditions = NOTHING,
-    running: Running | None = None,
-    *,
-    every: bool = False,
-) -> SetAdvice:
-    """The same with what a check of the GPU model found.
-
-    `fill` is what a model takes for idle power that no profile has; `every` tells all ways in
-    short.
+    Those that are `running`, all but the last, keep their shares; `every` tells all ways in short.
 
     Raises:
         InputError: the request does not fit the jobs.
         NoSplitError: nothing keeps every limit, not even a card each.
     """
-    asked = profile_set.profiles
-    profile_set, assumed = with_set_idle_power(profile_set, fill)
+    asked, checked, conditions = known.found.profiles, known.checked, known.conditions
+    profile_set, assumed = with_set_idle_power(known.found, known.model.manifest.fill)
     there, profiles = conditions.applied(SetPredictor(), profile_set.profiles)
     splits = conditions.splits_of(profiles)
     found = recommend_set(profiles, there, request, checked, splits, running=running)
@@ -107,40 +73,15 @@ def _fewer(
     return Fewer(without=job, way=way.name, energy_saved=energy)
 
 
-def advise_replicas(
-    profile_set: ProfileSet, asked: ReplicasRequest, settings: Settings
-) -> Replicas:
+def advise_replicas(known: KnownJobs, request: Request, most: int) -> Replicas:
     """How many copies of a job one GPU holds.
 
     Raises:
         InputError: the request does not fit the job.
-        ModelError: there is no model, or it is damaged.
-        NoSplitError: not even one copy keeps its limits.
-        StoreError: observations cannot be read.
-    """
-    model, request = (
-        Registry(settings.home / "models").open_champion(),
-        set_request_of(asked, settings),
-    )
-    conditions = read_conditions(settings, model, profile_set.profiles, asked.gpu_uuid, any_of=True)
-    return advise_replicas_by(model.manifest.fill, profile_set, request, asked.most, conditions)
-
-
-def advise_replicas_by(
-    fill: Mapping[str, float],
-    profile_set: ProfileSet,
-    request: Request,
-    most: int,
-    conditions: Conditions = NOTHING,
-) -> Replicas:
-    """The same with what is known beside profiles; `fill` is as in `advise_set_by`.
-
-    Raises:
-        InputError: the request does not fit the job.
         NoSplitError: not even one copy keeps its limits.
     """
-    profile_set, assumed = with_set_idle_power(profile_set, fill)
-    asked = profile_set.profiles
+    profile_set, assumed = with_set_idle_power(known.found, known.model.manifest.fill)
+    asked, conditions = profile_set.profiles, known.conditions
     there, (profile, *_) = conditions.applied(SetPredictor(), asked)
     found = replicas(profile, request, most=most, predictor=there)
 

@@ -31,7 +31,9 @@ from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs
-from advisor_advice.placing import Planned, plan
+from advisor_advice.placing import Planned, limits_of, plan
+from advisor_advice.site.known_jobs import read_known
+from advisor_advice.site.known_profiles import find_profiles
 from advisor_data.files.bundled import bundled_solo_points
 
 JOBS = 200
@@ -88,7 +90,9 @@ def planned_queue(
     drawn: list[int] = dice.integers(0, len(names), JOBS).tolist()
     queue = tuple(QueuedJobs(job=names[n], work_s=work(dice)) for n in drawn)
     asked = PlacementRequest(jobs=queue, gpus=gpus, gpu_model="NVIDIA H200", time_limit_s=SEARCH_S)
-    return plan(asked, read_settings())
+    settings = read_settings()
+    known = read_known(find_profiles(asked.names, settings, asked.gpu_model), settings, any_of=True)
+    return plan(known, asked, limits_of(asked, settings.min_speed))
 
 
 def show(plans: Sequence[Planned]) -> None:

@@ -25,7 +25,8 @@ from advisor.decide.recommend import RatedSplit, Request
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.settings import read_settings
-from advisor_advice.answer import answer_by
+from advisor_advice.answer import answer
+from advisor_advice.site.known_jobs import KnownJobs
 from advisor_advice.site.known_profiles import ProfileSet, checked_on
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import read_points
@@ -105,10 +106,11 @@ def recommendations(points: Path | None, model: Path | None) -> Iterator[tuple[s
         if a.gpu_model != b.gpu_model:
             continue
         pair = ProfileSet((a, b), ())
+        known = KnownJobs(found=pair, model=predictor, checked=checked_on(pair, settings))
         for name, request in REQUESTS.items():
             key = f"{a.gpu_model}: {a.job} + {b.job}, {name}"
             try:
-                given = answer_by(predictor, pair, request, checked_on(pair, settings))
+                given = answer(known, request)
             except NoSplitError as error:
                 yield key, {"advice": None, "sentences": str(error)}
                 continue

@@ -17,6 +17,8 @@ from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
+from advisor_advice.site.conditions import NOTHING, Conditions
+from advisor_advice.site.known_jobs import KnownJobs
 from advisor_advice.site.known_profiles import ProfileSet
 from advisor_data.files.files import write_points
 from advisor_models.manifest import Manifest
@@ -49,6 +51,21 @@ def model(known: Mapping[Split, tuple[float, float, float]] | None = None, **fie
     return Model(by=Physics() if known is None else Scripted(known), **fields)
 
 
+CHECKED = CheckedCounts(gpu_model=CARD, units_total=132, checked=frozenset(range(2, 133)), wrong={})
+"""A check that found every count safe."""
+
+
+def known(
+    by: Any,
+    found: ProfileSet | None = None,
+    checked: CheckedCounts | None = CHECKED,
+    conditions: Conditions = NOTHING,
+) -> KnownJobs:
+    """What an answer by a model is made of, of both jobs if no others are given."""
+    there = found or profiles()
+    return KnownJobs(found=there, model=by, checked=checked, conditions=conditions)
+
+
 def profile(job: str, **fields: Any) -> Profile:
     """A job whose rate is its share and whose power is 100 W and 3 W for each percent."""
     values: dict[str, Any] = {"gpu_model": CARD, "gpu_uuids": frozenset({UUID}), **fields}
@@ -59,10 +76,6 @@ def profiles(*found: Profile, bundled: Sequence[str] = ()) -> ProfileSet:
     """Of two jobs that fill the card, `a` and `b`, or of those that are given."""
     filling = (profile(job, columns={"sm_active_percent": SHARES}) for job in "ab")
     return ProfileSet(found or tuple(filling), tuple(bundled))
-
-
-CHECKED = CheckedCounts(gpu_model=CARD, units_total=132, checked=frozenset(range(2, 133)), wrong={})
-"""A check that found every count safe."""
 
 
 def solo_points(job: str, **fields: Any) -> list[SoloPoint]:

@@ -11,7 +11,9 @@ from command_line import Advisor
 from advisor.core.gpu import PERCENTAGE
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs
-from advisor_advice.placing import environments, plan
+from advisor_advice.placing import environments, limits_of, plan
+from advisor_advice.site.known_jobs import read_known
+from advisor_advice.site.known_profiles import find_profiles
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 
@@ -79,7 +81,9 @@ def test_library_gives_the_same_masks(profiles: Path, tmp_path: Path) -> None:
     """What a program that imports advisor is given."""
     queue = tuple(QueuedJobs(job=name) for name in PAIR)
     asked = PlacementRequest(jobs=queue, gpus=1, min_speed=0.1)
-    planned = plan(asked, settings_of(tmp_path), profiles)
+    settings = settings_of(tmp_path)
+    known = read_known(find_profiles(asked.names, settings, None, profiles), settings, any_of=True)
+    planned = plan(known, asked, limits_of(asked, settings.min_speed))
     (group,) = planned.groups
     assert planned.units_total == 304
     assert group.split is not None

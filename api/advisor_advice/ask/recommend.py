@@ -32,6 +32,7 @@ from advisor_advice.components import known_power_of, with_components
 from advisor_advice.partners import best_partners
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.set_advice import advise_set
+from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
 from advisor_data.files.files import read_points
 
@@ -141,7 +142,7 @@ def advise(
     )
     request = set_request_of(SetRequest(**of_any), settings)
     found = find_profiles(names, settings, gpu_model, file)
-    return advise_set(found, request, settings, gpu_uuid)
+    return advise_set(read_known(found, settings, gpu_uuid), request)
 
 
 def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, Any]:
@@ -171,7 +172,7 @@ def _refuse(options: Mapping[str, object], of: str, *, why: str, fix: str) -> No
 def _pair(asked: RecommendationRequest, settings: Settings, file: Path | None) -> PairAdvice:
     """The way that is worth most for two jobs."""
     found = find_profiles(asked.names, settings, asked.gpu_model, file)
-    given = answer(found, request_of(asked, settings), settings, asked.gpu_uuid)
+    given = answer(read_known(found, settings, asked.gpu_uuid), request_of(asked, settings))
     told = to_wire(given)
     if asked.components:
         # By weights fitted now, to points of the file, too.

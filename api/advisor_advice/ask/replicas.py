@@ -7,8 +7,10 @@ from advisor.core.split import MOST_JOBS
 from advisor.settings import read_settings
 from advisor.wire.requests import MIN_GAIN, ReplicasRequest
 from advisor.wire.sets import Replicas
+from advisor_advice.answer import set_request_of
 from advisor_advice.ask.words import ByJob, job_requests, longest_p99_ms, words
 from advisor_advice.set_advice import advise_replicas
+from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
 
 
@@ -63,4 +65,8 @@ def replicas(
         host_cores=cores,
     )
     settings, file = read_settings(), None if profiles is None else Path(profiles)
-    return advise_replicas(find_profiles([job], settings, gpu_model, file), asked, settings)
+    found, request = (
+        find_profiles([job], settings, gpu_model, file),
+        set_request_of(asked, settings),
+    )
+    return advise_replicas(read_known(found, settings, gpu_uuid, any_of=True), request, most)

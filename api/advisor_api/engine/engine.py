@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -28,7 +28,7 @@ from advisor_advice.placement_wire import placement_text, set_placement_text
 from advisor_advice.placing import limits_of
 from advisor_advice.placing_sets import running_request
 from advisor_advice.recommendation_wire import to_wire
-from advisor_advice.set_advice import advise_replicas_by, advise_set_by
+from advisor_advice.set_advice import advise_replicas, advise_set
 from advisor_advice.site.conditions import Experience
 from advisor_advice.words import pair, sets
 from advisor_api.engine import bundled
@@ -41,7 +41,6 @@ from advisor_api.engine.power import Weights
 from advisor_api.engine.present import Present
 from advisor_data import Store
 from advisor_models.manifest import Manifest
-from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 
 if TYPE_CHECKING:
@@ -74,8 +73,7 @@ class Engine:
         self.jobs = Jobs(settings.jobs_dir, store)
         self._weights = Weights(store)
         self._present = Present(settings.home, registry, change_count)
-        self._known = Known(settings, store, self.jobs, self._present)
-        self._opening = asyncio.Lock()
+        self._known = Known(settings, store, registry, self.jobs, self._present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
 
@@ -192,7 +190,7 @@ class Engine:
             ModelError: there is none, or it is damaged.
             StoreError: the store cannot be read.
         """
-        return (await self._predictor(await self._present.kept())).manifest
+        return (await self._known.predictor(await self._present.kept())).manifest
 
     async def _kept_answer(self, asked: A, told: Callable[[Kept, A], Awaitable[object]]) -> bytes:
         """The answer as it was told before in this state, else as it is told now."""
@@ -226,22 +224,18 @@ class Engine:
         # The daemon of those that run bounds nobody further.
         there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
         running = there if asked.running else None
-        found = await self._known.profiles(kept, asked.names, asked.gpu_model)
-        checked, fill = await self._known.checked(kept, found), await self._fill(kept)
+        known = await self._known.jobs(kept, asked.names, asked.gpu_model, asked.gpu_uuid)
         request = set_request_of(asked, self._settings)
-        conditions = await self._known.conditions(kept, found, asked.gpu_uuid)
-        advise = partial(advise_set_by, fill, found, request, checked, conditions, running)
-        told = await asyncio.to_thread(advise, every=asked.every)
+        told = await asyncio.to_thread(advise_set, known, request, running, every=asked.every)
         said = sets.said(told, self._settings.prices) if asked.words else None
         return dataclasses.replace(told, said=said)
 
     async def _replicas(self, kept: Kept, asked: ReplicasRequest) -> Replicas:
-        found = await self._known.profiles(kept, asked.names, asked.gpu_model)
-        request, fill = set_request_of(asked, self._settings), await self._fill(kept)
-        conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)
-        return await asyncio.to_thread(
-            advise_replicas_by, fill, found, request, asked.most, conditions
+        known = await self._known.jobs(
+            kept, asked.names, asked.gpu_model, asked.gpu_uuid, any_of=True
         )
+        request = set_request_of(asked, self._settings)
+        return await asyncio.to_thread(advise_replicas, known, request, asked.most)
 
     async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
@@ -273,10 +267,7 @@ class Engine:
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
         key = asked.names, asked.gpu_model, asked.gpu_uuid
         if (known := kept.pairs.get(key)) is None:
-            found = await self._known.profiles(kept, asked.names, asked.gpu_model)
-            predictor, checked = await self._predictor(kept), await self._known.checked(kept, found)
-            conditions = await self._known.conditions(kept, found, asked.gpu_uuid)
-            known = kept.pairs[key] = known_pair(predictor, found, checked, conditions)
+            known = kept.pairs[key] = known_pair(await self._known.jobs(kept, *key))
         return known.answer(request_of(asked, self._settings))
 
     async def _power(
@@ -284,14 +275,3 @@ class Engine:
     ) -> "Callable[[], KnownPower]":
         found = await self._known.profiles(kept, names, gpu_model)
         return partial(self._weights.known_power, kept.change, found)
-
-    async def _predictor(self, kept: Kept) -> ModelPredictor:
-        if kept.predictor is None:
-            async with self._opening:
-                if kept.predictor is None:
-                    kept.predictor = await asyncio.to_thread(self._registry.open_champion)
-        return kept.predictor
-
-    async def _fill(self, kept: Kept) -> Mapping[str, float]:
-        """What the model in use takes for columns that a profile lacks."""
-        return (await self._predictor(kept)).manifest.fill

@@ -8,6 +8,7 @@ from advisor.predict.windows import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.conditions import Conditions, checks_of
+from advisor_advice.site.known_jobs import KnownJobs
 from advisor_advice.site.known_profiles import (
     ProfileSet,
     ProfilesOfJob,
@@ -23,15 +24,55 @@ from advisor_api.engine.kept import Kept
 from advisor_api.engine.present import Present
 from advisor_data import Store
 from advisor_data.files.checked import checked_counts
+from advisor_models.model_predictor import ModelPredictor
+from advisor_models.registry import Registry
 
 
 class Known:
     """Reads what is asked for once for each state; for one event loop."""
 
-    def __init__(self, settings: Settings, store: Store, jobs: Jobs, present: Present) -> None:
-        self._settings, self._store = settings, store
+    def __init__(
+        self, settings: Settings, store: Store, registry: Registry, jobs: Jobs, present: Present
+    ) -> None:
+        self._settings, self._store, self._registry = settings, store, registry
         self._jobs, self._present = jobs, present
-        self._loading, self._measuring = asyncio.Lock(), asyncio.Lock()
+        self._loading, self._opening, self._measuring = (asyncio.Lock() for _ in range(3))
+
+    async def jobs(
+        self,
+        kept: Kept,
+        names: Sequence[str],
+        gpu_model: str | None,
+        gpu_uuid: str | None,
+        *,
+        any_of: bool = False,
+    ) -> KnownJobs:
+        """All that an answer about jobs is made of.
+
+        Raises:
+            InputError: a job without a profile, or not just one GPU model.
+            ModelError: there is no model, or it is damaged.
+            StoreError: the store cannot be read.
+        """
+        found = await self.profiles(kept, names, gpu_model)
+        return KnownJobs(
+            found=found,
+            model=await self.predictor(kept),
+            checked=await self.checked(kept, found),
+            conditions=await self.conditions(kept, found, gpu_uuid, any_of=any_of),
+        )
+
+    async def predictor(self, kept: Kept) -> ModelPredictor:
+        """The model in use.
+
+        Raises:
+            ModelError: there is none, or it is damaged.
+        """
+        if kept.predictor is None:
+            async with self._opening:
+                if kept.predictor is None:
+                    kept.predictor = await asyncio.to_thread(self._registry.open_champion)
+        return kept.predictor
 
     async def profiles(self, kept: Kept, names: Sequence[str], gpu_model: str | None) -> ProfileSet:
         """One profile for each name, on a GPU model that all have in common.

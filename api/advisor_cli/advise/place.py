@@ -19,8 +19,10 @@ from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import MIN_GAIN, WORK_S, QueuedJobs, by_name
 from advisor_advice.ask.words import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placement_wire import sets_to_wire, to_wire
-from advisor_advice.placing import Planned, plan
+from advisor_advice.placing import Planned, limits_of, plan
 from advisor_advice.placing_sets import RunningRequest, place_jobs
+from advisor_advice.site.known_jobs import read_known
+from advisor_advice.site.known_profiles import find_profiles
 from advisor_cli.advise import place_sets_text, place_text
 from advisor_cli.advise.queue import read_entries
 from advisor_cli.shared.grouped import grouped
@@ -173,7 +175,10 @@ def _planned(fleet: Fleet, settings: Settings) -> Planned:
         time_limit_s=fleet.time_limit,
     )
     with _progress("predicting pairs") as on_progress:
-        return plan(asked, settings, fleet.profiles, on_progress)
+        found = find_profiles(asked.names, settings, asked.gpu_model, fleet.profiles)
+        limits = limits_of(asked, settings.min_speed)
+        known = read_known(found, settings, asked.gpu_uuid, any_of=True)
+        return plan(known, asked, limits, on_progress)
 
 
 def _refuse(objective: str, options: Mapping[str, object]) -> None:

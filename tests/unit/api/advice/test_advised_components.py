@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, CHECKED, model, profiles, settings_of, solo_points
+from advised import CARD, known, model, profiles, settings_of, solo_points
 from pair_points import pair_point
 
 from advisor.core.records import PairPoint, SoloPoint
@@ -15,7 +15,7 @@ from advisor.decide.recommend import Request
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor_advice import components as module
-from advisor_advice.answer import answer_by
+from advisor_advice.answer import answer
 from advisor_advice.components import (
     components_of_job,
     components_of_pair,
@@ -25,10 +25,9 @@ from advisor_advice.components import (
 from advisor_advice.recommendation_wire import to_wire
 from advisor_data import open_store
 
-GIVEN = answer_by(
-    model({Split((30.0, 70.0)): (0.6, 0.9, 350.0)}), profiles(),
-    Request(default_min_speed=0.0), CHECKED,
-)  # fmt: skip
+GIVEN = answer(
+    known(model({Split((30.0, 70.0)): (0.6, 0.9, 350.0)})), Request(default_min_speed=0.0)
+)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from advised import CARD, CHECKED, UUID, Model, gives, model, profile, profiles, settings_of
+from advised import CARD, UUID, Model, gives, known, model, profile, profiles, settings_of
 
 from advisor.core.finish import Work
 from advisor.core.objectives import Prices
@@ -15,9 +15,10 @@ from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings
 from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import JobRequest, RecommendationRequest
-from advisor_advice.answer import answer, answer_by, request_of
+from advisor_advice.answer import answer, request_of
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.site.conditions import Conditions
+from advisor_advice.site.known_jobs import read_known
 from advisor_models.registry import Registry
 
 BEST = Split((30.0, 70.0))
@@ -50,7 +51,7 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
 
 def test_the_best_split_of_the_model_is_taken() -> None:
     """With what it was by, and nothing to warn of but a card whose memory nobody knows."""
-    given = answer_by(MODEL, profiles(), ANY, CHECKED)
+    given = answer(known(MODEL), ANY)
     assert given.recommendation.choice.name == "30/70"
     assert given.manifest is MODEL.manifest
     assert (given.card, given.drifts) == (None, ())
@@ -59,10 +60,10 @@ def test_the_best_split_of_the_model_is_taken() -> None:
 
 
 def test_limits_are_kept() -> None:
-    found = answer_by(MODEL, profiles(), replace(ANY, min_speed={"a": 0.65}), CHECKED)
+    found = answer(known(MODEL), replace(ANY, min_speed={"a": 0.65}))
     assert found.recommendation.choice.sharing == "exclusive"
     with pytest.raises(NoSplitError):
-        answer_by(MODEL, profiles(), replace(ANY, max_power_w=100.0), CHECKED)
+        answer(known(MODEL), replace(ANY, max_power_w=100.0))
 
 
 @pytest.mark.parametrize(
@@ -76,14 +77,14 @@ def test_limits_are_kept() -> None:
 def test_few_features_beyond_the_training_data_are_named(
     outside: tuple[str, ...], said: str
 ) -> None:
-    known = replace(MODEL, outside=outside)
-    assert said in answer_by(known, profiles(), ANY, CHECKED).recommendation.warnings
+    seen = replace(MODEL, outside=outside)
+    assert said in answer(known(seen), ANY).recommendation.warnings
 
 
 def test_one_after_the_other_is_no_extrapolation() -> None:
     """It is measured, not predicted."""
     apart = model({}, outside=("x",))
-    given = answer_by(apart, profiles(), ANY, CHECKED).recommendation
+    given = answer(known(apart), ANY).recommendation
     assert given.choice.sharing == "exclusive"
     assert not any("unlike" in text for text in given.warnings)
 
@@ -93,7 +94,7 @@ def test_a_gpu_that_nobody_checked_is_said() -> None:
 
     def is_said(**fields: frozenset[int]) -> bool:
         found = profiles(profile("a"), profile("b", **fields))
-        warnings = answer_by(MODEL, found, ANY, None).recommendation.warnings
+        warnings = answer(known(MODEL, found, None), ANY).recommendation.warnings
         return any(text.startswith(said) for text in warnings)
 
     assert is_said()
@@ -103,7 +104,7 @@ def test_a_gpu_that_nobody_checked_is_said() -> None:
 
 def test_where_profiles_come_from_is_said() -> None:
     found = replace(profiles(bundled=("b",)), other_models=("Old", "Older"))
-    warnings = answer_by(MODEL, found, ANY, CHECKED).recommendation.warnings
+    warnings = answer(known(MODEL, found), ANY).recommendation.warnings
     assert any(text.startswith("all were profiled on Old and Older, too") for text in warnings)
     assert "bundled, so measured with random input, on which power depends: b" in warnings
 
@@ -111,7 +112,7 @@ def test_where_profiles_come_from_is_said() -> None:
 def test_the_idle_power_of_the_model_stands_in() -> None:
     lacking = profiles(*(profile(job, idle_power_w=float("nan")) for job in "ab"))
     filled = replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.4}))
-    given = answer_by(filled, lacking, ANY, CHECKED).recommendation
+    given = answer(known(filled, lacking), ANY).recommendation
     assert [p.idle_power_w for p in given.profiles] == [75.4, 75.4]
     said = "idle_power_w is missing in the profile of a, b: 75 W, as in the profiles of the model"
     assert said in given.warnings
@@ -125,8 +126,8 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
         drifts=(DRIFT,),
         outdated={CARD: "checked long ago", "Other": "older"},
     )
-    usual = answer_by(model(), profiles(), ANY, CHECKED)
-    given = answer_by(model(), profiles(), ANY, CHECKED, conditions)
+    usual = answer(known(model()), ANY)
+    given = answer(known(model(), conditions=conditions), ANY)
     option, before = (
         next(o for o in one.recommendation.candidates if o.name == "50/50")
         for one in (given, usual)
@@ -148,7 +149,7 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
 def test_the_model_in_use_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On a host that has no store: by profiles and model alone."""
     monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
-    given = answer(profiles(), ANY, settings_of(tmp_path), UUID)
+    given = answer(read_known(profiles(), settings_of(tmp_path), UUID), ANY)
     assert given.recommendation.choice.name == "30/70"
     assert any(text.startswith("nobody has checked") for text in given.recommendation.warnings)
     assert isinstance(MODEL, Model)
@@ -156,13 +157,13 @@ def test_the_model_in_use_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_two_gpu_models_are_no_pair() -> None:
     with pytest.raises(InputError, match="that of b is of Other"):
-        answer_by(MODEL, profiles(profile("a"), profile("b", gpu_model="Other")), ANY, CHECKED)
+        answer(known(MODEL, profiles(profile("a"), profile("b", gpu_model="Other"))), ANY)
 
 
 def test_the_answer_as_it_is_told() -> None:
     """Every field from where it belongs."""
     request = replace(ANY, work=Work((60.0, 90.0)))
-    given = answer_by(MODEL, profiles(), request, CHECKED)
+    given = answer(known(MODEL), request)
     wire = to_wire(given)
     assert [job.job for job in wire.jobs] == ["a", "b"]
     assert (wire.jobs[0].alone.rate, wire.jobs[0].alone.power_w) == (100.0, 400.0)
@@ -196,7 +197,7 @@ def test_limits_that_are_not_kept_stand_beside_the_way() -> None:
     """And what never ends has no end."""
     still = model({BEST: (0.6, 0.9, 350.0), Split((50.0, 50.0)): (0.0, 0.0, 350.0)})
     request = replace(ANY, max_power_w=450.0, min_speed={"a": 0.0, "b": 0.0})
-    wire = to_wire(answer_by(still, profiles(), request, CHECKED))
+    wire = to_wire(answer(known(still), request))
     (text,) = next(o for o in wire.candidates if o.split == "40/60").violations
     assert text.startswith("both draw 500 W")
     assert next(b for b in wire.baselines if b.name == "equal").option
@@ -207,7 +208,7 @@ def test_limits_that_are_not_kept_stand_beside_the_way() -> None:
 def test_a_rule_out_of_reach_has_no_option() -> None:
     """Of a job that was not measured at half of the GPU."""
     few = profiles(profile("a", shares=(60, 70, 100)), profile("b"))
-    wire = to_wire(answer_by(model(), few, ANY, CHECKED))
+    wire = to_wire(answer(known(model(), few), ANY))
     equal = next(b for b in wire.baselines if b.name == "equal")
     assert equal.option is None
     assert wire.same_work.baselines["equal"] is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from advised import CARD, CHECKED, gives, model, points_file, profile, profiles, settings_of
+from advised import CARD, CHECKED, gives, known, model, points_file, profile, profiles, settings_of
 
 from advisor.core.split import NINE, Split
 from advisor.errors import InputError, NoSplitError
@@ -16,9 +16,10 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs
 from advisor_advice.placement_wire import to_wire
-from advisor_advice.placing import Planned, environments, limits_of, plan, plan_by, way
+from advisor_advice.placing import Planned, environments, limits_of, plan, way
 from advisor_advice.site.conditions import Conditions
-from advisor_advice.site.known_profiles import ProfileSet
+from advisor_advice.site.known_jobs import read_known
+from advisor_advice.site.known_profiles import ProfileSet, find_profiles
 from advisor_models.registry import Registry
 
 BEST = Split((30.0, 70.0))
@@ -46,7 +47,7 @@ def planned(
     """The plan, each job at a tenth of its speed at least."""
     request = request or asked()
     limits = limits_of(request, 0.1)
-    return plan_by(by, found or profiles(), request, limits, checked, **fields)
+    return plan(known(by, found, checked, **fields), request, limits)
 
 
 def test_limits_are_those_of_the_request() -> None:
@@ -179,9 +180,15 @@ def test_units_are_those_of_any_profile() -> None:
 def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
     done: list[tuple[int, int]] = []
+    file = points_file(tmp_path)
+    settings, there = (
+        settings_of(tmp_path),
+        find_profiles(asked().names, settings_of(tmp_path), None, file),
+    )
+    limits = limits_of(asked(), settings.min_speed)
     found = plan(
-        asked(), settings_of(tmp_path), points_file(tmp_path),
-        on_progress=lambda n, pairs: done.append((n, pairs)),
+        read_known(there, settings, any_of=True), asked(), limits,
+        lambda n, pairs: done.append((n, pairs)),
     )  # fmt: skip
     assert done == [(1, 3), (2, 3), (3, 3)]
     assert [way(g) for g in found.groups] == ["30/70"]
@@ -190,7 +197,7 @@ def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path:
     # The setting keeps 0.4 of the speed.
     low = model({BEST: (0.3, 0.9, 300.0)})
     monkeypatch.setattr(Registry, "open_champion", gives(low))
-    apart = plan(asked(), settings_of(tmp_path), points_file(tmp_path))
+    apart = plan(read_known(there, settings, any_of=True), asked(), limits)
     assert [way(g) for g in apart.groups] == ["alone", "alone"]
 
 

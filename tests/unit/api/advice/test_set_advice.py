@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from advised import CARD, UUID, profile, profiles
+from advised import CARD, UUID, known, model, profile, profiles
 
 from advisor.core.objectives import Prices
 from advisor.core.split import Split, without_limits
@@ -17,7 +17,7 @@ from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import JobRequest, SetRequest
 from advisor.wire.sets import SetAdvice, Way
 from advisor_advice.answer import set_request_of
-from advisor_advice.set_advice import advise_set_by
+from advisor_advice.set_advice import advise_set
 from advisor_advice.site.conditions import NOTHING, Conditions
 
 SMALL = profiles(*(profile(job, power_limit_w=None) for job in "abc"))
@@ -31,7 +31,7 @@ def advised(
     request: Request = ANY,
     of: tuple[Profile, ...] = SMALL.profiles,
 ) -> SetAdvice:
-    return advise_set_by({}, profiles(*of), request, None, conditions)
+    return advise_set(known(model(), profiles(*of), None, conditions), request)
 
 
 def way(told: SetAdvice, name: str = "uncapped") -> Way:

@@ -18,6 +18,7 @@ from advisor.decide.recommend import Request
 from advisor.predict.windows import Window
 from advisor_advice.answer import answer
 from advisor_advice.recommendation_wire import to_wire
+from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.measured_pairs import measured_windows
 from advisor_data import Store, open_store
 from advisor_models.registry import Registry
@@ -150,7 +151,7 @@ def test_after_a_launch_the_next_answer_is_nearer(
 
     def told() -> tuple[float, str | None]:
         request = Request(default_min_speed=0.0)
-        found = to_wire(answer(profiles(), request, settings_of(tmp_path)))
+        found = to_wire(answer(read_known(profiles(), settings_of(tmp_path)), request))
         assert found.choice.split == "50/50"
         return found.choice.jobs[0].speed.value, found.measured and found.measured.text
 
