@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from law import Judged, as_it_stands, beside, judge, offs_of_sets, speeds, watts
+from fitting import Judged, as_it_stands, beside, judge, speeds, watts
+from law import offs_of_sets
 from rows import Off, Row, again, measured_rows, row_of, tables
 from sklearn.ensemble import ExtraTreesRegressor
 

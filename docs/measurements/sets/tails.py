@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
-from law import active, percentiles
+from fitting import active
+from law import percentiles
 from rows import Part, Row, measured_rows
 
 from advisor.predict.profiles import Floats, make_profiles

@@ -1,0 +1,178 @@
+"""The law of sets over measured rows, rules fitted to them, and jobs judged by all other jobs."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+from rows import Part, Row
+
+from advisor.core.split import Sharing
+from advisor.predict.profiles import Floats
+from advisor.predict.set_law import (
+    MPS,
+    TURNS_EXPONENT,
+    SetClass,
+    SideBySide,
+    class_of,
+    filling_beside,
+    power_w,
+    turns,
+)
+
+K = TypeVar("K")
+
+Kept = Callable[[Row], Floats]
+"""Part of its speed at its limit that each job keeps, shape (jobs, 1)."""
+
+Fit = Callable[[Sequence[Row]], Kept]
+
+OVER_W = np.arange(20.0, 121.0, 5.0)
+
+
+def side_by_side(law: SideBySide) -> Kept:
+    """Under MPS."""
+
+    def kept(row: Row) -> Floats:
+        served = row.column(lambda part: part.serves)
+        return law.kept(active(row), active(row, "dram"), row.column(lambda p: p.fills), served)
+
+    return kept
+
+
+def by_turns(exponent: float) -> Kept:
+    """Time-sliced."""
+    return lambda row: turns(active(row), exponent)
+
+
+def as_it_stands(row: Row) -> Floats:
+    """What the package says."""
+    in_turns = row.mode == "time-sliced"
+    return (by_turns(TURNS_EXPONENT) if in_turns else side_by_side(MPS))(row)
+
+
+def active(row: Row, of: str = "sm") -> Floats:
+    """Activity of SMs, or of DRAM; shape (jobs, 1)."""
+    return row.column(lambda part: part.activity(f"{of}_active_percent"))
+
+
+def beside(row: Row) -> Floats:
+    """Activity of others that fill the GPU, for each job."""
+    return filling_beside(active(row), row.column(lambda part: part.fills))
+
+
+def speeds(row: Row, kept: Floats) -> list[float]:
+    """Relative speeds."""
+    return [part.base * float(of) for part, of in zip(row.parts, kept[:, 0], strict=True)]
+
+
+def watts(row: Row, kept: Floats, over_w: float) -> float:
+    """Of the set; active idle power as it was measured, where it was."""
+    return float(all_watts(row, kept, np.array([over_w]))[0])
+
+
+def all_watts(row: Row, kept: Floats, over_w: Floats) -> Floats:
+    """The same for each of several, what is added to the power of the empty card; shape (ways,)."""
+    idle_w = row.idle_w + over_w if math.isnan(row.active_idle_w) else row.active_idle_w
+    alone_w = row.column(lambda part: part.alone.power_w or 0.0)
+    in_turns = row.mode == "time-sliced"
+    kept = np.minimum(1.0, kept)
+    idle = np.broadcast_to(idle_w, (len(kept), len(over_w)))
+    return power_w(kept, alone_w, idle, row.limit_w, in_turns=in_turns)
+
+
+def speed_offs(row: Row, kept: Floats) -> Floats:
+    """Sum of the errors of a set's jobs; shape (ways,)."""
+    said = row.column(lambda part: part.base) * kept
+    return np.abs(said - row.column(lambda part: part.speed)).sum(axis=0)
+
+
+class Nearest(Generic[K]):
+    """The rule of several, by their constants, with the smallest error of speeds.
+
+    `at_once` are all of these constants as arrays: of a row such a rule says what all say.
+    """
+
+    def __init__(
+        self,
+        rule: Callable[[Any], Kept],
+        constants: Sequence[K],
+        at_once: object,
+        rows: Sequence[Row],
+    ) -> None:
+        self._rule, self._constants = rule, constants
+        self._offs = {id(row): speed_offs(row, rule(at_once)(row)) for row in rows}
+
+    def best(self, rows: Sequence[Row]) -> K:
+        """Its constants."""
+        offs = np.sum([self._offs[id(row)] for row in rows], axis=0)
+        return self._constants[int(np.argmin(offs))]
+
+    def fit(self, rows: Sequence[Row]) -> Kept:
+        return self._rule(self.best(rows))
+
+
+def over_w(rows: Sequence[Row], kept: Kept) -> float:
+    """What is best added to the power of the empty card."""
+    offs = sum(np.abs(all_watts(row, kept(row), OVER_W) / row.power_w - 1) for row in rows)
+    return float(OVER_W[np.argmin(offs)])
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is said of one job and its set, by what was fitted to sets without that job."""
+
+    row: Row
+    part: Part
+    of_class: SetClass
+    set_class: SetClass
+    speed: float
+    power_w: float
+    measured: float
+    """Energy of the work on a card each over that together."""
+    efficiency: float
+    """Measured energy of the work on a card each over that together, for each 1 predicted."""
+
+    @property
+    def points(self) -> float:
+        return 100 * abs(self.speed - self.part.speed)
+
+    @property
+    def percent(self) -> float:
+        return 100 * abs(self.power_w / self.row.power_w - 1)
+
+
+def left_out(rows: Sequence[Row], fit: Fit) -> list[Judged]:
+    """Every job of every set, by the constants of all other jobs."""
+    found = list[Judged]()
+    for job in sorted({job for row in rows for job in row.jobs}):
+        free = [row for row in rows if job not in row.jobs]
+        kept = fit(free)
+        idle_w = over_w(free, kept)
+        for row in rows:
+            if job in row.jobs:
+                found += judge(row, kept(row), idle_w, job)
+    return found
+
+
+def judge(row: Row, kept: Floats, over_w: float, *jobs: str) -> Iterable[Judged]:
+    """What is said of some jobs of a set."""
+    said, predicted_w = speeds(row, kept), watts(row, kept, over_w)
+    fillings = beside(row)[:, 0].tolist()
+    sharing = cast("Sharing", row.mode if row.mode == "time-sliced" else "uncapped")
+    alone_w = [part.whole.power_w or 0.0 for part in row.parts]
+    measured = sum(p.speed * w for p, w in zip(row.parts, alone_w, strict=True)) / row.power_w
+    expected = sum(s * w for s, w in zip(said, alone_w, strict=True)) / predicted_w
+    for part, speed, filling in zip(row.parts, said, fillings, strict=True):
+        if part.whole.job in jobs:
+            yield Judged(
+                row,
+                part,
+                class_of(sharing, filling),
+                class_of(sharing, max(fillings)),
+                speed,
+                predicted_w,
+                measured,
+                measured / expected,
+            )
