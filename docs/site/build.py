@@ -1,6 +1,7 @@
 """The pages as a site: build/site, searched without a server; fails at a link that leads nowhere.
 
     make docs
+    python docs/site/build.py FOLDER [PAGE ...]    # looks at all links, and writes those pages alone
 
 What is on the left of the site is what the lists of pages link (docs/README.md and other README.md
 files), in their order: a page that none of them names fails the build, too.
@@ -9,7 +10,7 @@ files), in their order: a page that none of them names fails the build, too.
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -22,8 +23,8 @@ FRONT, LIST = "index", "docs/README"
 _LINK = re.compile(r"\]\(([^)#:\s]+?)\.md(?:#[^)]*)?\)")
 
 
-def main(out: Path) -> int:
-    """Exit code of Sphinx."""
+def main(out: Path, pages: Sequence[str] = ()) -> int:
+    """Exit code of Sphinx; of some pages, it looks at all and writes those, in half the time."""
     staged = out.with_name(f"{out.name}-pages")
     shutil.rmtree(staged, ignore_errors=True)
     for path in _sources():
@@ -35,7 +36,14 @@ def main(out: Path) -> int:
         (staged / f"reference/{name}.md").write_text(text)
     _add_contents(staged)
     settings = ["-c", str(Path(__file__).parent), "-D", f"root_doc={FRONT}"]
-    return build_main(["--fail-on-warning", "--keep-going", "-q", *settings, str(staged), str(out)])
+    asked = ["-q", *settings, "-d", str(staged / ".doctrees"), str(staged), str(out)]
+    strict = ["--fail-on-warning", "--keep-going", *asked]
+    if not pages:
+        return build_main(strict)
+    # The search of some pages alone is not whole, of which Sphinx warns.
+    return build_main(["-b", "dummy", *strict]) or build_main(
+        [*asked, *(str(staged / f"{page}.md") for page in pages)]
+    )
 
 
 def _sources() -> Iterator[Path]:
@@ -99,4 +107,4 @@ def _append(page: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build/site"))
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build/site", sys.argv[2:]))
