@@ -1,7 +1,7 @@
 """The pages as a site: build/site, searched without a server; fails at a link that leads nowhere.
 
     make docs
-    python docs/site/build.py FOLDER [PAGE ...]    # looks at all links, and writes those pages alone
+    python docs/site/build.py FOLDER [PAGE ...]    # looks at all, writes those alone
 
 What is on the left of the site is what the lists of pages link (docs/README.md and other README.md
 files), in their order: a page that none of them names fails the build, too.

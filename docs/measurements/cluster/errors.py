@@ -160,5 +160,5 @@ def _judged() -> list[Any]:
     sys.path.remove(str(SETS))
     runs = rows.bundled_campaigns(gpu_model=SETS_ON)
     measured = [row for of in runs for row in rows.rows_of(of) if row.mode != "time-sliced"]
-    laws = law.Nearest({one: law.side_by_side(one) for one in law.LAWS}, measured)
-    return law.left_out(measured, laws.fit)
+    _, judged = law.fitted(measured)
+    return judged
