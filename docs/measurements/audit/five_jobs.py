@@ -280,8 +280,9 @@ def _point(one: Alone, means: Mapping[str, float], idle_w: Mapping[str, float | 
 
 def _of_audit(audit: Found, names: Mapping[str, str]) -> Found:
     """What it says, with the names of the jobs in place of those of GPUs."""
-    sets = [one | {"jobs": [names.get(job, job) for job in one["jobs"]]} for one in audit["sets"]]
-    jobs = [one | {"job": names.get(one["job"], one["job"])} for one in audit["jobs"]]
+    ours = (one for one in audit["sets"] if names.keys() >= {*one["jobs"]})
+    sets = [one | {"jobs": [names[job] for job in one["jobs"]]} for one in ours]
+    jobs = [one | {"job": names[one["job"]]} for one in audit["jobs"] if one["job"] in names]
     return {**{key: audit[key] for key in ("span", "now", "shared")}, "sets": sets, "jobs": jobs}
 
 
