@@ -147,16 +147,6 @@ def exclusive(alone: Sequence[tuple[float, float]]) -> SplitResult:
     )
 
 
-def _energy_efficiency(result: SplitResult) -> float:
-    # The inverse of 1 - energy_saved, so both put the same split first; never below 0.
-    return result.same_work_w / result.power_w
-
-
-def _energy_delay(result: SplitResult) -> float:
-    # Energy for one unit of work is power / S and its time is 1 / S; this is 1 / (energy x time).
-    return result.stp**2 / result.power_w
-
-
 DEFAULT_OBJECTIVE = "energy-efficiency"
 
 COST = "cost"
@@ -173,7 +163,8 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
                 "energy that the same work takes one after the other, per energy that it takes "
                 "shared",
                 "1",
-                _energy_efficiency,
+                # The inverse of 1 - energy_saved, so both put the same split first; never below 0.
+                lambda result: result.same_work_w / result.power_w,
             ),
             Objective(
                 PER_WATT_OBJECTIVE,
@@ -193,7 +184,8 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
                 "inverse of energy times time for one unit of work: squared sum of relative "
                 "speeds per watt",
                 "1/W",
-                _energy_delay,
+                # Energy for one unit of work is power / S and its time is 1 / S.
+                lambda result: result.stp**2 / result.power_w,
             ),
             Objective("max-min", "relative speed of the slower job", "1", lambda r: min(r.speeds)),
         )

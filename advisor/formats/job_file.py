@@ -28,16 +28,14 @@ from advisor.core.job import (
     InputData,
     InputSource,
     Job,
-    ProgressKind,
     ProgressSettings,
-    ResultsSettings,
 )
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.files.safe_files import others_write_to
 from advisor.formats import yaml_fields as read
+from advisor.formats.job_progress import progress_fault, read_progress, read_results
 from advisor.formats.unknown_job import unknown_job
-from advisor.scrape.fetch import address_of
 from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES, job_folders
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -101,7 +99,7 @@ def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) ->
         raise InputError(f"{name!r} cannot name a job", fix=f"use {_NAME_RULE}")
     if not command or not command[0]:
         raise InputError(f"job {name} has no command", fix="give it after --")
-    if fault := _progress_fault(progress):
+    if fault := progress_fault(progress):
         raise InputError(f"job {name}: {fault[0]}: {fault[1]}")
     return Job(name=name, command=tuple(command), progress=progress)
 
@@ -207,75 +205,9 @@ def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
     return tuple((name, read.text(value)) for name, value in found.items())
 
 
-def _progress(field: read.YamlField) -> ProgressSettings:
-    progress = ProgressSettings(**read.record(field, _PROGRESS))
-    if fault := _progress_fault(progress):
-        key, what = fault
-        at = read.entries(field).get(key)
-        raise at.fault(what) if at else field.fault(f"{key}: {what}")
-    return progress
-
-
-def _progress_fault(progress: ProgressSettings) -> tuple[str, str] | None:
-    """The option at fault and what is wrong with it."""
-    default = ProgressSettings()
-    if progress.kind not in get_args(ProgressKind):
-        return "kind", f"{progress.kind!r} is not {' or '.join(get_args(ProgressKind))}"
-    for key, kind in _ONLY_FOR.items():
-        if progress.kind != kind and getattr(progress, key) != getattr(default, key):
-            return key, f"means something for kind {kind} only, and this one is {progress.kind}"
-    if not 0 < progress.per_run < math.inf:
-        return "per_run", f"{progress.per_run} is not a number above 0"
-    if progress.kind == "output" and not progress.pattern:
-        return "pattern", "kind output needs one, such as 'step (\\d+)'"
-    if progress.kind == "metrics" and not (progress.url and progress.counter):
-        missing = "counter" if progress.url else "url"
-        return missing, "kind metrics needs url and counter, in the job file (docs/progress.md)"
-    try:
-        address_of(progress.url or "http://localhost")
-    except InputError as error:
-        return "url", str(error)
-    return _pattern_fault(progress.pattern) if progress.pattern else None
-
-
-def _results(field: read.YamlField) -> ResultsSettings:
-    results = ResultsSettings(**read.record(field, _RESULTS))
-    fault = _pattern_fault(results.pattern) if results.pattern else None
-    if results.pattern and not fault and re.compile(results.pattern).groups != 1:
-        fault = "pattern", f"{results.pattern!r} needs one group around the value"
-    if fault:
-        raise read.entries(field)["pattern"].fault(fault[1])
-    return results
-
-
-def _pattern_fault(pattern: str) -> tuple[str, str] | None:
-    try:
-        groups = re.compile(pattern).groups
-    except (re.error, OverflowError, RecursionError) as error:
-        return "pattern", f"{pattern!r} is not a regular expression: {error}"
-    return ("pattern", f"{pattern!r} has {groups} groups, at most one") if groups > 1 else None
-
-
 def _input(field: read.YamlField) -> InputData:
     return InputData(**read.record(field, _INPUT))
 
-
-_ONLY_FOR = {
-    **{"gate": "counter", "pattern": "output", "cumulative": "output", "per_run": "runs"},
-    **dict.fromkeys(("url", "counter", "histogram"), "metrics"),
-}
-
-_PROGRESS: Mapping[str, read.FieldReader] = {
-    "kind": read.one_of(*get_args(ProgressKind)),
-    "unit": read.word,
-    "pattern": read.word,
-    "cumulative": read.flag,
-    "per_run": read.number(0, above=True),
-    "gate": read.flag,
-    "url": read.word,
-    "counter": read.word,
-    "histogram": read.word,
-}
 
 _INPUT: Mapping[str, read.FieldReader] = {
     "source": read.one_of(*get_args(InputSource)),
@@ -285,19 +217,14 @@ _INPUT: Mapping[str, read.FieldReader] = {
     "note": read.text,
 }
 
-_RESULTS: Mapping[str, read.FieldReader] = {
-    "pattern": read.word,
-    "tolerance": read.number(0, 1, above=True),
-}
-
 _JOB: Mapping[str, read.FieldReader] = {
     "name": _name,
     "description": read.text,
     "command": _command,
     "workdir": _workdir,
     "env": _env,
-    "progress": _progress,
-    "results": _results,
+    "progress": read_progress,
+    "results": read_results,
     "warm_up_s": read.number(0),
     "start_timeout_s": read.number(0, above=True),
     "memory_mib": _memory_mib,

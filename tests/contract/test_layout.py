@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+MOST_LINES, LONG_FUNCTION, MOST_LONG_FUNCTIONS = 310, 40, 40
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
@@ -48,6 +49,20 @@ def test_no_package_grows_too_large() -> None:
     folders = {path.parent for top in COMPONENTS for path in (ROOT / top).rglob("__init__.py")}
     counts = {folder: len([*folder.glob("*.py")]) - 1 for folder in folders}
     assert {str(folder): count for folder, count in counts.items() if count > 15} == {}
+
+
+def test_modules_and_functions_grow_no_longer() -> None:
+    """What is short is read and tested alone; both numbers are near how it is, and may fall."""
+    lines = {path: path.read_text("utf-8").count("\n") for path, _ in _sources()}
+    assert {str(path): count for path, count in lines.items() if count > MOST_LINES} == {}
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path, tree in _sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= LONG_FUNCTION
+    ]
+    assert len(long) <= MOST_LONG_FUNCTIONS, long
 
 
 def test_longer_functions_say_what_they_are() -> None:

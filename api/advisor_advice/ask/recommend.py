@@ -101,12 +101,7 @@ def advise(
     by_job_ms, for_all_ms = longest_p99_ms(words(max_p99), names)
     of_pairs: dict[str, object] = {"--fine": fine, "--components": components}
     if len(names) == 1:
-        _refuse(
-            {"--work": work, "--isolate": isolate, "--cores": cores} | of_pairs,
-            "1 job",
-            why="the best partners of one were asked for",
-            fix="name the other job, too",
-        )
+        _refuse({"--work": work, "--isolate": isolate, "--cores": cores} | of_pairs, *_ONE)
         limits = Request(
             objective=objective,
             min_speed=min_speeds(least, names),
@@ -117,9 +112,8 @@ def advise(
             min_gain=min_gain,
         )
         return best_partners(names[0], settings, limits, gpu_model)
-    works_s = read_works(words(work), names)
     of_any: dict[str, Any] = {
-        "jobs": job_requests(names, names, least, by_job_ms, works_s),
+        "jobs": job_requests(names, names, least, by_job_ms, read_works(words(work), names)),
         "objective": objective,
         "max_p99_ms": for_all_ms,
         "max_power_w": max_power,
@@ -134,15 +128,17 @@ def advise(
         asked = RecommendationRequest(**of_any, fine=fine, components=components)
         return _pair(asked, settings, file)
     check_set(len(names))
-    _refuse(
-        of_pairs,
-        "three jobs and more",
-        why="they are predicted by physics that does not know it",
-        fix="name two jobs, or leave it out",
-    )
-    request = set_request_of(SetRequest(**of_any), settings)
-    found = find_profiles(names, settings, gpu_model, file)
-    return advise_set(read_known(found, settings, gpu_uuid), request)
+    _refuse(of_pairs, *_SET)
+    return _set(SetRequest(**of_any), settings, file)
+
+
+_ONE = "1 job", "the best partners of one were asked for", "name the other job, too"
+_SET = (
+    "three jobs and more",
+    "they are predicted by physics that does not know it",
+    "name two jobs, or leave it out",
+)
+"""Who is meant, why an option says nothing of them, and what to do."""
 
 
 def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, Any]:
@@ -163,7 +159,7 @@ def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, An
 recommend = _told(advise)
 
 
-def _refuse(options: Mapping[str, object], of: str, *, why: str, fix: str) -> None:
+def _refuse(options: Mapping[str, object], of: str, why: str, fix: str) -> None:
     """Options that say nothing of so many jobs."""
     if given := [name for name, value in options.items() if value]:
         raise InputError(f"{given[0]} says nothing of {of}", why=why, fix=fix)
@@ -180,3 +176,10 @@ def _pair(asked: RecommendationRequest, settings: Settings, file: Path | None) -
         known = functools.partial(known_power_of, found, settings, more)
         told = with_components(told, given.recommendation, known)
     return PairAdvice(given, told)
+
+
+def _set(asked: SetRequest, settings: Settings, file: Path | None) -> SetAdvice:
+    """How three to seven jobs are to run."""
+    request = set_request_of(asked, settings)
+    found = find_profiles(asked.names, settings, asked.gpu_model, file)
+    return advise_set(read_known(found, settings, asked.gpu_uuid), request)
