@@ -34,14 +34,18 @@ class Card:
         """At how much the memory of each pod is bounded."""
         return tuple(pod.bound_mib for pod in self.pods)
 
-    def takes(self, pod: Pod) -> bool:
-        """Whether a pod may run beside all that are there, whatever the advice."""
-        booked = sum(there.booked_percent for there in self.pods) + pod.booked_percent
+    def fits(self, *pods: Pod) -> bool:
+        """Whether pods, who may meet, could run beside all that are there, whatever the advice."""
+        everybody = [*self.pods, *pods]
         return (
-            booked <= WHOLE
-            and len(self.pods) < MOST_JOBS
-            and all(there.share is not None and may_meet(there, pod) for there in self.pods)
+            sum(pod.booked_percent for pod in everybody) <= WHOLE
+            and len(everybody) <= MOST_JOBS
+            and all(may_meet(there, pod) for there in self.pods for pod in pods)
         )
+
+    def takes(self, pod: Pod) -> bool:
+        """Whether one may join now: each that is there has its share."""
+        return self.fits(pod) and all(there.share is not None for there in self.pods)
 
 
 def may_meet(a: Pod, b: Pod) -> bool:
@@ -102,10 +106,12 @@ class Cards:
             and (card.place.key in self._places or card.pods[0].claim)
         ]
 
-    def has_room(self, card: Card, pod: Pod) -> bool:
-        """Whether the node of a GPU takes a pod."""
+    def has_room(self, card: Card, *pods: Pod) -> bool:
+        """Whether the node of a GPU takes pods."""
         node = card.place.node
-        return node is None or (self._that_fits(pod, node) and self._holds([pod], node))
+        return node is None or (
+            all(self._that_fits(pod, node) for pod in pods) and self._holds(pods, node)
+        )
 
     def free_for(self, *pods: Pod) -> list[GpuSlot]:
         """A free GPU of each model that all of these pods, of one namespace, may have."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from advisor.client import JobRequest
 from advisor.core.gpu import MEMORY_MIB, MOST_MIB, WHOLE, MemoryFit
 from advisor.core.split import ADVISED_JOBS
+from advisor_kubernetes import names
 from advisor_kubernetes.chooser.cards import Card, Cards
 from advisor_kubernetes.chooser.places import GpuSlot
 from advisor_kubernetes.chooser.pods import Pod
@@ -33,6 +34,18 @@ class Start:
     why: str
     beside: tuple[Pod, ...] = ()
 
+    @property
+    def given(self) -> list[Pod]:
+        """The pods with their share and memory, as they will be."""
+        shares = zip(self.pods, self.shares, self.memory_mib, strict=True)
+        return [
+            replace(
+                pod,
+                given={**pod.given, names.SHARE_PERCENT: share, names.MEMORY_MIB: f"{memory_mib}"},
+            )
+            for pod, share, memory_mib in shares
+        ]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer(matching.Offer):
@@ -48,6 +61,16 @@ class Offer(matching.Offer):
     second: list[Pod]
     cards: list[Card] = field(default_factory=list[Card])
 
+    @property
+    def pair(self) -> tuple[Pod, Pod]:
+        """Who is given a GPU next, of two kinds of pods."""
+        return self.first[0], self.second[1 if self.first is self.second else 0]
+
+    def beside(self, card: Card, now_s: float) -> "matching.Offer":
+        """The same two as who is to join those on a GPU, asked about as if all began together."""
+        question = replace(question_of_join(card, self.pair, now_s), running=())
+        return matching.Offer(kinds=(), question=question, bounds_mib=card.bounds_mib)
+
     def start(self, cards: Cards, answer: Together) -> Start | None:
         """Take the oldest of the kinds; None: nodes have no room for them any more."""
         pod = self.first[0]
@@ -59,10 +82,8 @@ class Offer(matching.Offer):
             self.cards.remove(card)
             beside, pods, place = (*card.pods,), (self.first.pop(0),), card.place
         else:
-            other = self.second[1 if self.first is self.second else 0]
-            place = next(
-                (p for p in cards.free_for(pod, other) if p.model == self.question.model), None
-            )
+            free = cards.free_for(*self.pair)
+            place = next((p for p in free if p.model == self.question.model), None)
             if place is None:
                 return None
             beside, pods = (), (self.first.pop(0), self.second.pop(0))
@@ -94,11 +115,13 @@ def question_of_pair(a: Pod, b: Pod, place: GpuSlot) -> Question:
     )
 
 
-def question_of_join(card: Card, pod: Pod, now_s: float) -> Question:
-    """One that is to join those on a card; of two lengths count as well, of one what is left."""
+def question_of_join(card: Card, pods: Sequence[Pod], now_s: float) -> Question:
+    """Who is to join those on a card; of two lengths count as well, of one what is left."""
     place = card.place
     return Question(
-        jobs=_of_known_lengths(*(one.left(now_s) for one in card.pods), pod.wanted),
+        jobs=_of_known_lengths(
+            *(one.left(now_s) for one in card.pods), *(pod.wanted for pod in pods)
+        ),
         model=place.model,
         memory_mib=place.memory_mib,
         running=tuple(float(one.share or ALONE) for one in card.pods),

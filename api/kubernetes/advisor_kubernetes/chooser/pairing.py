@@ -157,11 +157,27 @@ class _Tenant:
         counts = [*map(len, kinds), *map(len, there)]
         chosen = matched(counts, offers, max(0, int(free)))
         # Within a kind, and for a GPU, the oldest comes first.
+        begun: list[Card] = []
         for offer, answer in sorted(chosen, key=lambda found: found[0].first[0].created_s):
+            if offer.takes_gpu and (card := self._room_for(offer, begun)):
+                self.cards.take(card.place, (offer.first.pop(0), offer.second.pop(0)))
+                continue  # in the next rounds, when those who begin there have their shares
             start = offer.start(self.cards, answer)
             if start is not None and self.round.now_s - start.pods[0].created_s >= GATHER_S:
-                self.cards.take(start.place, start.pods)
+                self.cards.take(start.place, start.given)
+                begun += [self.cards.held[start.place.key]] if offer.takes_gpu else []
                 yield start
+
+    def _room_for(self, pair: Offer, cards: Iterable[Card]) -> Card | None:
+        """A GPU whose pods both could join, so that they need none; not who has waited too long."""
+        if any(map(self._is_late, pair.pair)):
+            return None
+        for card in cards:
+            if card.fits(*pair.pair) and self.cards.has_room(card, *pair.pair):
+                [(_, answer)] = weighed([pair.beside(card, self.round.now_s)], self.round.ask)
+                if isinstance(answer, Together):
+                    return card
+        return None
 
     def _claims(self, pods: Iterable[Pod]) -> int:
         return len({pod.claim for pod in pods if pod.claim and pod.claim not in self.cards.held})
@@ -186,7 +202,13 @@ class _Tenant:
                     self.unasked.add(pods[0].kind)
                 else:
                     self.refusals.setdefault(pods[0].kind, []).append(answer)
-        return [*best.values()]
+        # Who can join by the advice takes no other GPU meanwhile.
+        open_to = {kinds[0]: best[kinds][0].cards for kinds in best if best[kinds][0].cards}
+        return [
+            found
+            for kinds, found in best.items()
+            if not found[0].takes_gpu or not self._room_for(found[0], open_to.get(kinds[0], ()))
+        ]
 
     def _pairs(self, kinds: Sequence[list[Pod]]) -> Iterator[Offer]:
         for i, first in enumerate(kinds):
@@ -212,7 +234,7 @@ class _Tenant:
                         first=pods,
                         second=pods,
                         cards=cards,
-                        question=question_of_join(cards[0], pods[0], self.round.now_s),
+                        question=question_of_join(cards[0], pods[:1], self.round.now_s),
                         bounds_mib=cards[0].bounds_mib,
                         ahead=self._is_late(pods[0]),
                     )

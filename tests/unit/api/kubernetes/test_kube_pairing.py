@@ -85,7 +85,7 @@ def decided(
             saved = known.get(frozenset(job.job for job in question.jobs))
             shares = (*(f"{share:g}" for share in question.running), "26", "50")
             shares = shares[-len(question.jobs) :] if question.running else shares
-            needs_mib = (1000.0, 2000.0, 3000.0)[: len(question.jobs)]
+            needs_mib = (1000.0, 2000.0, 3000.0, 4000.0)[: len(question.jobs)]
             found[question] = (
                 replace(otherwise, needs_mib=needs_mib)
                 if saved is None and isinstance(otherwise, Apart) and needs
@@ -196,6 +196,23 @@ def test_a_third_pod_joins_two_that_run() -> None:
     assert notes[names.MEMORY_LIMIT] == f"0={3512 + int(0.9 * free_mib)}M"
     full = [*running(there, join), booking("d", "d", 30)]
     assert isinstance(decided(full, [gpu], saves(a_b_c_d=0.5))[0], Stay)
+
+
+def test_small_pods_fill_one_gpu_before_they_take_another() -> None:
+    """Four that fit on one begin there, one after the other; more take as few as they need."""
+    pods = [booking(f"p{n}", "a", 25, age_s=20 - n) for n in range(8)]
+    nodes = [node("n", *(f"GPU-{n}" for n in range(5)))]
+    for began in (4, 6, 8):
+        for start in decided(pods, nodes, saves(a=0.3)):
+            if isinstance(start, Start):
+                pods = running(pods, start)
+        assert sum(not pod.waits for pod in pods) == began
+    assert len({pod.holds for pod in pods}) == 2
+    # Not those who have waited too long, and not where four are too many.
+    late = [booking(f"p{n}", "a", 25, age_s=99) for n in range(4)]
+    assert len(pairs(decided(late, nodes, saves(a=0.3)))) == 2
+    other = [booking(f"p{n}", "aabb"[n], 25, age_s=9 - n) for n in range(4)]
+    assert len(pairs(decided(other, nodes, saves(a=0.3, b=0.3)))) == 2
 
 
 def test_who_is_left_gets_the_next_partner() -> None:
