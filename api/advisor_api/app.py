@@ -1,7 +1,7 @@
 """The application: routes behind one gate, and the service opened and closed with it."""
 
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
 
 from fastapi import FastAPI
 
@@ -58,7 +58,8 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
         with (
             open_service(settings, options, metrics) as service,
             reconciling(service),
-            watching_drift(service),
+            # What plays says nothing new of its jobs, and would have all answers made again.
+            nullcontext() if options.replayed else watching_drift(service),
             _board(service) as board,
         ):
             app.state.service, app.state.board = service, board

@@ -98,6 +98,8 @@ def test_a_demonstration_moves_and_leaves_nothing_behind(tmp_path: Path) -> None
             answer = ask(port, "GET", path)
             assert json.loads(answer.body)["replayed"] is True, path
             assert answer.headers["advisor-replayed"] == "true"
+        # What plays is no experience with these jobs: it would have all answers made again.
+        assert "advisor_drifting" not in ask(port, "GET", "/metrics").text
         assert "<strong>Replayed.</strong>" in ask(port, "GET", "/launches").text
         assert "ERROR" not in log.read_text()
         [folder] = {place.parent for place in _open_files(process.pid) if "demo" in str(place)}

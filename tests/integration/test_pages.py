@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import math
+import re
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -796,10 +797,15 @@ def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
     visit.page.wait_for_selector("#results .notice.failed")
     assert "is no line of a queue" in visit.text("#results")
     visit.page.click("summary:has-text('Or draw a plan')")
-    for text, shown in (("{}", ".notice.failed"), (json.dumps(plan.json), ".gantt rect")):
+    # An end on the hour, whose time is to be whole under the end of the axis.
+    whole = plan.json | {"makespan_s": 10_800.0}
+    for text, shown in (("{}", ".notice.failed"), (json.dumps(whole), ".gantt rect")):
         visit.page.fill("#plan", text)
         visit.page.click("#draw")
         visit.page.wait_for_selector(f"#results {shown}")
+    box = "(one) => one.getBoundingClientRect().right"
+    last = visit.page.locator(".gantt svg text").filter(has_text=re.compile("^3.h$"))
+    assert last.evaluate(box) <= visit.page.locator(".gantt svg").evaluate(box)
 
 
 def test_pages_use_the_words_of_the_package(visit: Visit) -> None:

@@ -49,10 +49,16 @@ function draw(runs, rows, end, tone, width) {
     "svg",
     { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `Jobs on ${rows} GPUs over ${duration(end)}. All of them stand in the table below.` },
     steps.map((at) => svg("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height - FOOT })),
-    steps.map((at, i) => svg("text", { x: x(at), y: height - 8, "text-anchor": i ? "middle" : "start" }, at ? since(at) : "0")),
+    steps.map((at, i) => svg("text", { x: x(at), y: height - 8, "text-anchor": anchor(i, x(at), width) }, at ? since(at) : "0")),
     Array.from({ length: rows }, (_, gpu) => svg("text", { x: 0, y: gpu * (ROW + GAP) + ROW / 2 + 4 }, `GPU ${gpu}`)),
     runs.map((run) => bar(run, runs, x, tone)),
   );
+}
+
+// Whole at both ends.
+function anchor(i, x, width) {
+  if (i === 0) return "start";
+  return x > width - 4 * LETTER ? "end" : "middle";
 }
 
 // About five round times.
