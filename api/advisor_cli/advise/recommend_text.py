@@ -7,35 +7,17 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import Vendor
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
-from advisor.core.units import vendor_of
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor_advice.answer import ModelAdvice
 from advisor_advice.words import pair
 from advisor_cli.advise.recommend_ways import same_work_lines, way_name
+from advisor_cli.advise.set_screen import how
 from advisor_cli.shared.console import plain_table, print_table, show_chart
 from advisor_cli.shared.screen import Screen, print_list, print_screen
-
-_UNCAPPED: dict[Vendor, str] = {
-    "nvidia": "start both as clients of one MPS daemon, without a percentage",
-    "amd": "start both, without CU masks",
-}
-
-_BY_HAND: dict[Vendor, tuple[str, ...]] = {
-    "nvidia": (
-        "both as clients of one MPS daemon (nvidia-cuda-mps-control -d, same user); without it",
-        "neither limit is in force",
-    ),
-    "amd": (
-        "both with ROCR_VISIBLE_DEVICES set to the one GPU that they share: others that a job sees",
-        "have no mask",
-    ),
-}
-"""What the variables of a split need to be in force."""
 
 
 def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
@@ -43,7 +25,7 @@ def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
     r = given.recommendation
     console = print_screen(Screen(pair.headline(given), pair.lines(given)))
     if "how" in details:
-        print_list(console, "how", " ", tuple(_to_do(r)))
+        print_list(console, "how", " ", tuple(_how(r)))
     if "why" in details:
         print_list(console, "why", "-", (*_rates(r), *r.reasons, *_other_objectives(r)))
     if "notes" in details:
@@ -104,24 +86,15 @@ def _sure(given: ModelAdvice) -> Iterator[str]:
     yield f"ranges are to hold {coverage} of what is measured; model {given.manifest.version}"
 
 
-def _to_do(r: Decision) -> Iterator[str]:
-    """What to copy into the shells that start the jobs."""
+def _how(r: Decision) -> Iterator[str]:
     if r.choice.sharing == "exclusive":
         jobs = ", and when it has ended ".join(p.job for p in r.profiles)
         yield f"run {jobs}; each has the whole GPU"
         return
-    if r.choice.sharing == "uncapped":
-        yield _UNCAPPED[vendor_of(r.profiles[0].gpu_model)]
-        return
-    if r.choice.sharing == "time-sliced":
-        yield "start both on one GPU for which no MPS daemon runs: they would be its clients"
-        return
-    jobs = " ".join(p.job for p in r.profiles)
-    yield f"advisor launch {jobs} --split {r.choice.name}   # or by hand:"
-    for profile, environment in zip(r.profiles, r.environments(r.choice), strict=True):
-        for name, value in environment.items():
-            yield f"export {name}={value:<4} # in the shell that starts {profile.job}"
-    yield from _BY_HAND[vendor_of(r.profiles[0].gpu_model)]
+    names = [p.job for p in r.profiles]
+    command = f"advisor launch {' '.join(names)} --split {r.choice.name}"
+    seats = zip(names, r.environments(r.choice), strict=True)
+    yield from how(command, r.choice.sharing, r.profiles[0].gpu_model, seats)
 
 
 def _other_objectives(r: Decision) -> Iterator[str]:

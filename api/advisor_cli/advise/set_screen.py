@@ -1,10 +1,11 @@
 """How a set of jobs is to run, for a person: the first lines, and what is asked for beside them."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
 from advisor.core.objectives import Prices
+from advisor.core.split import Sharing
 from advisor.core.units import vendor_of
 from advisor.core.wording import counted
 from advisor.decide.reasons import percent
@@ -29,21 +30,31 @@ def show(given: SetAdvice, prices: Prices, details: Collection[str] = ()) -> Non
 
 
 def _how(given: SetAdvice) -> Iterator[str]:
-    """What to copy into the shells that start the jobs."""
     if (way := given.chosen) is None:
         yield "start each job on a GPU of its own"
         return
-    yield f"{words.launch_command(way)}   # or by hand:"
-    if way.sharing == "time-sliced":
+    seats = ((share.job, share.environment) for share in way.jobs)
+    yield from how(words.launch_command(way), way.sharing, given.gpu_model, seats)
+
+
+def how(
+    command: str, sharing: Sharing, gpu_model: str, jobs: Iterable[tuple[str, Mapping[str, str]]]
+) -> Iterator[str]:
+    """What to copy into the shells that start jobs, each with the variables of its limit."""
+    yield f"{command}   # or by hand:"
+    if sharing == "time-sliced":
         yield "# no MPS daemon may run for this GPU: they would be its clients"
-    elif vendor_of(given.gpu_model) == "nvidia":
+    elif vendor_of(gpu_model) == "nvidia":
         yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
     else:
-        yield "# all with ROCR_VISIBLE_DEVICES set to the one GPU that they share"
-    for share in way.jobs:
-        for name, value in share.environment.items():
-            yield f"export {name}={value:<4} # in the shell that starts {share.job}"
-    if free := [share.job for share in way.jobs if not share.environment]:
+        yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
+    free: list[str] = []
+    for job, environment in jobs:
+        for name, value in environment.items():
+            yield f"export {name}={value:<4} # in the shell that starts {job}"
+        if not environment:
+            free.append(job)
+    if free:
         yield f"# no variable for {counted(free)}; each job in a shell of its own"
 
 
