@@ -35,7 +35,7 @@ from advisor_api.engine import bundled
 from advisor_api.engine.crossed import crossed
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.kept import Kept
-from advisor_api.engine.known import Known
+from advisor_api.engine.known import JobsReader
 from advisor_api.engine.own_process import OwnProcesses
 from advisor_api.engine.power import Weights
 from advisor_api.engine.present import Present
@@ -73,7 +73,7 @@ class Engine:
         self.jobs = Jobs(settings.jobs_dir, store)
         self._weights = Weights(store)
         self._present = Present(settings.home, registry, change_count)
-        self._known = Known(settings, store, registry, self.jobs, self._present)
+        self._known = JobsReader(settings, store, registry, self.jobs, self._present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
 

@@ -28,7 +28,7 @@ from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 
 
-class Known:
+class JobsReader:
     """Reads what is asked for once for each state; for one event loop."""
 
     def __init__(

@@ -30,7 +30,7 @@ from advisor_cli.shared.options import (
     AsJson,
     Cores,
     GpuUuidOption,
-    Kept,
+    LimitOptions,
     MinGain,
     Notes,
     job_names,
@@ -43,7 +43,7 @@ PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet(Kept):
+class Fleet(LimitOptions):
     """The jobs and the GPUs, and what counts."""
 
     jobs: Annotated[

@@ -13,13 +13,13 @@ from advisor.wire.sets import SetAdvice
 from advisor_advice.ask.recommend import PairAdvice, advise
 from advisor_cli.advise import partners_text, recommend_text, set_screen
 from advisor_cli.shared.grouped import grouped
-from advisor_cli.shared.options import Advised, AsJson, Notes, ObjectiveOption, job_names
+from advisor_cli.shared.options import AdviceOptions, AsJson, Notes, ObjectiveOption, job_names
 from advisor_cli.shared.power_bars import letters, print_parts
 from advisor_cli.shared.say import as_json_text, say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question(Advised):
+class RecommendOptions(AdviceOptions):
     """What is asked of one to seven jobs."""
 
     objective: ObjectiveOption = DEFAULT_OBJECTIVE
@@ -46,7 +46,7 @@ def recommend(
             autocompletion=job_names,
         ),
     ],
-    asked: Question,
+    asked: RecommendOptions,
     how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
     why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
     notes: Notes = False,

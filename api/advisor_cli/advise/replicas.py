@@ -14,7 +14,7 @@ from advisor_advice.ask import replicas as ask
 from advisor_advice.words.pair import basis
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_cli.shared.grouped import grouped
-from advisor_cli.shared.options import Advised, AsJson, Notes, job_names
+from advisor_cli.shared.options import AdviceOptions, AsJson, Notes, job_names
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import MOST_WIDTH, print_folded, print_list
 
@@ -24,7 +24,7 @@ def replicas(
     job: Annotated[
         str, typer.Argument(help="Name of a profiled job", metavar="JOB", autocompletion=job_names)
     ],
-    asked: Advised,
+    asked: AdviceOptions,
     most: Annotated[
         int, typer.Option(help="Copies that are looked at; beyond 7 nothing was measured")
     ] = MOST_JOBS,

@@ -44,7 +44,7 @@ from advisor_cli.launching.plan import plan_lines, whole_plan
 from advisor_cli.launching.text import line
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.grouped import grouped
-from advisor_cli.shared.options import AllowUnsafe, AsJson, Kept, ObjectiveOption, job_names
+from advisor_cli.shared.options import AllowUnsafe, AsJson, LimitOptions, ObjectiveOption, job_names
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import print_screen
 from advisor_profiling import SUPERVISOR
@@ -137,7 +137,7 @@ def launch(
         ),
     ],
     rules: Rules,
-    kept: Kept,
+    limits: LimitOptions,
     then: Annotated[
         list[str] | None, typer.Option(help="Jobs for afterwards, C+D*2; may be given again")
     ] = None,
@@ -170,12 +170,12 @@ def launch(
     _check_join(context, join, share)
     for names in together if join is None else ():
         check_together(len(names))
-    asked = replace(_of_jobs(together, kept), **asdict(rules))
+    asked = replace(_of_jobs(together, limits), **asdict(rules))
     check_launch(asked if share is None else replace(asked, split=f"{share:g}"))
     gpu = gpu if join is None else _gpu_of(join, settings)
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = ResolvedLaunch(
-        request=asked, gpu=gpu, card=seen, profiles=kept.profiles, asked_by=user_name()
+        request=asked, gpu=gpu, card=seen, profiles=limits.profiles, asked_by=user_name()
     )
     if join is not None:
         code = join_launch(join, together[0], share, wanted, settings, as_json=as_json)
@@ -209,19 +209,19 @@ def _gpu_of(launch_id: str, settings: Settings) -> str:
     return folder.read_status().gpu_uuid or folder.read_spec().gpu
 
 
-def _of_jobs(together: Sequence[tuple[str, ...]], kept: Kept) -> LaunchRequest:
+def _of_jobs(together: Sequence[tuple[str, ...]], limits: LimitOptions) -> LaunchRequest:
     """Those that run together, one after the other, and what each of them must keep."""
     names = [name for each in together for name in each]
-    by_job_ms, for_all_ms = longest_p99_ms(kept.max_p99 or (), names)
-    least = kept.min_speed or ()
+    by_job_ms, for_all_ms = longest_p99_ms(limits.max_p99 or (), names)
+    least = limits.min_speed or ()
     first, *rest = (job_requests(each, names, least, by_job_ms) for each in together)
     return LaunchRequest(
         jobs=first,
         then=tuple(NextPair(jobs=each) for each in rest),
         max_p99_ms=for_all_ms,
-        max_power_w=kept.max_power,
-        memory_mib=kept.memory,
-        gpu_model=kept.gpu_model,
+        max_power_w=limits.max_power,
+        memory_mib=limits.memory,
+        gpu_model=limits.gpu_model,
     )
 
 

@@ -125,7 +125,7 @@ ServiceCa: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class LimitOptions:
     """What jobs that share a GPU must keep, and what is known of them."""
 
     min_speed: MinSpeed = None
@@ -137,7 +137,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advised(Kept):
+class AdviceOptions(LimitOptions):
     """What advice may be asked for, too."""
 
     min_gain: MinGain = MIN_GAIN
