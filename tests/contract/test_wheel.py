@@ -136,16 +136,15 @@ def test_programs_of_its_jobs_find_it(bare: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    "group", ["(README|docs/first-steps)", "docs/(?!first)[a-l]", "docs/[m-z]"]
-)
-def test_what_pages_show_runs_in_an_empty_folder(bare: Path, host: FakeHost, group: str) -> None:
-    """Each command that needs no GPU, cluster or network, with what the page says is there."""
+def test_what_pages_show_runs_in_an_empty_folder(bare: Path, host: FakeHost) -> None:
+    """Each command that needs no GPU, cluster or network, with what the page says is there.
+
+    One test: most pages show a command that another one shows, too.
+    """
     environment, folder = _readers(bare, host)
     shown = [
         (f"{block.page}:{line}: {command}", shlex.split(command, comments=True))
         for block in itertools.chain(*map(blocks, pages()))
-        if re.match(group, block.page)
         for line, command in commands(block)
         if why_not_run(command) is None
     ]
@@ -161,7 +160,7 @@ def test_what_pages_show_runs_in_an_empty_folder(bare: Path, host: FakeHost, gro
         # A fake host lacks some of what a doctor looks for.
         if done.returncode and words != ["doctor"]:
             failed.append(f"{place}\n{done.returncode}: {done.stderr[-600:]}")
-    assert len(seen) >= 15
+    assert len(seen) >= 45
     assert not failed, "\n".join(failed)
 
 

@@ -100,10 +100,15 @@ class Visit:
         """Texts with too little contrast."""
         return self.page.evaluate(_PALE)
 
-    def violations(self) -> list[str]:
-        """What axe-core finds that a reader who cannot see, or use a mouse, would stumble on."""
+    def violations(self, *rules: str) -> list[str]:
+        """What axe-core finds that a reader who cannot see, or use a mouse, would stumble on.
+
+        By these rules, or by all but the one that takes longest and is `pale`.
+        """
         axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-        found = axe.run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
+        only = {"runOnly": rules} if rules else {"rules": {"color-contrast": {"enabled": False}}}
+        options = {"resultTypes": ["violations"], **only}
+        found = axe.run(self.page, options=options).response["violations"]
         return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
 
     def weight(self) -> int:
