@@ -15,7 +15,7 @@ LOCK_VENV := build/lock-venv
 
 # True only where Debian packages may be installed.
 MAY_APT := command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]
-APT := export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && \
+APT := export DEBIAN_FRONTEND=noninteractive && apt-get update -qq && \
   apt-get install -qq -y --no-install-recommends
 
 # Tests start hundreds of short processes: compiled modules are kept even where the environment says
