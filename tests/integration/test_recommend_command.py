@@ -4,14 +4,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from reading import answer_of
-from typer.testing import CliRunner
+from recommending import as_json, error, recommend
 
-from advisor.errors import AdvisorError, InputError, NoSplitError
-from advisor_cli.app import app
+from advisor.errors import InputError, NoSplitError
 
 PAIR = ("fft", "resnet50-train-b2")
 
@@ -22,25 +19,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
     return tmp_path / "home"
-
-
-def recommend(*options: str) -> str:
-    """What the command prints."""
-    done = CliRunner().invoke(app, ["recommend", *options], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def as_json(*options: str) -> dict[str, Any]:
-    """What the command answers to a program."""
-    return answer_of(recommend(*options, "--json"))
-
-
-def error(kind: type[AdvisorError], *options: str) -> str:
-    """What the command says when it fails so."""
-    done = CliRunner().invoke(app, ["recommend", *options])
-    assert isinstance(done.exception, kind), done.output
-    return str(done.exception)
 
 
 OPTION_KEYS = {

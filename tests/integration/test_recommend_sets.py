@@ -1,13 +1,13 @@
 """`advisor recommend` of three jobs and more, from outside, with the bundled profiles."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from reading import answer_of
+from recommending import as_json, error, recommend
 from typer.testing import CliRunner
 
-from advisor.errors import AdvisorError, InputError, NoSplitError
+from advisor.errors import InputError, NoSplitError
 from advisor_cli.app import app
 
 H100 = ("--gpu-model", "h100")
@@ -23,22 +23,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
-
-
-def recommend(*options: str) -> str:
-    done = CliRunner().invoke(app, ["recommend", *options], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def as_json(*options: str) -> dict[str, Any]:
-    return answer_of(recommend(*options, "--json"))
-
-
-def error(kind: type[AdvisorError], *options: str) -> str:
-    done = CliRunner().invoke(app, ["recommend", *options])
-    assert isinstance(done.exception, kind), done.output
-    return str(done.exception)
 
 
 KEYS = {
