@@ -25,8 +25,12 @@ export function number(value, digits = 3) {
   return format(Math.max(digits, whole)).format(value);
 }
 
+const LONG_UNIT = 5;
+
 export function withUnit(value, unit, digits = 3) {
-  return there(value) ? number(value, digits) + SPACE + unit : NONE;
+  if (!there(value)) return NONE;
+  // A long unit may stand in a line of its own, whole: a slash would part it from its last letter.
+  return number(value, digits) + (unit.length > LONG_UNIT ? ` ${unit.replaceAll("/", "/\u2060")}` : SPACE + unit);
 }
 
 // A part of 1 in percent.
