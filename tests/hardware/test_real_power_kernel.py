@@ -31,7 +31,7 @@ def test_steady_power_of_a_product_repeats() -> None:
     """Within 1 %, below the limit of the card; curve and counter agree where both say something."""
     one, other = (run_json(*PRODUCT, "--runs", "80", "--fresh") for _ in range(2))
     assert one["captured"]
-    assert one["curve"], one["no_curve"]
+    assert one["curve"] or "not to be believed" in one["no_curve"]
     first, second = (answer["ssp_power_w"]["value"] for answer in (one, other))
     assert first == pytest.approx(second, rel=0.01)
     assert one["before_w"] < first <= 1.05 * (the_gpu().power_limit_w or 1e9)

@@ -5,7 +5,7 @@
 Starts an MPS control daemon of its own. Under each limit a fresh process asks the driver
 (cuOccupancyMaxActiveClusters, with so much shared memory that an SM holds one block) how many
 clusters of 4 and of 8 blocks are resident at once. If the work of others is lost, the launches of
-trials.json were wrong where more clusters were launched, and right elsewhere. Not run yet.
+trials.json were wrong where more clusters were launched, and right elsewhere.
 """
 
 import ctypes
