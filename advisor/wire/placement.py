@@ -22,6 +22,7 @@ class GroupJob:
         speed: Relative speed while all jobs of the group run.
         time_s: From the start until it has ended.
         environment: Variables that limit it; none for a job alone.
+        one_window: As of jobs that are asked about (`advisor.wire.recommendation`).
     """
 
     job: str
@@ -30,6 +31,7 @@ class GroupJob:
     speed: float
     time_s: float
     environment: Mapping[str, str]
+    one_window: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,7 @@ class SeatedJob:
         speed: Relative to its own alone on that GPU.
         p99_ms: The most that is expected of a server, where it is known.
         environment: Variables that limit it.
+        one_window: As of jobs that are asked about (`advisor.wire.recommendation`).
     """
 
     job: str
@@ -170,6 +173,7 @@ class SeatedJob:
     speed: float
     p99_ms: float | None
     environment: Mapping[str, str]
+    one_window: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from advisor.core.flags import ONE_WINDOW
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Prices
 from advisor.core.split import split_environments
@@ -146,6 +147,7 @@ def _group(planned: Planned, group: JobGroup, count: int) -> wire.PlacedGroup:
                 speed=speed,
                 time_s=time_s,
                 environment=environment,
+                one_window=job.name in planned.one_window,
             )
             for job, (share, speed, time_s, environment) in zip(group.jobs, values, strict=True)
         ),
@@ -220,12 +222,14 @@ def _seats(plan: RunningPlan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
         limits = split_environments(one.split, total, vendor_of(pool.gpu_model))
     seats = zip(one.kinds, shares, one.speeds, one.p99_ms, limits, strict=True)
     for kind, share, speed, p99_ms, variables in seats:
+        profile = pool.profiles[kind]
         yield wire.SeatedJob(
             job=plan.placing.kinds[kind].name,
             share_percent=share,
             speed=speed,
             p99_ms=p99_ms,
             environment={} if share == WHOLE else variables,
+            one_window=profile is not None and ONE_WINDOW in profile.flags,
         )
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from advisor.core.flags import ONE_WINDOW
 from advisor.core.split import NINE, split_environments
 from advisor.core.units import vendor_of
 from advisor.decide.limits import (
@@ -57,6 +58,8 @@ class Planned:
     """The plan without a least gain; None: there is none to drop, or the time was up."""
     filling: tuple[str, ...]
     """Jobs that need the whole GPU for nearly all of their speed."""
+    one_window: tuple[str, ...]
+    """Jobs that were seen on the whole GPU alone."""
     manifest: Manifest
     bundled: tuple[str, ...]
     warnings: tuple[str, ...] = ()
@@ -141,6 +144,7 @@ def plan(
         others=_others(problem),
         eager=_eager(problem, found, ends - time.monotonic()),
         filling=tuple(p.job for p in profile_set.profiles if best_size(p) is None),
+        one_window=tuple(p.job for p in profile_set.profiles if ONE_WINDOW in p.flags),
         manifest=manifest,
         bundled=profile_set.bundled,
         warnings=tuple(dict.fromkeys(warnings)),

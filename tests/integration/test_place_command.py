@@ -126,7 +126,7 @@ def test_gpu_model_that_was_not_learned_from(place: Advisor, tmp_path: Path) -> 
     assert avoided.startswith("not used: ")
 
 
-JOB_KEYS = {"job", "work_s", "share_percent", "speed", "time_s", "environment"}
+JOB_KEYS = {"job", "work_s", "share_percent", "speed", "time_s", "environment", "one_window"}
 
 
 def test_json_adds_up(plan: dict[str, Any]) -> None:
@@ -267,7 +267,9 @@ def test_json_of_sets_has_stable_keys(place: Advisor) -> None:
     for one in found["sets"]:
         assert set(one) == {"launch", "gpu_model", "gpus", "jobs", "power_w"}
         for job in one["jobs"]:
-            assert set(job) == {"job", "share_percent", "speed", "p99_ms", "environment"}
+            assert set(job) == {
+                *("job", "share_percent", "speed", "p99_ms", "environment", "one_window"),
+            }
             assert bool(job["environment"]) == (job["share_percent"] < 100)
 
 
@@ -281,6 +283,18 @@ def test_text_of_sets_says_cards_bound_and_launches(place: Advisor) -> None:
         assert words in text
     launches = [line for line in done.out.splitlines() if line.startswith("  GPU ")]
     assert len(launches) == int(text.split(" on ")[1].split()[0])
+
+
+def test_what_rests_on_one_window_is_estimated(place: Advisor, tmp_path: Path) -> None:
+    """A job that was seen on the whole GPU alone is told in pairs and in sets, the others not."""
+    whole = next(p for p in bundled_solo_points({"bert-train"}) if p.share_percent == 100)
+    write_points(tmp_path / "seen.jsonl", [replace(whole, job="mine", flags=())])
+    wanted = ("mine:2", "vit-train:2", "--gpus", "4", "--profiles", "seen.jsonl")
+    for objective, of in ((), "groups"), (("--objective", "least-energy"), "sets"):
+        said = " ".join(place(*wanted, *objective).out.split())
+        assert ". estimated from one window of mine" in said
+        jobs = [job for one in answer(place, *wanted, *objective)[of] for job in one["jobs"]]
+        assert {job["job"]: job["one_window"] for job in jobs} == {"mine": True, "vit-train": False}
 
 
 def test_launches_of_sets_are_commands(place: Advisor, advisor: Advisor) -> None:

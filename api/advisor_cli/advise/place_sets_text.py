@@ -8,6 +8,7 @@ from rich.text import Text
 from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
 from advisor.wire.placement import SeatedSet, SetPlacement
+from advisor_advice.words.pair import basis
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.screen import Screen, print_folded, print_screen
 
@@ -36,9 +37,10 @@ def show(found: SetPlacement, details: Collection[str] = ()) -> None:
 
 def _headline(found: SetPlacement) -> str:
     pools = ", ".join(f"{pool.used} of {pool.gpus} x {pool.gpu_model}" for pool in found.gpus)
+    seen = dict.fromkeys(job.job for one in found.sets for job in one.jobs if job.one_window)
     return (
         f"{count_of(found.seated, 'job')} on {count_of(found.cards, 'card')} ({pools}), "
-        f"{found.power_w / 1000:,.4g} kW. predicted"
+        f"{found.power_w / 1000:,.4g} kW. {basis(None, seen)}"
     )
 
 

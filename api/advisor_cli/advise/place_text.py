@@ -14,6 +14,7 @@ from advisor.formats.moments import duration_text
 from advisor.place.problem import JobGroup
 from advisor.place.schedule import Schedule, Slot
 from advisor_advice.placing import APART, Planned, environments, way
+from advisor_advice.words.pair import basis
 from advisor_advice.words.price import price_text
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.screen import Screen, print_folded, print_screen
@@ -54,7 +55,7 @@ def _headline(planned: Planned) -> str:
     return (
         f"{count_of(len(problem.queue), 'job')} on {problem.gpus} x {planned.gpu_model}: done in "
         f"{duration_text(found.makespan_s)}, {_kwh(found.energy_j)}, "
-        f"{_hours(found.busy_s)} GPU hours. predicted"
+        f"{_hours(found.busy_s)} GPU hours. {basis(None, planned.one_window)}"
     )
 
 
