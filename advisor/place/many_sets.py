@@ -129,6 +129,10 @@ class SetRates:
     low: Floats
     power_w: Floats
 
+    def only(self, chosen: Ints) -> "SetRates":
+        """Some of them."""
+        return SetRates(self.speed[chosen], self.low[chosen], self.power_w[chosen])
+
 
 def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> ManyAlone:
     """Of one profile of each kind."""

@@ -17,7 +17,7 @@ from advisor.decide.limits import (
     must_be_sure,
     with_card_memory,
 )
-from advisor.place.many_sets import LEVELS, NONE, ManyAlone, Sets, many_alone, nothing
+from advisor.place.many_sets import LEVELS, NONE, ManyAlone, SetRates, Sets, many_alone, nothing
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
 from advisor.place.running import PlacedSet, Placing, Pool
@@ -144,6 +144,11 @@ class SetAnswers:
 
     def kept(self, sets: Sets, size: int) -> tuple[Sets, Ints]:
         """Those of so many jobs that keep memory, numbers and floors; and which they are."""
+        chosen, _ = self.keeping(sets, size)
+        return sets.only(chosen), chosen
+
+    def keeping(self, sets: Sets, size: int) -> tuple[Ints, SetRates]:
+        """Which those are, and what they do."""
         most_mib = self._limits.memory_mib or np.inf
         added = sets.rows[:, size - 1]
         fits: Bools = self._memory_mib[sets.rows].sum(axis=1) <= MEMORY_PART * most_mib
@@ -154,7 +159,7 @@ class SetAnswers:
         unsure = self.sure[sets.rows] | (rates.low < UNSURE_BELOW * rates.speed)
         decisive = np.where(unsure, rates.low, rates.speed)
         kept = np.flatnonzero((decisive >= self.floors[sets.rows] - 1e-9).all(axis=1))
-        return sets.only(kept), chosen[kept]
+        return chosen[kept], rates.only(kept)
 
     def filling(self, size: int) -> Sets:
         """All sets of so many jobs that fill the GPU, at every level."""

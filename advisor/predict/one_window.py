@@ -119,19 +119,41 @@ def prior_kept(sm: float, shares: Sequence[float]) -> Floats:
     return np.minimum(1.0, np.array(shares) / WHOLE / max(sm, 0.01))
 
 
-def estimated_profile(
-    window: SoloWindow, sm: float, dram: float, rate: Floats, power: Floats
-) -> Profile:
-    """The profile of a seen job; rates are for each 1 on the whole GPU.
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """What a profile is made of, beside its window.
 
-    Args:
-        window: What was seen.
+    Attributes:
         sm: Activity of the SMs, read or estimated.
         dram: That of the DRAM.
-        rate: Part of the rate that it keeps at `ESTIMATED_SHARES`.
+        rate: Part of the rate that it keeps at `ESTIMATED_SHARES`, for each 1 on the whole GPU.
         power: Part of the power over that of the empty card.
     """
-    kept, drawn = (np.append(np.maximum.accumulate(v).clip(0.01, 1), 1) for v in (rate, power))
+
+    sm: float
+    dram: float
+    rate: Floats
+    power: Floats
+
+    def numbers(self) -> Floats:
+        """All of them in one row."""
+        return np.concatenate([[self.sm, self.dram], self.rate, self.power])
+
+    def off_by(self, errors: Floats) -> "Estimate":
+        """With so much added to `numbers`."""
+        sm, dram, *kept = (self.numbers() + errors).tolist()
+        return possible(sm, dram, *np.split(np.array(kept), 2))
+
+
+def possible(sm: float, dram: float, rate: Floats, power: Floats) -> Estimate:
+    """The same within what can be: a smaller share keeps no more than a larger one."""
+    kept, drawn = (np.maximum.accumulate(values).clip(0.01, 1) for values in (rate, power))
+    return Estimate(min(max(sm, 0.0), 1.0), min(max(dram, 0.0), 1.0), kept, drawn)
+
+
+def estimated_profile(window: SoloWindow, told: Estimate) -> Profile:
+    """The profile of a seen job."""
+    kept, drawn = (np.append(v, 1) for v in (told.rate, told.power))
     shares = np.array([*ESTIMATED_SHARES, WHOLE])
     # A job does the same work for each step at any share, so counters go with its rate.
     values = {name: kept * window.read(name) for name in COLUMNS}
@@ -139,8 +161,8 @@ def estimated_profile(
         "rate": kept,
         "power_w": window.idle_power_w + drawn * (window.power_w - window.idle_power_w),
         "sm_clock_mhz": np.full(len(shares), window.read("sm_clock_mhz")),
-        "sm_active_percent": np.minimum(shares, WHOLE * sm * kept),
-        "dram_active_percent": WHOLE * dram * kept,
+        "sm_active_percent": np.minimum(shares, WHOLE * told.sm * kept),
+        "dram_active_percent": WHOLE * told.dram * kept,
     }
     return Profile(
         job=window.job,

@@ -1,6 +1,6 @@
 """An audit from beginning to end: read, survey, pack, add up."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,15 +11,19 @@ from advisor.decide.limits import Limits, with_card_memory
 from advisor.errors import InputError
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Profile
-from advisor_audit.kinds import Estimate, Kind, Survey
+from advisor_audit.kinds import Head, Kind, Survey
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.phases import Segment
+from advisor_audit.ranges import WORLDS, saved
 from advisor_audit.reading import Source, read_all
 from advisor_audit.result import Audit, Span
 from advisor_audit.totals import Hours, Totals, to_prove
 from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
 
 _FEWEST_SLOTS = 96
+
+SAMPLE = 12
+"""Slots that are packed in each world."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +35,7 @@ class Wanted:
         known: Profiles that the store has, by GPU model and job.
     """
 
-    estimate: Estimate
+    head: Head
     within: str = "namespace"
     objective: Aim = "least-energy"
     limits: Limits = field(default_factory=Limits)
@@ -80,12 +84,18 @@ def audit(
         )
     slot_s = _slot_s(source)
     read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
-    walk = walk_of(read, survey, wanted, slot_s)
+    every = max(1, round((source.end_s - source.begin_s) / slot_s / SAMPLE))
+    walk = walk_of(read, survey, wanted, Walked(slot_s, every))
     for page, (begin_s, end_s) in enumerate(pages.pages):
         walk.page(pages.segments(page), begin_s, end_s)
         on_progress("packing", page + 1, len(pages.pages))
     totals = Totals(
-        survey=survey, packers=walk.packers, walked=walk.walked, hours=hours, prices=wanted.prices
+        survey=survey,
+        packers=walk.packers,
+        walked=walk.walked,
+        hours=hours,
+        prices=wanted.prices,
+        saved=saved(walk.walked, walk.packers, _worlds(walk, wanted, on_progress)),
     )
     found = _audit(totals, _span(source, wanted, slot_s), len(pages.mig()))
     if strays := source.asked.strays:
@@ -100,7 +110,7 @@ def _slot_s(source: Source) -> float:
     return min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
 
 
-def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, slot_s: float) -> Walk:
+def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
     """What packs the segments that were surveyed, slot by slot.
 
     Raises:
@@ -108,8 +118,9 @@ def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, slot_s: flo
     """
     kinds = _kinds(read, survey)
     numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
-    packers = {model: _packer(model, of, survey, wanted) for model, of in kinds.items()}
-    return Walk(survey, packers, numbers, wanted.within, Walked(slot_s))
+    profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
+    packers = _packers(kinds, profiles, survey, wanted)
+    return Walk(survey, packers, numbers, wanted.within, walked)
 
 
 def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[Kind]]:
@@ -126,14 +137,34 @@ def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[Kind]]:
     return by_model
 
 
-def _packer(model: str, kinds: list[Kind], survey: Survey, wanted: Wanted) -> Packer:
-    profiles = survey.profiles(kinds, wanted.estimate)
+def _worlds(walk: Walk, wanted: Wanted, on_progress: Progress) -> Iterator[dict[str, Packer]]:
+    """Packers of what jobs might be."""
+    kinds = {model: packer.kinds for model, packer in walk.packers.items()}
+    guesses = {model: walk.survey.guesses(of, wanted.head) for model, of in kinds.items()}
+    for world in range(WORLDS):
+        profiles = {model: guess(world) for model, guess in guesses.items()}
+        yield _packers(kinds, profiles, walk.survey, wanted)
+        on_progress("drawing ranges", world + 1, WORLDS)
+
+
+def _packers(
+    kinds: Mapping[str, Sequence[Kind]],
+    profiles: Mapping[str, Sequence[Profile]],
+    survey: Survey,
+    wanted: Wanted,
+) -> dict[str, Packer]:
+    return {m: _packer(m, of, survey, wanted, profiles[m]) for m, of in kinds.items()}
+
+
+def _packer(
+    model: str, kinds: Sequence[Kind], survey: Survey, wanted: Wanted, profiles: Sequence[Profile]
+) -> Packer:
     limits = with_card_memory(wanted.limits, model)
     if limits.memory_mib is None:
         limits = replace(limits, memory_mib=survey.memory_mib(model))
     return make_packer(
         kinds,
-        [profiles[kind] for kind in kinds],
+        profiles,
         survey.idle_power_w(model),
         wanted.objective,
         limits,

@@ -20,7 +20,7 @@ from advisor_audit.kinds import SM, Survey
 from advisor_audit.phases import HELD_MIB, Segment
 from advisor_audit.sources.live import ThisHost
 from advisor_audit.sources.series import POWER, USED, Owner
-from advisor_audit.walk import Walk
+from advisor_audit.walk import Walk, Walked
 from advisor_profiling.telemetry.nvml import compute_pids
 
 WINDOW_S = 60.0
@@ -122,7 +122,7 @@ class HostWatch:
         segments = [one for _, _, one in there]
         survey = Survey()
         survey.add_page(segments)
-        walk = walk_of(segments, survey, self._wanted, WINDOW_S)
+        walk = walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
         walk.page(segments, 0.0, WINDOW_S)
         return HostSeen(
             at=now(),
@@ -153,7 +153,7 @@ class HostWatch:
         kind = survey.kind_of(one) if one.owner not in survey.several else None
         if kind is None:
             return None
-        profile = survey.profiles([kind], self._wanted.estimate)[kind]
+        (profile,) = survey.profiles([kind], self._wanted.head)
         rates = profile.values["rate"]
         return float(np.interp(HALF, profile.shares, rates) / rates[-1])
 

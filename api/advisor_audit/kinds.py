@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,17 +18,8 @@ from advisor.predict.one_window import SoloWindow
 from advisor.predict.profiles import COLUMNS, Profile
 from advisor.predict.serving import Serving
 from advisor_audit.phases import Segment
-from advisor_audit.sources.series import (
-    ACTIVITY,
-    BUSY,
-    CLOCK,
-    FREE,
-    LIMIT,
-    POWER,
-    USED,
-    Owner,
-    workload_name,
-)
+from advisor_audit.sources.series import BUSY, CLOCK, FREE, LIMIT, POWER, USED, Owner
+from advisor_audit.workloads import Seen, Workload, activity_of, workload_of
 
 SM, DRAM, MEMORY_BUSY = "sm_active_percent", "dram_active_percent", "memory_busy_percent"
 
@@ -49,23 +40,23 @@ LIMITS_W: Mapping[str, float] = {
 IDLE_W = 70.0
 """Of a GPU without a job, where none was seen: an H100 or H200 (data/advisor_data/bundled)."""
 
-SERVER_SPREAD, SERVER_S = 0.3, 1800.0
-"""What looks like a server: its activity goes up and down by so much of its mean, from minute to
-minute, for so long. Training that is steady does not."""
+SURE_S = 600.0
+"""The highest clock of a GPU model is the mean of a window of so long: one of few readings would
+say that all others are held back."""
 
-Estimate: TypeAlias = Callable[[SoloWindow], Profile]
+Guess: TypeAlias = Callable[[int], Profile]
 
 
-class Workload(NamedTuple):
-    """All pods of one name, or one batch job."""
+class Head(Protocol):
+    """Estimates profiles from windows."""
 
-    group: str
-    name: str
+    def profile(self, window: SoloWindow) -> Profile:
+        """As expected."""
+        ...
 
-    @property
-    def known_as(self) -> str:
-        """The name of its profile: as `advisor profile --name` is told it."""
-        return self.name.removeprefix("job ")
+    def guesses(self, window: SoloWindow, *, is_server: bool) -> Guess:
+        """What it might be, in each world by number."""
+        ...
 
 
 class Kind(NamedTuple):
@@ -79,73 +70,6 @@ class Kind(NamedTuple):
     known: str
     is_server: bool
     cell: tuple[int, ...]
-
-
-def workload_of(owner: Owner) -> Workload:
-    """The name without what is made up for each pod."""
-    return Workload(owner.group, workload_name(owner.name))
-
-
-@dataclass(slots=True)
-class Seen:
-    """What was seen of a workload.
-
-    Attributes:
-        activity: Seconds, mean, and sum of squared deviations times seconds.
-        memory_mib: The most of one pod.
-        pods: Hashes of their names: a name has fifty times as many bytes.
-    """
-
-    model: str = ""
-    busy_s: float = 0.0
-    paused_s: float = 0.0
-    activity: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    energy_j: float = 0.0
-    memory_mib: float = 0.0
-    pods: set[int] = field(default_factory=set[int])
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of its activity over the mean."""
-        seconds, mean, squares = self.activity
-        return math.sqrt(squares / seconds) / mean if mean > 0 else 0.0
-
-    @property
-    def is_server(self) -> bool:
-        """Whether it looks like one."""
-        return self.spread >= SERVER_SPREAD and self.activity[0] >= SERVER_S
-
-    def add(self, one: Segment) -> None:
-        """One more segment of it."""
-        span_s = one.end_s - one.begin_s
-        self.model = one.model
-        self.pods.add(hash(one.owner))
-        self.memory_mib = max(self.memory_mib, one.means.get(USED, 0.0))
-        self.energy_j += span_s * one.means.get(POWER, 0.0)
-        active = activity_of(one)
-        if one.state == "paused":
-            self.paused_s += span_s
-        else:
-            self.busy_s += span_s
-            if active is not None:
-                inside = (one.spread * active) ** 2
-                self.activity = _joined(self.activity, one.seen_s, active, inside)
-
-
-def activity_of(one: Segment) -> float | None:
-    """Percent; None: it was not read."""
-    return next((one.means[name] for name in ACTIVITY if name in one.means), None)
-
-
-def _joined(
-    before: tuple[float, float, float], seconds: float, mean: float, variance: float
-) -> tuple[float, float, float]:
-    total = before[0] + seconds
-    if total <= 0:
-        return before
-    away = mean - before[1]
-    squares = before[2] + variance * seconds + away * away * before[0] * seconds / total
-    return total, before[1] + away * seconds / total, squares
 
 
 @dataclass(slots=True)
@@ -191,9 +115,10 @@ class Survey:
                 idle = self.idle_w.setdefault(model, [0.0, 0.0])
                 idle[0] += means[POWER] * one.seen_s
                 idle[1] += one.seen_s
-        for channel, kept in ((LIMIT, self.limits_w), (CLOCK, self.clocks_mhz)):
-            if channel in means:
-                kept[model] = max(kept.get(model, 0.0), means[channel])
+        if LIMIT in means:
+            self.limits_w[model] = max(self.limits_w.get(model, 0.0), means[LIMIT])
+        if CLOCK in means and one.seen_s >= SURE_S:
+            self.clocks_mhz[model] = max(self.clocks_mhz.get(model, 0.0), means[CLOCK])
         if USED in means and FREE in means:
             total_mib = means[USED] + means[FREE]
             self.totals_mib[model] = max(self.totals_mib.get(model, 0.0), total_mib)
@@ -248,20 +173,24 @@ class Survey:
             kept[1] += one.seen_s
             kept[2] = max(kept[2], value)
 
-    def profiles(self, kinds: Iterable[Kind], estimate: Estimate) -> dict[Kind, Profile]:
+    def profiles(self, kinds: Iterable[Kind], head: Head) -> list[Profile]:
         """Of each kind: as it was measured, else as it is estimated from its mean window."""
-        found: dict[Kind, Profile] = {}
-        for kind in kinds:
-            if kind.known:
-                found[kind] = self.known[kind.model, kind.known]
-                continue
-            profile = estimate(self.window(kind))
-            if kind.is_server:
-                rate = float(profile.values["rate"][-1])
-                demand = Serving(offered_rate=rate, rate_noise=None, latency_p99_ms=())
-                profile = replace(profile, serving=demand)
-            found[kind] = profile
-        return found
+        return [
+            self.known[kind.model, kind.known]
+            if kind.known
+            else _as_seen(kind, head.profile(self.window(kind)))
+            for kind in kinds
+        ]
+
+    def guesses(self, kinds: Iterable[Kind], head: Head) -> Callable[[int], list[Profile]]:
+        """The same in each world, where what is measured is as it is."""
+        found = [(kind, self._guess(kind, head)) for kind in kinds]
+        return lambda world: [_as_seen(kind, guess(world)) for kind, guess in found]
+
+    def _guess(self, kind: Kind, head: Head) -> Guess:
+        if kind.known:
+            return lambda _: self.known[kind.model, kind.known]
+        return head.guesses(self.window(kind), is_server=kind.is_server)
 
     def window(self, kind: Kind) -> SoloWindow:
         """The mean window of a kind."""
@@ -279,6 +208,15 @@ class Survey:
             memory_used_mib=sums[USED][2],
             counters={name: value for name, value in means.items() if name in COLUMNS},
         )
+
+
+def _as_seen(kind: Kind, profile: Profile) -> Profile:
+    """With the demand of what looks like a server."""
+    if kind.known or not kind.is_server:
+        return profile
+    rate = float(profile.values["rate"][-1])
+    demand = Serving(offered_rate=rate, rate_noise=None, latency_p99_ms=())
+    return replace(profile, serving=demand)
 
 
 def _held_several(segments: Iterable[Segment]) -> set[Owner]:

@@ -90,6 +90,9 @@ class Packer:
     _packed: dict[frozenset[tuple[int, int]], Found] = field(
         default_factory=dict[frozenset[tuple[int, int]], Found]
     )
+    _costs: dict[tuple[Members, int], float] = field(
+        default_factory=dict[tuple[Members, int], float]
+    )
     _sets: dict[tuple[Members, int], PackedSet] = field(
         default_factory=dict[tuple[Members, int], PackedSet]
     )
@@ -136,6 +139,7 @@ class Packer:
                 break
             level = int(row.levels[free[best]])
             members = tuple(sorted((*members, free[best])))
+            self._costs[members, level] = float(row.costs[free[best]])
         return members, level
 
     def row(self, members: Members, level: int) -> Row:
@@ -157,12 +161,14 @@ class Packer:
         levels = np.repeat(np.arange(len(LEVELS)), kinds)
         zeros = np.zeros(len(rows))
         sets = Sets(rows=rows, level=levels, last=zeros.astype(np.int64), most=zeros)
-        kept, chosen = answers.kept(sets, size)
+        # Only jobs that fill the GPU have limits.
+        several = np.flatnonzero((levels == 0) | answers.many.alone.fills[rows, 0].any(axis=1))
+        kept, rates = answers.keeping(sets.only(several), size)
+        chosen = several[kept]
         costs = np.full(len(rows), np.inf)
         if len(chosen):
-            rates = answers.many.at(kept.rows, kept.level)
             placing = answers.placing
-            lag = np.append(placing.lag, 0.0)[kept.rows]
+            lag = np.append(placing.lag, 0.0)[rows[chosen]]
             behind = ((1 - rates.speed) * lag).sum(axis=1)
             costs[chosen] = placing.per_card + placing.per_w * rates.power_w + behind
         table = costs.reshape(len(LEVELS), kinds)
@@ -185,6 +191,8 @@ class Packer:
         """Of a set, or of a job alone, as the aim counts."""
         if len(members) == 1:
             return float(self.alone[members[0]])
+        if (members, level) in self._costs:
+            return self._costs[members, level]
         one, placing = self.set_of(members, level), self.answers.placing
         behind = sum(
             (1 - speed) * placing.lag[kind] for kind, speed in zip(members, one.speeds, strict=True)

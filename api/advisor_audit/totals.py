@@ -13,13 +13,14 @@ from advisor.core.objectives import Prices
 from advisor.core.records import FILLS_PERCENT
 from advisor.core.wording import count_of
 from advisor.predict.set_law import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS
-from advisor_audit.kinds import SM, Seen, Survey, Workload, workload_of
+from advisor_audit.kinds import SM, Survey
 from advisor_audit.packing import PackedSet, Packer
 from advisor_audit.phases import Segment
-from advisor_audit.ranges import ONE_WINDOW_ENERGY, draw, interval
+from advisor_audit.ranges import ONE_WINDOW_ENERGY, Saved, interval
 from advisor_audit.result import Basis, NextProfile, Now, SeenJob, Shared, SharingSet
 from advisor_audit.sources.series import POWER
 from advisor_audit.walk import SetKey, Team, Walked
+from advisor_audit.workloads import Seen, Workload, workload_of
 
 MOST_JOBS, MOST_SETS, MOST_NEXT = 500, 100, 10
 """Jobs and sets that are listed, those with the most hours first; profiles that are asked for."""
@@ -65,6 +66,7 @@ class Totals:
     walked: Walked
     hours: Hours
     prices: Prices
+    saved: Saved
 
     def now(self) -> Now:
         """What is held today."""
@@ -94,10 +96,6 @@ class Totals:
             return None
         return prices.of(gpu_hours * HOUR_S, kwh * 3.6e6)
 
-    def _sets(self) -> dict[SetKey, PackedSet]:
-        keys = {*self.walked.hours, *(key for slot in self.walked.top for key in slot.sets)}
-        return {key: self._set(key) for key in sorted(keys)}
-
     def _set(self, key: SetKey) -> PackedSet:
         return self.packers[key.model].set_of(key.members, key.level)
 
@@ -110,32 +108,24 @@ class Totals:
 
     def shared(self, now: Now) -> Shared:
         """The same work in sets."""
-        sets, walked, hours = self._sets(), self.walked, self.walked.hours
-        draws = draw(sets, self._is_estimated)
-        saved = sum(h * sets[key].saved_w for key, h in hours.items()) / 1000
-        freed = sum(h * (len(key.members) - 1 - sets[key].lag_cards) for key, h in hours.items())
-        freed_draws = draws.card_hours(hours)
-        gpu_hours = now.gpu_hours - freed_draws
-        found_cards = draws.cards(walked.top, lambda key: len(key.members))
-        cards = max((math.ceil(slot.cards - 1e-9) for slot in walked.top), default=0)
-        estimated = not hours or any(map(self._is_estimated, hours))
+        hours, saved, prices = self.walked.hours, self.saved, self.prices
+        gpu_hours = now.gpu_hours - saved.freed_h
         kwh = kwh_idle = cost = None
         if now.kwh is not None:
-            idle_kw, drawn = self._idle_kw(hours), now.kwh - draws.kwh(hours)
-            kwh = interval(now.kwh - saved, drawn)
-            kwh_idle = interval(now.kwh - saved + idle_kw * freed, drawn + idle_kw * freed_draws)
-            costs = [self._cost(h, e) for h, e in zip(gpu_hours, drawn, strict=True)]
-            if (value := self._cost(now.gpu_hours - freed, now.kwh - saved)) is not None:
-                cost = interval(value, np.array(costs, dtype=float))
+            off = now.kwh - saved.kwh
+            kwh, kwh_idle = interval(off), interval(off + self._idle_kw(hours) * saved.freed_h)
+            if prices.are_set:
+                by_hour, by_kwh = prices.of(HOUR_S, 0.0), prices.of(0.0, 3.6e6)
+                cost = interval(by_hour * gpu_hours + by_kwh * off)
         return Shared(
-            basis="estimated" if estimated else "predicted",
-            cards=interval(min(cards, now.cards), np.minimum(found_cards, now.cards)),
-            gpu_hours=interval(now.gpu_hours - freed, gpu_hours),
+            basis="estimated" if not hours or any(map(self._is_estimated, hours)) else "predicted",
+            cards=interval(np.minimum(now.cards, saved.cards)),
+            gpu_hours=interval(gpu_hours),
             kwh=kwh,
             kwh_idle=kwh_idle,
             cost=cost,
-            predicted_hours=walked.known_hours,
-            apart_hours=dict(walked.apart),
+            predicted_hours=self.walked.known_hours,
+            apart_hours=dict(self.walked.apart),
         )
 
     def _idle_kw(self, hours: Mapping[SetKey, float]) -> float:

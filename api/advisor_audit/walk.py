@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from advisor_audit.kinds import Kind, Survey, Workload, workload_of
+from advisor_audit.kinds import Kind, Survey
 from advisor_audit.packing import Members, Packer
 from advisor_audit.phases import Segment
+from advisor_audit.workloads import Workload, workload_of
 
 SLOT_S = 900.0
 """Whoever is there in the middle of a slot is taken to be there for all of it."""
@@ -45,11 +46,15 @@ class Slot:
 
     Attributes:
         apart: Cards of jobs alone, and of those that stay as they are.
+        cards_now: A card for each job.
+        groups: Jobs of each kind that may share, by GPU model.
     """
 
     cards: float
     begin_s: float
     apart: int = field(compare=False)
+    cards_now: int = field(compare=False)
+    groups: Sequence[tuple[str, Mapping[int, int]]] = field(compare=False)
     sets: Mapping[SetKey, int] = field(compare=False)
 
 
@@ -62,9 +67,11 @@ class Walked:
         teams: The same by the names of their jobs.
         shared: Hours of each workload in sets.
         apart: GPU hours of jobs that stay as they are, by why.
+        sample: One of `every` slots.
     """
 
     slot_s: float
+    every: int = 1
     hours: dict[SetKey, float] = field(default_factory=lambda: defaultdict(float))
     teams: dict[Team, float] = field(default_factory=lambda: defaultdict(float))
     shared: dict[Workload, float] = field(default_factory=lambda: defaultdict(float))
@@ -73,6 +80,7 @@ class Walked:
     most_now: int = 0
     slots: int = 0
     top: list[Slot] = field(default_factory=list[Slot])
+    sample: list[Slot] = field(default_factory=list[Slot])
 
 
 @dataclass(slots=True)
@@ -130,9 +138,15 @@ class Walk:
         for key, count in sets.items():
             walked.hours[key] += count * hours
         used = sum(count * (1 + self.lag_cards(key)) for key, count in sets.items())
-        slot = Slot(apart + alone + used, begin_s, apart + alone, sets)
+        counts = [
+            (model, {n: len(names) for n, names in group.names.items()})
+            for (model, _), group in sorted(groups.items())
+        ]
+        slot = Slot(apart + alone + used, begin_s, apart + alone, len(there), counts, sets)
         (heapq.heappush if len(walked.top) < TOP_SLOTS else heapq.heappushpop)(walked.top, slot)
         walked.most_now = max(walked.most_now, len(there))
+        if walked.slots % walked.every == walked.every // 2:
+            walked.sample.append(slot)
         walked.slots += 1
 
     def lag_cards(self, key: SetKey) -> float:

@@ -14,9 +14,11 @@ from advisor.predict.features import rounded
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,
+    Estimate,
     SoloWindow,
     counter_features,
     estimated_profile,
+    possible,
     prior_kept,
     share_features,
 )
@@ -67,13 +69,17 @@ class OneWindowModel:
         ((found,),) = self._counters[name](asked(counter_features(window)))
         return max(found, 0.0)
 
-    def profile(self, window: SoloWindow) -> Profile:
-        """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""
+    def estimate(self, window: SoloWindow) -> Estimate:
+        """What its profile is made of."""
         sm, dram = (self.activity(window, name) for name in COUNTERS)
         rows = asked(share_features(window, sm, dram, ESTIMATED_SHARES))
         prior = prior_kept(sm, ESTIMATED_SHARES)
         rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
-        return estimated_profile(window, sm, dram, rate, power)
+        return possible(sm, dram, rate, power)
+
+    def profile(self, window: SoloWindow) -> Profile:
+        """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""
+        return estimated_profile(window, self.estimate(window))
 
 
 def asked(features: Floats) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
@@ -88,9 +94,15 @@ def bundled_one_window() -> OneWindowModel:
     Raises:
         ModelError: it is not whole.
     """
+    return OneWindowModel({name: bundled_file(trees_file(name)) for name in HEADS})
+
+
+def bundled_file(name: str) -> bytes:
+    """One of its files.
+
+    Raises:
+        ModelError: it is not the one that the manifest says.
+    """
     with ModelError.instead_of(ValueError, f"{BUNDLED} has no manifest", fix=_RENEW):
         manifest = parse(OneWindowManifest, whole_file(BUNDLED / MANIFEST, _RENEW))
-    files = {name: trees_file(name) for name in HEADS}
-    return OneWindowModel(
-        {n: checked_file(BUNDLED / file, manifest.files[file], _RENEW) for n, file in files.items()}
-    )
+        return checked_file(BUNDLED / name, manifest.files[name], _RENEW)

@@ -41,7 +41,7 @@ from advisor_cli.shared.options import AsJson, ProfilesOption
 from advisor_cli.shared.progress import progress
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import Screen, print_screen
-from advisor_models.one_window import bundled_one_window
+from advisor_models.one_window_errors import bundled_head
 
 DAY_S = 86400.0
 LATELY_S = DAY_S
@@ -97,7 +97,7 @@ def audit(
         priced(ADVISED[COST], settings.prices)  # refuses it where nothing has a price
     limits = Limits(default_min_speed=settings.min_speed if min_speed is None else min_speed)
     wanted = Wanted(
-        estimate=bundled_one_window().profile,
+        head=bundled_head(),
         within=within,
         objective=objective,
         limits=limits,

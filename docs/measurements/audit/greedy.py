@@ -17,7 +17,7 @@ from advisor.place.running_solver import place_running
 
 def main() -> None:
     """Print a line for each draw, and the mean."""
-    week = make_week(40, 7, 3)
+    week = make_week(40, 7, 3, steady=True)
     packer = truth_packer(week)
     known = [n for n, kind in enumerate(packer.kinds) if kind.known]
     [pool] = packer.answers.placing.pools

@@ -45,7 +45,7 @@ class Totals:
 
 def main() -> None:
     """Print both."""
-    week = make_week(200, 7, 3)
+    week = make_week(200, 7, 3, steady=True)
     packer = truth_packer(week)
     number = {kind.known: n for n, kind in enumerate(packer.kinds)}
     alone_h = sum(job.end - job.begin for job in week.jobs) / 60

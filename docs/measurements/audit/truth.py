@@ -8,25 +8,32 @@ from pathlib import Path
 from week import MINUTE_S, MODEL, Week
 
 from advisor.core.interval import Interval
-from advisor.core.objectives import NO_PRICES
+from advisor.core.objectives import NO_PRICES, Prices
 from advisor.core.records import PairPoint
 from advisor.decide.limits import Limits, with_card_memory
 from advisor_audit.audit import Wanted, audit
 from advisor_audit.kinds import Kind, Survey
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.phases import Segment
+from advisor_audit.ranges import Saved, saved
 from advisor_audit.reading import Source, pages_of
 from advisor_audit.result import Audit, Now, Shared
 from advisor_audit.totals import Hours, Totals
 from advisor_audit.walk import SLOT_S, Walk, Walked
 from advisor_data.files.bundled import bundled_set_points
-from advisor_models.one_window import bundled_one_window
+from advisor_models.one_window_errors import Head, bundled_head
 
 
-def run_audit(source: Source, folder: Path, within: str = "namespace") -> Audit:
+def run_audit(
+    source: Source,
+    folder: Path,
+    within: str = "namespace",
+    head: Head | None = None,
+    prices: Prices = NO_PRICES,
+) -> Audit:
     """As the command does it, with no profile known."""
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = Wanted(estimate=bundled_one_window().profile, within=within)
+    wanted = Wanted(head=head or bundled_head(), within=within, prices=prices)
     return audit(source, folder, wanted, lambda _what, _done, _of: None)
 
 
@@ -36,6 +43,7 @@ class Truth:
 
     now: Now
     shared: Shared
+    saved: Saved
 
 
 def truth_packer(week: Week) -> Packer:
@@ -49,7 +57,7 @@ def truth(week: Week, within: str = "namespace") -> Truth:
     packer, numbers = _packer(survey, found)
     hours.add_page(found)
     hours.gpus = {str(n) for n in range(week.gpus)}
-    walk = Walk(survey, {MODEL: packer}, numbers, within, Walked(SLOT_S))
+    walk = Walk(survey, {MODEL: packer}, numbers, within, Walked(SLOT_S, 1))
     walk.page(found, 0.0, week.minutes * MINUTE_S)
     totals = Totals(
         survey=survey,
@@ -57,13 +65,14 @@ def truth(week: Week, within: str = "namespace") -> Truth:
         walked=walk.walked,
         hours=hours,
         prices=NO_PRICES,
+        saved=saved(walk.walked, {MODEL: packer}, [{MODEL: packer}], seed=1000),
     )
     now = totals.now()
-    return Truth(now, totals.shared(now))
+    return Truth(now, totals.shared(now), totals.saved)
 
 
 def _survey(week: Week) -> Survey:
-    survey = Survey(known={(MODEL, name): profile for name, profile in week.profiles.items()})
+    survey = Survey(known={(MODEL, name): profile for name, profile in week.known().items()})
     survey.add_page([*week.segments()])
     return survey
 
@@ -73,9 +82,8 @@ def _packer(survey: Survey, found: Sequence[Segment]) -> tuple[Packer, dict[Kind
     for one in found:
         if kind := survey.kind_of(one):
             survey.count(one, kind)
-    profiles = survey.profiles(kinds, bundled_one_window().profile)
     limits = with_card_memory(Limits(), MODEL)
-    own = [profiles[kind] for kind in kinds]
+    own = survey.profiles(kinds, bundled_head())
     packer = make_packer(kinds, own, 70.0, "least-energy", limits, NO_PRICES)
     return packer, {kind: n for n, kind in enumerate(kinds)}
 

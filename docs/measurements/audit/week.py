@@ -5,16 +5,17 @@ others the jobs of a measured set run at the same time. What is true is known by
 written has gaps, restarts, late and renamed labels, clocks that are off, and NaN.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from advisor.core.records import PairPoint
-from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.profiles import Profile, make_profiles, relative_capacity
 from advisor.predict.sets import active_idle_w
 from advisor_audit.phases import Segment
-from advisor_audit.sources.series import METRICS, POWER, USED, Owner
+from advisor_audit.sources.series import METRICS, POWER, USED, Owner, Series
 from advisor_data.files.bundled import (
     bundled_set_points,
     bundled_set_references,
@@ -23,6 +24,9 @@ from advisor_data.files.bundled import (
 
 MODEL = "NVIDIA H100 80GB HBM3"
 MINUTE_S, DAY = 60.0, 24 * 60
+LEVELS = 4
+"""Of what is asked of a server, for each 1, in what is true."""
+
 OF_NODE = 8
 
 CHANNELS = (
@@ -42,12 +46,17 @@ class Part:
 
 @dataclass(slots=True)
 class TrueJob:
-    """One pod, on one GPU."""
+    """One pod, on one GPU.
+
+    Attributes:
+        load: Of a server, what is asked of it minute by minute, 1 for its profile.
+    """
 
     owner: Owner
     app: str
     gpu: int
     parts: list[Part]
+    load: np.ndarray | None = None
 
     @property
     def begin(self) -> int:
@@ -77,25 +86,66 @@ class Week:
     def segments(self) -> Iterator[Segment]:
         """What an audit would find if nothing was lost, each job under the name of its profile."""
         for job in self.jobs:
-            for part in job.parts:
-                profile = self.profiles[part.kind or job.app]
-                values = means(profile, waits=part.kind is None)
+            for name, profile, begin, end, waits in self._stretches(job):
                 pod = job.owner.name.removeprefix(f"app-{job.app}")
-                owner = Owner(job.owner.group, f"{part.kind or job.app}{pod}", "main")
-                span = (part.begin * MINUTE_S, part.end * MINUTE_S)
                 yield Segment(
                     gpu=gpu_name(job.gpu),
                     model=MODEL,
                     host=f"node{job.gpu // OF_NODE}",
-                    owner=owner,
-                    state="busy" if part.kind else "paused",
+                    owner=Owner(job.owner.group, f"{name}{pod}", "main"),
+                    state="paused" if waits else "busy",
                     phase=0,
-                    begin_s=span[0],
-                    end_s=span[1],
-                    seen_s=span[1] - span[0],
-                    means=values,
+                    begin_s=begin * MINUTE_S,
+                    end_s=end * MINUTE_S,
+                    seen_s=(end - begin) * MINUTE_S,
+                    means=means(profile, waits=waits),
                     spread=0.0,
                 )
+
+    def _stretches(self, job: TrueJob) -> Iterator[tuple[str, Profile, int, int, bool]]:
+        """Name, profile, minutes, and whether it waits; of servers by the load of each hour."""
+        for part in job.parts:
+            name = part.kind or job.app
+            profile = self.profiles[name]
+            if job.load is None:
+                yield name, profile, part.begin, part.end, part.kind is None
+                continue
+            for begin in range(part.begin, part.end, 60):
+                end = min(begin + 60, part.end)
+                asked = job.load[begin - job.begin : end - job.begin].mean()
+                level = max(round(asked * LEVELS), 1) / LEVELS
+                yield f"{name}@{level}", at_load(profile, level), begin, end, False
+
+    def known(self) -> dict[str, Profile]:
+        """All profiles by the names of `segments`."""
+        loads = {
+            f"{name}@{n / LEVELS}": at_load(p, n / LEVELS)
+            for name, p in self.profiles.items()
+            if p.serving
+            for n in range(1, 4 * LEVELS)
+        }
+        return {**self.profiles, **loads}
+
+
+@functools.cache
+def at_load(profile: Profile, level: float) -> Profile:
+    """Of a server, with so much asked of it for each 1: what it has room for at each share."""
+    assert profile.serving
+    most = profile.whole_gpu_rate * relative_capacity(profile, profile.shares)
+    rate = np.minimum(level * profile.whole_gpu_rate, most)
+    part = rate / profile.values["rate"]
+    idle_w = active_idle_w(profile)
+    values = {
+        name: np.minimum(part * v, 100.0) if name.endswith("_percent") else part * v
+        for name, v in profile.values.items()
+    }
+    values |= {
+        "rate": rate,
+        "sm_clock_mhz": profile.values["sm_clock_mhz"],
+        "power_w": idle_w + part * (profile.values["power_w"] - idle_w),
+    }
+    offered = level * (profile.serving.offered_rate or profile.whole_gpu_rate)
+    return replace(profile, values=values, serving=replace(profile.serving, offered_rate=offered))
 
 
 def gpu_name(gpu: int) -> str:
@@ -126,9 +176,15 @@ def means(profile: Profile, *, waits: bool = False) -> dict[str, float]:
     return {name: value for name, value in found.items() if not np.isnan(value)}
 
 
-def make_week(gpus: int, days: int, seed: int) -> Week:
-    """A cluster of so many GPUs: half of them for a mix, half for measured sets."""
+def make_week(
+    gpus: int, days: int, seed: int, jobs: Collection[str] = (), *, steady: bool = False
+) -> Week:
+    """A cluster of so many GPUs: half of them for a mix, half for measured sets; of these jobs.
+
+    Where it is steady, what is asked of servers stays as it is.
+    """
     random, known = np.random.default_rng(seed), profiles()
+    known = {name: p for name, p in known.items() if name in jobs or not jobs}
     week = Week(gpus, days * DAY, known)
     of_sets = [
         point
@@ -149,10 +205,13 @@ def make_week(gpus: int, days: int, seed: int) -> Week:
     kinds, number = sorted(known), 0
     while left > 0:
         size = min(left, int(random.integers(6, 15)))
-        own = [str(name) for name in random.choice(kinds, 5, replace=False)]
+        own = [str(name) for name in random.choice(kinds, min(5, len(kinds)), replace=False)]
         for _ in range(size):
             _of_mix(week, f"team-{number:02d}", own, next(free), random)
         left, number = left - size, number + 1
+    for n, job in enumerate(week.jobs):
+        if known[job.app].serving and not steady:
+            job.load = _demand(job.end - job.begin, np.random.default_rng((seed, n)))
     return week
 
 
@@ -206,19 +265,17 @@ class Written:
 
     Attributes:
         begin_s: Unix time of minute 0.
-        extra: Whether SM activity is collected, which the default counters leave out.
+        metrics: Of each channel that is collected its name, and the factor to its unit.
     """
 
     week: Week
     begin_s: float
     seed: int = 1
-    extra: bool = True
     metrics: dict[str, tuple[str, float]] = field(init=False)
     _by_gpu: dict[int, list[TrueJob]] = field(init=False)
     _skew_s: np.ndarray = field(init=False)
     _gaps: list[list[tuple[int, int]]] = field(init=False)
     _late: dict[str, int] = field(init=False)
-    _factors: dict[str, np.ndarray] = field(init=False)
 
     def __post_init__(self) -> None:
         random, week = np.random.default_rng(self.seed), self.week
@@ -237,32 +294,28 @@ class Written:
             for job in week.jobs
             if random.random() < 0.05
         }
-        self._factors = {}
-        for job in week.jobs:
-            if week.profiles[job.app].serving:
-                self._factors[job.owner.name] = _demand(job.end - job.begin, random)
 
     def lines(self, begin: int, end: int) -> Iterator[str]:
         """OpenMetrics of some minutes, without the last line."""
-        random = np.random.default_rng((self.seed, begin))
-        for gpu in range(self.week.gpus):
+        for one in self.series(range(self.week.gpus), begin, end):
+            labels = ",".join(f'{k}="{v}"' for k, v in one.labels.items() if k != "__name__")
+            for t, value in zip(one.times_s, one.values, strict=True):
+                yield f"{one.metric}{{{labels}}} {value:.6g} {t:.3f}".replace(" nan ", " NaN ")
+
+    def series(self, gpus: Iterable[int], begin: int, end: int) -> Iterator[Series]:
+        """Of some GPUs in some minutes, as they would be read."""
+        for gpu in gpus:
+            random = np.random.default_rng((self.seed, begin, gpu))
             for labels, minutes, table in self._rows(gpu, begin, end, random):
-                node = gpu // OF_NODE
-                seconds = self.begin_s + minutes * MINUTE_S + self._skew_s[node]
-                missing = random.random(table.shape) < 0.003
-                for row, channel in enumerate(CHANNELS):
-                    if channel == "sm_active_percent" and not self.extra:
-                        continue
-                    name, scale = self.metrics[channel]
-                    head = f"{name}{labels} "
-                    for t, value, nan in zip(
-                        seconds, table[row] / scale, missing[row], strict=True
-                    ):
-                        yield f"{head}{'NaN' if nan else f'{value:.6g}'} {t:.3f}"
+                seconds = self.begin_s + minutes * MINUTE_S + self._skew_s[gpu // OF_NODE]
+                table[random.random(table.shape) < 0.003] = np.nan
+                for channel, (name, scale) in self.metrics.items():
+                    values = (table[CHANNELS.index(channel)] / scale).tolist()
+                    yield Series({"__name__": name, **labels}, seconds.tolist(), values)
 
     def _rows(
         self, gpu: int, begin: int, end: int, random: np.random.Generator
-    ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    ) -> Iterator[tuple[dict[str, str], np.ndarray, np.ndarray]]:
         """Labels, minutes and values of each stretch under one set of labels."""
         minutes = np.arange(begin, end)
         seen = np.ones(len(minutes), dtype=bool)
@@ -299,8 +352,8 @@ class Written:
         profile = self.week.profiles[part.kind or job.app]
         found = means(profile, waits=part.kind is None)
         column = np.array([found.get(channel, 0.0) for channel in CHANNELS])[:, None]
-        if part.kind and job.owner.name in self._factors:
-            load = self._factors[job.owner.name][begin - job.begin : end - job.begin]
+        if part.kind and job.load is not None:
+            load = job.load[begin - job.begin : end - job.begin]
             idle_w = active_idle_w(profile)
             rows = np.outer(column[:, 0], load)
             rows[0] = idle_w + (column[0] - idle_w) * load
@@ -311,7 +364,7 @@ class Written:
             return rows
         return np.repeat(column, end - begin, axis=1)
 
-    def _labels(self, gpu: int, owner: Owner | None, later: bool) -> str:
+    def _labels(self, gpu: int, owner: Owner | None, later: bool) -> dict[str, str]:
         """From the fourth day on one half of the nodes is scraped without `honor_labels`."""
         node = gpu // OF_NODE
         labels = {
@@ -326,7 +379,7 @@ class Written:
         if owner:
             names = {"namespace": owner.group, "pod": owner.name, "container": owner.part}
             labels |= {f"exported_{k}" if renamed else k: v for k, v in names.items()}
-        return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+        return labels
 
 
 def _gaps(minutes: int, random: np.random.Generator) -> list[tuple[int, int]]:

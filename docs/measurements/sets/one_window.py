@@ -28,7 +28,6 @@ from advisor.errors import NoSplitError
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,
-    SoloWindow,
     prior_kept,
     window_of,
 )
@@ -38,7 +37,7 @@ from advisor.predict.situation import kind_of
 from advisor.wire.requests import MIN_GAIN
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import BUNDLED
-from advisor_training.learn.one_window import learnable, left_out, write_one_window
+from advisor_training.learn.one_window import blind, learnable, left_out, write_one_window
 from advisor_training.learn.protocols import family_of
 
 Key = tuple[str, str]
@@ -82,11 +81,6 @@ def known_of(profiles: Sequence[Profile]) -> Iterator[Known]:
     for model, own in left_out(profiles):
         for p in own:
             yield Known(p, {n: model.profile(blind(window_of(p), of)) for n, of in LACKING.items()})
-
-
-def blind(window: SoloWindow, lacking: Sequence[str]) -> SoloWindow:
-    """The same without these counters."""
-    return replace(window, counters={n: v for n, v in window.counters.items() if n not in lacking})
 
 
 def of_shares(known: Sequence[Known]) -> None:

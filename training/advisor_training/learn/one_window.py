@@ -7,7 +7,7 @@ jobs these are large, and matter little.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,19 @@ from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
 from advisor.predict.one_window import (
     COUNTERS,
+    ESTIMATED_SHARES,
+    Estimate,
+    SoloWindow,
     counter_features,
     prior_kept,
     share_features,
     window_of,
 )
 from advisor.predict.profiles import Floats, Profile
+from advisor.predict.situation import kind_of
 from advisor_models.manifest import MANIFEST, hashes, trees_file
 from advisor_models.one_window import OneWindowManifest, OneWindowModel, asked
+from advisor_models.one_window_errors import ERRORS, ErrorsFile, LeftOut
 from advisor_training.learn.artefact import LIBRARIES, forest_bytes, write_model
 from advisor_training.learn.protocols import family_of
 from advisor_training.train import dataset_sha256
@@ -70,6 +75,8 @@ def write_one_window(
         StoreError: it cannot be written.
     """
     files = {trees_file(name): data for name, data in fit_one_window(profiles).items()}
+    errors = ErrorsFile(tuple(left_out_errors(profiles)))
+    files[ERRORS] = json.dumps(to_plain(errors), separators=(",", ":")).encode() + b"\n"
     manifest = OneWindowManifest(
         profiles=len(profiles),
         dataset_sha256=dataset_sha256(points),
@@ -104,6 +111,40 @@ def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list
         others = [p for p, own in zip(profiles, families, strict=True) if own != family]
         asked_of = [p for p, own in zip(profiles, families, strict=True) if own == family]
         yield OneWindowModel(fit_one_window(others)), asked_of
+
+
+def left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOut]:
+    """Of each by the model that has seen none of its family, with and without counters."""
+    for model, own in left_out(profiles):
+        for p in own:
+            for missing in ((), COUNTERS):
+                window = blind(window_of(p), missing)
+                told = model.estimate(window)
+                errors = _true(p).numbers() - told.numbers()
+                yield LeftOut(
+                    family=family_of(p.job),
+                    is_server=kind_of(p) == "server",
+                    missing=missing,
+                    sm=round(told.sm, 4),
+                    part_of_power=round(window.part_of_power, 4),
+                    errors=tuple(errors.round(4).tolist()),
+                )
+
+
+def blind(window: SoloWindow, lacking: Sequence[str]) -> SoloWindow:
+    """The same without these counters."""
+    return replace(window, counters={n: v for n, v in window.counters.items() if n not in lacking})
+
+
+def _true(profile: Profile) -> Estimate:
+    """What would have been right; beyond what was measured, as at the nearest share that was."""
+    window, (_, _, kept) = window_of(profile), _kept(profile)
+    sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
+    rate, power = (
+        np.interp(ESTIMATED_SHARES, profile.shares, np.append(kept[of], 1.0))
+        for of in ("rate", "power")
+    )
+    return Estimate(sm, dram, rate, power)
 
 
 def _kept(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]]:

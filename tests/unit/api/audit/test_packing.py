@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,14 +12,15 @@ from hypothesis import strategies as st
 from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Limits
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_audit.kinds import Kind, Survey, Workload, workload_of
+from advisor_audit.kinds import Kind, Survey
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.phases import Segment
-from advisor_audit.ranges import draw
+from advisor_audit.ranges import Saved, interval, saved
 from advisor_audit.sources.series import Owner
-from advisor_audit.walk import SetKey, Walk, Walked
+from advisor_audit.walk import Walk, Walked
+from advisor_audit.workloads import Workload, workload_of
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_models.one_window import bundled_one_window
+from advisor_models.one_window_errors import bundled_head
 
 MODEL, CARD_MIB, HOUR_S = "NVIDIA H100 80GB HBM3", 81559.0, 3600.0
 
@@ -72,22 +74,32 @@ def segment(gpu: int, owner: Owner, begin_h: float, end_h: float, memory: float 
     )
 
 
-def walked(segments: Sequence[Segment], within: str = "namespace", hours: int = 4) -> Walked:
+def packed(
+    segments: Sequence[Segment], within: str = "namespace", hours: int = 4, worlds: int = 0
+) -> tuple[Walked, Saved | None]:
+    """What was packed, and what is saved in worlds."""
     survey = Survey()
     survey.add_page(segments)
     kinds = sorted({kind for one in segments if (kind := survey.kind_of(one))})
     for one in segments:
         if kind := survey.kind_of(one):
             survey.count(one, kind)
-    estimated = survey.profiles(kinds, bundled_one_window().profile)
-    limits = Limits(memory_mib=CARD_MIB)
-    packer = make_packer(
-        kinds, [estimated[k] for k in kinds], 70.0, "least-energy", limits, NO_PRICES
-    )
+
+    def packers(profiles: Sequence[Profile]) -> dict[str, Packer]:
+        limits = Limits(memory_mib=CARD_MIB)
+        return {MODEL: make_packer(kinds, profiles, 70.0, "least-energy", limits, NO_PRICES)}
+
+    told = packers(survey.profiles(kinds, bundled_head()))
     numbers = {kind: n for n, kind in enumerate(kinds)}
-    walk = Walk(survey, {MODEL: packer}, numbers, within, Walked(900.0))
+    walk = Walk(survey, told, numbers, within, Walked(900.0, every=4))
     walk.page(segments, 0.0, hours * HOUR_S)
-    return walk.walked
+    guesses = survey.guesses(kinds, bundled_head())
+    in_worlds = (packers(guesses(world)) for world in range(worlds))
+    return walk.walked, saved(walk.walked, told, in_worlds) if worlds else None
+
+
+def walked(segments: Sequence[Segment], within: str = "namespace") -> Walked:
+    return packed(segments, within)[0]
 
 
 def test_jobs_share_while_they_overlap() -> None:
@@ -120,17 +132,21 @@ def test_without_any_owner_all_are_of_one() -> None:
     assert not walked([*unnamed, named]).hours
 
 
-def test_sets_that_would_break_a_floor_are_undone(packer: Packer) -> None:
-    """Of what a set frees nothing is left in draws in which a job is slower than it may be."""
-    found = packer.pack(dict.fromkeys(range(24), 3))
-    keys = [SetKey(MODEL, members, level) for members, level in found if len(members) > 1]
-    draws = draw({k: packer.set_of(k.members, k.level) for k in keys}, lambda _: True)
-    for row, key in enumerate(keys):
-        freed = draws.freed[row]
-        assert (freed <= len(key.members) - 1 + 1e-9).all()
-        assert ((freed == 0) == (draws.saved_w[row] == 0)).all()
-    assert (draws.freed == 0).any()
-    assert (draws.saved_w > 0).any()
+def test_ranges_are_of_worlds() -> None:
+    """Each packs all again: around what was packed, wider than the law, the same each time."""
+    seen = {"gpu_busy_percent": 15.0, "memory_busy_percent": 8.0, "sm_clock_mhz": 1980.0}
+    seen |= {"power_w": 180.0, "memory_used_mib": 6000.0}
+    owners = [Owner("team", f"job{n}", "c") for n in range(6)]
+    team = [replace(segment(n, one, 0, 4), means=seen) for n, one in enumerate(owners)]
+    walked, found = packed(team, worlds=6)
+    assert found
+    freed_h = sum(h * (len(key.members) - 1) for key, h in walked.hours.items())
+    hours = interval(found.freed_h)
+    assert 0.5 * freed_h < hours.low < hours.value < hours.high <= freed_h + 1e-9
+    assert found.freed_h[:, 0].std() > 0
+    assert found.freed_h.std() > found.freed_h[:, 0].std()
+    np.testing.assert_array_equal(found.kwh, packed(team, worlds=6)[1].kwh)  # type: ignore[union-attr]
+    assert ((found.cards >= 1) & (found.cards <= 6)).all()
 
 
 def test_pods_of_one_workload_have_one_name() -> None:

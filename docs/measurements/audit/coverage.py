@@ -1,0 +1,188 @@
+"""How often the ranges of an audit hold what is true, over many made weeks of jobs it never saw.
+
+    .venv/bin/python docs/measurements/audit/coverage.py --weeks 30
+
+Each week has 50 to 200 GPUs and jobs of six families that were drawn, and is audited by a head that
+has seen none of these: its trees and its errors are of the other families alone. Series go straight
+to the audit, without a server, as `week.py` writes them. True is what the same packing makes of
+whole profiles, where sets do what the law says; and, drawn, where they do what measured sets did.
+Hours and energy are those of the time that was seen, as an audit says. Every second week is audited
+without SM activity, too.
+"""
+
+import argparse
+import tempfile
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from truth import Truth, run_audit, truth
+from week import MINUTE_S, Week, Written, make_week, profiles
+
+from advisor.core.interval import Interval
+from advisor.core.objectives import Prices
+from advisor.predict.profiles import make_profiles
+from advisor_audit.sources.prometheus import PAGE_S, Asked
+from advisor_audit.sources.series import Series
+from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
+from advisor_models.one_window import OneWindowModel
+from advisor_models.one_window_errors import Head
+from advisor_training.learn.one_window import fit_one_window, learnable, left_out_errors
+from advisor_training.learn.protocols import family_of
+
+BEGIN_S = 1_790_006_400.0
+UNSEEN, HEADS = 6, 6
+"""Families of a week, and how often they are drawn anew."""
+
+PRICES = Prices(gpu_hour=2.0, kwh=0.3)
+LACKING: Mapping[str, Collection[str]] = {
+    "all counters": (),
+    "default counters": ("sm_active_percent",),
+}
+FIGURES = ("cards", "gpu_hours", "kwh", "cost")
+
+
+def main() -> None:
+    """Print a line for each week, then the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--weeks", type=int, default=30)
+    parser.add_argument("--days", type=int, default=7)
+    asked = parser.parse_args()
+    heads = [unseen_head(n) for n in range(min(HEADS, asked.weeks))]
+    held: dict[tuple[str, str], list[Held]] = defaultdict(list)
+    for number in range(asked.weeks):
+        head, jobs = heads[number % len(heads)]
+        gpus = int(np.random.default_rng(number).integers(50, 201))
+        week = make_week(gpus, asked.days, number, jobs)
+        true = truth(week)
+        for name, lacking in [*LACKING.items()][: 2 - number % 2]:
+            found = dict(judged(week, true, head, lacking))
+            for figure, one in found.items():
+                held[name, figure].append(one)
+            told = "; ".join(map(str, found.values()))
+            print(f"week {number}, {gpus} GPUs, {name}: {told}", flush=True)
+    print(*table(held), sep="\n")
+
+
+def unseen_head(number: int) -> tuple[Head, list[str]]:
+    """A head, and jobs of families that it has not seen."""
+    names = sorted(profiles())
+    families = sorted({family_of(name) for name in names})
+    unseen = set(np.random.default_rng(number).choice(families, UNSEEN, replace=False).tolist())
+    points = [*bundled_solo_points(), *bundled_set_references()]
+    known = learnable(make_profiles(points).values())
+    others = [p for p in known if family_of(p.job) not in unseen]
+    head = Head(
+        model=OneWindowModel(fit_one_window(others)), left_out=tuple(left_out_errors(others))
+    )
+    return head, [name for name in names if family_of(name) in unseen]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A figure of a week.
+
+    Attributes:
+        drawn: Part of what may be true that lies within.
+    """
+
+    said: Interval
+    true: float
+    drawn: float
+
+    @property
+    def is_held(self) -> bool:
+        """Whether what is true lies within."""
+        return self.said.low <= self.true <= self.said.high
+
+    def __str__(self) -> str:
+        one = self.said
+        return f"{one.value:,.0f} ({one.low:,.0f} to {one.high:,.0f}) for {self.true:,.0f}"
+
+
+def judged(
+    week: Week, true: Truth, head: Head, lacking: Collection[str]
+) -> Iterator[tuple[str, Held]]:
+    """Each figure of one audit."""
+    source = Straight(Written(week, BEGIN_S), lacking)
+    with tempfile.TemporaryDirectory() as folder:
+        said = run_audit(source, Path(folder), head=head, prices=PRICES)
+    assert true.now.kwh is not None
+    # An audit says how much was not seen, and leaves it out of every figure.
+    seen = said.now.gpu_hours / true.now.gpu_hours
+    hours = seen * (true.now.gpu_hours - true.saved.freed_h.ravel())
+    kwh = seen * (true.now.kwh - true.saved.kwh.ravel())
+    real = {
+        "cards": true.saved.cards.ravel(),
+        "gpu_hours": hours,
+        "kwh": kwh,
+        "cost": PRICES.gpu_hour * hours + PRICES.kwh * kwh,
+    }
+    for figure, values in real.items():
+        one: Interval = getattr(said.shared, figure)
+        inside = (one.low <= values[1:]) & (values[1:] <= one.high)
+        yield figure, Held(one, float(values[0]), float(inside.mean()))
+
+
+def table(held: Mapping[tuple[str, str], list[Held]]) -> Iterator[str]:
+    """Over all weeks."""
+    yield "| | | held, % | the same, drawn | width, % | bias of the middle, % | mean error, % |"
+    yield "|---|---|--:|--:|--:|--:|--:|"
+    for (name, figure), own in held.items():
+        off = np.array([one.said.value / one.true - 1 for one in own])
+        wide = np.array([(one.said.high - one.said.low) / one.true for one in own])
+        cells = [
+            f"{100 * np.mean([one.is_held for one in own]):.0f}",
+            f"{100 * np.mean([one.drawn for one in own]):.0f}",
+            f"{100 * wide.mean():.0f}",
+            f"{100 * off.mean():+.1f} ± {164.5 * off.std() / np.sqrt(len(off)):.1f}",
+            f"{100 * abs(off).mean():.1f}",
+        ]
+        yield f"| {name} | {figure} | {' | '.join(cells)} |"
+
+
+@dataclass(frozen=True)
+class Straight:
+    """A week as a source, without a server."""
+
+    written: Written
+    lacking: Collection[str] = ()
+    url: str = "made"
+    step_s: float = MINUTE_S
+    page_s: float = PAGE_S
+    exporters: frozenset[str] = frozenset(["nvidia-dcgm-exporter"])
+    asked: Asked = field(default_factory=Asked)
+
+    @property
+    def begin_s(self) -> float:
+        """Of the week."""
+        return self.written.begin_s
+
+    @property
+    def end_s(self) -> float:
+        """Of the week."""
+        return self.begin_s + self.written.week.minutes * MINUTE_S
+
+    @property
+    def metrics(self) -> dict[str, tuple[str, float]]:
+        """What is collected."""
+        return {k: v for k, v in self.written.metrics.items() if k not in self.lacking}
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """All GPUs at once."""
+        return (tuple(map(str, range(self.written.week.gpus))),)
+
+    def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
+        """All series between two moments."""
+        begin, end = (round((t - self.begin_s) / MINUTE_S) for t in (begin_s, end_s))
+        names = {name for name, _ in self.metrics.values()}
+        for one in self.written.series(map(int, self.groups[group]), begin, end):
+            if one.metric in names:
+                yield one
+
+
+if __name__ == "__main__":
+    main()
