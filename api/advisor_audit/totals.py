@@ -110,6 +110,7 @@ class Totals:
         """The same work in sets."""
         hours, saved, prices = self.walked.hours, self.saved, self.prices
         gpu_hours = now.gpu_hours - saved.freed_h
+        cards = interval(np.minimum(now.cards, saved.cards))
         kwh = kwh_idle = cost = None
         if now.kwh is not None:
             off = now.kwh - saved.kwh
@@ -119,7 +120,7 @@ class Totals:
                 cost = interval(by_hour * gpu_hours + by_kwh * off)
         return Shared(
             basis="estimated" if not hours or any(map(self._is_estimated, hours)) else "predicted",
-            cards=interval(np.minimum(now.cards, saved.cards)),
+            cards=Interval(round(cards.value), math.floor(cards.low), math.ceil(cards.high)),
             gpu_hours=interval(gpu_hours),
             kwh=kwh,
             kwh_idle=kwh_idle,

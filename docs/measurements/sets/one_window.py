@@ -76,11 +76,13 @@ def main() -> None:
     of_advice(known)
 
 
-def known_of(profiles: Sequence[Profile]) -> Iterator[Known]:
+def known_of(
+    profiles: Sequence[Profile], lacking: Mapping[str, Sequence[str]] = LACKING
+) -> Iterator[Known]:
     """Each by the model that has seen none of its family."""
     for model, own in left_out(profiles):
         for p in own:
-            yield Known(p, {n: model.profile(blind(window_of(p), of)) for n, of in LACKING.items()})
+            yield Known(p, {n: model.profile(blind(window_of(p), of)) for n, of in lacking.items()})
 
 
 def of_shares(known: Sequence[Known]) -> None:
