@@ -120,7 +120,7 @@ def left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOut]:
             for missing in ((), COUNTERS):
                 window = blind(window_of(p), missing)
                 told = model.estimate(window)
-                errors = _true(p).numbers() - told.numbers()
+                errors = _errors(p, told)
                 yield LeftOut(
                     family=family_of(p.job),
                     is_server=kind_of(p) == "server",
@@ -136,15 +136,16 @@ def blind(window: SoloWindow, lacking: Sequence[str]) -> SoloWindow:
     return replace(window, counters={n: v for n, v in window.counters.items() if n not in lacking})
 
 
-def _true(profile: Profile) -> Estimate:
-    """What would have been right; beyond what was measured, as at the nearest share that was."""
+def _errors(profile: Profile, told: Estimate) -> Floats:
+    """True less told; where nothing was measured, as at the nearest share that was."""
     window, (_, _, kept) = window_of(profile), _kept(profile)
     sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
-    rate, power = (
-        np.interp(ESTIMATED_SHARES, profile.shares, np.append(kept[of], 1.0))
-        for of in ("rate", "power")
-    )
-    return Estimate(sm, dram, rate, power)
+    shares = profile.shares[:-1]
+    of_shares = [
+        np.interp(ESTIMATED_SHARES, shares, kept[of] - np.interp(shares, ESTIMATED_SHARES, of_told))
+        for of, of_told in (("rate", told.rate), ("power", told.power))
+    ]
+    return np.concatenate([[sm - told.sm, dram - told.dram], *of_shares])
 
 
 def _kept(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]]:
