@@ -1,12 +1,12 @@
 """How far off jobs were whose family the head for one window had not seen: worlds drawn from that.
 
-Jobs of a family are off alike, and so are families of like windows. So a world is families, drawn
-with replacement: in it each job is off by what that one was of those drawn, and of its kind (server
-or not), whose window is most like its own. What jobs have in common is so in each world.
+Jobs of a family are off alike, and so are families of like windows. So a world is a few families
+that are drawn: in it each job is off by what that one was of these, and of its kind (server or
+not), whose window is most like its own. What jobs have in common is so in each world.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,10 @@ from advisor.predict.profiles import Profile
 from advisor_models.one_window import OneWindowModel, bundled_file, bundled_one_window
 
 ERRORS = "errors.json"
+
+OF_WORLD, WIDER = 3, 1.25
+"""Families of a world, and how much larger errors are in it, as few families were measured. Of all
+families the nearest would mostly be the same one, and what a world says too sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +61,20 @@ class Head:
         missing = COUNTERS if COUNTERS[0] in window.missing else ()
         alike = [o for o in self.left_out if (o.is_server, o.missing) == (is_server, missing)]
         alike.sort(key=lambda one: _away(one, window, told))
+        families = sorted({one.family for one in self.left_out})
 
         def guess(world: int) -> Profile:
-            drawn = self._drawn(world)
+            drawn = _drawn(families, world)
             # Where none of its kind is drawn, the nearest of all.
             near = next((one for one in alike if one.family in drawn), alike[0])
-            return estimated_profile(window, told.off_by(np.array(near.errors)))
+            return estimated_profile(window, told.off_by(WIDER * np.array(near.errors)))
 
         return guess
 
-    def _drawn(self, world: int) -> set[str]:
-        families = sorted({one.family for one in self.left_out})
-        return set(np.random.default_rng(world).choice(families, len(families)).tolist())
+
+def _drawn(families: Sequence[str], world: int) -> set[str]:
+    random, count = np.random.default_rng(world), min(OF_WORLD, len(families))
+    return set(random.choice(families, count, replace=False).tolist())
 
 
 def _away(one: LeftOut, window: SoloWindow, told: Estimate) -> float:

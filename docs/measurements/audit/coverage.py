@@ -14,18 +14,17 @@ import argparse
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from straight import Straight
 from truth import Truth, run_audit, truth
-from week import MINUTE_S, Week, Written, make_week, profiles
+from week import Week, Written, make_week, profiles
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import Prices
 from advisor.predict.profiles import make_profiles
-from advisor_audit.sources.prometheus import PAGE_S, Asked
-from advisor_audit.sources.series import Series
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import OneWindowModel
 from advisor_models.one_window_errors import Head
@@ -33,8 +32,8 @@ from advisor_training.learn.one_window import fit_one_window, learnable, left_ou
 from advisor_training.learn.protocols import family_of
 
 BEGIN_S = 1_790_006_400.0
-UNSEEN, HEADS = 6, 6
-"""Families of a week, and how often they are drawn anew."""
+UNSEEN = 6
+"""Families of a week."""
 
 PRICES = Prices(gpu_hour=2.0, kwh=0.3)
 LACKING: Mapping[str, Collection[str]] = {
@@ -48,12 +47,11 @@ def main() -> None:
     """Print a line for each week, then the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--weeks", type=int, default=30)
-    parser.add_argument("--days", type=int, default=7)
+    parser.add_argument("--days", type=int, default=3)
     asked = parser.parse_args()
-    heads = [unseen_head(n) for n in range(min(HEADS, asked.weeks))]
     held: dict[tuple[str, str], list[Held]] = defaultdict(list)
     for number in range(asked.weeks):
-        head, jobs = heads[number % len(heads)]
+        head, jobs = unseen_head(number)
         gpus = int(np.random.default_rng(number).integers(50, 201))
         week = make_week(gpus, asked.days, number, jobs)
         true = truth(week)
@@ -141,47 +139,6 @@ def table(held: Mapping[tuple[str, str], list[Held]]) -> Iterator[str]:
             f"{100 * abs(off).mean():.1f}",
         ]
         yield f"| {name} | {figure} | {' | '.join(cells)} |"
-
-
-@dataclass(frozen=True)
-class Straight:
-    """A week as a source, without a server."""
-
-    written: Written
-    lacking: Collection[str] = ()
-    url: str = "made"
-    step_s: float = MINUTE_S
-    page_s: float = PAGE_S
-    exporters: frozenset[str] = frozenset(["nvidia-dcgm-exporter"])
-    asked: Asked = field(default_factory=Asked)
-
-    @property
-    def begin_s(self) -> float:
-        """Of the week."""
-        return self.written.begin_s
-
-    @property
-    def end_s(self) -> float:
-        """Of the week."""
-        return self.begin_s + self.written.week.minutes * MINUTE_S
-
-    @property
-    def metrics(self) -> dict[str, tuple[str, float]]:
-        """What is collected."""
-        return {k: v for k, v in self.written.metrics.items() if k not in self.lacking}
-
-    @property
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """All GPUs at once."""
-        return (tuple(map(str, range(self.written.week.gpus))),)
-
-    def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
-        """All series between two moments."""
-        begin, end = (round((t - self.begin_s) / MINUTE_S) for t in (begin_s, end_s))
-        names = {name for name, _ in self.metrics.values()}
-        for one in self.written.series(map(int, self.groups[group]), begin, end):
-            if one.metric in names:
-                yield one
 
 
 if __name__ == "__main__":

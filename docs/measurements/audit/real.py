@@ -3,7 +3,7 @@
     .venv/bin/python docs/measurements/audit/real.py --work build/audit
 
 `promtool` writes the blocks (two hours each, a quarter of an hour of CPU); a second run takes those
-that are there.
+that are there. With `--straight` the same series go to the audit without a server.
 """
 
 import argparse
@@ -11,14 +11,16 @@ import resource
 import socket
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import requests
+from straight import Straight
 from truth import held_minutes, measured_sets, minutes_of_pods, run_audit, table, truth
 from week import MINUTE_S, Week, Written, make_week
 
+from advisor_audit.reading import Source
 from advisor_audit.sources.prometheus import Prometheus
 
 CHUNK = 120
@@ -32,32 +34,34 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=200)
     parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--straight", action="store_true", help="leave the server out")
     asked = parser.parse_args()
     week = make_week(asked.gpus, asked.days, asked.seed)
     asked.work.mkdir(parents=True, exist_ok=True)
     begin_s = _begin(asked.work / "begin", asked.days)
+    if asked.straight:
+        _all(week, asked.work, lambda lacking: Straight(Written(week, begin_s), lacking))
+        return
     _fill(week, begin_s, asked.work)
     with _prometheus(asked.work) as url:
-        for name, within, left_out in (
-            ("all counters, within a namespace", "namespace", ()),
-            ("the default counters, within a namespace", "namespace", ("sm_active_percent",)),
-            ("all counters, everybody with everybody", "all", ()),
-        ):
-            _one(week, url, begin_s, asked.work, name, within, left_out)
+        _all(week, asked.work, lambda lacking: _served(week, url, begin_s, lacking))
 
 
-def _one(
-    week: Week,
-    url: str,
-    begin_s: float,
-    work: Path,
-    name: str,
-    within: str,
-    left_out: tuple[str, ...],
-) -> None:
+def _served(week: Week, url: str, begin_s: float, lacking: Collection[str]) -> Prometheus:
     end_s = begin_s + week.minutes * MINUTE_S
     source = Prometheus(url, requests.Session(), begin_s=begin_s, end_s=end_s, step_s=MINUTE_S)
-    source.metrics = {k: v for k, v in source.metrics.items() if k not in left_out}
+    source.metrics = {k: v for k, v in source.metrics.items() if k not in lacking}
+    return source
+
+
+def _all(week: Week, work: Path, source: Callable[[Collection[str]], Source]) -> None:
+    lacking = ("sm_active_percent",)
+    _one(week, source(()), work, "all counters, within a namespace", "namespace")
+    _one(week, source(lacking), work, "the default counters, within a namespace", "namespace")
+    _one(week, source(()), work, "all counters, everybody with everybody", "all")
+
+
+def _one(week: Week, source: Source, work: Path, name: str, within: str) -> None:
     folder = work / f"pages-{time.time_ns()}"
     began_s = time.perf_counter()
     said = run_audit(source, folder, within)
