@@ -611,7 +611,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Browser, tmp_pat
         with served.state() as state:
             _, secret = state.make_token("reader", ("read",))
         with visiting(browser, served.port) as visit:
-            visit.open("/jobs")
+            visit.open("/models")
             assert "wants a token" in visit.text("#token-panel")
             for token in ("adv_wrong", secret):
                 visit.page.fill("#token", token)
@@ -620,7 +620,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Browser, tmp_pat
                 visit.drawn()
                 if token != secret:
                     assert "does not know this token" in visit.text("#token-panel")
-            assert visit.page.locator("tbody tr").count() > 10
+            assert visit.page.locator("tbody tr").count() >= 1
             assert visit.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
             assert not [asked for asked in visit.asked if secret in asked]
             visit.page.click("#token-button")
