@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import InputError
+from advisor.errors import InputError, SourceError
 from advisor_node.slurm.matching.slurm import Ask, number, rows, settings_of
 
 _SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*(.*?)\s*")
@@ -100,7 +100,11 @@ def read_partitions(ask: Ask) -> Mapping[str, Partition]:
 
 def read_nodes(ask: Ask) -> Mapping[str, Node]:
     """All nodes, by name."""
-    return {node.name: node for node in map(_node, rows(ask("sinfo", "--json"), "nodes"))}
+    try:
+        found = rows(ask("sinfo", "--json"), "nodes")
+    except SourceError:  # later versions list groups of nodes there, and have these in scontrol
+        found = rows(ask("scontrol", "show", "nodes", "--json"), "nodes")
+    return {node.name: node for node in map(_node, found)}
 
 
 def write_facts(

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from advisor.errors import InputError
 from advisor_node.slurm.comment import Named, parse_comment
@@ -138,8 +138,12 @@ def _named(comment: str) -> Named | None:
 
 
 def _cards(row: Mapping[str, Any]) -> Mapping[tuple[str, int], int]:
-    """Of `gres_detail`, an item for each node: `mps:30(IDX:0)`, `gpu:h100:2(IDX:0,3-4)`."""
-    nodes = [one["nodename"] for one in _allocated(row) if "nodename" in one] or [row.get("nodes")]
+    """Of `gres_detail`, an item for each node: `mps:30(IDX:0)`, `gpu:h100:2(IDX:0,3-4)`.
+
+    Later versions count the parts by GPU: `mps:30(30/100,0/100)`.
+    """
+    named = (one.get("nodename") or one.get("name") for one in _allocated(row))
+    nodes = [node for node in named if node] or [row.get("nodes")]
     found: dict[tuple[str, int], int] = defaultdict(int)
     for node, text in zip(nodes, row.get("gres_detail") or (), strict=False):
         for name, count, indexes in re.findall(
@@ -147,9 +151,17 @@ def _cards(row: Mapping[str, Any]) -> Mapping[tuple[str, int], int]:
         ):
             for index in _tasks(indexes):
                 found[str(node), index] += int(count) if name == "mps" else WHOLE
+        for parts in re.findall(r"mps(?::[^:(,]+)?:[0-9]+\(([0-9/,]+)\)", str(text)):
+            for index, part in enumerate(parts.split(",")):
+                if counted := int(part.partition("/")[0] or 0):
+                    found[str(node), index] += counted
     return dict(found)
 
 
 def _allocated(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     resources: Mapping[str, Any] = row.get("job_resources") or {}
-    return listed(resources.get("allocated_nodes"))
+    # 22.05 has a text in `nodes`; later versions have all of them there.
+    found: Any = resources.get("allocated_nodes")
+    if isinstance(nodes := resources.get("nodes"), dict):
+        found = cast("Mapping[str, Any]", nodes).get("allocation")
+    return listed(found)

@@ -178,6 +178,43 @@ def test_whole_gpus_are_held_wholly() -> None:
     assert job.named is None
 
 
+def test_later_versions_say_it_otherwise() -> None:
+    """As 24.11.5 does: parts by GPU, nodes in another place, and none in sinfo."""
+    site = Site()
+    nodes = {"nodes": {"list": "n[1-2]", "allocation": [{"name": "n1"}, {"name": "n2"}]}}
+    site.rows["jobs"] = [
+        row(job_state=["RUNNING"], nodes="n1", gres_detail=["mps:60(0/100,60/100)"]),
+        row(job_state=["RUNNING"], job_resources=nodes, gres_detail=["gpu:1(IDX:0)"] * 2),
+    ]
+    assert [job.cards for job in read_queue(site)] == [
+        {("n1", 1): 60},
+        {("n1", 0): 100, ("n2", 0): 100},
+    ]
+    node = {"name": "n1", "partitions": ["p"], "gres": "gpu:2,mps:200", "cpus": 8, "alloc_cpus": 1}
+    said = {"sinfo": {"sinfo": [{"nodes": {"total": 1}}]}, "scontrol": {"nodes": [node]}}
+    [found] = read_nodes(lambda *words: json.dumps(said[words[0]])).values()
+    assert (found.gpus, found.is_shared, found.free_cpus) == (2, True, 7)
+
+
+@pytest.mark.parametrize(
+    ("weights", "limit", "said"),
+    [
+        ("GRES/gpu:h200=100,GRES/mps=1", "gres/gpu:h200=4,gres/mps=400", ""),
+        ("GRES/gpu=50,GRES/gpu:h200=50,GRES/gpu:a100=20,GRES/mps=1", "", ""),
+        ("GRES/gpu:h200=100", "", "write GRES/mps=1"),
+        ("", "gres/gpu:h200=4", "add gres/mps=400"),
+        ("", "cpu=8,gres/gpu:a100=1,gres/gpu:h200=4", "add gres/mps=500"),
+        ("", "gres/gpu=6,gres/gpu:h200=4", "add gres/mps=600"),
+    ],
+)
+def test_limits_and_prices_of_a_type_of_gpu_count(weights: str, limit: str, said: str) -> None:
+    """A site that names types everywhere would have bounded and billed no job that shares."""
+    site = Site()
+    site.partition = f"PartitionName=p TRESBillingWeights=CPU=1.0,{weights} State=UP"
+    site.assoc = f"work|alice|{limit}||||"
+    assert [fault.split(": ")[-1] for fault in all_faults(site)] == ([said] if said else [])
+
+
 @pytest.mark.parametrize(
     "more",
     [{"priority": 0}, {"state_reason": "Dependency"}, {"tres_per_node": "gres:mps:30"},
