@@ -126,8 +126,10 @@ def recommend_set(
     apart = next(o for o in options if o.sharing == "exclusive")
     kept = [o for o in options if not o.violations and o is not apart]
     least = apart.objective_value.value * (1 + request.min_gain)
-    enough = [o for o in kept if worth(o) >= least]
-    if not enough and any(violations_alone(profile, request) for profile in profiles):
+    # Where a card each breaks a limit, too, a way that keeps all is the answer, whatever it gains.
+    only_shared = any(violations_alone(profile, request) for profile in profiles)
+    enough = [o for o in kept if only_shared or worth(o) >= least]
+    if not enough and only_shared:
         raise no_way(options, profiles, request)
     # Turns save hours by a prediction that is less sure.
     calls: Sequence[Sharing] = ISOLATING if request.isolate else ("limited", "uncapped")

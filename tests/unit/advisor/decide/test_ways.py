@@ -108,7 +108,7 @@ def test_a_stricter_limit_gives_no_better_answer(
     profiles: list[Profile], request: Request, speed: float, part: float
 ) -> None:
     """Neither a higher minimum speed, less power, nor a fault that must stay alone."""
-    loose = dataclasses.replace(request, tie=0.0)
+    loose = dataclasses.replace(request, tie=0.0, min_gain=0.0)
     stricter = (
         dataclasses.replace(loose, default_min_speed=max(speed, loose.default_min_speed)),
         dataclasses.replace(loose, max_power_w=part * (loose.max_power_w or 700)),
@@ -116,6 +116,15 @@ def test_a_stricter_limit_gives_no_better_answer(
     )
     for strict in stricter:
         assert value(answered(profiles, strict)) <= value(answered(profiles, loose)) + 1e-9
+
+
+def test_a_way_that_alone_keeps_the_limits_need_not_gain() -> None:
+    """A job draws more on a card of its own than it may; held back beside others it does not."""
+    profiles = [job("hot", 93.0, 652.0), job("one", 45.0, 129.0), job("two", 43.0, 139.0)]
+    found = recommended(profiles, max_power_w=632.0)
+    assert found.choice is not None
+    assert worth(found.choice) < 1
+    assert not found.choice.violations
 
 
 @given(sets, requests)
