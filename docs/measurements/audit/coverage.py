@@ -1,6 +1,6 @@
-"""How often the ranges of an audit hold what is true, over many made weeks of jobs it never saw.
+"""How often the ranges of an audit hold what is true, over made weeks of jobs it never saw.
 
-    .venv/bin/python docs/measurements/audit/coverage.py --weeks 30
+    .venv/bin/python docs/measurements/audit/coverage.py --weeks 17
 
 Each week has 50 to 200 GPUs and jobs of six families that were drawn, and is audited by a head that
 has seen none of these: its trees and its errors are of the other families alone. Series go straight
@@ -46,7 +46,7 @@ FIGURES = ("cards", "gpu_hours", "kwh", "cost")
 def main() -> None:
     """Print a line for each week, then the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--weeks", type=int, default=30)
+    parser.add_argument("--weeks", type=int, default=17)
     parser.add_argument("--days", type=int, default=3)
     asked = parser.parse_args()
     held: dict[tuple[str, str], list[Held]] = defaultdict(list)
