@@ -54,11 +54,15 @@ class OwnProcesses:
         """What it returns or raises; waits for a free process.
 
         Raises:
-            ProcessEndedError: the process was killed, or this is closed.
+            ProcessEndedError: the process was killed, or the service ends.
         """
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._work, what, args
-        )
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, self._work, what, args)
+        except asyncio.CancelledError as error:
+            # The server cancels what it still works out when its time to end is over, and nobody
+            # else does. It would say 500, as of a fault.
+            raise _ends() from error
 
     def close(self) -> None:
         """End all of them, in whatever they do."""
@@ -93,7 +97,7 @@ class OwnProcesses:
                 process.end()
                 self._all.discard(process)
             if self._closed:
-                raise ProcessEndedError("the service ends", fix="ask again when it has started")
+                raise _ends()
             process = _OwnProcess(self._environment)
             self._all.add(process)
             return process
@@ -102,6 +106,10 @@ class OwnProcesses:
         with self._lock:
             process.end()
             self._all.discard(process)
+
+
+def _ends() -> ProcessEndedError:
+    return ProcessEndedError("the service ends", fix="ask again when it has started")
 
 
 class _OwnProcess:

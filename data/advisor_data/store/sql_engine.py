@@ -1,5 +1,6 @@
 """Connections to a database: SQLite in one file, or a PostgreSQL server; and its errors as ours."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Generator
@@ -217,7 +218,7 @@ def _close_to_others(url: URL) -> None:
     What it says to a file or folder that is not there, or to a folder, stays its own.
     """
     file = sqlite_path(url)
-    if file.is_dir():
+    if os.path.isdir(file):  # noqa: PTH112 - Path asks and fails where a link may not be followed
         return
     for path in (file, *(file.with_name(file.name + end) for end in _JOURNALS)):
         with suppress(OSError):
