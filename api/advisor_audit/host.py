@@ -6,7 +6,7 @@ What is said of other shares and of sets is estimated from what a GPU read over 
 import pwd
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -82,17 +82,15 @@ class HostSeen:
 class _Card:
     """A GPU and its last minute with the same processes."""
 
+    looks: "deque[Means]"
     pids: tuple[int, ...] = ()
-    looks: "deque[Means]" = field(default_factory=lambda: deque[Means]())
 
-    def add(self, pids: tuple[int, ...], read: Means, most: int) -> Means:
+    def add(self, pids: tuple[int, ...], read: Means) -> Means:
         """One more look; the means of the minute, of memory the most."""
         if pids != self.pids:
             self.pids = pids
             self.looks.clear()
         self.looks.append(read)
-        while len(self.looks) > most:
-            self.looks.popleft()
         values = {name: [one[name] for one in self.looks if name in one] for name in read}
         return {n: max(of) if n == USED else sum(of) / len(of) for n, of in values.items()}
 
@@ -105,7 +103,11 @@ class HostWatch:
     """
 
     def __init__(self, wanted: Wanted, every_s: float) -> None:
-        self._host, self._wanted, self._every_s = ThisHost(), wanted, every_s
+        self._host, self._wanted, self._looks = (
+            ThisHost(),
+            wanted,
+            max(1, round(WINDOW_S / every_s)),
+        )
         self._cards: dict[str, _Card] = {}
 
     def look(self) -> HostSeen:
@@ -116,9 +118,9 @@ class HostWatch:
         """
         there: list[tuple[Gpu, Means, Segment]] = []
         for gpu, read in self._host.look():
-            pids, card = _roots(compute_pids(gpu.uuid)), self._cards.setdefault(gpu.uuid, _Card())
-            means = card.add(pids, read, max(1, round(WINDOW_S / self._every_s)))
-            there.append((gpu, read, _segment(gpu, means, pids)))
+            pids = _roots(compute_pids(gpu.uuid))
+            card = self._cards.setdefault(gpu.uuid, _Card(deque(maxlen=self._looks)))
+            there.append((gpu, read, _segment(gpu, card.add(pids, read), pids)))
         segments = [one for _, _, one in there]
         survey = Survey()
         survey.add_page(segments)
