@@ -1,5 +1,7 @@
 """Plays a day of recorded launches in ten minutes, into the home that a service looks after."""
 
+import secrets
+import shutil
 import tempfile
 import threading
 import time
@@ -111,8 +113,11 @@ def playing(settings: Settings) -> Generator[Player]:
 @contextmanager
 def demo_settings(settings: Settings) -> Generator[Settings]:
     """Settings of a service that touches nothing of this user's, and leaves nothing behind."""
-    with tempfile.TemporaryDirectory(prefix="advisor-demo-") as folder:
-        home = Path(folder)
+    home = Path(tempfile.gettempdir(), f"advisor-demo-{secrets.token_hex(8)}")
+    # A signal that ends the service may come while the folder is made: `TemporaryDirectory` would
+    # not know of it yet.
+    try:
+        home.mkdir(0o700)
         yield replace(
             settings,
             home=home,
@@ -121,3 +126,5 @@ def demo_settings(settings: Settings) -> Generator[Settings]:
             jobs_dir=SUITE / "jobs",
             database_url=None,
         )
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
