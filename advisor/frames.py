@@ -4,6 +4,7 @@ A cell is a number or a text. Bounds of a range stand in columns of their own (`
 `power_low_w`, `power_high_w`), and so does what each of several jobs has (`rate_1`, `rate_2`).
 """
 
+import contextlib
 import dataclasses
 import importlib
 from abc import ABC, abstractmethod
@@ -36,6 +37,12 @@ class Tabular(ABC):
             InputError: pandas is not installed.
         """
         return frame(self.rows())
+
+    def _repr_html_(self) -> str | None:
+        """The table, at the end of a cell of a notebook; None: pandas is not installed."""
+        with contextlib.suppress(InputError):
+            return cast("Any", self.to_frame())._repr_html_()
+        return None
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":

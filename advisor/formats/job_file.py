@@ -35,10 +35,9 @@ from advisor.errors import InputError
 from advisor.files.safe_files import others_write_to
 from advisor.formats import yaml_fields as read
 from advisor.formats.job_progress import progress_fault, read_progress, read_results
-from advisor.formats.unknown_job import unknown_job
+from advisor.formats.unknown_job import NAME, unknown_job
 from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES, job_folders
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _NAME_RULE = "small letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
 
 
@@ -50,7 +49,7 @@ def load_job(path: Path) -> Job:
     """
     root = read.load(path)
     fields = read.whole_record(root, _JOB, required=("command",))
-    if not _NAME.fullmatch(fields.setdefault("name", path.stem)):
+    if not NAME.fullmatch(fields.setdefault("name", path.stem)):
         raise root.fault(f"{path.stem!r} cannot name a job", fix=f"add a name: {_NAME_RULE}")
     return Job(**fields)
 
@@ -95,7 +94,7 @@ def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) ->
     Raises:
         InputError: the name, the command or the way of progress cannot be used.
     """
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot name a job", fix=f"use {_NAME_RULE}")
     if not command or not command[0]:
         raise InputError(f"job {name} has no command", fix="give it after --")
@@ -124,7 +123,11 @@ def save_job(job: Job, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(read.with_schema(yaml.safe_dump(fields, sort_keys=False)), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path} cannot be written", why=error.strerror or "") from error
+        raise InputError(
+            f"{path} cannot be written",
+            why=error.strerror or "",
+            fix="go to a folder that may be written, or name one: export ADVISOR_JOBS=FOLDER",
+        ) from error
 
 
 def _names(jobs_dir: Path) -> list[str]:
@@ -153,7 +156,7 @@ def _load_named(jobs_dir: Path, name: str) -> Job:
 
 def _name(field: read.YamlField) -> str:
     name = read.text(field)
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise field.expected(_NAME_RULE)
     return name
 

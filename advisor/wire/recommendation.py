@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
+from textwrap import fill
 from typing import Any, Literal, TypeAlias
 
 from advisor.core.finish import Finish
@@ -24,6 +26,31 @@ class Said:
 
     headline: str
     lines: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        rows = (_folded(text, f"  {name:<8}") for name, text in self.lines)
+        return "\n".join((_folded(self.headline), *rows))
+
+
+def _folded(text: str, name: str = "") -> str:
+    rest = " " * len(name)
+    return fill(text, 80, initial_indent=name, subsequent_indent=rest, break_on_hyphens=False)
+
+
+class Told(Tabular):
+    """An answer that shows its words, where it has them, when it is printed or ends a cell."""
+
+    __slots__ = ()
+    said: Said | None
+
+    def __str__(self) -> str:
+        return str(self.said or repr(self))
+
+    def _repr_pretty_(self, printer: Any, _cycle: object) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str | None:
+        return f"<pre>{escape(str(self))}</pre>" if self.said else super()._repr_html_()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +177,7 @@ class SameWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation(Tabular):
+class Recommendation(Told):
     """The way of running two jobs on one GPU that does the most and keeps every limit.
 
     Attributes:

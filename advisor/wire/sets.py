@@ -8,7 +8,7 @@ from advisor.core.interval import Interval
 from advisor.core.split import Sharing
 from advisor.frames import Tabular, row_of
 from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
-from advisor.wire.recommendation import AskedJob, JobShare, Said
+from advisor.wire.recommendation import AskedJob, JobShare, Said, Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class Fewer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAdvice(Tabular):
+class SetAdvice(Told):
     """How a set of jobs is to run.
 
     Attributes:

@@ -120,7 +120,8 @@ class _Group(LazyGroup):
 def _meant(said: str, words: Sequence[str]) -> InputError | None:
     """What was perhaps meant by options that are none; None: nobody knows."""
     what = said.rstrip(".")
-    if words[:1] == ["profile"] and "--name" in words and "--" not in words:
+    scripts = [word for word in words if word.endswith(".py")]
+    if words[:1] == ["profile"] and ("--name" in words or scripts) and "--" not in words:
         return InputError(
             what,
             why="options of the command that is to be measured are taken for advisor's",

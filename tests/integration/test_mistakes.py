@@ -72,6 +72,44 @@ def test_unknown_job_has_the_same_next_steps_everywhere(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("recommend", "a.py", "b.py"), "advisor profile --name a -- python a.py "),
+        (("recommend", "my/Net.py"), "advisor profile --name NAME -- python my/Net.py "),
+        (("recommend", "a.py"), "2. this command again, with a for it"),
+        (("profile", "python", "a.py"), "advisor profile --name a -- python a.py."),
+        (("profile", "--", "torchrun", "a.py", "b c"), "--name a -- torchrun a.py 'b c'."),
+        (("profile", "python", "a.py", "--lr", "3"), "put -- before the command"),
+        (("recommend", "fft+gemm"), "write fft gemm"),
+        (("recommend", "fft,gemm"), "write fft gemm"),
+        (("run", "nosuch/"), "there is no nosuch/. name a folder of .yaml files."),
+    ],
+)
+def test_what_is_entered_first_is_answered_by_what_to_enter(
+    advisor: Advisor, words: tuple[str, ...], said: str
+) -> None:
+    """Scripts in the place of names, a command without its name, names joined, a folder."""
+    done = advisor(*words)
+    assert done.code == 2
+    assert said in done.err
+
+
+@pytest.mark.parametrize("count", ["triad:2", "triad*2"])
+def test_both_ways_of_writing_a_number_are_taken(advisor: Advisor, count: str) -> None:
+    assert advisor("recommend", count).out.startswith("DO NOT SHARE: run triad and triad")
+    assert advisor("place", count, "--gpus", "2").out.startswith("2 jobs on 2 x")
+
+
+def test_without_a_gpu_no_command_is_watched(
+    advisor: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was run for up to 20 s before anybody looked for the GPU."""
+    monkeypatch.setattr("advisor_cli.measure.profile_request.watch", None)
+    done = advisor("profile", "--name", "a", "--", "sleep", "60")
+    assert (done.code, "looking for progress" in done.err) == (6, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
         (("recommend",), "Missing argument 'A [B ...]'. try advisor recommend --help."),
         (("recommend", "gemm", "triad", "--max-power", "x"), "Invalid value for '--max-power'"),
         (("models", "promote"), "Missing argument 'model'. try advisor models promote --help."),
@@ -130,11 +168,13 @@ def test_command_whose_libraries_are_missing(
 
 
 def test_doctor_tells_the_extras() -> None:
-    """Those that are whole, and how to get the first of the others."""
+    """Those that are whole, and how to get another: advice, if it is not there."""
     assert {"data", "advise", "train", "serve", "client"} <= set(lacking())
     (finding,) = examine_extras({"data": (), "train": ("scikit-learn",), "amd": ("amdsmi",)})
     assert finding.found == "installed: data; not installed: train and amd"
-    assert finding.fix == install("train")
+    assert finding.fix == install("EXTRA")
+    (finding,) = examine_extras({"data": (), "amd": ("amdsmi",), "advise": ("numpy",)})
+    assert finding.fix == install("advise")
     assert finding.verdict == "ok"
 
 

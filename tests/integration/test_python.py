@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from html import escape
 
 import pytest
 from command_line import Advisor
@@ -14,6 +16,7 @@ import advisor
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain, write
 from advisor.installed import install
+from advisor_advice.ask.recommend import recommend
 from advisor_cli.advise import recommend as recommend_command
 from advisor_cli.advise import replicas as replicas_command
 from advisor_cli.measure import profile as profile_command
@@ -43,7 +46,29 @@ def test_python_is_told_what_the_command_line_is(
     ask: Callable[[], object], words: str, advisor: Advisor
 ) -> None:
     told = answer_of(advisor(*words.split(), "--json").out)
-    assert json.loads(write(ask())) == told
+    answer = json.loads(write(ask()))
+    assert answer | {"said": None} == told | {"said": None}
+    assert told.get("said") is None  # a program reads keys
+
+
+@pytest.mark.parametrize("names", ["bert-serve-30 triad", "bert-train*2 fft"])
+def test_an_answer_prints_as_the_command_does(names: str, advisor: Advisor) -> None:
+    """And so it ends a cell of a notebook: its parts alone fill pages."""
+    answer = recommend(*names.split())
+    shown = advisor("recommend", *names.split()).out.split()
+    assert str(answer).split() == shown[: shown.index("More")]
+    assert answer._repr_html_() == f"<pre>{escape(str(answer))}</pre>"
+    assert str(replace(answer, said=None)).startswith(type(answer).__name__)
+
+
+def test_partners_end_a_cell_as_a_table() -> None:
+    assert "partner_speed_low" in recommend("bert-train")._repr_html_()
+
+
+def test_a_list_of_names_is_refused_in_words() -> None:
+    with pytest.raises(InputError, match="is no name of a job") as raised:
+        recommend(["bert-serve-30", "triad"])  # pyright: ignore[reportArgumentType]
+    assert raised.value.fix == 'name each: recommend("a", "b")'
 
 
 def test_a_replay_in_python_has_the_points_of_the_command(advisor: Advisor) -> None:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -34,6 +34,7 @@ from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.set_advice import advise_set
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
+from advisor_advice.words import pair, sets
 from advisor_data.files.files import read_points
 
 P = ParamSpec("P")
@@ -142,7 +143,7 @@ _SET = (
 
 
 def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, Any]:
-    """The same question with the answer as it is told, for programs.
+    """The same question with the answer as it is told, for programs, and in words for people.
 
     Which of the three kinds that is hangs on how many jobs are named, which no type can say.
     """
@@ -150,7 +151,13 @@ def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, An
     @functools.wraps(ask)
     def told(*args: P.args, **kwargs: P.kwargs) -> Any:
         found = ask(*args, **kwargs)
-        return found.told if isinstance(found, PairAdvice) else found
+        match found:
+            case PairAdvice():
+                return replace(found.told, said=pair.said(found.given))
+            case SetAdvice():
+                return replace(found, said=sets.said(found, read_settings().prices))
+            case Partners():
+                return found
 
     told.__name__ = told.__qualname__ = "recommend"
     return told

@@ -55,14 +55,16 @@ def job_requests(
 
 
 def every_job(texts: Sequence[str]) -> tuple[str, ...]:
-    """Each job as often as it is asked for; `A*3` stands for three of A.
+    """Each job as often as it is asked for; `A*3` or `A:3` stands for three of A.
 
     Raises:
-        InputError: a count that is none.
+        InputError: a count that is none, or a list where a name was expected.
     """
     found = list[str]()
     for text in texts:
-        job, star, count = text.rpartition("*")
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"{text!r} is no name of a job", fix='name each: recommend("a", "b")')
+        job, star, count = text.replace(":", "*").rpartition("*")
         if not star:
             found.append(text)
         elif job and count.isdecimal() and 0 < int(count) < 100:

@@ -11,7 +11,7 @@ from advisor.formats.moments import read_duration
 MAX_JOBS = 100_000
 """A larger number is no cluster but a slip of the keyboard."""
 
-_ENTRY = re.compile(r"([^:\s]+)(?::([0-9]{1,9}))?(?:\s+(\S+))?")
+_ENTRY = re.compile(r"([^:*\s]+)(?:[:*]([0-9]{1,9}))?(?:\s+(\S+))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,13 @@ def _named(texts: Sequence[str], settings: Settings) -> tuple[tuple[str, ...], S
     if len(paths) == 1 and paths[0].is_dir():
         paths = sorted(path for path in paths[0].iterdir() if path.suffix in _SUFFIXES)
         if not paths:
-            raise InputError(f"{texts[0]} has no job files", fix="name a folder of .yaml files")
+            raise InputError(
+                f"{texts[0]} has no job files",
+                why="each job of a queue has one: advisor profile --name NAME -- COMMAND writes it",
+                fix="name a folder of .yaml files",
+            )
+    elif any("/" in text and not path.exists() for text, path in zip(texts, paths, strict=True)):
+        raise InputError(f"there is no {' '.join(texts)}", fix="name a folder of .yaml files")
     elif not all(path.suffix in _SUFFIXES for path in paths):
         return every_job(texts), settings
     folders = {path.absolute().parent for path in paths}

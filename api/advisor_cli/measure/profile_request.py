@@ -11,6 +11,7 @@ from advisor.core.job import Job, ProgressKind, ProgressSettings
 from advisor.core.units import share_for_units
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job, load_job, save_job
+from advisor.formats.unknown_job import measuring
 from advisor.runtime.jobs.launcher import check_program
 from advisor.runtime.jobs.progress_search import WATCHED_S, watch
 from advisor.settings import Settings
@@ -18,7 +19,7 @@ from advisor_cli.measure.testbeds import LongestWindow, Noise, Telemetry, check_
 from advisor_cli.shared.options import REPLAY, AllowUnsafe, job_names
 from advisor_cli.shared.say import say
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_profiling.testbed.live import Mode
+from advisor_profiling.testbed.live import Mode, find_gpu
 from advisor_profiling.testbed.replay import ReplayTestbed
 
 _Number = TypeVar("_Number", int, float)
@@ -120,12 +121,14 @@ def searched_job(name: str, command: Sequence[str], gpu: str, settings: Settings
     Raises:
         InputError: the name or the command cannot be used.
         JobError: nothing tells its progress, or it failed.
+        SourceError: there is no such GPU.
     """
     file = settings.jobs_dir / f"{name}.yaml"
     if file.is_file() and (known := load_job(file)).command == tuple(command):
         return known
     job = inline_job(name, command, ProgressSettings())
     check_program(job, settings.job_environment())
+    find_gpu(gpu)  # before the command is watched in vain
     say(f"looking for progress in what {name} prints, {WATCHED_S:g} s at most", err=True)
     found = watch(command, {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu})
     if found.line:
@@ -168,7 +171,7 @@ def named_job(what: Sequence[str], settings: Settings, *, replayed: bool) -> Job
     if len(what) != 1:
         raise InputError(
             f"one job was expected, not {' '.join(what)}",
-            fix="to profile a command: advisor profile --name NAME -- COMMAND",
+            fix=f"to profile a command: {measuring(what)}" if what else "give its name",
         )
     if not replayed:
         return find_job(what[0], settings.jobs_dir)

@@ -50,7 +50,8 @@ def examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
     whole = listed(extra for extra, names in without.items() if not names) or "none"
     rest = [extra for extra, names in without.items() if names]
     found = f"installed: {whole}" + (f"; not installed: {listed(rest)}" if rest else "")
-    return [Finding("extras", "ok", found, install(rest[0]) if rest else "")]
+    wanted = "advise" if "advise" in rest else "EXTRA"
+    return [Finding("extras", "ok", found, install(wanted) if rest else "")]
 
 
 def _cores() -> Finding:
