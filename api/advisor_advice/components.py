@@ -15,11 +15,7 @@ from advisor_advice.site.known_profiles import ProfileSet, find_profiles
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.store.store import is_begun
-from advisor_power.components.answers import (
-    components_at,
-    components_by_share,
-    components_by_split,
-)
+from advisor_power.components.answers import components_at, components_by_share, components_by_split
 from advisor_power.components.known import KnownPower, fitted_weights, known_power
 
 EVERY_SPLIT = Request(default_min_speed=0.0)
@@ -55,9 +51,7 @@ def components_of_pair(
 
 
 def with_components(
-    response: wire.Recommendation,
-    recommendation: Decision,
-    find_power: Callable[[], KnownPower],
+    response: wire.Recommendation, recommendation: Decision, find_power: Callable[[], KnownPower]
 ) -> wire.Recommendation:
     """The answer with the parts of the power at its choice, or why there are none.
 

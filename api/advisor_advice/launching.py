@@ -223,9 +223,7 @@ def _make_pair(
 
 def _needs_numpy(error: ImportError, option: str) -> InputError:
     return InputError(
-        "recommendations need numpy",
-        why=str(error),
-        fix=f"{install('advise')}, or give {option}",
+        "recommendations need numpy", why=str(error), fix=f"{install('advise')}, or give {option}"
     )
 
 

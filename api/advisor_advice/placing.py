@@ -176,10 +176,7 @@ def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:
 
 
 def _problem(
-    profiles: Sequence[Profile],
-    options: PairOptions,
-    request: PlacementRequest,
-    limits: Limits,
+    profiles: Sequence[Profile], options: PairOptions, request: PlacementRequest, limits: Limits
 ) -> Problem:
     types = [
         JobType(name=p.job, power_w=p.whole_gpu_power_w, memory_mib=p.memory_used_mib)
@@ -209,10 +206,7 @@ def _eager(problem: Problem, found: QueuePlan, left_s: float) -> QueuePlan | Non
 def _others(problem: Problem) -> dict[str, Schedule]:
     """What simpler ways come to; without those that cannot run every job."""
     sequential = alone(problem)
-    others = {
-        FIRST_COME: first_come(problem),
-        APART: sequential and sequential.schedule,
-    }
+    others = {FIRST_COME: first_come(problem), APART: sequential and sequential.schedule}
     return {name: found for name, found in others.items() if found}
 
 

@@ -8,10 +8,7 @@ from dataclasses import replace
 from advisor.core.flags import ONE_WINDOW
 from advisor.core.split import MOST_JOBS, without_limits
 from advisor.decide.candidates import Running
-from advisor.decide.limits import (
-    memory_unknown,
-    with_card_memory,
-)
+from advisor.decide.limits import memory_unknown, with_card_memory
 from advisor.decide.reasons import of_profile
 from advisor.decide.recommendation import Request
 from advisor.decide.replicas import replicas

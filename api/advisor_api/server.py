@@ -18,8 +18,7 @@ from starlette.applications import Starlette
 
 from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.settings import Settings
-from advisor_api.http.certificate import Certificate
-from advisor_api.http.listening import BACKLOG, listening
+from advisor_api.http.listening import BACKLOG, Certificate, listening
 from advisor_api.http.metrics import HttpMetrics
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.protocol import Connections, LimitedProtocol

@@ -224,10 +224,7 @@ def _not_installed(error: ModuleNotFoundError) -> InputError:
         raise error
     command = next((word for word in sys.argv[1:] if word in _COMMANDS), "")
     extra = _EXTRAS_OF.get(missing.partition(".")[0]) or _EXTRAS.get(command, "data")
-    return InputError(
-        f"{command} needs {missing}, which is not installed",
-        fix=install(extra),
-    )
+    return InputError(f"{command} needs {missing}, which is not installed", fix=install(extra))
 
 
 def _show_what_can_be_shown() -> None:

@@ -12,7 +12,7 @@ from host import FakeHost
 
 from advisor.formats.flat_rows import flat
 from advisor_cli.measure import on_nodes
-from advisor_cli.measure.profile_text import show_profiles
+from advisor_cli.measure.profile import show_profiles
 from advisor_data import open_store
 from advisor_profiling.fanout.shards import Shard, run_shard
 

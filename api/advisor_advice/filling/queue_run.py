@@ -22,21 +22,10 @@ from advisor.errors import (
     SourceError,
     SurvivorsError,
 )
-from advisor.launch.records.folder import (
-    LaunchFolder,
-    create_folder,
-    find_folder,
-    new_launch_id,
-)
+from advisor.launch.records.folder import LaunchFolder, create_folder, find_folder, new_launch_id
 from advisor.launch.records.joins import ask_join
 from advisor.launch.records.queue_record import QueueFile, QueueRecord
-from advisor.launch.records.queue_state import (
-    SeenLaunch,
-    account_for,
-    must_be_alone,
-    see,
-    waiting,
-)
+from advisor.launch.records.queue_state import SeenLaunch, account_for, must_be_alone, see, waiting
 from advisor.launch.records.spec import LaunchSet, LaunchSpec
 from advisor.launch.records.status_writer import close_unclaimed
 from advisor.launch.start.spawn import spawn_supervisor
@@ -77,11 +66,7 @@ class QueueRun:
     """
 
     def __init__(
-        self,
-        jobs: Sequence[Job],
-        cards: Sequence[QueueCard],
-        file: QueueFile,
-        settings: Settings,
+        self, jobs: Sequence[Job], cards: Sequence[QueueCard], file: QueueFile, settings: Settings
     ) -> None:
         self.cards, self._file, self._settings = tuple(cards), file, settings
         self.names = tuple(job.name for job in jobs)

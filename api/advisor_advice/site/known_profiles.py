@@ -61,10 +61,7 @@ class ProfilesOfJob:
 
 
 def find_profiles(
-    names: Sequence[str],
-    settings: Settings,
-    gpu_model: str | None = None,
-    file: Path | None = None,
+    names: Sequence[str], settings: Settings, gpu_model: str | None = None, file: Path | None = None
 ) -> ProfileSet:
     """The profiles of jobs on a GPU model that all of them were measured on.
 

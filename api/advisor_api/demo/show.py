@@ -41,11 +41,7 @@ class Show:
     """
 
     def __init__(
-        self,
-        root: Path,
-        spec: LaunchSpec,
-        testbed: ReplayTestbed,
-        moment: Callable[[], datetime],
+        self, root: Path, spec: LaunchSpec, testbed: ReplayTestbed, moment: Callable[[], datetime]
     ) -> None:
         self._testbed, self._moment = testbed, moment
         self._pair = spec.pairs[0]

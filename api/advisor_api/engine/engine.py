@@ -62,11 +62,7 @@ class Engine:
     """What answers requests, for one event loop; counts those that it could answer from memory."""
 
     def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        registry: Registry,
-        change_count: Callable[[], int],
+        self, settings: Settings, store: Store, registry: Registry, change_count: Callable[[], int]
     ) -> None:
         self._registry = registry
         self._settings = settings

@@ -23,8 +23,7 @@ def show_audit_log(
     service: ServiceOf,
     limit: LimitInQuery = 100,
     before: Annotated[
-        int | None,
-        Query(ge=1, le=_LARGEST_NUMBER, description="only entries with a lower number"),
+        int | None, Query(ge=1, le=_LARGEST_NUMBER, description="only entries with a lower number")
     ] = None,
 ) -> Response:
     """The audit log, the newest first."""

@@ -5,13 +5,7 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.responses import Response
 
-from advisor.launch.records.answers import (
-    Launch,
-    LaunchHistory,
-    LaunchJoin,
-    LaunchList,
-    LaunchPlan,
-)
+from advisor.launch.records.answers import Launch, LaunchHistory, LaunchJoin, LaunchList, LaunchPlan
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse
@@ -108,10 +102,7 @@ def stop_launch(
     "/launches/{launch_id}/joins",
     status_code=202,
     response_model=LaunchJoin,
-    responses={
-        202: {"headers": {"Location": {"schema": {"type": "string"}}}},
-        **may_refuse(409),
-    },
+    responses={202: {"headers": {"Location": {"schema": {"type": "string"}}}}, **may_refuse(409)},
 )
 def join_launch(
     launch_id: LaunchInPath,

@@ -16,13 +16,7 @@ from advisor_api.service.profiles import changing
 from advisor_api.service.service import ServiceOf
 from advisor_models.history import standing
 from advisor_models.manifest import read_artefact
-from advisor_models.model_list import (
-    BUNDLED,
-    change_of_champion,
-    key_of,
-    model_details,
-    model_list,
-)
+from advisor_models.model_list import BUNDLED, change_of_champion, key_of, model_details, model_list
 from advisor_models.registry import Registry
 
 router = v1_router("models")

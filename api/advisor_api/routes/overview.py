@@ -21,10 +21,7 @@ async def _board(request: Request) -> Board:
 BoardOf: TypeAlias = Annotated[Board, Depends(_board)]
 
 
-@router.get(
-    "/overview",
-    response_model=Overview,
-)
+@router.get("/overview", response_model=Overview)
 def show_overview(caller: Reader, board: BoardOf) -> Response:
     """The GPUs and who runs on them, launches with their history, and what was saved, observed."""
     return kept_answer(board.answer(caller))

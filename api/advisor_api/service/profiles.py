@@ -80,10 +80,7 @@ def page_together(service: Service, names: Iterable[str], span: Span) -> PairPoi
     # The next page begins for both where the first of them ends.
     end = max(ends, default=None)
     return PairPoints(
-        jobs=jobs,
-        stored=_up_to(stored, end),
-        bundled=_up_to(theirs, end),
-        next=_next(end),
+        jobs=jobs, stored=_up_to(stored, end), bundled=_up_to(theirs, end), next=_next(end)
     )
 
 

@@ -11,13 +11,7 @@ from typing import IO, Annotated, Literal
 
 import requests
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import ADVISED, COST, priced

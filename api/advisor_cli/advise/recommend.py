@@ -6,12 +6,15 @@ from typing import Annotated
 import typer
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.wording import less_or_more
+from advisor.decide.reasons import percent
 from advisor.settings import read_settings
 from advisor.wire.partners import Partners
 from advisor.wire.recommendation import Recommendation
 from advisor.wire.sets import SetAdvice
 from advisor_advice.ask.recommend import PairAdvice, advise
-from advisor_cli.advise import partners_text, recommend_text, set_screen
+from advisor_cli.advise import recommend_text, set_screen
+from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.grouped import grouped
 from advisor_cli.shared.options import AdviceOptions, AsJson, Notes, ObjectiveOption, job_names
 from advisor_cli.shared.power_bars import letters, print_parts
@@ -77,7 +80,7 @@ def recommend(
     elif isinstance(found, SetAdvice):
         set_screen.show(found, read_settings().prices, details)
     else:
-        partners_text.show(found)
+        _show_partners(found)
 
 
 def _show_parts(told: Recommendation) -> None:
@@ -89,3 +92,46 @@ def _show_parts(told: Recommendation) -> None:
     say(letters())
     print_parts("split", [(found.split, found.power)])
     say(found.jostling)
+
+
+def _show_partners(found: Partners) -> None:
+    """Print partners, the best size alone and how many copies there is memory for."""
+    job, best = found.job, found.partners
+    say(
+        f"{job} on the {found.gpu_model}: {len(best)} best of {found.looked_at} jobs to share it "
+        "with, predicted or measured; against one after the other"
+    )
+    priced = any(p.cost_saved for p in best)
+    headings = ("partner", "", "split", "GPU time", "energy", *["price"] * priced, job, "partner's")
+    rows = (
+        (
+            p.partner,
+            p.verdict,
+            p.split,
+            *(
+                less_or_more(saved.value, 0)
+                for saved in (p.gpu_time_saved, p.energy_saved, p.cost_saved)
+                if saved
+            ),
+            percent(min(p.speed.value, 1.0)),
+            percent(min(p.partner_speed.value, 1.0)),
+        )
+        for p in best
+    )
+    print_table(plain_table(headings, rows))
+    say(_alone(found))
+    if best:
+        say(f"next: advisor recommend {job} {best[0].partner}")
+
+
+def _alone(found: Partners) -> str:
+    """What it needs of the GPU without a partner, and the copies that memory has room for."""
+    size = found.size
+    p99 = f", p99 {size.latency_p99_ms:.3g} ms" if size and size.latency_p99_ms else ""
+    alone = (
+        f"alone: {size.share_percent:g} % of the SMs keep {percent(size.speed)} of its speed{p99}"
+        if size
+        else "alone: it needs the whole GPU"
+    )
+    copies = found.copies_by_memory
+    return alone if copies is None else f"{alone}; memory has room for {copies} of it"

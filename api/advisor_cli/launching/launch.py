@@ -93,8 +93,7 @@ class Rules:
         ),
     ] = None
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="End all when a process of no job computes on the GPU"),
+        bool, typer.Option("--strict", help="End all when a process of no job computes on the GPU")
     ] = False
     limit_memory: Annotated[
         bool,
@@ -142,8 +141,7 @@ def launch(
         list[str] | None, typer.Option(help="Jobs for afterwards, C+D*2; may be given again")
     ] = None,
     join: Annotated[
-        str | None,
-        typer.Option(help="Let one job join this launch, which runs", metavar="ID"),
+        str | None, typer.Option(help="Let one job join this launch, which runs", metavar="ID")
     ] = None,
     share: Annotated[
         float | None,

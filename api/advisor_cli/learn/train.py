@@ -25,13 +25,7 @@ from advisor_training.dataset.measured import (
 )
 from advisor_training.described import make_artefact
 from advisor_training.learn.artefact import write_model
-from advisor_training.train import (
-    SCORED,
-    Trained,
-    TrainingSet,
-    fit_model,
-    make_training_set,
-)
+from advisor_training.train import SCORED, Trained, TrainingSet, fit_model, make_training_set
 
 NEWEST = "newest"
 

@@ -8,13 +8,12 @@ import typer
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import read_settings
 from advisor.wire.lists import JobList, JobRow
-from advisor_advice.job_list import job_rows
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.store.profile_rows import LAST_NAME, profile_rows
+from advisor_data.store.profile_rows import LAST_NAME, job_rows, profile_rows
 
 _COLUMNS = ("job", "gpu model", "shares %", "points", "measured", "flags")
 

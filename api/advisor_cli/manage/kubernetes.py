@@ -57,8 +57,7 @@ def serve(
     from advisor_kubernetes.admission.refusals import Site
     from advisor_kubernetes.chooser.pairing import Policy
     from advisor_kubernetes.cluster import connect
-    from advisor_kubernetes.serve.adviser import PATIENCE_S, Adviser
-    from advisor_kubernetes.serve.app import create_app
+    from advisor_kubernetes.serve.app import PATIENCE_S, Adviser, create_app
     from advisor_kubernetes.serve.choosing import Choosing
 
     settings = read_settings()

@@ -52,10 +52,7 @@ def create(
     if as_json:
         say(as_json_text({**_plain(token), "secret": secret}))
         return
-    say(
-        f"{name} may {', '.join(token.scopes)}{_until(token)}. Its secret, shown once:",
-        err=True,
-    )
+    say(f"{name} may {', '.join(token.scopes)}{_until(token)}. Its secret, shown once:", err=True)
     say(secret)
 
 

@@ -95,11 +95,7 @@ def _colocate(
 
 
 def _answer(
-    campaign: Campaign,
-    where: ColocateWhere,
-    names: list[str],
-    settings: Settings,
-    console: Console,
+    campaign: Campaign, where: ColocateWhere, names: list[str], settings: Settings, console: Console
 ) -> tuple[ReportJson, int]:
     """What came of the campaign, of all GPUs together, and the exit code."""
     gpus = where.gpus()
@@ -119,11 +115,7 @@ def _answer(
 
 
 def _on_one(
-    campaign: Campaign,
-    settings: Settings,
-    gpu: str,
-    source: SourceName | None,
-    noise: bool,
+    campaign: Campaign, settings: Settings, gpu: str, source: SourceName | None, noise: bool
 ) -> tuple[ReportJson, int]:
     run = campaign.plan.name
 

@@ -121,8 +121,7 @@ class ColocateWhere:
         int, typer.Option(min=0, help="With --on: parts, each for a GPU of some node")
     ] = 0
     window: Annotated[
-        float | None,
-        typer.Option(min=0.5, help="Longest window, s; 8 if not given, 5 of sets"),
+        float | None, typer.Option(min=0.5, help="Longest window, s; 8 if not given, 5 of sets")
     ] = None
     source: Telemetry = None
     noise: Noise = False

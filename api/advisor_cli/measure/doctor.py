@@ -26,9 +26,7 @@ _SLURM_CONF = tuple(
 _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
 
 
-def doctor(
-    as_json: AsJson = False,
-) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Check everything that measuring needs; changes nothing. Exit code 1: something is missing.
 
     Example: advisor doctor

@@ -52,11 +52,7 @@ class NodesRequest:
 
 
 def run_on_nodes(
-    request: NodesRequest,
-    names: Sequence[str],
-    settings: Settings,
-    store: Store,
-    console: Console,
+    request: NodesRequest, names: Sequence[str], settings: Settings, store: Store, console: Console
 ) -> tuple[list[dict[str, Any]], int]:
     """Have an engine run this command once for each shard, with `--shard 1/n` and so on.
 

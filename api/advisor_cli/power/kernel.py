@@ -21,12 +21,7 @@ from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.power_records import known_sensors
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.kernels.plan import KernelPlan, check_resolution
-from advisor_power.kernels.replay import (
-    RecordedKernel,
-    bytes_of,
-    operation_name,
-    recorded_kernel,
-)
+from advisor_power.kernels.replay import RecordedKernel, bytes_of, operation_name, recorded_kernel
 from advisor_power.kernels.running.live import open_kernel_bench
 from advisor_power.kernels.running.measure import KernelStep
 from advisor_power.kernels.running.operation import measure_operation

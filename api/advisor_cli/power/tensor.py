@@ -112,21 +112,14 @@ _EXPECTED = ("W", "of reference", "T/s", "MHz", "most by")
 
 
 def _as_json(
-    chosen: Chosen,
-    found: Sequence[TensorPower],
-    not_reached: int,
-    model: InputPredictor | None,
+    chosen: Chosen, found: Sequence[TensorPower], not_reached: int, model: InputPredictor | None
 ) -> dict[str, Any]:
     """The answer for programs; its keys stay."""
     return {
         "file": str(chosen.file.path),
         "model": None if model is None else model.manifest.version,
         "matrices": [
-            {
-                **one.matrix.as_json(),
-                "expected": to_plain(one.expected),
-                "why_not": one.why_not,
-            }
+            {**one.matrix.as_json(), "expected": to_plain(one.expected), "why_not": one.why_not}
             for one in found
         ],
         "left_out": [dataclasses.asdict(one) for one in chosen.left_out],
@@ -135,10 +128,7 @@ def _as_json(
 
 
 def _show(
-    chosen: Chosen,
-    found: Sequence[TensorPower],
-    not_reached: int,
-    model: InputPredictor | None,
+    chosen: Chosen, found: Sequence[TensorPower], not_reached: int, model: InputPredictor | None
 ) -> None:
     """One line for each matrix, and what was left out."""
     if found:

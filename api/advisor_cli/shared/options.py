@@ -8,9 +8,31 @@ import typer
 
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import ADVISED
+from advisor.errors import InputError
 from advisor.settings import job_folders, read_settings
 from advisor.wire.requests import MIN_GAIN
-from advisor_cli.shared.parts import parse_gain
+
+
+def parse_gain(value: str | float) -> float:
+    """A least gain: `0.03`, or `3%`; typer hands its default in as it is.
+
+    Raises:
+        InputError: it is neither, or cannot be meant.
+    """
+    text = str(value)
+    percent = text.removesuffix("%")
+    try:
+        gain = float(percent) / (100 if percent != text else 1)
+    except ValueError as error:
+        raise InputError(f"{text!r} is not a gain", fix="write 0.03, or 3%") from error
+    if not 0 <= gain < 1:
+        asked = f"did you mean {text}%? " if 1 <= gain <= 50 else ""
+        raise InputError(
+            f"a least gain of {text} is not possible",
+            why="1 is all of the energy or time that the jobs take",
+            fix=f"{asked}write a part such as 0.03, or 3%",
+        )
+    return gain
 
 
 def job_names(incomplete: str) -> list[str]:
@@ -42,8 +64,7 @@ WithLaunches: TypeAlias = Annotated[
 ]
 
 ProfilesOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(help="Solo points that go before the stored and bundled ones"),
+    Path | None, typer.Option(help="Solo points that go before the stored and bundled ones")
 ]
 
 ObjectiveOption: TypeAlias = Annotated[
@@ -83,8 +104,7 @@ Memory: TypeAlias = Annotated[
 ]
 
 Cores: TypeAlias = Annotated[
-    float | None,
-    typer.Option(help="Host cores for all jobs together; not looked at if not given"),
+    float | None, typer.Option(help="Host cores for all jobs together; not looked at if not given")
 ]
 
 Isolate: TypeAlias = Annotated[
@@ -94,8 +114,7 @@ Isolate: TypeAlias = Annotated[
 Notes: TypeAlias = Annotated[bool, typer.Option("--notes", help="What may be wrong with it")]
 
 GpuModelOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Such as 'NVIDIA H200'; for jobs with profiles of several"),
+    str | None, typer.Option(help="Such as 'NVIDIA H200'; for jobs with profiles of several")
 ]
 
 GpuUuidOption: TypeAlias = Annotated[
@@ -103,8 +122,7 @@ GpuUuidOption: TypeAlias = Annotated[
 ]
 
 AllowUnsafe: TypeAlias = Annotated[
-    bool,
-    typer.Option("--allow-unsafe", help="Also at counts of SMs at which results are wrong"),
+    bool, typer.Option("--allow-unsafe", help="Also at counts of SMs at which results are wrong")
 ]
 
 LogLevel: TypeAlias = Annotated[

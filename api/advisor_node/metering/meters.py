@@ -129,9 +129,7 @@ class TenantMeter(Generic[T]):
         """Of the GPU, for the division of its energy."""
         units = self.proof.units or self.tenant.share.percent / 100 * units_total
         return Load(
-            units=units,
-            relative_speed=self.relative_speed(),
-            solo_power_w=self.reference.power_w,
+            units=units, relative_speed=self.relative_speed(), solo_power_w=self.reference.power_w
         )
 
 

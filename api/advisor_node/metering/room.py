@@ -14,14 +14,7 @@ from advisor.runtime.backends.backend import Sight
 from advisor_node.metering.meters import GpuMeter, T, TenantMeter
 from advisor_node.metering.overlaps import Overlaps
 from advisor_node.metering.progress_files import read_progress
-from advisor_node.metering.proof import (
-    GpuUsers,
-    Proof,
-    TenantOf,
-    prove,
-    strangers,
-    users_by_tenant,
-)
+from advisor_node.metering.proof import GpuUsers, Proof, TenantOf, prove, strangers, users_by_tenant
 from advisor_node.metering.references import ReferenceCache
 
 LOG = logging.getLogger("advisor.node")

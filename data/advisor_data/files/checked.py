@@ -1,12 +1,19 @@
 """What checks of counts of units found, as those who choose counts need it."""
 
+from importlib import resources
 from pathlib import Path
 from typing import TypeAlias
 
 from advisor.errors import StoreError
-from advisor.validity.checks import CHECKS_FOLDER, check_for, wrong_elsewhere
+from advisor.validity.checks import (
+    CHECKS,
+    CHECKS_FOLDER,
+    CountCheck,
+    check_for,
+    parse_check,
+    wrong_elsewhere,
+)
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_data.files.count_checks import known_checks
 
 ChecksStamp: TypeAlias = tuple[tuple[str, int, int], ...]
 """Name, time of change and size of each file of a check."""
@@ -50,3 +57,21 @@ def checks_stamp(home: Path) -> ChecksStamp:
 
 def _files(home: Path) -> list[Path]:
     return sorted((home / CHECKS_FOLDER).glob("*.json"))
+
+
+def known_checks(home: Path) -> list[CountCheck]:
+    """The checks that were made on this host, then those that come with the package.
+
+    Raises:
+        StoreError: a stored file cannot be read.
+    """
+    return [*CHECKS.read(home), *bundled_checks()]
+
+
+def bundled_checks() -> list[CountCheck]:
+    """Checks made on real GPUs that come with the package."""
+    folder = resources.files("advisor_data") / "bundled" / "checks"
+    if not folder.is_dir():
+        return []
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=str)
+    return [parse_check(file.read_bytes()) for file in files]

@@ -177,8 +177,7 @@ _FORMATS: dict[str, tuple[Encode, Decode]] = {
 def _format(path: Path) -> tuple[Encode, Decode]:
     if path.suffix not in _FORMATS:
         raise InputError(
-            f"{path} has no suffix that says what it holds",
-            fix=f"name it {', '.join(_FORMATS)}",
+            f"{path} has no suffix that says what it holds", fix=f"name it {', '.join(_FORMATS)}"
         )
     return _FORMATS[path.suffix]
 

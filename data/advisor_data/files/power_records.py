@@ -117,7 +117,5 @@ def _parsed(kind: type[T], text: bytes, name: str) -> T:
 
 def _broken(name: str, why: str) -> StoreError:
     return StoreError(
-        f"advisor_data/bundled: {name} is missing or damaged",
-        why=why,
-        fix="install advisor again",
+        f"advisor_data/bundled: {name} is missing or damaged", why=why, fix="install advisor again"
     )

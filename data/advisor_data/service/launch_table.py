@@ -3,12 +3,11 @@
 import dataclasses
 from dataclasses import dataclass
 
-from sqlalchemy import Boolean, ColumnElement, Connection, RowMapping, literal_column, or_, select
-from sqlalchemy import update as sql_update
+from sqlalchemy import Boolean, ColumnElement, Connection, literal_column, or_, select, update
 
 from advisor.errors import BusyError, IdempotencyError, InputError
 from advisor.launch.records.folder import now
-from advisor_data.store.sql_engine import insert_new
+from advisor_data.store.sql_engine import OpenDatabase, insert_new
 from advisor_data.store.tables import NOT_OVER, launches
 
 _TRIES = 5
@@ -47,54 +46,97 @@ class LaunchRow:
     home: str | None = None
 
 
-def insert(connection: Connection, row: LaunchRow) -> LaunchRow:
-    """Keep a launch, or find the one that was asked for by the same key.
+class Launches(OpenDatabase):
+    """The launches at one database."""
 
-    Raises:
-        BusyError: another launch holds its GPU.
-        IdempotencyError: the key was used for something else.
-        InputError: its id is taken.
-    """
-    for _ in range(_TRIES):
-        # Written first and explained afterwards: looking first would let two of them in.
-        if connection.execute(insert_new(connection, launches), [dataclasses.asdict(row)]).rowcount:
-            return row
-        if earlier := asked_before(connection, row.asked_by, row.idempotency_key, row.request_hash):
-            return earlier
-        _refuse_busy(connection, row)
-        if find(connection, row.launch_id):
-            raise InputError(f"there is a launch {row.launch_id} already")
-        # Who held the GPU has let go since.
-    raise BusyError(
-        f"GPU {row.gpu} of {row.host} is taken and let go all the time", fix="ask again"
-    )
+    def add_launch(self, row: LaunchRow) -> LaunchRow:
+        """Keep a new launch, which holds its GPU from now on until its state is over.
+
+        The answer is it, or the earlier one with the same `asked_by` and `idempotency_key`.
+
+        Raises:
+            BusyError: another launch holds that GPU of that host.
+            IdempotencyError: the earlier one was asked for with another `request_hash`.
+            InputError: a launch with that id is there.
+        """
+        values, key = dataclasses.asdict(row), row.idempotency_key
+        with self._writing() as connection:
+            for _ in range(_TRIES):
+                # Written first and explained afterwards: looking first would let two of them in.
+                if connection.execute(insert_new(connection, launches), [values]).rowcount:
+                    return row
+                earlier = key and _asked_before(connection, row.asked_by, key, row.request_hash)
+                if earlier:
+                    return earlier
+                _refuse_busy(connection, row)
+                if _first(connection, launches.c.launch_id == row.launch_id):
+                    raise InputError(f"there is a launch {row.launch_id} already")
+                # Who held the GPU has let go since.
+        raise BusyError(
+            f"GPU {row.gpu} of {row.host} is taken and let go all the time", fix="ask again"
+        )
+
+    def update_launch(self, launch_id: str, state: str, status: str) -> bool:
+        """Keep where a launch stands; False: it is over, and stays as it is.
+
+        `state` is one of advisor.launch.records.status.State, `status` the whole status, JSON text.
+        """
+        change = update(launches).where(launches.c.launch_id == launch_id, _active())
+        values = {"state": state, "status": status, "updated_at": now()}
+        with self._writing() as connection:
+            return connection.execute(change.values(values)).rowcount == 1
+
+    def asked_before(
+        self, asked_by: str, idempotency_key: str, request_hash: str
+    ) -> LaunchRow | None:
+        """The launch that was asked for by this key; None where none was.
+
+        Raises:
+            IdempotencyError: the key was used with another `request_hash`.
+        """
+        with self._reading() as connection:
+            return _asked_before(connection, asked_by, idempotency_key, request_hash)
+
+    def launch(self, launch_id: str) -> LaunchRow | None:
+        """The launch of that id."""
+        if not launch_id.isprintable():  # PostgreSQL takes no NUL, and no id has one
+            return None
+        with self._reading() as connection:
+            return _first(connection, launches.c.launch_id == launch_id)
+
+    def launches(
+        self,
+        host: str | None = None,
+        home: str | None = None,
+        active_only: bool = False,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[LaunchRow]:
+        """Launches by id, the last first, those before an id: the last of the page before.
+
+        Of a home they are on whatever host, with those of `host` that have none; `active_only` are
+        those that are not over.
+        """
+        matches: list[ColumnElement[bool]] = []
+        of_host = launches.c.host == host
+        if home is not None:
+            matches.append(or_(launches.c.home == home, launches.c.home.is_(None) & of_host))
+        elif host is not None:
+            matches.append(of_host)
+        if active_only:
+            matches.append(_active())
+        if before is not None:
+            matches.append(launches.c.launch_id < before)
+        wanted = select(launches).where(*matches).order_by(launches.c.launch_id.desc())
+        with self._reading() as connection:
+            found = connection.execute(wanted.limit(limit)).mappings()
+            return [LaunchRow(**row) for row in found]
 
 
-def update(connection: Connection, launch_id: str, state: str, status: str) -> bool:
-    """Keep where a launch stands; False where it is over, or not there."""
-    change = sql_update(launches).where(launches.c.launch_id == launch_id, _active())
-    values = {"state": state, "status": status, "updated_at": now()}
-    return connection.execute(change.values(values)).rowcount == 1
-
-
-def find(connection: Connection, launch_id: str) -> LaunchRow | None:
-    """The launch of that id."""
-    if not launch_id.isprintable():  # PostgreSQL takes no NUL, and no id has one
-        return None
-    return _first(connection, launches.c.launch_id == launch_id)
-
-
-def asked_before(
-    connection: Connection, asked_by: str, idempotency_key: str | None, request_hash: str
+def _asked_before(
+    connection: Connection, asked_by: str, key: str, request_hash: str
 ) -> LaunchRow | None:
-    """The launch that was asked for by this key.
-
-    Raises:
-        IdempotencyError: the key was used for something else.
-    """
-    if idempotency_key is None:
-        return None
-    same_key = launches.c.idempotency_key == idempotency_key
+    same_key = launches.c.idempotency_key == key
     earlier = _first(connection, launches.c.asked_by == asked_by, same_key)
     if earlier and earlier.request_hash != request_hash:
         raise IdempotencyError(
@@ -103,29 +145,6 @@ def asked_before(
             fix="send a new key with a new request",
         )
     return earlier
-
-
-def read(
-    connection: Connection,
-    host: str | None,
-    home: str | None,
-    active_only: bool,
-    limit: int,
-    before: str | None,
-) -> list[LaunchRow]:
-    """Launches by id, the last first."""
-    matches: list[ColumnElement[bool]] = []
-    of_host = launches.c.host == host
-    if home is not None:
-        matches.append(or_(launches.c.home == home, launches.c.home.is_(None) & of_host))
-    elif host is not None:
-        matches.append(of_host)
-    if active_only:
-        matches.append(_active())
-    if before is not None:
-        matches.append(launches.c.launch_id < before)
-    wanted = select(launches).where(*matches).order_by(launches.c.launch_id.desc()).limit(limit)
-    return [_row(found) for found in connection.execute(wanted).mappings()]
 
 
 def _refuse_busy(connection: Connection, row: LaunchRow) -> None:
@@ -147,8 +166,4 @@ def _active() -> ColumnElement[bool]:
 
 def _first(connection: Connection, *matches: ColumnElement[bool]) -> LaunchRow | None:
     row = connection.execute(select(launches).where(*matches).limit(1)).mappings().one_or_none()
-    return _row(row) if row else None
-
-
-def _row(found: RowMapping) -> LaunchRow:
-    return LaunchRow(**found)
+    return LaunchRow(**row) if row else None

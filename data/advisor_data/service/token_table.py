@@ -3,16 +3,16 @@
 import hashlib
 import re
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, cast
 
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import RowMapping, select, update
 
 from advisor.errors import InputError
 from advisor.formats.moments import now, to_text
-from advisor_data.store.sql_engine import insert_new
+from advisor_data.store.sql_engine import OpenDatabase, insert_new
 from advisor_data.store.tables import tokens
 
 Scope = Literal["read", "write", "launch", "admin"]
@@ -49,12 +49,74 @@ class Token:
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now())
 
 
-def new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
-    """A token from now on.
+class Tokens(OpenDatabase):
+    """The tokens at one database."""
 
-    Raises:
-        InputError: the name, a scope or the end is not as it should be.
-    """
+    def make_token(
+        self, name: str, scopes: Collection[str], expires_at: str | None = None
+    ) -> tuple[Token, str]:
+        """A new token, and its secret, which nothing else ever tells.
+
+        The name stands in logs; the end is a moment in UTC, ISO 8601, or never.
+
+        Raises:
+            InputError: a living token has that name, or an argument is not as it should be.
+        """
+        token = _new_token(name, scopes, expires_at)
+        secret = PREFIX + secrets.token_urlsafe(32)
+        with self._writing() as connection:
+            # A token that expired gives its name back.
+            expired = (tokens.c.name == name) & (tokens.c.expires_at <= token.created_at)
+            still_named = update(tokens).where(expired, tokens.c.revoked_at.is_(None))
+            connection.execute(still_named.values(revoked_at=tokens.c.expires_at))
+            row = {
+                "secret_sha256": _digest(secret),
+                "name": name,
+                "scopes": " ".join(token.scopes),
+                "created_at": token.created_at,
+                "expires_at": token.expires_at,
+                "revoked_at": None,
+            }
+            if not connection.execute(insert_new(connection, tokens), [row]).rowcount:
+                raise InputError(
+                    f"there is a token {name} already",
+                    fix=f"take another name, or first: advisor tokens revoke {name}",
+                )
+        return token, secret
+
+    def find_tokens(self, secrets: Collection[str]) -> dict[str, Token]:
+        """The living tokens with these secrets, by secret, in one read."""
+        possible = (text for text in secrets if text.isascii() and len(text) <= _LONGEST_SECRET)
+        # Found by their hashes, so how long the search takes tells nothing about any secret.
+        by_digest = {_digest(secret): secret for secret in possible}
+        wanted = select(tokens).where(tokens.c.secret_sha256.in_(by_digest))
+        with self._reading() as connection:
+            rows = connection.execute(wanted).mappings().all()
+        found = {by_digest[row["secret_sha256"]]: _token(row) for row in rows}
+        return {secret: token for secret, token in found.items() if token.lives()}
+
+    def tokens(self) -> list[Token]:
+        """All there ever were, the newest first."""
+        wanted = select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.name)
+        with self._reading() as connection:
+            return [_token(row) for row in connection.execute(wanted).mappings()]
+
+    def revoke_token(self, name: str) -> None:
+        """End a token.
+
+        Raises:
+            InputError: no living token has that name.
+        """
+        living = update(tokens).where(tokens.c.name == name, tokens.c.revoked_at.is_(None))
+        with self._writing() as connection:
+            is_ended = connection.execute(living.values(revoked_at=now())).rowcount
+        if not is_ended:
+            raise InputError(
+                f"there is no valid token {name!r}", fix="list them: advisor tokens list"
+            )
+
+
+def _new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{name!r} is not a valid token name",
@@ -71,64 +133,6 @@ def new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Tok
     if not token.lives():
         raise InputError(f"the token would have expired at {end}", fix="give a moment to come")
     return token
-
-
-def new_secret() -> str:
-    """A secret that cannot be guessed: 32 random bytes."""
-    return PREFIX + secrets.token_urlsafe(32)
-
-
-def insert(connection: Connection, token: Token, secret: str) -> None:
-    """Keep a new token.
-
-    Raises:
-        InputError: a living token has its name.
-    """
-    # A token that expired gives its name back.
-    expired = (tokens.c.name == token.name) & (tokens.c.expires_at <= token.created_at)
-    still_named = update(tokens).where(expired, tokens.c.revoked_at.is_(None))
-    connection.execute(still_named.values(revoked_at=tokens.c.expires_at))
-    row = {
-        "secret_sha256": _digest(secret),
-        "name": token.name,
-        "scopes": " ".join(token.scopes),
-        "created_at": token.created_at,
-        "expires_at": token.expires_at,
-        "revoked_at": None,
-    }
-    if not connection.execute(insert_new(connection, tokens), [row]).rowcount:
-        raise InputError(
-            f"there is a token {token.name} already",
-            fix=f"take another name, or first: advisor tokens revoke {token.name}",
-        )
-
-
-def find(connection: Connection, secrets: Iterable[str]) -> dict[str, Token]:
-    """The living tokens with these secrets; what is none is left out."""
-    possible = (text for text in secrets if text.isascii() and len(text) <= _LONGEST_SECRET)
-    # Found by their hashes, so how long the search takes tells nothing about any secret.
-    by_digest = {_digest(secret): secret for secret in possible}
-    wanted = select(tokens).where(tokens.c.secret_sha256.in_(by_digest))
-    rows = connection.execute(wanted).mappings().all()
-    found = {by_digest[row["secret_sha256"]]: _token(row) for row in rows}
-    return {secret: token for secret, token in found.items() if token.lives()}
-
-
-def read(connection: Connection) -> list[Token]:
-    """All tokens, the newest first."""
-    wanted = select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.name)
-    return [_token(row) for row in connection.execute(wanted).mappings()]
-
-
-def revoke(connection: Connection, name: str) -> None:
-    """End a token.
-
-    Raises:
-        InputError: no living token has that name.
-    """
-    living = (tokens.c.name == name) & tokens.c.revoked_at.is_(None)
-    if not connection.execute(update(tokens).where(living).values(revoked_at=now())).rowcount:
-        raise InputError(f"there is no valid token {name!r}", fix="list them: advisor tokens list")
 
 
 def _digest(secret: str) -> str:

@@ -3,23 +3,31 @@
 An outbox: records are added and read, and a database takes the files in (`advisor data import`).
 """
 
+import fcntl
+import functools
+import json
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Self
 from urllib.parse import quote
 
 from advisor.core.observations import Observation, Record
-from advisor.core.records import PairPoint, SoloPoint
-from advisor.formats.rows import P
+from advisor.core.records import SoloPoint
+from advisor.errors import InputError, StoreError
+from advisor.files.safe_files import PRIVATE_FILE, make_folder
+from advisor.files.whole_files import sync_folder
+from advisor.formats.rows import P, from_row, to_row
+from advisor_data.store.base import Store
+from advisor_data.store.lines import json_row, warn_torn, whole_lines
 from advisor_data.store.pages import Page, Span, page_of
-from advisor_data.store.point_file import append_new, file_errors, read_all
 from advisor_data.store.points import KIND_NAMES, checked, in_order
 from advisor_data.store.profile_rows import ProfileRow, profile_rows
 
 
-class FileStore:
+class FileStore(Store):
     """A folder with a `solo-<run>.jsonl` and a `pair-<run>.jsonl` per run.
 
     What launched jobs did is in one `observation-<month>.jsonl` per month.
@@ -37,33 +45,6 @@ class FileStore:
             groups[self._path(type(point), _group(point))].append(point)
         return sum(append_new(path, group) for path, group in groups.items())
 
-    def solo_points(
-        self, *, job: str | None = None, gpu_model: str | None = None, run: str | None = None
-    ) -> list[SoloPoint]:
-        found = self._points(SoloPoint, gpu_model, run)
-        return [p for p in found if job in (None, p.job)]
-
-    def pair_points(
-        self,
-        *,
-        jobs: Sequence[str] | None = None,
-        gpu_model: str | None = None,
-        run: str | None = None,
-    ) -> list[PairPoint]:
-        """Of these jobs in any order, of a GPU model and of a run, where these are named."""
-        return [p for p in self._points(PairPoint, gpu_model, run) if _is_of(p, jobs)]
-
-    def observations(
-        self, *, jobs: Sequence[str] | None = None, gpu_model: str | None = None
-    ) -> list[Observation]:
-        return [o for o in self._points(Observation, gpu_model) if _is_of(o, jobs)]
-
-    def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
-        return page_of(self.solo_points(job=job), span)
-
-    def pair_page(self, jobs: Sequence[str], span: Span) -> Page[PairPoint]:
-        return page_of(self.pair_points(jobs=jobs), span)
-
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
         return page_of((o for o in self.observations() if job is None or job in o.jobs), span)
 
@@ -73,18 +54,22 @@ class FileStore:
     def profile_rows(self, first: str, last: str) -> list[ProfileRow]:
         return profile_rows(p for p in self.solo_points() if first <= p.job <= last)
 
-    def close(self) -> None:
-        """Nothing is held open between calls."""
+    def _page(self, kind: type[P], jobs: Sequence[str], span: Span) -> Page[P]:
+        return page_of(self._points(kind, jobs), span)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def _points(self, kind: type[P], gpu_model: str | None, run: str | None = None) -> list[P]:
+    def _points(
+        self,
+        kind: type[P],
+        jobs: Sequence[str] | None = None,
+        gpu_model: str | None = None,
+        run: str | None = None,
+    ) -> list[P]:
         found = (point for path in self._paths(kind, run) for point in read_all(path, kind))
-        return in_order(point for point in found if gpu_model in (None, point.gpu_model))
+        return in_order(
+            point
+            for point in found
+            if gpu_model in (None, point.gpu_model) and (jobs is None or _is_of(point, jobs))
+        )
 
     def _paths(self, kind: type[Record], run: str | None) -> list[Path]:
         if not self.folder.exists():
@@ -103,5 +88,109 @@ def _group(record: Record) -> str:
     return record.run
 
 
-def _is_of(record: PairPoint | Observation, jobs: Sequence[str] | None) -> bool:
-    return jobs is None or record.jobs == tuple(sorted(jobs))
+def _is_of(record: Record, jobs: Sequence[str]) -> bool:
+    names = (record.job,) if isinstance(record, SoloPoint) else record.jobs
+    return names == tuple(sorted(jobs))
+
+
+_warn_once = functools.cache(warn_torn)
+
+_PARSED_LINES = 10_000
+"""Lines that a process reads again, at each point that it adds to a long run, are parsed once."""
+
+
+def append_new(path: Path, points: Sequence[P]) -> int:
+    """Append the points that are not in the file yet, and count them; several processes may do so.
+
+    They are of one kind, as all in the file, which is made where there is none, and on disk when
+    this returns. A last line that a crash cut off is taken away.
+
+    Raises:
+        StoreError: the file is damaged, or could not take the points: then it took none.
+    """
+    with _locked(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, fcntl.LOCK_EX) as descriptor:
+        data = _content(descriptor)
+        lines, end = whole_lines(data)
+        known = {point.point_id for point in _points(path, type(points[0]), lines)}
+        new = {p.point_id: p for p in points if p.point_id not in known}
+        text = b"".join(json.dumps(to_row(point)).encode() + b"\n" for point in new.values())
+        if text and end and not data[:end].endswith(b"\n"):
+            text = b"\n" + text
+        _append(descriptor, path, end, text)
+    return len(new)
+
+
+def read_all(path: Path, kind: type[P]) -> list[P]:
+    """All points of a file, in the order in which they were added; a torn last line is left out.
+
+    Raises:
+        StoreError: the file is damaged, or cannot be read.
+    """
+    with _locked(path, os.O_RDONLY, fcntl.LOCK_SH) as descriptor:
+        data = _content(descriptor)
+    lines, end = whole_lines(data)
+    if end < len(data):
+        _warn_once(path)
+    return _points(path, kind, lines)
+
+
+def file_errors(path: Path) -> AbstractContextManager[None]:
+    """Turns what the system says of `path` into a StoreError."""
+    fix = "check that the folder is there and may be written, or give another store"
+    return StoreError.instead_of(OSError, f"{path} cannot be used", fix=fix)
+
+
+def _points(path: Path, kind: type[P], lines: Sequence[tuple[int, bytes]]) -> list[P]:
+    return [_point(path, kind, number, line) for number, line in lines]
+
+
+def _point(path: Path, kind: type[P], number: int, line: bytes) -> P:
+    try:
+        return _parsed(kind, line)
+    except InputError as error:
+        raise StoreError(
+            f"{path} is damaged in line {number}",
+            why=str(error),
+            fix="repair that line, or move the file away; other files are not touched",
+        ) from error
+
+
+@functools.lru_cache(maxsize=_PARSED_LINES)
+def _parsed(kind: type[P], line: bytes) -> P:
+    return from_row(kind, json_row(line))
+
+
+def _append(descriptor: int, path: Path, end: int, text: bytes) -> None:
+    """Write behind the whole lines: all of it, or nothing where the disk is full."""
+    try:
+        os.ftruncate(descriptor, end)
+        rest = text
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    except OSError as error:
+        os.ftruncate(descriptor, end)
+        raise StoreError(
+            f"{path} could not take the points",
+            why=error.strerror or str(error),
+            fix="free space and run again; points already written are safe",
+        ) from error
+
+
+def _content(descriptor: int) -> bytes:
+    return b"".join(iter(lambda: os.read(descriptor, 1 << 20), b""))
+
+
+@contextmanager
+def _locked(path: Path, flags: int, lock: int) -> Generator[int]:
+    with file_errors(path):
+        if is_new := bool(flags & os.O_CREAT) and not path.exists():
+            make_folder(path.parent)
+        descriptor = os.open(path, flags, PRIVATE_FILE)
+        try:
+            fcntl.flock(descriptor, lock)
+            if is_new:
+                sync_folder(path.parent)
+            yield descriptor
+        finally:
+            os.close(descriptor)

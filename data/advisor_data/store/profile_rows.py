@@ -1,12 +1,13 @@
 """What lists say of the solo points of a job on a GPU model."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
 from advisor.validity.degenerate import with_solo_flags
+from advisor.wire.lists import JobRow, PointsOrigin
 
 LAST_NAME = "\U0010ffff"
 """Behind the names of all jobs."""
@@ -53,4 +54,33 @@ def _row(job: str, gpu_model: str, points: Sequence[SoloPoint]) -> ProfileRow:
         measured_at=max(p.started_at for p in points),
         flags=tuple(sorted({flag for p in points for flag in p.flags})),
         rate_units=tuple(sorted({p.rate_unit for p in points})),
+    )
+
+
+def job_rows(
+    defined: Collection[str], stored: Sequence[ProfileRow], bundled: Sequence[ProfileRow] = ()
+) -> tuple[JobRow, ...]:
+    """One row for each job on each GPU model, by name; jobs without a profile have no model.
+
+    A bundled profile stands where a job has none of its own: that is what is used then.
+    """
+    profiled = {row.job for row in stored if row.whole}
+    theirs = [row for row in bundled if row.job not in profiled]
+    rows = [_measured(row, "stored", defined) for row in stored]
+    rows += [_measured(row, "bundled", defined) for row in theirs]
+    measured = {row.job for row in rows}
+    rows += [JobRow(job=name, launchable=True) for name in set(defined) - measured]
+    return tuple(sorted(rows, key=lambda row: (row.job, row.gpu_model or "")))
+
+
+def _measured(row: ProfileRow, source: PointsOrigin, defined: Collection[str]) -> JobRow:
+    return JobRow(
+        job=row.job,
+        gpu_model=row.gpu_model,
+        shares=tuple(row.shares),
+        points=row.points,
+        measured_at=row.measured_at,
+        flags=tuple(row.flags),
+        source=source,
+        launchable=row.job in defined,
     )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import (
     URL,
@@ -63,6 +63,37 @@ _FIXES = (
 )
 
 
+class OpenDatabase:
+    """A database in use; safe for several processes and threads.
+
+    Where it does not answer a StoreError is raised. What was written before is safe, and the same
+    object works again when the database does.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def _reading(self) -> Generator[Connection]:
+        with store_errors(self._engine.url), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Generator[Connection]:
+        """In one transaction: all of it, or nothing."""
+        with store_errors(self._engine.url), self._engine.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
 def open_engine(url: str) -> Engine:
     """Connections to the database at an SQLAlchemy URL, its schema that of this version.
 
@@ -112,9 +143,7 @@ def make_engine(text: str) -> Engine:
     option, seconds = _PATIENCE[dialect]
     arguments: dict[str, Any] = {} if option in url.query else {option: seconds}
     with InputError.instead_of(
-        ImportError,
-        f"the driver for {dialect} is not installed",
-        fix=install("postgres"),
+        ImportError, f"the driver for {dialect} is not installed", fix=install("postgres")
     ):
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=dialect != "sqlite")
     if dialect == "sqlite":
@@ -166,8 +195,7 @@ def refuse_other(state: SchemaState, where: str) -> None:
         )
     if state == "newer":
         raise StoreError(
-            f"the database {where} was changed by a newer version of advisor",
-            fix="upgrade advisor",
+            f"the database {where} was changed by a newer version of advisor", fix="upgrade advisor"
         )
 
 

@@ -15,7 +15,7 @@ from advisor_data.files.bundled import (
     bundled_reference_points,
     bundled_solo_points,
 )
-from advisor_data.store.store import Store
+from advisor_data.store.base import Store
 from advisor_training.dataset.observed import Teaching, profiles_that_lack, taught_here
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows

@@ -48,12 +48,7 @@ def advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[lis
 
 
 def _of_placer(
-    pod: Object,
-    placer: str,
-    place: int,
-    share: str,
-    memory_mib: int | None,
-    notes: dict[str, str],
+    pod: Object, placer: str, place: int, share: str, memory_mib: int | None, notes: dict[str, str]
 ) -> Iterator[Object]:
     """The same in the words of who places the pod; what its author has set stays."""
     container = parts(pod, "spec", "containers")[place]

@@ -158,8 +158,7 @@ def _check_resources(pod: Object, container: Object, shape: PodShape) -> None:
                 )
             if shape is ON_CLAIM:
                 raise InputError(
-                    f"the container has a claim and asks for {name}",
-                    fix="leave one of them out",
+                    f"the container has a claim and asks for {name}", fix="leave one of them out"
                 )
     if not (_asks_for_gpu(container) or shape is ON_CLAIM):
         raise InputError(

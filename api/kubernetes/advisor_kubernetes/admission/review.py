@@ -63,10 +63,7 @@ def review(
             fix="set admissionReviewVersions: [v1] in the webhook's configuration",
         )
     create = partial(_created, site=site, is_full=is_full, advise=advise)
-    return {
-        **_VERSION,
-        "response": {"uid": request["uid"], **_answer(request, chooser, create)},
-    }
+    return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser, create)}}
 
 
 _Create: TypeAlias = Callable[[Object], tuple[list[Object], str]]

@@ -65,10 +65,7 @@ ON_HOST = PodShape(
         {"name": "CUDA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"},
         {"name": "NVIDIA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"},
         {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": names.PIPE_MOUNT},
-        {
-            "name": "ADVISOR_PROGRESS_FILE",
-            "value": f"{names.PROGRESS_MOUNT}/{names.PROGRESS_FILE}",
-        },
+        {"name": "ADVISOR_PROGRESS_FILE", "value": f"{names.PROGRESS_MOUNT}/{names.PROGRESS_FILE}"},
     ),
     mounts=(
         # A pod without a GPU makes this an absolute path, which kubelet refuses.
@@ -79,10 +76,7 @@ ON_HOST = PodShape(
     ),
     volumes=(
         _host("advisor-mps", names.MPS_ROOT),
-        {
-            "name": names.PROGRESS_VOLUME,
-            "emptyDir": {"medium": "Memory", "sizeLimit": "64Ki"},
-        },
+        {"name": names.PROGRESS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "64Ki"}},
         _host("advisor-shm", "/dev/shm"),
     ),
 )

@@ -16,7 +16,6 @@ from advisor.runtime.backends.mps import PIPE_DIRECTORY
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
 from advisor_kubernetes import names
-from advisor_kubernetes.agent.costs import GpuHours
 from advisor_kubernetes.agent.daemons import GpuDaemon
 from advisor_kubernetes.agent.metrics import (
     AgentMetrics,
@@ -26,7 +25,7 @@ from advisor_kubernetes.agent.metrics import (
     Snapshot,
 )
 from advisor_kubernetes.agent.node_api import NodeApi
-from advisor_kubernetes.agent.pods import SharedPod, pod_of, progress_file
+from advisor_kubernetes.agent.pods import GpuHours, SharedPod, pod_of, progress_file
 from advisor_kubernetes.cluster import ClusterError
 from advisor_node.metering.looking import keep_looking, power_source, references_of
 from advisor_node.metering.meters import TenantMeter

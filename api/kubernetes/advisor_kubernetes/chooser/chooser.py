@@ -68,12 +68,7 @@ class Chooser:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        advice: Advice,
-        lease: Lease,
-        policy: Policy,
-        counts: ChooserMetrics,
+        self, cluster: Cluster, advice: Advice, lease: Lease, policy: Policy, counts: ChooserMetrics
     ) -> None:
         self._cluster, self._advice, self._lease = cluster, advice, lease
         self._policy = policy

@@ -1,6 +1,7 @@
 """The application: what the API server, probes and Prometheus ask."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
+from advisor.client import Client
 from advisor_api.http.access import ANONYMOUS_READER, Caller
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
@@ -27,6 +29,28 @@ from advisor_kubernetes.admission.refusals import Site
 from advisor_kubernetes.admission.review import STRICT, review
 from advisor_kubernetes.objects import read_object
 from advisor_kubernetes.serve.choosing import Choosing
+from advisor_node.advice import Advice, Answer, NoAnswer, Question
+
+PATIENCE_S = 1.0
+"""Of the 2 s that the API server waits; a pod without advice is as it came."""
+
+
+class Adviser:
+    """One question at a time; answers are kept for a minute."""
+
+    def __init__(self, client: Client) -> None:
+        self._advice = Advice(client)
+        self._lock = threading.Lock()
+
+    def __call__(self, question: Question) -> Answer:
+        """The answer; none where the service is away or has too much to do."""
+        if not self._lock.acquire(timeout=PATIENCE_S / 2):
+            return NoAnswer("too much is asked at once")
+        try:
+            return self._advice.answers([question])[question]
+        finally:
+            self._lock.release()
+
 
 _POD = Most(7 * 512 * 1024, 200_000)
 """The API server takes objects of 1.5 MiB by default; an update has the old one, too."""

@@ -25,7 +25,7 @@ from advisor_api.http.limits import Buckets, Hosts
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.tokens import TokenCache
 from advisor_api.service.audit import Audit
-from advisor_api.service.readiness import NotReadyError, ServiceReadiness
+from advisor_api.service.service import NotReadyError, ServiceReadiness
 from advisor_data.service.state import AuditEntry, ServiceState, Token
 
 pytestmark = pytest.mark.anyio

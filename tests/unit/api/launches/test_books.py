@@ -12,7 +12,7 @@ from advisor.launch.records.folder import dumps
 from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.overview import MOST_ENDED
 from advisor.launch.records.status import LaunchStatus, State
-from advisor_api.launches.books import Books
+from advisor_api.launches.board import Books
 from advisor_data.service.state import ServiceState, open_service_state
 
 NOW = datetime(2026, 1, 31, 20, tzinfo=UTC)

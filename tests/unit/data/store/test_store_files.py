@@ -12,7 +12,7 @@ from store_points import observation, pair_point, point
 
 from advisor.errors import StoreError
 from advisor.formats.rows import to_row
-from advisor_data.store import point_file
+from advisor_data.store import file_store
 from advisor_data.store.file_store import FileStore
 
 LINES = [json.dumps(to_row(point(number))).encode() + b"\n" for number in range(3)]
@@ -158,8 +158,8 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         lines.append(line)
         return real_json_row(line)
 
-    real_json_row = point_file.json_row
-    monkeypatch.setattr(point_file, "json_row", json_row)
+    real_json_row = file_store.json_row
+    monkeypatch.setattr(file_store, "json_row", json_row)
     return lines
 
 

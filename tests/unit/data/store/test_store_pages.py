@@ -74,7 +74,7 @@ def test_a_moment_with_very_many_records_is_cut(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page stays bounded, and the next one goes on in the same moment."""
-    for module in ("pages", "sql_pages"):
+    for module in ("pages", "sql_records"):
         monkeypatch.setattr(f"advisor_data.store.{module}.MOST_OF_MOMENT", 10)
     seen = [observation(n, started_at=_at(0)) for n in range(50)]
     store.add(seen)
