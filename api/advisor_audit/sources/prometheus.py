@@ -6,12 +6,14 @@ smaller ones (https://prometheus.io/docs/prometheus/latest/querying/api/).
 """
 
 import json
+import queue
 import random
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import requests
 import urllib3
@@ -25,7 +27,7 @@ GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
 _LARGEST_BYTES = 64 * 2**20
 _TIMEOUT_S = (10.0, 120.0)
 _LONGEST_S = 180.0
-"""Of one answer, from its first byte; a page is a megabyte."""
+"""Of one answer, from the asking to its last byte; a page is a megabyte."""
 _TRIES, _LONGEST_WAIT_S = 8, 60.0
 _BUSY = (408, 429, 500, 502, 503, 504)
 _TOO_MUCH = re.compile(r"too many|exceeded|too large|too long|timed out|limit", re.IGNORECASE)
@@ -38,6 +40,10 @@ def _without_account(url: str) -> tuple[str, tuple[str, str] | None]:
     with SourceError.instead_of(ValueError, "this is no address", fix=_ADDRESS):
         account = get_auth_from_url(url)
     return re.sub(r"^([^/]*//)[^/]*@", r"\1", url), account if any(account) else None
+
+
+_Answer: TypeAlias = tuple[int, bytes, float | None]
+"""Status, body, and the seconds after which it may be asked again."""
 
 
 class _TooMuchError(Exception):
@@ -82,12 +88,12 @@ class Prometheus:
         end_s: float,
         step_s: float,
         sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        longest_s: float = _LONGEST_S,
     ) -> None:
         self.url, account = _without_account(url.rstrip("/"))
         self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
         self.asked = Asked()
-        self._session, self._sleep, self._clock = session, sleep, clock
+        self._session, self._sleep, self._longest_s = session, sleep, longest_s
         session.auth = session.auth or account
         where = {
             "start": f"{begin_s:.3f}",
@@ -178,10 +184,28 @@ class Prometheus:
             fix="see that it runs; the same command goes on where this one ended",
         )
 
-    def _once(
-        self, path: str, asked: Mapping[str, str], *, post: bool
-    ) -> tuple[int, bytes, float | None]:
+    def _once(self, path: str, asked: Mapping[str, str], *, post: bool) -> _Answer:
+        """One answer within its time: the timeouts of requests are for each read of the socket."""
         self.asked.requests += 1
+        found = queue.SimpleQueue[_Answer | Exception]()
+
+        def ask() -> None:
+            try:
+                found.put(self._exchanged(path, asked, post=post))
+            except Exception as error:  # noqa: BLE001 raised again by who waits
+                found.put(error)
+
+        threading.Thread(target=ask, daemon=True).start()
+        try:
+            answer = found.get(timeout=self._longest_s)
+        except queue.Empty:
+            raise _TooMuchError(f"an answer took longer than {self._longest_s:g} s") from None
+        if isinstance(answer, Exception):
+            raise answer
+        self.asked.received_bytes += len(answer[1])
+        return answer
+
+    def _exchanged(self, path: str, asked: Mapping[str, str], *, post: bool) -> _Answer:
         url = f"{self.url}/api/v1/{path}"
         given: dict[str, Any] = {"data": asked} if post else {"params": asked}
         # Said for each request, or REQUESTS_CA_BUNDLE goes before the ca_file.
@@ -189,15 +213,11 @@ class Prometheus:
         with self._session.request(
             "POST" if post else "GET", url, timeout=_TIMEOUT_S, stream=True, **given
         ) as answer:
-            body, until_s = bytearray(), self._clock() + _LONGEST_S
-            # What has come: the timeouts of requests are for each read of the socket.
+            body = bytearray()
             while part := answer.raw.read1(2**18, decode_content=True):
                 body += part
                 if len(body) > _LARGEST_BYTES:
                     raise _TooMuchError(f"more than {_LARGEST_BYTES} bytes")
-                if self._clock() > until_s:
-                    raise _TooMuchError(f"an answer took longer than {_LONGEST_S:.0f} s")
-            self.asked.received_bytes += len(body)
             wait = answer.headers.get("Retry-After", "")
             return answer.status_code, bytes(body), float(wait) if wait.isdigit() else None
 
