@@ -45,6 +45,7 @@ class Counters:
     tensor_active_percent: float | None = reading("any tensor pipe busy", "%")
     integer_active_percent: float | None = reading("integer pipe busy", "%")
     dram_active_percent: float | None = reading("memory interface busy with data", "%")
+    gpu_busy_percent: float | None = reading("time in which any engine of compute was active", "%")
     memory_busy_percent: float | None = reading("time in which memory was read or written", "%")
     pcie_tx_mib_per_s: float | None = reading("PCIe, GPU to host", "MiB/s")
     pcie_rx_mib_per_s: float | None = reading("PCIe, host to GPU", "MiB/s")

@@ -113,7 +113,8 @@ class ThisHost:
             read = source.read([channel.name for channel in source.channels])
             found = {_STATES.get(name) or COUNTERS.get(name, ""): of for name, of in read.items()}
             # Cards before Hopper have no other activity.
-            found[BUSY] = busy_percent(uuid)
+            if found.get(BUSY) is None:
+                found[BUSY] = busy_percent(uuid)
             # Of an empty card, too, the driver keeps some memory for itself.
             taken_mib, held = found[USED], held_mib(uuid)
             if source.gpu.memory_mib is not None and taken_mib is not None:

@@ -40,7 +40,12 @@ METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         **_PLAIN,
         ENERGY: {**_PLAIN[ENERGY], _AGENTS: 1.0},
-        BUSY: {f"{PREFIX}PROF_GR_ENGINE_ACTIVE": 100.0, f"{PREFIX}DEV_GPU_UTIL": 1.0},
+        # Percent under its later name, too.
+        BUSY: {
+            **_PLAIN[BUSY],
+            f"{PREFIX}DEV_GPU_UTIL": 1.0,
+            f"{PREFIX}DEV_GPU_UTIL_RATIO": 1.0,
+        },
     }
 )
 """Metrics of each channel, the best first, and their factor to its unit."""

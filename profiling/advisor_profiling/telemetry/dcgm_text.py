@@ -52,6 +52,7 @@ COUNTERS: dict[str, DcgmField] = {
     ),
     "counter.integer_active": DcgmField(("PROF_PIPE_INT_ACTIVE", "PROF_INT_UTIL_RATIO"), _RATIO),
     "counter.dram_active": DcgmField(("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO"), _RATIO),
+    "counter.gpu_busy": DcgmField(("PROF_GR_ENGINE_ACTIVE", "PROF_GR_ENGINE_UTIL_RATIO"), _RATIO),
     "counter.memory_busy": DcgmField(("DEV_MEM_COPY_UTIL",)),
     "counter.pcie_tx": DcgmField(("PROF_PCIE_TX_BYTES",), _BYTES),
     "counter.pcie_rx": DcgmField(("PROF_PCIE_RX_BYTES",), _BYTES),

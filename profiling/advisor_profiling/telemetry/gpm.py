@@ -13,6 +13,7 @@ from typing import Any
 from advisor_profiling.telemetry.nvml_errors import call, metrics_request, reading
 
 METRICS: dict[str, int] = {
+    "counter.gpu_busy": 1,
     "counter.sm_active": 2,
     "counter.sm_occupancy": 3,
     "counter.integer_active": 4,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import pytest
+from exporter import RENAMED
 from metrics_server import MetricsServer, Samples, metrics_server
 
 from advisor.errors import AdvisorError, InputError, SourceError
@@ -16,7 +17,7 @@ from advisor_audit.reading import Pages, read_all
 from advisor_audit.sources.access import TOKEN, session_for
 from advisor_audit.sources.lines import SeriesFile, write_lines
 from advisor_audit.sources.prometheus import Prometheus
-from advisor_audit.sources.series import Series
+from advisor_audit.sources.series import BUSY, METRICS, Series
 
 HOUR_S, STEP_S = 3600.0, 60.0
 BEGIN_S = 1_700_000_400.0
@@ -259,3 +260,11 @@ def test_the_ca_file_goes_before_that_of_the_environment(
             step_s=60,
             sleep=lambda _: None,
         )
+
+
+def test_metrics_are_asked_for_by_both_generations_of_names() -> None:
+    """Of DCGM 4.6 on, and in the same unit: the utilisation is percent under both."""
+    for factors in METRICS.values():
+        for old, new in RENAMED.items():
+            assert factors.get(old) == factors.get(new)
+    assert METRICS[BUSY]["DCGM_FI_DEV_GPU_UTIL_RATIO"] == 1.0

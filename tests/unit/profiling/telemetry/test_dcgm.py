@@ -37,6 +37,7 @@ EXPECTED = {
     "counter.tensor_active": 12.5,
     "counter.integer_active": 6.25,
     "counter.dram_active": 75,
+    "counter.gpu_busy": 87.5,
     "counter.memory_busy": 33,
     "counter.pcie_tx": 1,
     "counter.pcie_rx": 2,

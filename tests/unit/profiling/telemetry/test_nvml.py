@@ -133,6 +133,7 @@ def test_unsupported_readings_are_none(nvml: FakeNvml, ask: Ask) -> None:
 def test_every_counter_is_its_own_metric(nvml: FakeNvml, ask: Ask) -> None:
     """NVLink's receive is 60, its send 61; a refused or undefined one takes no other with it."""
     assert ask("show(NvmlSource(0).read(COUNTERS))") == {
+        "counter.gpu_busy": 11,
         "counter.sm_active": 12,
         "counter.sm_occupancy": 13,
         "counter.integer_active": 14,
