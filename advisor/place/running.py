@@ -167,7 +167,7 @@ class RunningPlan:
 
     Attributes:
         sets: How many cards have each, those with the most jobs first.
-        waiting: Jobs that no card is left for, by kind.
+        waiting: Jobs without a card, by kind: none is left, or none on which they keep the limits.
         bound: No plan costs less.
         timed_out: Whether the time limit ended the search for sets.
     """

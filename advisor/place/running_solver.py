@@ -61,10 +61,9 @@ def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPla
     if placing.aim == "fewest-cards":
         # Cards come whole, and a job that waits costs a whole number of them.
         bound = math.ceil(bound - ROUNDING)
-    left_s = max(1.0, time_limit_s - (time.monotonic() - started))
-    cards = master.whole(left_s, GAP)[len(placing.kinds) :]
-    used = Counter({one: int(n) for one, n in zip(master.sets, cards, strict=True) if n > 0})
-    _take_out_spare(answers, used)
+    used = _used(master, started, time_limit_s)
+    if not _take_out_spare(answers, used):
+        used = _used(master.without_spare(used), started, time_limit_s)
     return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
 
 
@@ -161,16 +160,38 @@ def _bound(placing: Placing, duals: Floats, found: list[Found]) -> float:
     return max(bound, worth / (1 + most.max())) if placing.aim == "fewest-cards" else bound
 
 
-def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> None:
-    """Jobs that more sets have than there are: those sets do without them."""
+def _used(master: Master, started: float, time_limit_s: float) -> Counter[PlacedSet]:
+    """How many whole cards have each set."""
+    left_s = max(1.0, time_limit_s - (time.monotonic() - started))
+    cards = master.whole(left_s, GAP)[len(master.waiting_costs) :]
+    return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=True) if n > 0})
+
+
+def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> bool:
+    """Jobs that more sets have than there are: those sets do without them, the largest first.
+
+    False: some cannot, as jobs that draw too much alone cannot be alone.
+    """
     seated = _seated(used)
     for kind, n in enumerate(answers[0].placing.kinds):
         for _ in range(seated[kind] - n.count):
-            whole = max((one for one in used if kind in one.kinds), key=lambda one: len(one.kinds))
-            used[whole] -= 1
-            if left := answers[whole.pool].without(whole, kind):
-                used[left] += 1
+            having = sorted((one for one in used if kind in one.kinds), key=lambda o: -len(o.kinds))
+            fewer = ((one, _without(answers, one, kind)) for one in having)
+            whole, left = next(filter(lambda found: found[1] is not None, fewer), (None, None))
+            if whole is None or left is None:
+                return False
+            used.subtract([whole])
+            used.update(left)
             used += Counter()
+    return True
+
+
+def _without(answers: list[SetAnswers], one: PlacedSet, kind: int) -> tuple[PlacedSet, ...] | None:
+    """What is left of a set less one job of a kind; None: it keeps not all limits."""
+    if len(one.kinds) == 1:
+        return ()
+    left = answers[one.pool].without(one, kind)
+    return (left,) if left else None
 
 
 def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:

@@ -82,6 +82,10 @@ class SetAnswers:
             return self._known_or((kinds, NONE), self.pool.of_pairs)
         return self.by_law(kinds)
 
+    def is_of_law(self, size: int) -> bool:
+        """Whether the law of sets says what so many jobs do, at its levels."""
+        return size > ADVISED_JOBS or (size == ADVISED_JOBS and not self.pool.of_pairs)
+
     def by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
         """By the law of sets; jobs that fill the GPU are limited to a level."""
         found = self._known_or((kinds, level), _LAW)
@@ -133,14 +137,14 @@ class SetAnswers:
         return self.by_law(tuple(sorted(self.there[place] for place in places)), level)
 
     def without(self, one: PlacedSet, kind: int) -> PlacedSet | None:
-        """A set less one job of a kind, at the level that costs least; None: nobody is left."""
+        """A larger set less one job of a kind, as costs least; None: they keep not all limits."""
         kinds = list(one.kinds)
         kinds.remove(kind)
         left = tuple(kinds)
-        if not left:
-            return None
-        ways = [self.of(left), *(self.by_law(left, level) for level in range(len(LEVELS)))]
-        return min(filter(None, ways), key=lambda found: found.cost)
+        if not self.is_of_law(len(left)):
+            return self.of(left)
+        ways = filter(None, (self.by_law(left, level) for level in range(len(LEVELS))))
+        return min(ways, key=lambda found: found.cost, default=None)
 
     def kept(self, sets: Sets, size: int) -> tuple[Sets, Ints]:
         """Those of so many jobs that keep memory, numbers and floors; and which they are."""

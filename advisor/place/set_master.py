@@ -25,9 +25,15 @@ the seven jobs that a card may have in the place of one."""
 
 @dataclass(slots=True, eq=False)
 class Master:
-    """A linear program to which sets are added: a row for each kind, and one for each pool."""
+    """A linear program to which sets are added: a row for each kind, and one for each pool.
+
+    Attributes:
+        spare: Whether sets may have seats for more jobs than there are: no set is cheaper for a
+            further job, and whole cards are found sooner so.
+    """
 
     placing: Placing
+    spare: bool = True
     sets: list[PlacedSet] = field(default_factory=list[PlacedSet])
     waiting_costs: list[float] = field(default_factory=list[float])
     _program: highspy.Highs = field(default_factory=highspy.Highs)
@@ -35,9 +41,9 @@ class Master:
     def __post_init__(self) -> None:
         for name, value in {"output_flag": False, "threads": 1}.items():
             self._program.setOptionValue(name, value)
-        # No set is cheaper for a further job: whole cards are found sooner with seats to spare.
         for count in self.placing.counts:
-            self._program.addRow(count, highspy.kHighsInf, 0, np.array([], np.int32), np.array([]))
+            most = highspy.kHighsInf if self.spare else count
+            self._program.addRow(count, most, 0, np.array([], np.int32), np.array([]))
         for pool in self.placing.pools:
             self._program.addRow(
                 -highspy.kHighsInf, pool.gpus, 0, np.array([], np.int32), np.array([])
@@ -48,12 +54,17 @@ class Master:
 
         `dearest` is what the dearest job alone costs.
         """
-        self.waiting_costs = [
+        self._let_wait(
             dearest * (SERVER_WAITS if kind.is_server else BATCH_WAITS)
             for kind in self.placing.kinds
-        ]
-        for row, cost in enumerate(self.waiting_costs):
-            self._column(cost, {row: 1.0})
+        )
+
+    def without_spare(self, more: Iterable[PlacedSet]) -> "Master":
+        """The same, and some more sets, with no more seats than there are jobs."""
+        exact = Master(self.placing, spare=False)
+        exact._let_wait(self.waiting_costs)
+        exact.add((*self.sets, *more))
+        return exact
 
     def add(self, sets: Iterable[PlacedSet]) -> int:
         """How many of them are new."""
@@ -139,6 +150,11 @@ class Master:
     def _cost(self, cards: Floats) -> float:
         costs = [*self.waiting_costs, *(one.cost for one in self.sets)]
         return float(np.array(costs) @ cards)
+
+    def _let_wait(self, costs: Iterable[float]) -> None:
+        self.waiting_costs = list(costs)
+        for row, cost in enumerate(self.waiting_costs):
+            self._column(cost, {row: 1.0})
 
     def _bound_pools(self, part: float) -> None:
         for number, pool in enumerate(self.placing.pools):

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor.core.split import MOST_JOBS
 from advisor.place.many_sets import Sets, nothing
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
@@ -97,7 +97,7 @@ class SetSearch:
     def near(self, sets: Sequence[PlacedSet], least: float) -> list[PlacedSet]:
         """Sets that gain more than the least, and are one job off one of these, or one larger."""
         found: list[PlacedSet] = []
-        for size in filter(self._is_column, range(1, MOST_JOBS + 1)):
+        for size in filter(self._answers.is_of_law, range(1, MOST_JOBS + 1)):
             starts = self._one_short(sets, size)
             gains = self._own[starts.rows].sum(axis=1)[:, None] + self._own[:-1] + self._card
             parent, kinds = np.nonzero(gains > least)
@@ -133,7 +133,7 @@ class SetSearch:
         for size in range(1, MOST_JOBS + 1):
             sets, cut = self._grown(sets, size, LOOKED_AT * width)
             filling = self._answers.filling(size)
-            if not self._is_column(size):
+            if not self._answers.is_of_law(size):
                 filling = filling.only(self._answers.may_be_joined(filling))
             sets = sets.and_also(self._could_gain(filling, size))
             good, left = self._best(sets, self._gains(sets), least, size)
@@ -197,7 +197,7 @@ class SetSearch:
 
         The others are known by arrays alone: nobody has asked whether they keep every limit.
         """
-        if not self._is_column(size):
+        if not self._answers.is_of_law(size):
             return [], 0.0
         ranked = np.flatnonzero(gains > least)
         ranked = ranked[np.argsort(-gains[ranked], kind="stable")]
@@ -216,10 +216,6 @@ class SetSearch:
                         used[kind] += 1
         unknown = len(ranked) > asked and not good
         return good, float(gains[ranked[asked]]) if unknown else 0.0
-
-    def _is_column(self, size: int) -> bool:
-        """Whether the law says what so many jobs do."""
-        return size > ADVISED_JOBS or (size == ADVISED_JOBS and not self._answers.pool.of_pairs)
 
     def _asked(self, sets: Sets, chosen: Ints) -> Sets:
         """Those that the predictor does not refuse, where there are limits that it alone knows."""

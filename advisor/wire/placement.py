@@ -205,7 +205,7 @@ class UsedGpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingJobs:
-    """Jobs for which no card is left."""
+    """Jobs without a card: none is left, or none on which they keep the limits."""
 
     job: str
     count: int

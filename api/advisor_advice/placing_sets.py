@@ -194,6 +194,7 @@ def _told(
     given: Sequence[tuple[ProfileSet, tuple[str, ...]]], pools: Sequence[Pool]
 ) -> Iterator[str]:
     yield "sets of three jobs and more are by physics fitted to measured sets"
+    yield "what was measured of jobs together is not taken in: advisor recommend takes it"
     for (found, _), pool in zip(given, pools, strict=True):
         yield from of_check(found, pool.checked)
         yield from memory_unknown(found.profiles, pool.limits.memory_mib)

@@ -285,6 +285,15 @@ def test_text_of_sets_says_cards_bound_and_launches(place: Advisor) -> None:
     assert len(launches) == int(text.split(" on ")[1].split()[0])
 
 
+def test_who_waits_is_told_why(place: Advisor) -> None:
+    """Where cards are short, and where a job that draws too much alone finds no neighbour."""
+    short = place("triad:3", "--gpus", "1", "--objective", "fewest-cards")
+    assert "Waiting no card is left for " in short.out
+    hot = ("gemm:2", "resnet50-train-b2:1", "--gpus", "9", "--max-power", "600")
+    done = place(*hot, "--objective", "fewest-cards")
+    assert "Waiting 1 gemm: limits, or a profile" in done.out, done.err
+
+
 def test_what_rests_on_one_window_is_estimated(place: Advisor, tmp_path: Path) -> None:
     """A job that was seen on the whole GPU alone is told in pairs and in sets, the others not."""
     whole = next(p for p in bundled_solo_points({"bert-train"}) if p.share_percent == 100)

@@ -47,7 +47,9 @@ def _headline(found: SetPlacement) -> str:
 def _lines(found: SetPlacement) -> Iterator[tuple[str, str]]:
     if found.waiting:
         waiting = ", ".join(f"{one.count} {one.job}" for one in found.waiting)
-        yield "Waiting", f"no card is left for {waiting}"
+        is_full = all(pool.used == pool.gpus for pool in found.gpus)
+        off = f"{waiting}: limits, or a profile that is missing, keep them off the free cards"
+        yield "Waiting", f"no card is left for {waiting}" if is_full else off
     yield (
         "Against",
         f"a card each, the same work: {less_or_more(found.energy_saved)} energy with free cards "

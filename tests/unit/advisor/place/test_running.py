@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from made_up_profiles import profile
 
 from advisor.core.objectives import AIMS, Prices
-from advisor.core.split import MOST_JOBS
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.decide.constraints import violations
 from advisor.decide.limits import UNSURE_BELOW, Limits, is_served
 from advisor.errors import InputError, NoSplitError
@@ -87,7 +87,9 @@ def placing_of(
 
 
 @some.composite
-def placings(draw: some.DrawFn, most: int = 8) -> Placing:
+def placings(
+    draw: some.DrawFn, most: int = 8, of_pairs: Sequence[Physics | None] = (None, Physics())
+) -> Placing:
     """Up to four kinds, some of them servers, on some cards."""
     dice = np.random.default_rng(draw(some.integers(0, 10_000)))
     servers = [draw(some.booleans()) for _ in range(draw(some.integers(1, 4)))]
@@ -104,8 +106,11 @@ def placings(draw: some.DrawFn, most: int = 8) -> Placing:
         default_min_speed=draw(some.sampled_from([0.2, 0.4, 0.8])),
         default_max_p99_ms=10.0 if any(servers) and draw(some.booleans()) else None,
         min_speed={"s0": 0.0} if servers[0] and draw(some.booleans()) else {},
+        # Below what some draw alone, and not beside another job under a limit.
+        max_power_w=draw(some.sampled_from([None, 450.0, 600.0])),
     )
-    return placing_of(jobs, draw(some.integers(1, most)), draw(some.sampled_from(AIMS)), limits)
+    cards, aim = draw(some.integers(1, most)), draw(some.sampled_from(AIMS))
+    return placing_of(jobs, cards, aim, limits, of_pairs=draw(some.sampled_from(of_pairs)))
 
 
 @few
@@ -128,13 +133,14 @@ def test_plan_keeps_every_limit_and_the_bound_is_below_it(placing: Placing) -> N
 
 
 def check_set(placing: Placing, one: PlacedSet) -> None:
-    """It is what the predictor says, within every limit."""
+    """It is what the predictor of so many jobs says, within every limit."""
     if one.split is None:
         return
     pool = placing.pools[one.pool]
     profiles = [found for kind in one.kinds if (found := pool.profiles[kind])]
-    limits = dataclasses.replace(pool.limits, unsure_below=UNSURE_BELOW)
-    (found,) = SetPredictor().predict(profiles, [one.split])
+    of_pairs = len(profiles) == ADVISED_JOBS and pool.of_pairs
+    limits = dataclasses.replace(pool.limits, unsure_below=0.0 if of_pairs else UNSURE_BELOW)
+    (found,) = (of_pairs or SetPredictor()).predict(profiles, [one.split])
     assert not violations(found, profiles, limits)
     assert one.speeds == tuple(part.speed.value for part in found.parts)
     assert one.power_w == found.power_w.value
@@ -162,7 +168,9 @@ def brute_force(answers: SetAnswers, gpus: int) -> float:
 
     @functools.cache
     def cost(kinds: tuple[int, ...]) -> float:
-        found = [answers.by_law(kinds, level) for level in range(len(LEVELS))]
+        found = [answers.of(kinds)]
+        if answers.is_of_law(len(kinds)):
+            found = [answers.by_law(kinds, level) for level in range(len(LEVELS))]
         return min((one.cost for one in found if one), default=math.inf)
 
     @functools.cache
@@ -184,7 +192,7 @@ def brute_force(answers: SetAnswers, gpus: int) -> float:
 
 
 @few
-@given(placings(), some.integers(0, 100_000), some.sampled_from([1, 3, 4, 50]))
+@given(placings(of_pairs=[None]), some.integers(0, 100_000), some.sampled_from([1, 3, 4, 50]))
 def test_no_set_gains_more_than_a_search_says(placing: Placing, seed: int, width: int) -> None:
     """However few sets it looks at, and whatever jobs are worth; every set is tried.
 
@@ -298,6 +306,33 @@ def test_two_jobs_are_as_the_model_of_pairs_says() -> None:
     (one,) = plan.sets
     assert one.split is not None
     assert sum(one.split.shares) == 100
+
+
+HOT, COOL = job("hot", 97.0, 690.0), job("cool", 5.0, 150.0)
+CEILING = Limits(max_power_w=450.0)
+"""Less than hot draws alone, and more than it draws under a limit beside cool."""
+
+
+def test_a_job_that_may_not_be_alone_waits_where_it_has_no_neighbour() -> None:
+    """With two seats for the only neighbour nothing would be left of one of both pairs."""
+    plan = solved((HOT, 2), (COOL, 1), limits=CEILING, of_pairs=Physics())
+    assert plan.waiting == {0: 1}
+    assert [one.kinds for one in plan.sets] == [(0, 1)]
+    assert plan.bound <= plan.cost
+
+
+def test_two_jobs_that_a_third_has_left_are_for_the_model_of_pairs() -> None:
+    """Else they were at limits that no bound knows of, and no advice gives."""
+
+    class TooHot(Physics):
+        def predict(self, profiles: Sequence[Profile], splits: Any) -> list[Prediction]:
+            found = super().predict(profiles, splits)
+            return [dataclasses.replace(p, power_w=p.power_w.times(9)) for p in found]
+
+    jobs = [(HOT, 1), (COOL, 2)]
+    answers = set_answers(placing_of(jobs, 3, limits=CEILING, of_pairs=TooHot()), 0)
+    three = next(filter(None, (answers.by_law((0, 1, 1), level) for level in range(len(LEVELS)))))
+    assert answers.without(three, 1) is None
 
 
 def test_work_goes_where_it_costs_least() -> None:
