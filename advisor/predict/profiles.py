@@ -16,9 +16,8 @@ from advisor.errors import InputError
 from advisor.predict.serving import Serving, serving_of
 from advisor.predict.smoothing import non_decreasing_rates
 from advisor.validity.degenerate import with_solo_flags
-from advisor.validity.own_results import own_results
 from advisor.validity.safe_counts import CheckedCounts, Safety
-from advisor.validity.usable import NO_PROFILE, is_usable
+from advisor.validity.usable import NO_PROFILE, is_usable, own_results
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -6,6 +6,11 @@ what the GPU draws while it waits is spread over less work. So within a sweep a 
 idle per unit of work falls with the share or stays; where it is lower at a smaller share, the work
 was not the same. That needs no model of the GPU and no other job. It cannot find a job that is
 wrong at all shares, or one whose power does not change: docs/measurements has how many are missed.
+
+Jobs that were slow when they were alone are found, too: what they are compared with then is too
+low. Sharing a GPU, or having fewer of its SMs, speeds nothing up. A job that was faster so was
+slowed down by its host when it had the GPU to itself, and speeds relative to that count work nobody
+did.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,9 +20,21 @@ from dataclasses import replace
 from typing import TypeVar
 
 from advisor.core.flags import COUNTER_BOUND, DEGENERATE, DOUBTFUL, SLOW_ALONE, UNREAD
+from advisor.core.gpu import WHOLE
 from advisor.core.observations import Record
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.validity.slow_alone import is_slow_alone
+
+LARGEST_SLOWDOWN = 0.12
+"""How much slower than in its fastest run a job alone may be without being called disturbed.
+
+Launch-bound jobs measure a core of the CPU, and other tenants of the host slow that down unseen:
+docs/measurements has the same job alone at 35 % to 100 % of its rate while the reported CPU steal
+was 0. Two undisturbed runs of such a job differ by up to 11.7 % (docs/measurements, "Does a profile
+repeat?").
+"""
+
+FASTEST = 1 / (1 - LARGEST_SLOWDOWN)
+"""Relative speed above which a job did not run faster than alone: it was slow when it was alone."""
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 
@@ -120,7 +137,14 @@ def expected_energy_j(point: SoloPoint, sweep: Iterable[SoloPoint]) -> float | N
         Joules above idle; None where no point of the sweep can be compared.
     """
     # A set: references may have points of the sweep once more.
-    larger = {other for other in sweep if _is_measure_of(other, point)}
+    larger = {
+        other
+        for other in sweep
+        if other.share_percent > point.share_percent
+        and NO_MEASURE.isdisjoint(other.flags)
+        and _clock(other) <= (1 + SAME_CLOCK) * _clock(point)
+        and all(_same_arithmetic(other, point, pipe) for pipe in ARITHMETIC)
+    }
     steady = (energy_above_idle_j(other) for other in larger if CPU_BOUND not in other.flags)
     every = sorted(e for e in map(energy_above_idle_j, larger) if e is not None)
     return max((*every[-2:-1], *(e for e in steady if e is not None)), default=None)
@@ -131,15 +155,6 @@ def energy_above_idle_j(point: SoloPoint) -> float | None:
     if point.power_w is None or point.idle_power_w is None or not point.rate:
         return None
     return (point.power_w - point.idle_power_w) / point.rate
-
-
-def _is_measure_of(other: SoloPoint, point: SoloPoint) -> bool:
-    return (
-        other.share_percent > point.share_percent
-        and NO_MEASURE.isdisjoint(other.flags)
-        and _clock(other) <= (1 + SAME_CLOCK) * _clock(point)
-        and all(_same_arithmetic(other, point, pipe) for pipe in ARITHMETIC)
-    )
 
 
 def _same_arithmetic(one: SoloPoint, other: SoloPoint, pipe: str) -> bool:
@@ -166,3 +181,14 @@ def _at(shares: dict[float, bool], share: float) -> bool:
 
 def _flagged(point: _Point, flag: str) -> _Point:
     return point if flag in point.flags else replace(point, flags=(*point.flags, flag))
+
+
+def is_slow_alone(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
+    """Whether a job had less than its usual rate on the whole GPU: a smaller share was faster.
+
+    Points of the sweep that failed a cross-check say nothing.
+    """
+    if point.share_percent != WHOLE or not point.rate:
+        return False
+    trusted = (other.rate for other in sweep if DOUBTFUL.isdisjoint(other.flags))
+    return max(trusted, default=0.0) > FASTEST * point.rate

@@ -6,7 +6,7 @@ not), whose window is most like its own. What jobs have in common is so in each 
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,17 +64,13 @@ class Head:
         families = sorted({one.family for one in self.left_out})
 
         def guess(world: int) -> Profile:
-            drawn = _drawn(families, world)
+            random, count = np.random.default_rng(world), min(OF_WORLD, len(families))
+            drawn = set(random.choice(families, count, replace=False).tolist())
             # Where none of its kind is drawn, the nearest of all.
             near = next((one for one in alike if one.family in drawn), alike[0])
             return estimated_profile(window, told.off_by(WIDER * np.array(near.errors)))
 
         return guess
-
-
-def _drawn(families: Sequence[str], world: int) -> set[str]:
-    random, count = np.random.default_rng(world), min(OF_WORLD, len(families))
-    return set(random.choice(families, count, replace=False).tolist())
 
 
 def _away(one: LeftOut, window: SoloWindow, told: Estimate) -> float:

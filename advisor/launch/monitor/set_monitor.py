@@ -19,8 +19,7 @@ from advisor.launch.monitor.job_monitor import JobMonitor, relative
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
 from advisor.launch.monitor.promises import broken_promise, unsure_promises, watch_promises
 from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.start.gates import open_gates
-from advisor.launch.start.starting import end_jobs
+from advisor.launch.start.starting import end_jobs, open_gates
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor.runtime.jobs.running_job import RunningJob

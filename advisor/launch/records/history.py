@@ -59,7 +59,16 @@ class History:
         """The same in so many points at most."""
         found = self
         while len(found.power_w) > most:
-            found = _halved(found)
+            found = replace(
+                found,
+                step_s=2 * found.step_s,
+                power_w=_pairs(found.power_w),
+                energy_saved=_pairs(found.energy_saved),
+                jobs=tuple(
+                    replace(job, speeds=_pairs(job.speeds), p99_ms=_pairs(job.p99_ms))
+                    for job in found.jobs
+                ),
+            )
         return found
 
     def compact(self, most: int) -> "History":
@@ -122,19 +131,6 @@ def _with_step(history: History, seen: Sequence[LaunchStatus], missed: int) -> H
         power_w=(*history.power_w, *gap, _mean([one.power_w for one in seen])),
         energy_saved=(*history.energy_saved, *gap, _mean([one.energy_saved for one in seen])),
         jobs=tuple(jobs.values()),
-    )
-
-
-def _halved(history: History) -> History:
-    return replace(
-        history,
-        step_s=2 * history.step_s,
-        power_w=_pairs(history.power_w),
-        energy_saved=_pairs(history.energy_saved),
-        jobs=tuple(
-            replace(job, speeds=_pairs(job.speeds), p99_ms=_pairs(job.p99_ms))
-            for job in history.jobs
-        ),
     )
 
 

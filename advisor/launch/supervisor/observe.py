@@ -1,4 +1,7 @@
-"""What jobs really did together, as the records that are kept of it."""
+"""What jobs really did together, as the records that are kept of it, and whether that can be.
+
+Where a job is faster than its share lets it be, its limit may be gone.
+"""
 
 import socket
 from collections.abc import Collection, Iterable, Iterator
@@ -8,14 +11,14 @@ import advisor
 from advisor.core.flags import LIMIT_BROKEN, TOO_FAST, TOO_SLOW
 from advisor.core.gpu import Gpu
 from advisor.core.job_energy import with_job_energy
-from advisor.core.observations import Observation, ObservedPart
+from advisor.core.observations import JUDGE_S, Observation, ObservedPart
 from advisor.core.results import verdict_flags
 from advisor.core.split import ADVISED_JOBS
 from advisor.launch.monitor.account import energy_saved
 from advisor.launch.monitor.job_monitor import relative
 from advisor.launch.monitor.set_monitor import SetMonitor, work_per_joule
 from advisor.launch.monitor.stretch import Stretch
-from advisor.launch.records.spec import Forecast
+from advisor.launch.records.spec import Forecast, LaunchPart
 from advisor.launch.records.status import State
 
 FASTEST = 1.3
@@ -169,3 +172,37 @@ def _predicted_rest(monitor: SetMonitor) -> float | None:
     left = [*enumerate(forecast.jobs if forecast else ())]
     rests = [job.rest_energy_saved for n, job in left if n not in monitor.first_ended]
     return rests[0] if monitor.account.rest_s and len(rests) == 1 else None
+
+
+class PaceCheck:
+    """Holds jobs against their profiles at their shares; one that is too fast is not proven."""
+
+    def __init__(self) -> None:
+        self._told = set[int]()
+
+    def look(self, monitor: SetMonitor) -> Iterator[str]:
+        """Judge those that run together now; what is to be said, once of each."""
+        stretch = monitor.account.stretches[-1]
+        if stretch.settled_s() < JUDGE_S:
+            return
+        for number, rate in zip(stretch.numbers, stretch.rates(), strict=True):
+            one, part = monitor.jobs[number], monitor.pair.parts[number]
+            alone = part.share_rate
+            one.too_fast = _gains(part) and TOO_FAST in pace_flags([(rate, alone)])
+            if one.too_fast and rate and alone and number not in self._told:
+                self._told.add(number)
+                yield (
+                    f"{one.job.job.name} makes {rate / alone:.2g} times the progress that its "
+                    f"profile says of {one.job.share} %, alone: it may have changed its limit "
+                    "before its first work on the GPU, so that is not proven"
+                )
+
+
+def _gains(part: LaunchPart) -> bool:
+    """Whether a job without its limit would be seen by its speed.
+
+    One that waits for its host makes the same progress at any share, and more than its profile
+    says on a faster host (1.3 to 1.5 times, docs/measurements/launches.md): that tells nothing.
+    """
+    whole, share = part.solo_rate, part.share_rate
+    return whole is not None and share is not None and whole > FASTEST * share

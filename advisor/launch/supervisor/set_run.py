@@ -13,9 +13,8 @@ from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import to_exact_text
-from advisor.launch.monitor.forecast_check import ForecastCheck
 from advisor.launch.monitor.set_monitor import SetMonitor
-from advisor.launch.monitor.shown import shown
+from advisor.launch.monitor.shown import ForecastCheck, shown
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.history import HistoryKeeper, write_history
 from advisor.launch.records.spec import LaunchSpec
@@ -25,7 +24,7 @@ from advisor.launch.start.starting import StopAskedError, end_jobs, prove_set, s
 from advisor.launch.supervisor.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.supervisor.keeping import Keeper
 from advisor.launch.supervisor.newcomers import Newcomers
-from advisor.launch.supervisor.pace_check import PaceCheck
+from advisor.launch.supervisor.observe import PaceCheck
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.beats import beat, heard_by
 from advisor.runtime.jobs.ending import adopting_orphans

@@ -29,7 +29,7 @@ class CuMaskBackend(Server):
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read the number of CUs back from inside `environment`."""
         refuse_if_skipped(environment)
-        seen, expected = look_hip(environment), self._cus(share)
+        seen, expected = look_hip(environment), units_for_share(share.percent, self._total, "amd")
         if seen != expected:
             raise LimitNotProvenError(
                 f"{share} % is {expected} CUs, but a process saw {seen}",
@@ -46,9 +46,6 @@ class CuMaskBackend(Server):
 
     def sight(self) -> None:
         """Nobody is asked yet who computes on an AMD GPU."""
-
-    def _cus(self, share: Share) -> int:
-        return units_for_share(share.percent, self._total, "amd")
 
     @property
     def _total(self) -> int:

@@ -95,7 +95,13 @@ class MpsBackend(Server):
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read MPS and the SM count back from inside `environment`."""
         self.check_alive()
-        self._check_recovered()
+        # Wait until no server is in a fault; it recovers when all its clients have ended.
+        if not wait_until(lambda: not self._faulty(), _CLIENT_S):
+            raise PartitionError(
+                f"MPS server {self._faulty()[0]} is in a fault",
+                why="a client crashed on the GPU and took its neighbours with it",
+                fix="end all clients of this GPU; the server then recovers",
+            )
         seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)
         return check_granted(self.gpu, share, seen, self.control.pipe_dir)
 
@@ -163,15 +169,6 @@ class MpsBackend(Server):
         pid = daemon_pid(self.control.pipe_dir)
         self.control.quit()
         wait_until(lambda: owner_of(pid) is None if pid else not self.control.answers(), _START_S)
-
-    def _check_recovered(self) -> None:
-        """Wait until no server is in a fault; it recovers when all its clients have ended."""
-        if not wait_until(lambda: not self._faulty(), _CLIENT_S):
-            raise PartitionError(
-                f"MPS server {self._faulty()[0]} is in a fault",
-                why="a client crashed on the GPU and took its neighbours with it",
-                fix="end all clients of this GPU; the server then recovers",
-            )
 
     def _faulty(self) -> list[int]:
         return [s for s in self.control.servers() if "FAULT" in self.control.status(s)]

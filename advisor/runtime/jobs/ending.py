@@ -1,4 +1,4 @@
-"""Signals processes that are not our children, and ends those that carry a mark.
+"""Ends processes: jobs in the safe order, and others that carry a mark, our children or not.
 
 A process number can be given away as soon as its process has ended. So a process is pinned first
 (pidfd), then looked at again, and signalled through what pins it.
@@ -8,10 +8,11 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
+from typing import Protocol
 
-from advisor.errors import SurvivorsError
+from advisor.errors import AdvisorError, SurvivorsError
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.beats import beat
 from advisor.runtime.host.cgroup import kill_cgroup, left_cgroups, populated, remove_cgroup
@@ -132,3 +133,37 @@ def end_until_none(number: int, left: Callable[[], list[int]], ours: Callable[[i
         signalled.update(pids)
         beat()
         time.sleep(0.01)
+
+
+class Stoppable(Protocol):
+    """Something that runs on a GPU next to others."""
+
+    def leave(self) -> None:
+        """Ask it to leave; returns at once."""
+        ...
+
+    def stop(self) -> None:
+        """End it and wait until it has ended."""
+        ...
+
+
+def stop_all(jobs: Iterable[Stoppable]) -> list[AdvisorError]:
+    """Stop jobs in the safe order: all are asked to leave before the first is waited for.
+
+    Returns:
+        What went wrong on the way; the jobs have ended nevertheless, but for a SurvivorsError.
+    """
+    waiting, errors = list(jobs), list[AdvisorError]()
+    for job in waiting:
+        job.leave()
+    try:
+        while waiting:
+            try:
+                waiting.pop(0).stop()
+            except AdvisorError as error:
+                errors.append(error)
+    finally:
+        # Interrupted: the others are stopped all the same.
+        if waiting:
+            stop_all(waiting)
+    return errors

@@ -49,17 +49,14 @@ class ReportedOutput:
     def read(self) -> Reported:
         """All that the job reported since it started."""
         for match in self._matches.read():
-            self._note(match.group(match.re.groups))
+            value, known = number_of(match.group(match.re.groups)), self._reported
+            first = (*known.first, (known.count + 1, value))[:FIRST_VALUES]
+            wrong = known.not_finite + (not math.isfinite(value))
+            self._reported = Reported(first, known.count + 1, wrong, value)
         return self._reported
 
     def close(self) -> None:
         self._matches.close()
-
-    def _note(self, text: str) -> None:
-        value, known = number_of(text), self._reported
-        first = (*known.first, (known.count + 1, value))[:FIRST_VALUES]
-        wrong = known.not_finite + (not math.isfinite(value))
-        self._reported = Reported(first, known.count + 1, wrong, value)
 
 
 def parse_reported(data: bytes) -> Reported:

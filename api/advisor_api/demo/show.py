@@ -10,9 +10,8 @@ from typing import Any
 
 from advisor.core.gpu import Share
 from advisor.formats.moments import now, to_exact_text, to_text
-from advisor.launch.monitor.forecast_check import ForecastCheck
 from advisor.launch.monitor.set_monitor import SetMonitor
-from advisor.launch.monitor.shown import shown
+from advisor.launch.monitor.shown import ForecastCheck, shown
 from advisor.launch.records.folder import create_folder
 from advisor.launch.records.history import HistoryKeeper, write_history
 from advisor.launch.records.observed import append_observation

@@ -31,8 +31,7 @@ from advisor_models.intervals import (
     LogBounds,
     bounds_of_stratum,
 )
-from advisor_training.dataset.active_idle import active_idle_above_w
-from advisor_training.dataset.data import Data, make_data
+from advisor_training.dataset.data import Data, active_idle_above_w, make_data
 from advisor_training.dataset.measured import CheckedPoints, read_measured
 from advisor_training.dataset.pairs import Measurement
 from advisor_training.evaluation import choices

@@ -1,6 +1,10 @@
-"""How far predictors of power by data are off, where it counts: on data and cards never seen."""
+"""How far predictors of power by data are off, where it counts: on data and cards never seen.
 
-from collections.abc import Mapping, Sequence
+They must beat medians, and lines through one or two metrics. All of these know idle power and rate,
+and expect an energy for each operation.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -9,19 +13,86 @@ from numpy.typing import NDArray
 
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor.wire.input_power import InputPoint
-from advisor_power.learn.baselines import BASELINES
 from advisor_power.learn.held_out import HeldOutInputs, OnGroup, expected, group_left_out
-from advisor_power.learn.model import Learner, Points, physics, physics_and_trees
+from advisor_power.learn.model import (
+    Fitted,
+    Learner,
+    Points,
+    above_idle_w,
+    physics,
+    physics_and_trees,
+    types_of,
+)
 from advisor_power.model.pace import known_of
+
+DRAWS = 4000
+"""Of patterns, for an interval."""
+
+
+def _median(points: Points) -> Floats:
+    return np.ones((len(points), 1))
+
+
+def _zeros(points: Points) -> Floats:
+    return np.array([[1, p.features["zero_products"]] for p in points])
+
+
+def _two_metrics(points: Points) -> Floats:
+    """Hamming weight and alignment of bits, each the mean of both operands.
+
+    Gregersen et al., "Input-Dependent Power Usage in GPUs" (2024), section V, have one alignment,
+    between multiplied elements. Here it is that between neighbours of an operand, which the
+    fingerprint has.
+    """
+    return np.array([[1, *(_mean(p.features, n) for n in ("weight", "along"))] for p in points])
+
+
+def _mean(features: Mapping[str, float], name: str) -> float:
+    return (features[f"a_{name}"] + features[f"b_{name}"]) / 2
+
+
+def _linear(metrics: Callable[[Points], Floats]) -> Learner:
+    def learn(points: Points) -> Fitted:
+        lines = {d: _line(metrics, points, d) for d in types_of(points)}
+
+        def predict(asked: Points) -> Floats:
+            energies = [
+                float(row @ lines[p.dtype]) for row, p in zip(metrics(asked), asked, strict=True)
+            ]
+            return np.array([p.idle_w for p in asked]) + np.array(energies) * _rates(asked)
+
+        return predict
+
+    return learn
+
+
+def _line(metrics: Callable[[Points], Floats], points: Points, dtype: str) -> Floats:
+    of = [p for p in points if p.dtype == dtype]
+    energy, columns = above_idle_w(of) / _rates(of), metrics(of)
+    if columns.shape[1] == 1:
+        return np.array([np.median(energy)])
+    found = np.linalg.lstsq(columns / energy[:, None], np.ones(len(of)), rcond=None)[0]
+    return np.asarray(found, dtype=np.float64)
+
+
+def _rates(points: Points) -> Floats:
+    return np.array([p.flop_per_s for p in points])
+
+
+BASELINES: Mapping[str, Learner] = MappingProxyType(
+    {
+        "median": _linear(_median),
+        "two-metrics": _linear(_two_metrics),
+        "zeros": _linear(_zeros),
+    }
+)
+"""By name."""
+
 
 METHODS: Mapping[str, Learner] = MappingProxyType(
     {"model": physics_and_trees, "physics": physics, **BASELINES}
 )
 """Every learner by name; the first one is the model."""
-
-DRAWS = 4000
-"""Of patterns, for an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +176,9 @@ def noise_floor(points: Points) -> float | None:
     found: dict[tuple[object, ...], list[float]] = {}
     for p in points:
         if p.is_reference:
-            found.setdefault(_kind(p), []).append((p.power_w - p.idle_w) / p.flop_per_s)
+            found.setdefault((p.gpu_uuid, p.dtype, p.shape, p.units), []).append(
+                (p.power_w - p.idle_w) / p.flop_per_s
+            )
     repeated = [energies for energies in found.values() if len(energies) > 1]
     off = [abs(e / float(np.median(energies)) - 1) for energies in repeated for e in energies]
     return float(np.mean(off)) if off else None
@@ -132,7 +205,3 @@ def _interval(off: Floats, groups: Sequence[str]) -> tuple[float, float]:
     totals = sums[drawn].sum(axis=1)
     low, high = np.quantile(totals[:, 0] / totals[:, 1], (0.025, 0.975))
     return float(low), float(high)
-
-
-def _kind(p: InputPoint) -> tuple[object, ...]:
-    return p.gpu_uuid, p.dtype, p.shape, p.units

@@ -1,11 +1,15 @@
-"""What comes of a campaign, what it costs, and what watches while it runs."""
+"""What comes of a campaign, what it costs, what watches while it runs, and when it gives up."""
 
+from collections import Counter, defaultdict
 from dataclasses import astuple, dataclass
 from typing import Protocol
 
 from advisor.core.records import Point
 from advisor.errors import AdvisorError
 from advisor_profiling.window.targets import Target
+
+MAX_FAILURES = 3
+"""Failures in a row that are enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +76,38 @@ class Reporter(Protocol):
     def failure(self, failure: Failure) -> None:
         """A window failed for good."""
         ...
+
+
+class RetryLimit:
+    """Counts failures by who ran: a faulty job takes its neighbours down, who did nothing wrong.
+
+    So a job is given up when it failed alone, or when no other was in all of its failures; jobs
+    that failed together as often are given up as a set, without a verdict on each.
+    """
+
+    def __init__(self) -> None:
+        self._beside: defaultdict[str, list[set[str]]] = defaultdict(list)
+        self._sets: Counter[tuple[str, ...]] = Counter()
+
+    def failed(self, jobs: tuple[str, ...]) -> None:
+        """A window of these jobs, one or more, failed."""
+        self._sets[jobs] += 1
+        # A job next to itself failed once.
+        for job in set(jobs):
+            self._beside[job].append(set((Counter(jobs) - Counter([job])).elements()))
+
+    def worked(self, jobs: tuple[str, ...]) -> None:
+        """A window of these jobs was measured: what was before is forgotten."""
+        self._sets.pop(jobs, None)
+        for job in jobs:
+            self._beside.pop(job, None)
+
+    def verdict(self, jobs: tuple[str, ...]) -> str | None:
+        """Why these are not tried again; None while they are."""
+        for job in jobs:
+            beside = self._beside.get(job, list[set[str]]())
+            if len(beside) >= MAX_FAILURES and not beside[0].intersection(*beside):
+                return f"{job} failed {len(beside)} times in a row before"
+        if self._sets[jobs] >= MAX_FAILURES:
+            return f"{' with '.join(jobs)} failed {self._sets[jobs]} times in a row before"
+        return None

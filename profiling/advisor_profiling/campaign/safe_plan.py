@@ -8,7 +8,6 @@ from advisor.core.gpu import Gpu, Share, percent_for_units
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, Split
-from advisor.validity.own_results import own_results
 from advisor.validity.safe_counts import CheckedCounts, Safety
 from advisor.validity.safe_splits import (
     avoided_texts,
@@ -18,6 +17,7 @@ from advisor.validity.safe_splits import (
     safe_splits,
     unsafe_texts,
 )
+from advisor.validity.usable import own_results
 from advisor_data.files.checked import checked_counts
 from advisor_profiling.campaign.splits import AroundBest, SplitRequest
 

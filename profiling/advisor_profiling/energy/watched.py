@@ -1,17 +1,124 @@
-"""A GPU whose counter is looked at while code runs."""
+"""A GPU whose counter is looked at while code runs, and the energy between two moments.
 
+The counter moves in ticks and shows late. What is drawn at a time t stands in it from somewhere
+between the least and the most that it is late, and in what is read after the next tick. So the
+counter before and after bounds the energy, whatever the power did meanwhile; the value takes the
+power between two ticks for even.
+"""
+
+import itertools
+import statistics
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from advisor.core.interval import Interval
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import SourceError
 from advisor.validity.sensor_record import SensorRecord
+from advisor.validity.sensor_timing import AVERAGE_SETTLE_S
 from advisor_profiling.energy.answer import GpuEnergy
-from advisor_profiling.energy.counted import Lateness, Tick, energy_between, lateness_of
+
+_LONGER = 1.1
+"""Some periods are longer than their median."""
 
 _FIRST_TICKS, _LAST_TICKS = 256, 512
 """Of a block of hours only these are kept: those at its two ends tell its energy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How long after a change of load a reading shows it, s: at least, in the mean, at most.
+
+    Attributes:
+        period_s: Between two readings at most.
+    """
+
+    least_s: float
+    usual_s: float
+    most_s: float
+    period_s: float = 0.2
+
+    @property
+    def needed_s(self) -> float:
+        """After this long what is read holds all that was drawn before."""
+        return self.most_s + self.period_s
+
+
+UNKNOWN = Lateness(0.0, 0.025, AVERAGE_SETTLE_S)
+"""Of a sensor that nobody measured: usually as late as those of H100 and H200 (docs/power.md), and
+at most as a mean over a second is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A change of the counter: not yet there at `after_s`, there at `at_s`."""
+
+    after_s: float
+    at_s: float
+    energy_j: float
+
+    @property
+    def moment_s(self) -> float:
+        """When it was, as near as it was looked."""
+        return (self.after_s + self.at_s) / 2
+
+
+def lateness_of(record: SensorRecord | None) -> Lateness:
+    """Of the readings that a record is of; None: nothing is known.
+
+    Records say nothing of how late the counter is; it is taken to be so as the instant reading.
+    """
+    channel = record and record.channel("instant")
+    if record is None or channel is None or not channel.accepted:
+        return UNKNOWN
+    period_ms = max(channel.period_ms, record.energy.period_ms if record.energy else 0.0)
+    return Lateness(
+        least_s=max(0.0, (channel.delay_ms - channel.delay_spread_ms / 2) / 1000),
+        usual_s=(channel.delay_ms + channel.window_ms / 2) / 1000,
+        most_s=channel.settle_s,
+        period_s=_LONGER * period_ms / 1000,
+    )
+
+
+def energy_between(
+    ticks: Sequence[Tick], begun_s: float, ended_s: float, late: Lateness
+) -> Interval:
+    """Energy of the time between, J, with what bounds it.
+
+    The first tick is the counter when it was begun, and others follow until `needed_s` after the
+    end.
+    """
+    least_s, needed_s = late.least_s, late.needed_s
+    low = _at_least(ticks, ended_s + least_s) - _at_most(ticks, begun_s + needed_s)
+    high = _at_most(ticks, ended_s + needed_s) - _at_least(ticks, begun_s + least_s)
+    value = _even(ticks, ended_s + late.usual_s) - _even(ticks, begun_s + late.usual_s)
+    low = max(0.0, low)
+    return Interval(min(max(value, low), high), low, high)
+
+
+def _at_least(ticks: Sequence[Tick], time_s: float) -> float:
+    """What the counter showed then at least."""
+    return max((t.energy_j for t in ticks if t.at_s <= time_s), default=ticks[0].energy_j)
+
+
+def _at_most(ticks: Sequence[Tick], time_s: float) -> float:
+    return max((t.energy_j for t in ticks if t.after_s <= time_s), default=ticks[0].energy_j)
+
+
+def _even(ticks: Sequence[Tick], time_s: float) -> float:
+    """The counter without ticks."""
+    moments = [tick.moment_s for tick in ticks]
+    if len(ticks) > 1:
+        # Nobody saw the tick before the first look; it was a period before the next one.
+        gaps = [b - a for a, b in itertools.pairwise(moments[1:])] or [moments[1] - moments[0]]
+        moments[0] = min(moments[0], moments[1] - statistics.median(gaps))
+    steps = zip(itertools.pairwise(moments), itertools.pairwise(ticks), strict=True)
+    for (then_s, now_s), (before, after) in steps:
+        if time_s <= now_s:
+            part = max(0.0, time_s - then_s) / (now_s - then_s) if now_s > then_s else 1.0
+            return before.energy_j + part * (after.energy_j - before.energy_j)
+    return ticks[-1].energy_j
 
 
 @dataclass(slots=True, eq=False)

@@ -25,8 +25,7 @@ from advisor.core.telemetry import (
 )
 from advisor.runtime.jobs.reports import percentile_ms
 from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.estimate import MeanEstimate, mean_estimate, rate_estimate
-from advisor_profiling.window.flat import is_flat
+from advisor_profiling.window.estimate import MeanEstimate, is_flat, mean_estimate, rate_estimate
 from advisor_profiling.window.memory_power import memory_power_w
 from advisor_profiling.window.rules import WindowRules
 

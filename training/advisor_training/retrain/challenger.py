@@ -17,9 +17,16 @@ from advisor_training.described import make_artefact
 from advisor_training.learn.artefact import write_model
 from advisor_training.learn.held_out import Mask, OnFold
 from advisor_training.learn.learners import LEARNERS
-from advisor_training.retrain.collected import PointSet, measurement_of, measurements
+from advisor_training.retrain.collected import (
+    LONG_AGO,
+    POINTS,
+    PointSet,
+    measurement_of,
+    measurements,
+    moment_of,
+    points_file,
+)
 from advisor_training.retrain.comparison import ComparedFigure, compare, groups_of
-from advisor_training.retrain.learned import LONG_AGO, POINTS, moment_of, points_file
 from advisor_training.retrain.rivals import answers, questions_of, scores
 from advisor_training.train import (
     Trained,

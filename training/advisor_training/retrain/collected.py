@@ -1,27 +1,39 @@
 """The points that a run of retraining can learn from: this site's own, and the bundled ones.
 
-The site's own are what was measured there, and what its launches teach.
+The site's own are what was measured there, and what its launches teach. Which of them a model has
+learned from a file next to it says.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
 from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.errors import ModelError
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
 )
 from advisor_data.store.base import Store
+from advisor_models.manifest import Artefact
 from advisor_training.dataset.observed import Teaching, profiles_that_lack, taught_here
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.rows import Rows
 
 MeasurementKey: TypeAlias = tuple[str, ...]
 """Both jobs, GPU model, card and run."""
+
+
+POINTS = "points.json"
+"""A file of a model: the ids of its points; its hash is in the manifest, like that of any file."""
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+"""Of points whose moment nobody can read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +156,44 @@ def bundled_points() -> PointSet:
         profiled=tuple(bundled_solo_points()),
         references=tuple(bundled_reference_points()),
     )
+
+
+def points_file(learned: PointSet) -> bytes:
+    """The content of `POINTS`."""
+    return json.dumps(sorted(learned.ids), indent=0).encode() + b"\n"
+
+
+def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) -> PointSet:
+    """The points of the champion among those that are there.
+
+    A model that `advisor train` made has no list of them: it knows what was measured before it. The
+    bundled one knows the bundled points.
+
+    Raises:
+        ModelError: the list of its points is no list.
+    """
+    if POINTS in champion.files:
+        ids = _ids(champion.files[POINTS])
+        return (collected.own | collected.bundled).where(lambda point: point.point_id in ids)
+    if is_bundled:
+        return collected.bundled
+    made = datetime.fromisoformat(champion.manifest.created_at)
+    return collected.candidates.where(lambda point: moment_of(point, made) < made)
+
+
+def _ids(data: bytes) -> frozenset[str]:
+    with ModelError.instead_of(
+        (ValueError, TypeError),
+        f"{POINTS} of the model in use is not a list of points",
+        fix="promote another model: advisor models list",
+    ):
+        return frozenset(json.loads(data))
+
+
+def moment_of(point: Point, otherwise: datetime) -> datetime:
+    """When a point was measured, with a time zone; otherwise where nobody can read it."""
+    try:
+        found = datetime.fromisoformat(point.started_at)
+    except ValueError:
+        return otherwise
+    return found if found.tzinfo else found.replace(tzinfo=otherwise.tzinfo)

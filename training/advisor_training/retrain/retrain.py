@@ -20,9 +20,8 @@ from advisor_training.retrain.challenger import (
     train_challenger,
     training_set,
 )
-from advisor_training.retrain.collected import Collected, PointSet
+from advisor_training.retrain.collected import POINTS, Collected, PointSet, learned_from
 from advisor_training.retrain.comparison import PromotionDecision, decide
-from advisor_training.retrain.learned import POINTS, learned_from
 from advisor_training.retrain.refused import by_reason
 from advisor_training.retrain.report import RetrainReport, moment_text
 from advisor_training.retrain.sifted import Sifted, sift, usable_points, with_flags

@@ -11,9 +11,8 @@ from advisor.errors import InputError
 from advisor.wire.input_power import FEATURES, InputAsked
 from advisor_data.files.input_points import input_points_text, read_input_points
 from advisor_power.inputs.keeping import input_lines, read_kept
-from advisor_power.inputs.predicting.asked import with_features
+from advisor_power.inputs.predicting.asked import with_features, with_sent_features
 from advisor_power.inputs.predicting.learned_from import kept_points, pattern_of, points_of
-from advisor_power.inputs.predicting.sent import with_sent_features
 from advisor_power.inputs.result import InputPower
 from advisor_power.operands.fill import fill_pair
 from advisor_power.operands.fingerprint import Fingerprint, fingerprint

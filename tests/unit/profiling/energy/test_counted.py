@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_profiling.energy.counted import (
+from advisor_profiling.energy.watched import (
     UNKNOWN,
     Lateness,
     Tick,

@@ -21,8 +21,7 @@ from advisor.core.records import OBSERVED_SOURCE
 from advisor_data import open_store
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.retrain import collected as collecting
-from advisor_training.retrain.collected import Collected, PointSet, collect
-from advisor_training.retrain.learned import POINTS
+from advisor_training.retrain.collected import POINTS, Collected, PointSet, collect
 from advisor_training.retrain.retrain import retrain
 from advisor_training.retrain.sifted import sift
 

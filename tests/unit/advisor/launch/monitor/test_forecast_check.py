@@ -5,7 +5,7 @@ from scripted_jobs import Script, Watch
 
 from advisor.core.interval import Interval
 from advisor.core.job import Job, ProgressSettings
-from advisor.launch.monitor.forecast_check import ForecastCheck
+from advisor.launch.monitor.shown import ForecastCheck
 from advisor.launch.records.spec import Forecast, JobForecast
 
 

@@ -10,7 +10,7 @@ from advisor.core.results import Reported
 from advisor.core.split import Split
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.launch.monitor import set_monitor
-from advisor.launch.supervisor.pace_check import PaceCheck
+from advisor.launch.supervisor.observe import PaceCheck
 from advisor.runtime.backends.backend import Sight
 
 FAILS: dict[str, Any] = {"status": 1, "tail": FAULT}

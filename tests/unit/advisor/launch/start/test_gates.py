@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scripted_jobs import Clock
 
 from advisor.core.observations import SETTLE_S
-from advisor.launch.start import gates
+from advisor.launch.start import starting
 
 SETS = st.lists(
     st.tuples(st.sampled_from("ab"), st.none() | st.floats(1e-4, 1e4)), min_size=1, max_size=7
@@ -27,9 +27,9 @@ def opened(jobs: list[tuple[str, float | None]]) -> list[float]:
         return SimpleNamespace(job=SimpleNamespace(name=name), go=go)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gates, "time", clock)
+        patch.setattr(starting, "time", clock)
         all_of = [job(n, name) for n, (name, _) in enumerate(jobs)]
-        gates.open_gates(cast("Any", all_of), [rate for _, rate in jobs])
+        starting.open_gates(cast("Any", all_of), [rate for _, rate in jobs])
     return at_s
 
 
