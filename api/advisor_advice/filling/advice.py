@@ -22,7 +22,7 @@ from advisor_advice.forecasting import criteria_of
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_advice.set_advice import with_set_idle_power
 from advisor_advice.site.conditions import NOTHING, Conditions, read_conditions
-from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
+from advisor_advice.site.known_profiles import checked_on, find_profiles
 from advisor_models.registry import Registry
 
 _TIE = 0.05
@@ -159,16 +159,12 @@ def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings)
     model = Registry(settings.home / "models").open_champion()
     filled, _ = with_set_idle_power(profile_set, model.manifest.fill)
     return FillAdvice(
-        profiles=_by_name(filled),
+        profiles={profile.job: profile for profile in filled.profiles},
         lacking=lacking,
         request=request,
         conditions=read_conditions(settings, model, filled.profiles, wanted.gpu_uuid, any_of=True),
         checked=checked_on(profile_set, settings),
     )
-
-
-def _by_name(profile_set: ProfileSet) -> dict[str, Profile]:
-    return {profile.job: profile for profile in profile_set.profiles}
 
 
 def _of(request: Request, profiles: Sequence[Profile]) -> Request:

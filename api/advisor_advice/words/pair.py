@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from advisor.core.finish import Finish
 from advisor.core.flags import ONE_WINDOW
 from advisor.core.objectives import COST
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing, Split
@@ -129,7 +128,8 @@ def _worth(r: Decision, *, is_call: bool) -> Iterator[tuple[str, str]]:
     if is_call and not r.request.prices.are_set:
         yield "Price", BY_PRICE
     if r.request.prices.are_set:
-        yield "Price", _price(r, found.choice, apart)
+        this, other = ((way.time_s, way.energy_j) for way in (found.choice, apart))
+        yield "Price", price_text(r.request.prices, this, other)
 
 
 def _at_best(r: Decision) -> Iterator[tuple[str, str]]:
@@ -146,10 +146,6 @@ def _at_best(r: Decision) -> Iterator[tuple[str, str]]:
             f"{best.name}{beyond}: {best.prediction.stp.value:.2f}x an hour, "
             f"{less_or_more(energy.value, 0)} energy{asked}",
         )
-
-
-def _price(r: Decision, way: Finish, apart: Finish) -> str:
-    return price_text(r.request.prices, (way.time_s, way.energy_j), (apart.time_s, apart.energy_j))
 
 
 def _each(profile: Profile, part: PredictedPart, split: Split, share: float) -> str:

@@ -1,6 +1,7 @@
 """What all pairs of a GPU model's jobs gain, worked out pair by pair while others are answered."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from advisor.errors import InputError, NoSplitError
@@ -49,7 +50,10 @@ async def crossed(
         splits=tuple(p and p.split for p in partners),
         gpu_time_saved=tuple(p and round(p.gpu_time_saved.value, DIGITS) for p in partners),
         energy_saved=tuple(p and round(p.energy_saved.value, DIGITS) for p in partners),
-        speeds=tuple(p and _speeds(p) for p in partners),
+        speeds=tuple(
+            p and (round(p.speed.value, DIGITS), round(p.partner_speed.value, DIGITS))
+            for p in partners
+        ),
     )
 
 
@@ -72,7 +76,11 @@ def _requests(
     asked: GainsRequest, gpu_model: str, jobs: Sequence[Profile]
 ) -> Iterator[RecommendationRequest]:
     names = [profile.job for profile in jobs]
-    pairs = ((asked.beside, name) for name in names) if asked.beside else _each_with_each(names)
+    pairs = (
+        ((asked.beside, name) for name in names)
+        if asked.beside
+        else itertools.combinations_with_replacement(names, 2)
+    )
     for pair in pairs:
         yield RecommendationRequest(
             jobs=tuple(JobRequest(job=name) for name in pair),
@@ -85,10 +93,6 @@ def _requests(
         )
 
 
-def _each_with_each(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    return ((a, b) for n, a in enumerate(names) for b in names[n:])
-
-
 async def _cell(request: RecommendationRequest, answered: Answered) -> _Cell:
     await asyncio.sleep(0)  # others are answered between two pairs
     try:
@@ -96,7 +100,3 @@ async def _cell(request: RecommendationRequest, answered: Answered) -> _Cell:
     except NoSplitError:
         return None, None
     return verdict_of(decision), next(partner_of(decision), None)
-
-
-def _speeds(partner: Partner) -> tuple[float, float]:
-    return round(partner.speed.value, DIGITS), round(partner.partner_speed.value, DIGITS)

@@ -77,7 +77,10 @@ class DriftWatch:
     def _record(self, drifts: tuple[DriftedJob, ...]) -> None:
         """Write down what has begun and what is over."""
         known = self._begun() if self._open is None else self._open
-        there = {_subject(drift) for drift in drifts}
+        there = {
+            f"{one.job} {one.quantity} {one.gpu_uuid or one.gpu_model} since {one.since}"
+            for one in drifts
+        }
         for subject, outcome in (
             *((subject, BEGUN) for subject in sorted(there - known)),
             *((subject, ENDED) for subject in sorted(known - there)),
@@ -113,7 +116,3 @@ def watching_drift(service: Service) -> Generator[DriftWatch]:
             yield watch
     finally:
         service.metrics.registry.unregister(gauge)
-
-
-def _subject(drift: DriftedJob) -> str:
-    return f"{drift.job} {drift.quantity} {drift.gpu_uuid or drift.gpu_model} since {drift.since}"

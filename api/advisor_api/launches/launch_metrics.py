@@ -159,16 +159,8 @@ def _energy_j(one: LaunchStatus) -> float | None:
     return None if one.energy_j is None else one.energy_j + (one.rest_energy_j or 0.0)
 
 
-def _predicted(one: LaunchStatus) -> float | None:
-    return one.forecast and one.forecast.work_per_joule.value
-
-
 def _predicted_saved(one: LaunchStatus) -> float | None:
     return one.forecast and one.forecast.energy_saved and one.forecast.energy_saved.value
-
-
-def _predicted_w(one: LaunchStatus) -> float | None:
-    return one.predicted_power_w and one.predicted_power_w.value
 
 
 def _predicted_speed(one: LaunchStatus, job: JobStatus) -> float | None:
@@ -217,9 +209,17 @@ _OF_JOB_J = "Part of the energy of launches that have ended which is a job's, by
 
 _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...] = (
     ("observed_work_per_joule", _WORTH, lambda one: one.work_per_joule),
-    ("predicted_work_per_joule", f"{_WORTH}, as forecast", _predicted),
+    (
+        "predicted_work_per_joule",
+        f"{_WORTH}, as forecast",
+        lambda one: one.forecast and one.forecast.work_per_joule.value,
+    ),
     ("observed_power_watts", "Power of a GPU on which a launch runs, W", lambda one: one.power_w),
-    ("predicted_power_watts", "The same, as forecast, W", _predicted_w),
+    (
+        "predicted_power_watts",
+        "The same, as forecast, W",
+        lambda one: one.predicted_power_w and one.predicted_power_w.value,
+    ),
     (
         "running_energy_joules",
         "Energy so far of the jobs that run on a GPU, J; it is counted when they end",

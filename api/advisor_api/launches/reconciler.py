@@ -138,8 +138,10 @@ class Reconciler:
         self._launch_metrics.set_status(status)
         self._observations.bring_in(folder)
         keep_status(row, status, self._state)
-        if folder.stop_asked() and (told := self._stopping_of(folder).look(status)):
-            LOG.error("%s", told)
+        if folder.stop_asked():
+            stopping = self._stopping.setdefault(folder.launch_id, Stopping(folder))
+            if told := stopping.look(status):
+                LOG.error("%s", told)
         if status.over:
             self._settle(folder.launch_id)
 
@@ -178,9 +180,6 @@ class Reconciler:
         else:
             self._started[folder.launch_id] = (tries + 1, time.monotonic())
             start_supervisor(row, self._state, self._settings)
-
-    def _stopping_of(self, folder: LaunchFolder) -> Stopping:
-        return self._stopping.setdefault(folder.launch_id, Stopping(folder))
 
     def _is_young(self, launch_id: str, made_s: float) -> bool:
         """Whether who asked for a launch, at this moment of the clock, may just be beginning it."""

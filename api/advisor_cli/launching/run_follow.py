@@ -52,7 +52,7 @@ def stop_all(queue: QueueRun) -> None:
 @contextmanager
 def _shown(*, as_json: bool) -> Generator[_Show]:
     if as_json:
-        yield _at_changes(_as_json)
+        yield _at_changes(lambda _, state: [as_json_text(state)])
     elif plain_console().is_terminal:
         with Live(console=plain_console(), auto_refresh=False) as live:
             yield lambda state: live.update(table(state), refresh=True)
@@ -72,10 +72,6 @@ def _at_changes(texts: _Texts) -> _Show:
         before = state
 
     return show
-
-
-def _as_json(_before: RunState | None, state: RunState) -> list[str]:
-    return [as_json_text(state)]
 
 
 def _key(state: RunState) -> object:

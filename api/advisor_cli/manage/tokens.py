@@ -52,7 +52,8 @@ def create(
     if as_json:
         say(as_json_text({**_plain(token), "secret": secret}))
         return
-    say(f"{name} may {', '.join(token.scopes)}{_until(token)}. Its secret, shown once:", err=True)
+    until = f" until {token.expires_at}" if token.expires_at else ", and does not expire"
+    say(f"{name} may {', '.join(token.scopes)}{until}. Its secret, shown once:", err=True)
     say(secret)
 
 
@@ -115,7 +116,3 @@ def _standing(token: "Token") -> str:
     if token.lives():
         return "valid"
     return "revoked" if token.revoked_at else "expired"
-
-
-def _until(token: "Token") -> str:
-    return f" until {token.expires_at}" if token.expires_at else ", and does not expire"

@@ -83,7 +83,8 @@ def run_on_nodes(
         try:
             # Ray prints what happens to its nodes, where an answer as JSON goes.
             with redirect_stdout(sys.stderr):
-                ended = hand_out(shards, engine, partial(_say, console))
+                said = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+                ended = hand_out(shards, engine, said)
         finally:
             _take(points, store)
         answers, code = _together(shards, ended, console)
@@ -149,10 +150,6 @@ def _clear(folder: Path, kept: Sequence[Shard]) -> None:
     for path in folder.iterdir():
         if path.is_dir() and path not in done:
             shutil.rmtree(path)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _together(

@@ -49,7 +49,8 @@ def run_on_each(
     except BaseException:  # Ctrl-C too: nobody measures on for a command that is gone
         _end(children)
         raise
-    codes = [_code(child.wait()) for child in children]
+    ends = (child.wait() for child in children)
+    codes = [end if end >= 0 else 128 - end for end in ends]
     ended = zip(gpus, codes, strict=True)
     why = [f"GPU {gpu} gave no answer and ended with exit code {code}" for gpu, code in ended]
     return together(found, codes, why, console)
@@ -83,10 +84,6 @@ def _options(gpus: Sequence[str], shard: tuple[int, int]) -> list[list[str]]:
         ["--gpu", gpu, "--shard", f"{number}/{total}", "--json"]
         for number, gpu in enumerate(gpus, start=first)
     ]
-
-
-def _code(returned: int) -> int:
-    return returned if returned >= 0 else 128 - returned
 
 
 def _nothing(codes: set[int]) -> Exception:

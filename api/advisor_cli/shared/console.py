@@ -74,13 +74,9 @@ def plain_table(
         justify = "right" if numbers else "left"
         table.add_column(Text(name), justify=justify, no_wrap=name in whole, overflow="fold")
     for row in cells:
-        table.add_row(*(_cell(text) if isinstance(text, str) else text for text in row))
+        # The name of a folder may have lines, of which one could pass for another row.
+        table.add_row(*(Text(t.replace("\n", r"\n")) if isinstance(t, str) else t for t in row))
     return table
-
-
-def _cell(text: str) -> Text:
-    # The name of a folder may have lines, of which one could pass for another row.
-    return Text(text.replace("\n", r"\n"))
 
 
 def print_table(table: Table, width: int = 0) -> None:

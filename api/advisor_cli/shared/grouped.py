@@ -6,7 +6,7 @@ So an option is declared once, where it is kept, and not as a parameter and a fi
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar, get_type_hints
 
 R = TypeVar("R")
@@ -43,10 +43,6 @@ def _options(kind: Any) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=_default(field),
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
             annotation=types[field.name],
         )
-
-
-def _default(field: Field[Any]) -> Any:
-    return inspect.Parameter.empty if field.default is MISSING else field.default

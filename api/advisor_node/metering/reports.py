@@ -61,12 +61,8 @@ class ObservationQueue:
                 self.sent += 1
             except ClientError as error:
                 LOG.warning("the service did not take an observation: %s", error)
-                if not _is_refused(error):
+                # Another would be refused again: it is no good. A token may yet be corrected.
+                if not (isinstance(error, ApiError) and error.status in (400, 413, 422)):
                     return
                 self.lost += 1
             self._waiting.popleft()
-
-
-def _is_refused(error: ClientError) -> bool:
-    """Whether the same would be refused again: it is no good. A token may yet be corrected."""
-    return isinstance(error, ApiError) and error.status in (400, 413, 422)

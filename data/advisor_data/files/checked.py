@@ -50,13 +50,10 @@ def checks_stamp(home: Path) -> ChecksStamp:
         StoreError: the folder cannot be looked at.
     """
     with StoreError.instead_of(OSError, f"{home / CHECKS_FOLDER} cannot be read"):
+        files = sorted((home / CHECKS_FOLDER).glob("*.json"))
         return tuple(
-            (path.name, (found := path.stat()).st_mtime_ns, found.st_size) for path in _files(home)
+            (path.name, (found := path.stat()).st_mtime_ns, found.st_size) for path in files
         )
-
-
-def _files(home: Path) -> list[Path]:
-    return sorted((home / CHECKS_FOLDER).glob("*.json"))
 
 
 def known_checks(home: Path) -> list[CountCheck]:

@@ -79,15 +79,12 @@ def _check_shares(point: Record) -> None:
         return
     for part in (point,) if isinstance(point, SoloPoint) else point.parts:
         if (share := part.share_percent) < 1:
+            beside = "" if isinstance(point, SoloPoint) else f" in {' + '.join(point.jobs)}"
             raise InputError(
-                f"share_percent of {part.job}{_beside(point)} is {share:g}, less than 1 %",
+                f"share_percent of {part.job}{beside} is {share:g}, less than 1 %",
                 why="shares are in percent, and this looks like a part of 1",
                 fix=f"write {100 * share:g}",
             )
-
-
-def _beside(point: Record) -> str:
-    return "" if isinstance(point, SoloPoint) else f" in {' + '.join(point.jobs)}"
 
 
 def _solo(points: Iterable[Record]) -> Iterable[SoloPoint]:

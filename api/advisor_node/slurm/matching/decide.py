@@ -89,8 +89,9 @@ class Round:
         for card in open_cards(self.jobs, self._kind):
             cards[self._kind(card[0])].append(card)
         waiting: dict[object, list[QueuedJob]] = defaultdict(list)
-        for job in filter(self._waits, self.jobs):
-            waiting[self._kind(job)].append(job)
+        for job in self.jobs:
+            if job.undecided and self._came_s(job) <= self.now_s:
+                waiting[self._kind(job)].append(job)
         for kind in dict.fromkeys((*cards, *waiting)):
             yield from self._of(cards[kind], waiting[kind][:_MOST_WAITING])
 
@@ -132,7 +133,8 @@ class Round:
                 job.eligible_s - self.now_s < self.wait_s / 2
             ):
                 why = f"waits for job {first.key} ({_name(first)}) to begin, and shares its GPU"
-                yield self._change(job, WHOLE, starts_in_s=int(self.wait_s), why=why)
+                wait_s = int(self.wait_s)
+                yield Change(job=job, named=named(job), counted=WHOLE, starts_in_s=wait_s, why=why)
 
     # What is told
 
@@ -182,17 +184,11 @@ class Round:
         told = replace(named(job), share_text="100", counted=WHOLE, memory_mib=None)
         return Change(job=job, named=told, counted=WHOLE, why=f"a whole GPU: {why}")
 
-    def _change(self, job: QueuedJob, counted: int, *, starts_in_s: int, why: str) -> Change:
-        return Change(job=job, named=named(job), counted=counted, starts_in_s=starts_in_s, why=why)
-
     # Who may meet
 
     def _came_s(self, job: QueuedJob) -> float:
         """When a waiting job could have begun without us."""
         return job.eligible_s - self.wait_s
-
-    def _waits(self, job: QueuedJob) -> bool:
-        return job.undecided and self._came_s(job) <= self.now_s
 
     def _kind(self, job: QueuedJob) -> object:
         partition = self.partitions.get(job.partition)

@@ -17,7 +17,7 @@ from advisor_kubernetes.admission.refusals import Site
 from advisor_kubernetes.admission.shape import patch_of, shape_of, without_devices, without_gpu
 from advisor_kubernetes.admission.wishes import read_wishes, shown
 from advisor_kubernetes.objects import Object, part, parts, word
-from advisor_node.advice import Answer, NoAnswer, Question
+from advisor_node.advice import NoAnswer
 
 _VERSION = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
@@ -32,17 +32,13 @@ _LONGEST = 1000
 """Characters of a reason."""
 
 
-def _nobody(_: Question) -> Answer:
-    return NoAnswer("there is no service to ask")
-
-
 def review(
     asked: Object,
     chooser: str | None,
     site: Site = STRICT,
     *,
     is_full: bool = False,
-    advise: Advise = _nobody,
+    advise: Advise = lambda _: NoAnswer("there is no service to ask"),
 ) -> Object:
     """Answer a review.
 

@@ -36,10 +36,7 @@ class PodShape:
 
 
 def _of_annotation(variable: str, annotation: str) -> Object:
-    return _of_field(variable, f"metadata.annotations['{annotation}']")
-
-
-def _of_field(variable: str, path: str) -> Object:
+    path = f"metadata.annotations['{annotation}']"
     return {"name": variable, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 

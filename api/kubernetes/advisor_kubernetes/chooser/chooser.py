@@ -116,7 +116,7 @@ class Chooser:
         self._counts.leading.set(leads)
         if self.synced:
             self._before, self._now = self._now, {}
-            nodes = self._nodes()
+            nodes = self._read(self.nodes.objects(), read_node)
             self._count_free(nodes)
             if leads:
                 self._round(nodes)
@@ -130,9 +130,6 @@ class Chooser:
     def synced(self) -> bool:
         """Whether all of it was listed once."""
         return all(mirror.synced.is_set() for mirror in self.mirrors)
-
-    def _nodes(self) -> list[Node]:
-        return self._read(self.nodes.objects(), read_node)
 
     def _count_free(self, nodes: Iterable[Node]) -> None:
         held = {pod.holds for pod in self._pods()}

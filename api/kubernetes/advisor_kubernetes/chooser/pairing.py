@@ -153,7 +153,8 @@ class _Tenant:
             open_cards.setdefault(card.kind(self.round.now_s), []).append(card)
         there = [*open_cards.values()]
         offers = self._offers(kinds, there)
-        free = min(self.left, self.cards.number_free(self.namespace)) + self._claims(pods)
+        claims = {pod.claim for pod in pods if pod.claim and pod.claim not in self.cards.held}
+        free = min(self.left, self.cards.number_free(self.namespace)) + len(claims)
         counts = [*map(len, kinds), *map(len, there)]
         chosen = matched(counts, offers, max(0, int(free)))
         # Within a kind, and for a GPU, the oldest comes first.
@@ -178,9 +179,6 @@ class _Tenant:
                 if isinstance(answer, Together):
                     return card
         return None
-
-    def _claims(self, pods: Iterable[Pod]) -> int:
-        return len({pod.claim for pod in pods if pod.claim and pod.claim not in self.cards.held})
 
     def _is_late(self, pod: Pod) -> bool:
         return self.round.now_s - pod.created_s >= pod.asked.max_wait_s
