@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from advisor.client import (
@@ -253,37 +253,36 @@ def _read(answer: Recommendation, asked: Question) -> Answer:
     shared, alone = answer.same_work.choice, answer.same_work.baselines.get("exclusive")
     if asked.jobs[0].work_s is not None and shared and alone:
         saved = 1 - shared.energy_j / alone.energy_j  # until both are done
-    together = _together(asked, answer.jobs, choice.jobs, saved, choice.split)
-    return _of_model(together, answer.gpu_model)
+    return _together(asked, answer, choice.jobs, saved, choice.split)
 
 
 def _read_set(answer: SetAdvice, asked: Question) -> Answer:
     way = next((way for way in answer.ways if way.name == answer.choice), None)
     if way is None:
         return Apart("a card each is better", _needs_mib(answer.jobs))
-    together = _together(asked, answer.jobs, way.jobs, way.energy_saved.value, way.name)
-    return _of_model(together, answer.gpu_model)
-
-
-def _of_model(answer: Answer, model: str) -> Answer:
-    return replace(answer, gpu_model=model) if isinstance(answer, Together) else answer
+    return _together(asked, answer, way.jobs, way.energy_saved.value, way.name)
 
 
 def _together(
-    asked: Question, jobs: Sequence[AskedJob], given: Sequence[JobShare], saved: float, split: str
+    asked: Question,
+    answer: Recommendation | SetAdvice,
+    given: Sequence[JobShare],
+    saved: float,
+    split: str,
 ) -> Answer:
-    if not len(asked.jobs) == len(jobs) == len(given):
+    if not len(asked.jobs) == len(answer.jobs) == len(given):
         return Apart(f"the service answered for {len(given)} jobs")
     shares = tuple(job.environment.get(PERCENTAGE, f"{WHOLE:g}") for job in given)
     if not all(map(is_share, shares)):
         return Apart(f"the service answered with the shares {', '.join(map(ascii, shares))}")
     return Together(
         shares=shares,
-        needs_mib=_needs_mib(jobs),
+        needs_mib=_needs_mib(answer.jobs),
         speeds=tuple(job.speed.value for job in given),
         low_speeds=tuple(job.speed.low for job in given),
         energy_saved=saved,
         split=split,
+        gpu_model=answer.gpu_model,
     )
 
 

@@ -1,7 +1,8 @@
 """What each job on a GPU does: its rate, its speed, its part of the energy, its limit."""
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from advisor.core.gpu import Share
 from advisor.core.job_energy import Load, divide_energy
@@ -10,7 +11,7 @@ from advisor.core.telemetry import TelemetrySource
 from advisor.launch.monitor.energy import Energy, Metered
 from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
-from advisor.launch.records.status import State
+from advisor.launch.records.status import OVER, State
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor_node.metering.progress_files import ProgressReading
 from advisor_node.metering.proof import GpuUsers, Proof
@@ -24,33 +25,33 @@ AT_BOUND = 0.95
 """Of the memory at which a job is bounded: its next larger allocation fails."""
 
 
-class Tenant(Protocol):
-    """A pod or a batch job that has part of a GPU, as it is at one moment."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """A pod or a batch job that has part of a GPU, as it is at one moment.
 
-    @property
-    def uid(self) -> str:
-        """What its scheduler calls it; no other one on the node has the same."""
-        ...
+    Attributes:
+        uid: What its scheduler calls it; no other one on the node has the same.
+        job: Name of the profiled job that it says it runs.
+        share_text: The percentage exactly as its processes have it in their environment.
+        memory_mib: At how much the memory of its processes is bounded; None: at nothing.
+        state: How it ended, where it has.
+    """
 
-    @property
-    def job(self) -> str:
-        """Name of the profiled job that it runs."""
-        ...
+    uid: str
+    job: str
+    share_text: str
+    memory_mib: int | None = None
+    state: State = "running"
 
     @property
     def share(self) -> Share:
-        """Its part of the SMs."""
-        ...
+        """Its part of the SMs, and of the memory."""
+        return Share(float(self.share_text), memory_mib=self.memory_mib)
 
     @property
     def over(self) -> bool:
         """Whether it will run no more."""
-        ...
-
-    @property
-    def state(self) -> State:
-        """How it ended: finished or failed; anything else counts as stopped."""
-        ...
+        return self.state in OVER
 
 
 T = TypeVar("T", bound=Tenant)

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import Share
-from advisor.launch.records.status import OVER, State
+from advisor.launch.records.status import State
+from advisor_node.metering.meters import Tenant
 from advisor_node.metering.progress_files import read_plain
 from advisor_node.slurm.comment import parse_comment
 
@@ -45,34 +45,13 @@ class GpuFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmJob:
-    """A batch job that has part of a GPU.
+class SlurmJob(Tenant):
+    """A batch job that has part of a GPU; `uid` is its number, `folder` has what is known of it.
 
-    Attributes:
-        uid: Its number.
-        job: Name of the profiled job that it says it is.
-        share_text: The percentage exactly as its tasks have it in their environment.
-        memory_mib: At how much its GPU memory is bounded; None: at nothing.
-        folder: What is known of it.
-        state: While it is in `jobs` it runs.
+    While its folder is in `jobs` it runs.
     """
 
-    uid: str
-    job: str
-    share_text: str
-    memory_mib: int | None = None
     folder: Path
-    state: State = "running"
-
-    @property
-    def share(self) -> Share:
-        """Its part of the SMs."""
-        return Share(float(self.share_text), memory_mib=self.memory_mib)
-
-    @property
-    def over(self) -> bool:
-        """Whether it will run no more."""
-        return self.state in OVER
 
     @property
     def progress_file(self) -> Path:

@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.gpu import Share
 from advisor.errors import InputError
 from advisor.launch.records.status import State
 from advisor.wire.bounds import NAME
 from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object, part, parts, word
+from advisor_node.metering.meters import Tenant
 
 _STATES: dict[str, State] = {"Succeeded": "finished", "Failed": "failed"}
 _LIMIT = re.compile(r"0=([1-9][0-9]{0,9})M")
@@ -18,40 +18,13 @@ _UID = re.compile(r"[0-9A-Za-z-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedPod:
-    """A pod that has part of a GPU.
+class SharedPod(Tenant):
+    """A pod that has part of a GPU; `booked_percent` is what it books of it."""
 
-    Attributes:
-        share_text: The percentage exactly as its containers have it in their environment.
-        phase: Pending, Running, Succeeded, Failed or Unknown.
-        booked_percent: What it books of its GPU.
-        memory_mib: At how much the memory of its processes is bounded; None: not at all.
-    """
-
-    uid: str
     namespace: str
     name: str
-    job: str
-    share_text: str
     gpu_uuid: str
-    phase: str
     booked_percent: int = names.BOOKED_PERCENT
-    memory_mib: int | None = None
-
-    @property
-    def share(self) -> Share:
-        """Its part of the SMs, and of the memory."""
-        return Share(float(self.share_text), memory_mib=self.memory_mib)
-
-    @property
-    def over(self) -> bool:
-        """Whether it will run no more."""
-        return self.phase in _STATES
-
-    @property
-    def state(self) -> State:
-        """How it ended; one that was deleted was stopped."""
-        return _STATES.get(self.phase, "stopped")
 
 
 def read_pod(raw: Object) -> SharedPod | None:
@@ -64,6 +37,8 @@ def read_pod(raw: Object) -> SharedPod | None:
     notes = part(meta, "annotations")
     if not all(notes.get(name) for name in (names.JOB, names.SHARE_PERCENT, names.GPU_UUID)):
         return None
+    limits = [part(one, "resources", "limits") for one in parts(raw, "spec", "containers")]
+    booked = sum(int(limit.get(names.SHARE_RESOURCE, 0)) for limit in limits)
     pod = SharedPod(
         uid=word(meta, "uid"),
         namespace=word(meta, "namespace"),
@@ -71,16 +46,12 @@ def read_pod(raw: Object) -> SharedPod | None:
         job=notes[names.JOB],
         share_text=notes[names.SHARE_PERCENT],
         gpu_uuid=notes[names.GPU_UUID],
-        phase=word(part(raw, "status"), "phase"),
-        booked_percent=sum(map(_booked, parts(raw, "spec", "containers"))) or names.BOOKED_PERCENT,
+        state=_STATES.get(word(part(raw, "status"), "phase"), "running"),
+        booked_percent=booked or names.BOOKED_PERCENT,
         memory_mib=_memory_mib(notes.get(names.MEMORY_LIMIT)),
     )
     _check(pod)
     return pod
-
-
-def _booked(container: Object) -> int:
-    return int(part(container, "resources", "limits").get(names.SHARE_RESOURCE, 0))
 
 
 def _memory_mib(limit: str | None) -> int | None:

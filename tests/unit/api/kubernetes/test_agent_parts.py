@@ -30,14 +30,14 @@ def test_a_pod_is_read_as_the_chooser_has_left_it() -> None:
 @pytest.mark.parametrize(
     ("phase", "state", "over"),
     [
-        ("Running", "stopped", False),
+        ("Running", "running", False),
         ("Succeeded", "finished", True),
         ("Failed", "failed", True),
-        ("Unknown", "stopped", False),
+        ("Unknown", "running", False),
     ],
 )
 def test_how_a_pod_ended_is_in_its_phase(phase: str, state: str, over: bool) -> None:
-    """One that is deleted while it runs was stopped."""
+    """One that is deleted while it runs has neither finished nor failed."""
     raw = placed(UID, "gemm", "50") | {"status": {"phase": phase}}
     found = read_pod(raw)
     assert found is not None
@@ -82,7 +82,7 @@ def test_the_pods_of_a_gpu_hold_all_of_it() -> None:
     hours.look(100.0, [small])
     hours.look(160.0, [small, half])
     assert hours.held == {UID: 1 / 3, "another": 2 / 3}
-    hours.look(190.0, [small, replace(half, phase="Succeeded")])
+    hours.look(190.0, [small, replace(half, state="finished")])
     assert hours.held == {UID: 1.0}
     assert hours.total_s == {UID: 70.0, "another": 20.0}
     hours.look(200.0, [small])

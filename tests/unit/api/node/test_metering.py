@@ -1,7 +1,6 @@
 """What the agents of Kubernetes and of Slurm share: meters, energy, overlaps, reports; no GPU."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.client import ApiError, ClientError, ProfilePoints, UnreachableError
-from advisor.core.gpu import Gpu, Share
+from advisor.core.gpu import Gpu
 from advisor.core.observations import SETTLE_S, Observation
 from advisor.core.records import SoloPoint
 from advisor.launch.monitor.energy import Metered
-from advisor.launch.records.status import OVER, State
+from advisor.launch.records.status import State
 from advisor_node.metering import reports
-from advisor_node.metering.meters import UNSEEN_S, TenantMeter
+from advisor_node.metering.meters import UNSEEN_S, Tenant, TenantMeter
 from advisor_node.metering.overlaps import GONE_S, Overlap, Overlaps
 from advisor_node.metering.progress_files import ProgressReading, parse_progress
 from advisor_node.metering.proof import GpuUsers, Proof
@@ -85,21 +84,9 @@ def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.Monke
 # What jobs do
 
 
-HALF = Share(50)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A tenant, as its scheduler says it is."""
-
-    uid: str = UID
-    job: str = "gemm"
-    share: Share = HALF
-    state: State = "running"
-
-    @property
-    def over(self) -> bool:
-        return self.state in OVER
+def tenant(uid: str = UID, share_text: str = "50", state: State = "running") -> Tenant:
+    """As its scheduler says it is."""
+    return Tenant(uid=uid, job="gemm", share_text=share_text, state=state)
 
 
 def progress(steps: int) -> ProgressReading:
@@ -113,7 +100,7 @@ HERE = GpuUsers(clients=frozenset({1}))
 
 def test_progress_without_a_process_on_the_gpu_is_noticed() -> None:
     """After a while, and not while the job only stands still."""
-    meter = TenantMeter(Job())
+    meter = TenantMeter(tenant())
     for second in range(int(UNSEEN_S) + 3):
         meter.look(second + 1.0, progress(second), GpuUsers())
     assert meter.unseen
@@ -126,7 +113,7 @@ def test_progress_without_a_process_on_the_gpu_is_noticed() -> None:
 
 def test_a_limit_that_was_broken_stays_broken() -> None:
     """It is told once, whatever is proven later."""
-    meter = TenantMeter(Job())
+    meter = TenantMeter(tenant())
     told = [meter.take_proof(Proof(proven)) for proven in (None, True, False, False, True)]
     assert told == [False, False, True, False, False]
     assert meter.limit_broken
@@ -138,8 +125,8 @@ def at_300_w(now_s: float) -> Metered:
 
 
 def together(
-    first: Job, second: Job, duration_s: float, read: Callable[[float], Metered] = at_300_w
-) -> tuple[Overlap[Job], float]:
+    first: Tenant, second: Tenant, duration_s: float, read: Callable[[float], Metered] = at_300_w
+) -> tuple[Overlap[Tenant], float]:
     """Two jobs that make 10 and 20 steps a second on a GPU of 300 W; the last of these moments."""
     meters = [TenantMeter(first), TenantMeter(second)]
     for meter in meters:
@@ -161,7 +148,7 @@ def together(
 
 def test_an_overlap_is_observed_as_a_launch_is() -> None:
     """Rates and power after the first seconds, energy of all of it."""
-    overlap, _ = together(Job(UID), Job(OTHER), 20)
+    overlap, _ = together(tenant(UID), tenant(OTHER), 20)
     seen = overlap.observe("node-1", "slurm")
     assert [part.rate for part in seen.parts] == pytest.approx([10, 20])
     assert (seen.power_w, seen.energy_j, seen.overlap_s) == pytest.approx((300, 6000, 20))
@@ -173,20 +160,19 @@ def test_an_overlap_is_observed_as_a_launch_is() -> None:
 
 def test_energy_that_was_missed_saves_nothing() -> None:
     """The mean power is of the time that was read, and the energy of all is not known."""
-    overlap, _ = together(Job(UID), Job(OTHER), 20, lambda now_s: at_300_w(min(now_s, 10)))
+    overlap, _ = together(tenant(UID), tenant(OTHER), 20, lambda now_s: at_300_w(min(now_s, 10)))
     seen = overlap.observe("node-1", "slurm")
     assert (seen.power_w, seen.energy_j) == (pytest.approx(300), None)
 
 
 @pytest.mark.parametrize(
-    ("states", "state"),
-    [(("finished", "running"), "finished"), (("failed", "finished"), "failed")],
+    ("states", "state"), [(("finished", "running"), "finished"), (("failed", "finished"), "failed")]
 )
 def test_the_state_is_that_of_the_jobs(states: tuple[State, State], state: str) -> None:
     """And who had ended did so first."""
-    overlap, _ = together(Job(UID), Job(OTHER), 5)
+    overlap, _ = together(tenant(UID), tenant(OTHER), 5)
     for meter, now in zip(overlap.meters, states, strict=True):
-        meter.tenant = Job(meter.tenant.uid, state=now)
+        meter.tenant = tenant(meter.tenant.uid, state=now)
     seen = overlap.observe("n", "slurm")
     assert seen.state == state
     assert sorted(part.ended_first for part in seen.parts) == sorted(
@@ -196,9 +182,9 @@ def test_the_state_is_that_of_the_jobs(states: tuple[State, State], state: str) 
 
 def test_doubts_become_flags() -> None:
     """Too short, a limit that was not proven, a job that is faster than its share allows."""
-    short, _ = together(Job(UID), Job(OTHER), 2)
+    short, _ = together(tenant(UID), tenant(OTHER), 2)
     assert "not-settled" in short.observe("n", "slurm").flags
-    overlap, _ = together(Job(UID, share=Share(25)), Job(OTHER, share=Share(25)), 20)
+    overlap, _ = together(tenant(UID, "25"), tenant(OTHER, "25"), 20)
     overlap.meters[0].take_proof(Proof(False, why="x"))
     assert overlap.observe("n", "slurm").flags == ("limit-broken", "too-fast")
     overlap.meters[1].reference = Reference(rates=((25, 1000.0), (100, 4000.0)))
@@ -207,8 +193,8 @@ def test_doubts_become_flags() -> None:
 
 def test_who_joins_and_leaves_parts_observations() -> None:
     """Two, then three, then the two again: each stretch is one of its own, with its own name."""
-    meters = [TenantMeter(Job(uid)) for uid in (UID, OTHER, THIRD)]
-    overlaps = Overlaps[Job](Gpu(uuid="GPU-1", model="H", units_total=132), "n", "k8s")
+    meters = [TenantMeter(tenant(uid)) for uid in (UID, OTHER, THIRD)]
+    overlaps = Overlaps[Tenant](Gpu(uuid="GPU-1", model="H", units_total=132), "n", "k8s")
     seen: list[Observation] = []
     for now_s in range(61):
         there = meters[: 3 if 20 <= now_s < 40 else 2 if now_s < 60 else 1]
@@ -224,14 +210,14 @@ def test_who_joins_and_leaves_parts_observations() -> None:
 
 def test_an_overlap_ends_with_a_job_and_not_with_a_pause() -> None:
     """Schedulers learn of the end of a process later; a restart ends nothing at once."""
-    overlap, last_s = together(Job(UID), Job(OTHER), 5)
+    overlap, last_s = together(tenant(UID), tenant(OTHER), 5)
     both = overlap.uids
     assert not overlap.has_ended(last_s, both)
     overlap.meters[0].working = False
     assert not overlap.has_ended(last_s + 1, both)
     assert overlap.has_ended(last_s + GONE_S + 1, both)
     assert overlap.has_ended(last_s + 1, both - {overlap.meters[0].tenant.uid})
-    overlap.meters[0].tenant = Job(overlap.meters[0].tenant.uid, state="finished")
+    overlap.meters[0].tenant = tenant(overlap.meters[0].tenant.uid, state="finished")
     assert overlap.has_ended(last_s + 1, both)
 
 
@@ -244,7 +230,7 @@ def refused(status: int) -> ApiError:
 
 def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are sent in order, each once; one that is no good does not hold up the next."""
-    seen = [together(Job(UID), Job(OTHER), 5)[0].observe(f"n{n}", "slurm") for n in range(3)]
+    seen = [together(tenant(UID), tenant(OTHER), 5)[0].observe(f"n{n}", "slurm") for n in range(3)]
     answers: list[ClientError | None] = [UnreachableError("down"), None, refused(422), None]
     got = list[str | None]()
 
@@ -270,7 +256,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "MOST_WAITING", 2)
     waiting = ObservationQueue(lambda _: None)
-    one = together(Job(UID), Job(OTHER), 5)[0].observe("n", "slurm")
+    one = together(tenant(UID), tenant(OTHER), 5)[0].observe("n", "slurm")
     for _ in range(5):
         waiting.add(one)
     assert (waiting.waiting, waiting.lost) == (2, 3)
