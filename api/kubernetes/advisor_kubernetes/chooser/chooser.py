@@ -5,12 +5,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from prometheus_client import Counter, Gauge
-
 from advisor.errors import AdvisorError
+from advisor_api.http.metrics import HttpMetrics
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.clocks import Agents, Ages
@@ -39,25 +37,26 @@ _GATHER_S = 0.05
 """What changes together is looked at together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChooserMetrics:
-    """What `/metrics` shows of the chooser.
+    """What `/metrics` shows of the chooser."""
 
-    Attributes:
-        waiting: Pods behind the gate.
-        leading: 1 where this process chooses.
-        decided: Pods, by `outcome`: `paired`, `joined` or `alone`.
-        refused: Nodes of which no GPU is used, since their device plugin offers them as well.
-        longest: How long the pod has waited that waits longest, s.
-        conflicts: Writes that came too late: the pod had changed or was gone.
-    """
-
-    waiting: Gauge
-    leading: Gauge
-    decided: Counter
-    conflicts: Counter
-    refused: Gauge
-    longest: Gauge
+    def __init__(self, metrics: HttpMetrics) -> None:
+        self.waiting = metrics.gauge(
+            "kubernetes_pods_waiting", "Pods behind the gate, where this leads"
+        )
+        self.leading = metrics.gauge("kubernetes_chooser_leads", "1 where this process chooses")
+        self.decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
+        for outcome in ("paired", "joined", "alone"):
+            self.decided.labels(outcome)
+        self.conflicts = metrics.counter(
+            "kubernetes_write_conflicts", "Writes that came after another change of the pod"
+        )
+        self.refused = metrics.gauge(
+            "kubernetes_nodes_refused", "Nodes whose device plugin offers the same GPUs"
+        )
+        self.longest = metrics.gauge(
+            "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
+        )
 
 
 class Chooser:

@@ -41,7 +41,9 @@ class Choosing:
         self._cluster = cluster
         identity = f"{socket.gethostname()}-{os.urandom(4).hex()}"
         lease = Lease(cluster, namespace, identity)
-        self._chooser = Chooser(cluster, Advice(service), lease, policy, _counts(self.metrics))
+        self._chooser = Chooser(
+            cluster, Advice(service), lease, policy, ChooserMetrics(self.metrics)
+        )
         self._stopping = threading.Event()
 
     @property
@@ -82,23 +84,3 @@ class Choosing:
                 LOG.warning("%s", error)
                 stopping.wait(_PAUSE_S)
         self._chooser.run(stopping)
-
-
-def _counts(metrics: HttpMetrics) -> ChooserMetrics:
-    decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
-    for outcome in ("paired", "joined", "alone"):
-        decided.labels(outcome)
-    return ChooserMetrics(
-        waiting=metrics.gauge("kubernetes_pods_waiting", "Pods behind the gate, where this leads"),
-        leading=metrics.gauge("kubernetes_chooser_leads", "1 where this process chooses"),
-        decided=decided,
-        conflicts=metrics.counter(
-            "kubernetes_write_conflicts", "Writes that came after another change of the pod"
-        ),
-        refused=metrics.gauge(
-            "kubernetes_nodes_refused", "Nodes whose device plugin offers the same GPUs"
-        ),
-        longest=metrics.gauge(
-            "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
-        ),
-    )
