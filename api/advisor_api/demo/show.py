@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from advisor.core.gpu import Share
 from advisor.formats.moments import now, to_exact_text, to_text
@@ -19,7 +19,8 @@ from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus, State
 from advisor.launch.records.status_writer import MOST_WARNINGS, first_status
 from advisor.launch.supervisor.observe import observe
-from advisor_api.demo.recorded_jobs import RecordedBackend, RecordedJob
+from advisor.runtime.backends.backend import Backend, Proof, Sight
+from advisor.runtime.jobs.running_job import RunningJob
 from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
 
 WRITE_S = 1.0
@@ -27,6 +28,73 @@ WRITE_S = 1.0
 
 STEP_S = 60.0
 """Of its history, virtual seconds."""
+
+
+class RecordedJob:
+    """A recorded job; it runs until somebody ends it."""
+
+    def __init__(self, process: ReplayProcess, folder: Path) -> None:
+        self.job, self.share, self.granted = process.job, process.share, process.granted
+        self.output = folder / "output.log"
+        self.exit_code: int | None = None
+        # What was recorded the record says itself.
+        self.count, self.latencies = process.count, process.latencies
+        self.reported = process.reported
+        self.go, self.leave, self.stop = process.go, process.leave, process.stop
+
+    def as_running(self) -> RunningJob:
+        """What a monitor asks of a job is all here."""
+        return cast("RunningJob", self)
+
+    def latency_bounds_ms(self) -> tuple[float, ...]:
+        """Two percentiles of a record are known, and no buckets."""
+        return ()
+
+    def beats(self) -> int:
+        """It tells none: it always computes."""
+        return 0
+
+    def proof(self) -> Proof:
+        """Its limit was proven when it was recorded."""
+        return "server"
+
+    def check(self) -> None:
+        """A record has no errors."""
+
+    def check_limit(self) -> None:
+        """Its limit was proven when it was recorded."""
+
+    def check_variables(self) -> None:
+        """It has none."""
+
+    def sight(self) -> Sight | None:
+        """No driver names a record."""
+        return None
+
+    def pids(self) -> list[int]:
+        return []
+
+    def roots(self) -> list[int]:
+        return []
+
+    def tail(self) -> str:
+        return ""
+
+
+class RecordedBackend:
+    """What limited the recorded jobs; it cannot break any more."""
+
+    mode = "mps"
+
+    def as_backend(self) -> Backend:
+        """What a monitor asks of a back-end is all here."""
+        return cast("Backend", self)
+
+    def spoiled(self) -> bool:
+        return False
+
+    def given_percent(self) -> float | None:
+        return None
 
 
 class Show:

@@ -59,7 +59,12 @@ PLACEMENTS_WAITING = 8
 
 
 class Engine:
-    """What answers requests, for one event loop; counts those that it could answer from memory."""
+    """What answers requests, for one event loop; counts those that it could answer from memory.
+
+    What is asked raises a StoreError where the store cannot be read; what the model answers a
+    ModelError where there is none, or it is damaged, an InputError for a job without a profile or a
+    request that does not fit the jobs, and a NoSplitError where nothing keeps every limit.
+    """
 
     def __init__(
         self, settings: Settings, store: Store, registry: Registry, change_count: Callable[[], int]
@@ -96,14 +101,7 @@ class Engine:
         self._present.observed(experience)
 
     async def recommend(self, asked: RecommendationRequest) -> bytes:
-        """The answer as JSON: `advisor.wire.recommendation`.
-
-        Raises:
-            InputError: a job without a profile, or a request that does not fit the jobs.
-            ModelError: there is no model, or it is damaged.
-            NoSplitError: nothing keeps every limit.
-            StoreError: the store cannot be read.
-        """
+        """The answer as JSON: `advisor.wire.recommendation`."""
         return await self._kept_answer(asked, self._recommended)
 
     async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
@@ -111,35 +109,15 @@ class Engine:
         return await self._answer(await self._present.kept(), asked)
 
     async def recommend_set(self, asked: SetRequest) -> bytes:
-        """How three to seven jobs are to run, as JSON: `advisor.wire.sets.SetAdvice`.
-
-        Raises:
-            InputError: as for `recommend`.
-            ModelError: as for `recommend`.
-            NoSplitError: nothing keeps every limit, not even a card each.
-            StoreError: the store cannot be read.
-        """
+        """How three to seven jobs are to run, as JSON: `advisor.wire.sets.SetAdvice`."""
         return await self._kept_answer(asked, self._set)
 
     async def replicas(self, asked: ReplicasRequest) -> bytes:
-        """How many copies of a job one GPU holds, as JSON: `advisor.wire.sets.Replicas`.
-
-        Raises:
-            InputError: as for `recommend`.
-            ModelError: as for `recommend`.
-            NoSplitError: not even one copy keeps its limits.
-            StoreError: the store cannot be read.
-        """
+        """How many copies of a job one GPU holds, as JSON: `advisor.wire.sets.Replicas`."""
         return await self._kept_answer(asked, self._replicas)
 
     async def gains(self, asked: GainsRequest) -> bytes:
-        """What pairs of a GPU model's jobs gain, as JSON: `advisor.wire.partners.Gains`.
-
-        Raises:
-            InputError: a job that is named has no profile there.
-            ModelError: as for `recommend`.
-            StoreError: the store cannot be read.
-        """
+        """What pairs of a GPU model's jobs gain, as JSON: `advisor.wire.partners.Gains`."""
         return await self._kept_answer(asked, self._crossed)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
@@ -147,7 +125,6 @@ class Engine:
 
         Raises:
             InputError: a job without a profile, or too few jobs were measured on the GPU model.
-            StoreError: the store cannot be read.
         """
         known = await self._power(await self._present.kept(), names, gpu_model)
         return await asyncio.to_thread(known)
@@ -159,11 +136,8 @@ class Engine:
 
         Raises:
             BusyError: too many placements are asked for at once.
-            InputError: a job without a profile, or an objective that is not for queues.
-            ModelError: as for `recommend`.
-            NoSplitError: not every job can be placed within the limits.
+            InputError: also an objective that is not for queues.
             ProcessEndedError: the process that worked it out was killed.
-            StoreError: the store cannot be read.
         """
         if self._placements >= PLACEMENTS_AT_ONCE + PLACEMENTS_WAITING:
             raise BusyError(
@@ -180,12 +154,7 @@ class Engine:
             self._placements -= 1
 
     async def manifest(self) -> Manifest:
-        """What is known of the model in use.
-
-        Raises:
-            ModelError: there is none, or it is damaged.
-            StoreError: the store cannot be read.
-        """
+        """What is known of the model in use."""
         return (await self._known.predictor(await self._present.kept())).manifest
 
     async def _kept_answer(self, asked: A, told: Callable[[Kept, A], Awaitable[object]]) -> bytes:

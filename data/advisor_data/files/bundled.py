@@ -1,4 +1,7 @@
-"""The measurements that come with the package."""
+"""The measurements that come with the package.
+
+Each function raises a StoreError where the installation lacks its file, or that is damaged.
+"""
 
 import json
 from collections.abc import Iterable
@@ -15,22 +18,14 @@ GPU_MODEL = "NVIDIA H200"
 
 
 def bundled_solo_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
-    """Solo points measured on real GPUs: all, or of some jobs, which takes a fraction of the time.
-
-    Raises:
-        StoreError: the installation lacks the file, or it is damaged.
-    """
+    """Solo points measured on real GPUs: all, or of some jobs, in a fraction of the time."""
     return _points("solo.jsonl", SoloPoint, "measurements", jobs)
 
 
 def bundled_pair_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
     """Pair points measured on real GPUs, flagged ones among them: see `advisor_data.files.dataset`.
 
-    Args:
-        jobs: Only points of these jobs alone, which takes a fraction of the time; None: all.
-
-    Raises:
-        StoreError: the installation lacks the file, or it is damaged.
+    With `jobs` only points of these jobs alone, which takes a fraction of the time.
     """
     return _points("pairs.jsonl", PairPoint, "measured pairs", jobs)
 
@@ -39,9 +34,6 @@ def bundled_reference_points() -> list[SoloPoint]:
     """Jobs alone at 100 %, measured in the campaigns of the bundled pairs: their references.
 
     They are no profiles: what looks for those reads `bundled_solo_points` alone.
-
-    Raises:
-        StoreError: the installation lacks the file, or it is damaged.
     """
     return _points("references.jsonl", SoloPoint, "references of the pairs")
 
@@ -50,9 +42,6 @@ def bundled_set_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
     """Two to seven jobs together: without limits, with one, or time-sliced, on several cards.
 
     How they were measured: docs/measurements/sets.md. `jobs` is as in `bundled_pair_points`.
-
-    Raises:
-        StoreError: the installation lacks the file, or it is damaged.
     """
     return _points("sets.jsonl", PairPoint, "measured sets", jobs)
 
@@ -61,9 +50,6 @@ def bundled_points_together(jobs: Iterable[str] | None = None) -> list[PairPoint
     """Pairs at all splits, and sets of three jobs and more.
 
     Sets of two were measured on other hosts than their jobs, and answers about two are surer.
-
-    Raises:
-        StoreError: the installation lacks a file, or it is damaged.
     """
     names = None if jobs is None else list(jobs)
     sets = (point for point in bundled_set_points(names) if len(point.jobs) > ADVISED_JOBS)
@@ -71,11 +57,7 @@ def bundled_points_together(jobs: Iterable[str] | None = None) -> list[PairPoint
 
 
 def bundled_set_references() -> list[SoloPoint]:
-    """The jobs of the bundled sets alone, measured by the same run on the same card.
-
-    Raises:
-        StoreError: the installation lacks the file, or it is damaged.
-    """
+    """The jobs of the bundled sets alone, measured by the same run on the same card."""
     return _points("set_references.jsonl", SoloPoint, "references of the sets")
 
 

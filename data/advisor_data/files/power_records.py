@@ -1,4 +1,7 @@
-"""Records of power sensors, their recordings, and measured kernels: of this host, and bundled."""
+"""Records of power sensors, their recordings, and measured kernels: of this host, and bundled.
+
+What reads them raises a StoreError where a file cannot be read, or the installation is damaged.
+"""
 
 import gzip
 import re
@@ -33,38 +36,22 @@ KERNEL_TABLE = "kernels.jsonl"
 
 
 def known_sensors(home: Path) -> list[SensorRecord]:
-    """Records that were made on this host, then those that come with the package.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
+    """Records that were made on this host, then those that come with the package."""
     return [*SENSOR_RECORDS.read(home), *bundled_sensors()]
 
 
 def known_kernels(home: Path) -> list[KernelReport]:
-    """Kernels that were measured on this host, then those that come with the package.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
+    """Kernels that were measured on this host, then those that come with the package."""
     return [*stored_kernels(home), *bundled_kernels()]
 
 
 def stored_kernels(home: Path) -> list[KernelReport]:
-    """Kernels that were measured on this host, by the names of their files.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
+    """Kernels that were measured on this host, by the names of their files."""
     return KERNEL_REPORTS.read(home)
 
 
 def bundled_sensors() -> list[SensorRecord]:
-    """Records of real cards that come with the package; none where there are none.
-
-    Raises:
-        StoreError: the installation is damaged.
-    """
+    """Records of real cards that come with the package; none where there are none."""
     folder = _bundled() / SENSORS
     if not folder.is_dir():
         return []
@@ -73,11 +60,7 @@ def bundled_sensors() -> list[SensorRecord]:
 
 
 def bundled_recording(record: SensorRecord) -> bytes:
-    """The recording that a bundled record was made of, as `advisor power sensor --trace` takes it.
-
-    Raises:
-        StoreError: the installation lacks it, or it is damaged.
-    """
+    """The recording that a bundled record was made of, for `advisor power sensor --trace`."""
     name = f"{bundled_name(record)}.jsonl.gz"
     try:
         return gzip.decompress((_bundled() / SENSORS / name).read_bytes())
@@ -86,11 +69,7 @@ def bundled_recording(record: SensorRecord) -> bytes:
 
 
 def bundled_kernels() -> list[KernelReport]:
-    """Kernels measured on real cards that come with the package; none where there are none.
-
-    Raises:
-        StoreError: the installation is damaged.
-    """
+    """Kernels measured on real cards that come with the package; none where there are none."""
     file = _bundled() / KERNELS / KERNEL_TABLE
     if not file.is_file():
         return []
