@@ -17,13 +17,7 @@ from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
 from advisor_kubernetes import names
 from advisor_kubernetes.agent.daemons import GpuDaemon
-from advisor_kubernetes.agent.metrics import (
-    AgentMetrics,
-    GpuState,
-    MetricsServer,
-    PodState,
-    Snapshot,
-)
+from advisor_kubernetes.agent.metrics import AgentMetrics, MetricsServer, Numbers, Snapshot
 from advisor_kubernetes.agent.node_api import NodeApi
 from advisor_kubernetes.agent.pods import GpuHours, SharedPod, pod_of, progress_file
 from advisor_kubernetes.cluster import ClusterError
@@ -196,16 +190,18 @@ class KubernetesAgent:
             looked_s=time.monotonic(),
             ready=self.watch.listed and self._published is not None,
             pods=[
-                _state(meter, self._hours[daemon.gpu.uuid])
+                _numbers(meter, self._hours[daemon.gpu.uuid])
                 for daemon, room in self._rooms
                 for meter in room.meters
             ],
             gpus=[
-                GpuState(
-                    uuid=daemon.gpu.uuid,
-                    ready=daemon.readiness.ready,
-                    losses=daemon.losses,
-                    energy_j=room.energy.metered and room.energy.metered.joules,
+                Numbers(
+                    (daemon.gpu.uuid,),
+                    {
+                        "ready": daemon.readiness.ready,
+                        "daemon_losses": daemon.losses,
+                        "energy_joules": room.energy.metered and room.energy.metered.joules,
+                    },
                 )
                 for daemon, room in self._rooms
             ],
@@ -253,19 +249,21 @@ def _published(daemon: GpuDaemon) -> Mapping[str, object]:
     }
 
 
-def _state(meter: TenantMeter[SharedPod], hours: GpuHours) -> PodState:
+def _numbers(meter: TenantMeter[SharedPod], hours: GpuHours) -> Numbers:
     pod = meter.tenant
-    return PodState(
-        labels=(pod.namespace, pod.name, pod.job, pod.gpu_uuid),
-        share_percent=pod.share.percent,
-        booked_percent=pod.booked_percent,
-        memory_mib=meter.memory_mib,
-        memory_limit_mib=pod.memory_mib,
-        held_gpus=hours.held.get(pod.uid, 0.0),
-        held_s=hours.total_s.get(pod.uid, 0.0),
-        granted_units=meter.proof.units,
-        rate=meter.rate(),
-        relative_speed=meter.relative_speed(),
-        energy_j=meter.energy_j,
-        proven=False if meter.limit_broken else meter.proof.proven,
+    return Numbers(
+        (pod.namespace, pod.name, pod.job, pod.gpu_uuid),
+        {
+            "share_percent": pod.share.percent,
+            "booked_percent": pod.booked_percent,
+            "memory_mib": meter.memory_mib,
+            "memory_limit_mib": pod.memory_mib,
+            "held_gpus": hours.held.get(pod.uid, 0.0),
+            "gpu_seconds": hours.total_s.get(pod.uid, 0.0),
+            "granted_sms": meter.proof.units,
+            "rate": meter.rate(),
+            "relative_speed": meter.relative_speed(),
+            "energy_joules": meter.energy_j,
+            "limit_proven": False if meter.limit_broken else meter.proof.proven,
+        },
     )

@@ -22,44 +22,15 @@ MOST_CONNECTIONS = 64
 _POD = ("namespace", "pod", "job", "gpu_uuid")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodState:
-    """One pod at the last look; None of what is not known.
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A pod or a GPU at the last look, by its labels and the ends of the names of its metrics.
 
-    Attributes:
-        labels: Namespace, pod, job, GPU.
-        booked_percent: What it books of its GPU.
-        memory_mib: GPU memory of its processes.
-        memory_limit_mib: At how much that of each is bounded.
-        held_gpus: The part of a GPU that it holds now.
-        held_s: Seconds of a whole GPU that it has held.
-        granted_units: SMs that the driver grants under its share.
-        rate: Steps per second over the last seconds.
-        proven: Whether its limit was.
+    None: not known.
     """
 
-    labels: tuple[str, str, str, str]
-    share_percent: float
-    booked_percent: int
-    memory_mib: float | None
-    memory_limit_mib: int | None
-    held_gpus: float
-    held_s: float
-    granted_units: int | None
-    rate: float | None
-    relative_speed: float | None
-    energy_j: float | None
-    proven: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuState:
-    """One GPU at the last look."""
-
-    uuid: str
-    ready: bool
-    losses: int
-    energy_j: float | None
+    labels: tuple[str, ...]
+    values: Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +44,8 @@ class Snapshot:
 
     looked_s: float | None = None
     ready: bool = False
-    pods: Sequence[PodState] = ()
-    gpus: Sequence[GpuState] = ()
+    pods: Sequence[Numbers] = ()
+    gpus: Sequence[Numbers] = ()
     waiting: int = 0
     sent: int = 0
     lost: int = 0
@@ -89,12 +60,13 @@ class AgentMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks for."""
         now = self.now
-        for kind, name, text, of_pod in _OF_PODS:
-            values = [(pod.labels, of_pod(pod)) for pod in now.pods]
-            yield _family(kind, name, text, _POD, values)
-        for kind, name, text, of_gpu in _OF_GPUS:
-            values = [((gpu.uuid,), of_gpu(gpu)) for gpu in now.gpus]
-            yield _family(kind, name, text, ("gpu_uuid",), values)
+        for what, labels, metrics, seen in (
+            ("pod", _POD, _OF_PODS, now.pods),
+            ("gpu", ("gpu_uuid",), _OF_GPUS, now.gpus),
+        ):
+            for kind, name, text in metrics:
+                values = [(one.labels, one.values[name]) for one in seen]
+                yield _family(kind, f"advisor_{what}_{name}", text, labels, values)
         text = "Observations that the service does not have yet"
         waiting = [((), now.waiting)]
         yield _family(GaugeMetricFamily, "advisor_agent_observations_waiting", text, (), waiting)
@@ -105,42 +77,30 @@ class AgentMetrics(Collector):
 
 _Kind: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
 
-_OF_PODS: Sequence[tuple[_Kind, str, str, Callable[[PodState], float | None]]] = (
-    (GaugeMetricFamily, "advisor_pod_share_percent", "Share of the SMs that the pod was given",
-     lambda pod: pod.share_percent),
-    (GaugeMetricFamily, "advisor_pod_booked_percent",
-     "What the pod books of a GPU, as quotas count it", lambda pod: pod.booked_percent),
-    (GaugeMetricFamily, "advisor_pod_memory_mib", "GPU memory of its processes",
-     lambda pod: pod.memory_mib),
-    (GaugeMetricFamily, "advisor_pod_memory_limit_mib",
-     "At how much the GPU memory of each of its processes is bounded",
-     lambda pod: pod.memory_limit_mib),
-    (GaugeMetricFamily, "advisor_pod_held_gpus",
-     "Part of a GPU that it holds: of the pods on a GPU all parts are 1",
-     lambda pod: pod.held_gpus),
-    (CounterMetricFamily, "advisor_pod_gpu_seconds",
-     "Seconds of a whole GPU that the pod has held", lambda pod: pod.held_s),
-    (GaugeMetricFamily, "advisor_pod_granted_sms",
-     "SMs that the driver grants under that share, read back", lambda pod: pod.granted_units),
-    (GaugeMetricFamily, "advisor_pod_rate",
-     "Progress over the last seconds, in the job's unit per second", lambda pod: pod.rate),
-    (GaugeMetricFamily, "advisor_pod_relative_speed",
-     "Rate over the rate alone on the whole GPU, by its profile", lambda pod: pod.relative_speed),
-    (GaugeMetricFamily, "advisor_pod_limit_proven",
-     "1: the limit was read back and holds; 0: it is not proven", lambda pod: pod.proven),
-    (CounterMetricFamily, "advisor_pod_energy_joules",
-     "Part of the GPU's energy by the rule of docs/kubernetes.md; not measured",
-     lambda pod: pod.energy_j),
+_OF_PODS: Sequence[tuple[_Kind, str, str]] = (
+    (GaugeMetricFamily, "share_percent", "Share of the SMs that the pod was given"),
+    (GaugeMetricFamily, "booked_percent", "What the pod books of a GPU, as quotas count it"),
+    (GaugeMetricFamily, "memory_mib", "GPU memory of its processes"),
+    (GaugeMetricFamily, "memory_limit_mib",
+     "At how much the GPU memory of each of its processes is bounded"),
+    (GaugeMetricFamily, "held_gpus",
+     "Part of a GPU that it holds: of the pods on a GPU all parts are 1"),
+    (CounterMetricFamily, "gpu_seconds", "Seconds of a whole GPU that the pod has held"),
+    (GaugeMetricFamily, "granted_sms", "SMs that the driver grants under that share, read back"),
+    (GaugeMetricFamily, "rate", "Progress over the last seconds, in the job's unit per second"),
+    (GaugeMetricFamily, "relative_speed",
+     "Rate over the rate alone on the whole GPU, by its profile"),
+    (GaugeMetricFamily, "limit_proven",
+     "1: the limit was read back and holds; 0: it is not proven"),
+    (CounterMetricFamily, "energy_joules",
+     "Part of the GPU's energy by the rule of docs/kubernetes.md; not measured"),
 )  # fmt: skip
 
-_OF_GPUS: Sequence[tuple[_Kind, str, str, Callable[[GpuState], float | None]]] = (
-    (GaugeMetricFamily, "advisor_gpu_ready", "1: its MPS daemon is well, pods may start",
-     lambda gpu: gpu.ready),
-    (CounterMetricFamily, "advisor_gpu_daemon_losses", "MPS daemons that were found gone",
-     lambda gpu: gpu.losses),
-    (CounterMetricFamily, "advisor_gpu_energy_joules", "Energy since the agent's start",
-     lambda gpu: gpu.energy_j),
-)  # fmt: skip
+_OF_GPUS: Sequence[tuple[_Kind, str, str]] = (
+    (GaugeMetricFamily, "ready", "1: its MPS daemon is well, pods may start"),
+    (CounterMetricFamily, "daemon_losses", "MPS daemons that were found gone"),
+    (CounterMetricFamily, "energy_joules", "Energy since the agent's start"),
+)
 
 
 def _family(
