@@ -1,6 +1,7 @@
 """An expected value and its bounds."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
 
 NORMAL_90 = 1.645
 """Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
@@ -17,3 +18,14 @@ class Interval:
     def times(self, factor: float) -> "Interval":
         """The interval of a positive multiple of the value."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+    def at_most(self, other: "Interval") -> "Interval":
+        """The smaller value, and the smaller of either bound."""
+        return self._by(min, other)
+
+    def at_least(self, other: "Interval") -> "Interval":
+        """The larger value, and the larger of either bound."""
+        return self._by(max, other)
+
+    def _by(self, one: Callable[[float, float], float], other: "Interval") -> "Interval":
+        return Interval(*map(one, astuple(self), astuple(other)))

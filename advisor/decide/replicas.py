@@ -3,8 +3,8 @@
 A copy of a server brings its own demand; a copy of another job takes what it gets.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import astuple, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
@@ -94,12 +94,8 @@ def _ends(
 
 def _beyond(fewer: Copies, p: Prediction) -> Prediction:
     """One more makes none faster and draws no less, though only fewer may have been measured."""
-
-    def bounded(by: Callable[[float, float], float], x: Interval, limit: Interval) -> Interval:
-        return Interval(*map(by, astuple(x), astuple(limit)))
-
-    parts = (replace(part, speed=bounded(min, part.speed, fewer.speed)) for part in p.parts)
-    return replace(p, parts=tuple(parts), power_w=bounded(max, p.power_w, fewer.power_w))
+    parts = (replace(part, speed=part.speed.at_most(fewer.speed)) for part in p.parts)
+    return replace(p, parts=tuple(parts), power_w=p.power_w.at_least(fewer.power_w))
 
 
 def _scarce(profile: Profile) -> str:

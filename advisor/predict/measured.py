@@ -21,7 +21,7 @@ from advisor.predict.predictions import Prediction, Predictor, is_within, possib
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import P99_MEASURED
 from advisor.predict.situation import kind_of
-from advisor.predict.windows import Window, Windows, windows_of
+from advisor.predict.windows import Window, Windows, beyond, fewer_of, windows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,19 @@ class MeasuredPredictor:
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order.
 
+        Nobody is faster, and no less is drawn, than where fewer of the jobs were measured.
+
         Raises:
             InputError: as the predictor does.
         """
+        found = self._of_all(profiles, splits)
+        for fewer, split in fewer_of(profiles, self._windows):
+            (least,) = self.predict(fewer, [split])
+            found = [beyond(p, profiles, least, fewer) for p in found]
+        return found
+
+    def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        """By what was measured of all of the jobs together."""
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
         if not windows:
             return self._predictor.predict(profiles, splits)

@@ -48,10 +48,14 @@ class PredictedPart:
 
 
 def possible_speed(profile: Profile, speed: Interval, most: float = 1.0) -> Interval:
-    """No faster than alone, or than was measured; a server serves no more than it is asked."""
+    """No faster than alone is expected, or measured than `most`; a server serves what it is asked.
+
+    A job that was faster beside others was slow alone (`advisor.validity.slow_alone`), so the next
+    window may show that again, but what it does more than alone is work that nobody does.
+    """
     if profile.serving:
         return profile.serving.served(speed)
-    return Interval(*(min(bound, most) for bound in (speed.value, speed.low, speed.high)))
+    return Interval(min(speed.value, 1.0), min(speed.low, 1.0), min(speed.high, most))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,14 @@
 
 import itertools
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from advisor.core.gpu import WHOLE
 from advisor.core.split import Split
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 
 
@@ -56,6 +59,36 @@ def windows_of(profiles: Sequence[Profile], windows: Windows) -> list[Window]:
     if len(set(names)) == len(names):
         return found
     return [other for window in found for other in _of_copies(window, names)]
+
+
+def fewer_of(
+    profiles: Sequence[Profile], windows: Windows
+) -> Iterator[tuple[list[Profile], Split]]:
+    """Fewer of these jobs, two or more, that were measured together without limits, and how."""
+    names, by_name = Counter(p.job for p in profiles), {p.job: p for p in profiles}
+    for jobs, of_jobs in windows.items():
+        if 1 < len(jobs) < len(profiles) and Counter(jobs) <= names:
+            for split in dict.fromkeys(w.split for w in of_jobs if not w.split.is_limited):
+                yield [by_name[job] for job in jobs], split
+
+
+def beyond(
+    p: Prediction, profiles: Sequence[Profile], fewer: Prediction, jobs: Sequence[Profile]
+) -> Prediction:
+    """Where fewer of the jobs are among those without a limit, none faster and no less drawn."""
+    seats = list(zip(profiles, p.split.shares, strict=True))
+    free = Counter(profile.job for profile, share in seats if share == WHOLE)
+    sharing = "uncapped" if p.split.is_limited else p.split.sharing
+    if sharing != fewer.split.sharing or not Counter(profile.job for profile in jobs) <= free:
+        return p
+    most = {profile.job: part.speed for profile, part in zip(jobs, fewer.parts, strict=True)}
+    parts = (
+        replace(part, speed=part.speed.at_most(most.get(profile.job, part.speed)))
+        if share == WHOLE
+        else part
+        for part, (profile, share) in zip(p.parts, seats, strict=True)
+    )
+    return replace(p, parts=tuple(parts), power_w=p.power_w.at_least(fewer.power_w))
 
 
 def _of_copies(window: Window, names: Sequence[str]) -> Iterator[Window]:

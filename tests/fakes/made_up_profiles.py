@@ -65,9 +65,9 @@ class Physics:
 
 @dataclass(frozen=True)
 class Scripted:
-    """What was written down for a split: both relative speeds and the power; else poor ones."""
+    """What was written down for a split: relative speeds and the power; else poor ones of two."""
 
-    known: Mapping[Split, tuple[float, float, float]]
+    known: Mapping[Split, tuple[float, ...]]
     off: float = 0.1
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:

@@ -207,9 +207,13 @@ def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
 def _in_common(known: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:
     """GPU models that all jobs were profiled on; only the wanted one, or those it is a part of."""
     models = set[str].intersection(*(set(of_job.profiles) for of_job in known.values()))
-    if wanted is None:
-        return models
-    return models & {wanted} or {m for m in models if wanted.casefold() in m.casefold()}
+    return models if wanted is None else _named(models, wanted)
+
+
+def _named(models: Iterable[str], wanted: str) -> set[str]:
+    """Of GPU models that one, or those that it is a part of."""
+    found = set(models)
+    return found & {wanted} or {m for m in found if wanted.casefold() in m.casefold()}
 
 
 def _common_model(
@@ -228,9 +232,10 @@ def _common_model(
             f"all of them were profiled on {', '.join(candidates)}",
             fix="choose one of them: --gpu-model, or `gpu_model` in a request",
         )
-    models = {model: None for name in names for model in found[name]}
-    lacking = {m: [n for n in chosen if m not in found[n]] for m in [wanted or "", *models] if m}
-    nearest = wanted or min(lacking, key=lambda model: len(lacking[model]))
+    models = dict.fromkeys(model for name in names for model in found[name])
+    near = models if wanted is None else sorted(_named(models, wanted)) or [wanted]
+    lacking = {model: [n for n in chosen if model not in found[n]] for model in near}
+    nearest = min(lacking, key=lambda model: len(lacking[model]))
     raise _not_profiled_on(nearest, lacking[nearest], found)
 
 

@@ -31,7 +31,8 @@ def measured_windows(
         checked: Says which counts are unsafe: launches there count with right results only.
         store: None: there is nothing but what comes with advisor.
         bundled: Points that come with advisor, of any jobs; None: they are read.
-        any_of: Of any of them beside each other, as in a queue or of copies; else of all together.
+        any_of: Of any of them beside each other, as in a queue or of copies; else of all together,
+            and what came with advisor, or is of copies of one job, of fewer of them, too.
 
     Raises:
         StoreError: the store cannot be read.
@@ -45,15 +46,22 @@ def measured_windows(
     if store is None:
         return dict(found)
     # Of a queue all are read at once: asking for each pair takes longer.
-    jobs = None if any_of else [p.job for p in profiles]
-    own = undisputed(store.pair_points(jobs=jobs, gpu_model=gpu_model))
-    for names, window in _of_points(own):
+    asked = [None] if any_of else _asked([p.job for p in profiles])
+    own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
+    for names, window in _of_points(undisputed(own)):
         found[names].append(window)
-    for observation in undisputed(store.observations(jobs=jobs, gpu_model=gpu_model)):
+    seen = [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
+    for observation in undisputed(seen):
         known = [by_job[job] for job in observation.jobs if job in by_job]
         if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
             found[observation.jobs] += _of_launch(observation)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
+
+
+def _asked(names: list[str]) -> list[list[str]]:
+    """All of them; of copies fewer as well."""
+    fewer = range(2, len(names)) if len(set(names)) == 1 else ()
+    return [names, *(names[:number] for number in fewer)]
 
 
 def _of_points(

@@ -146,8 +146,7 @@ class JobsReader:
         return windows
 
     def _measured(self, found: ProfileSet, any_of: bool) -> Windows:
-        names, known = sorted(p.job for p in found.profiles), bundled.points_together()
-        wanted = [j for j in known if {*j} <= {*names}] if any_of else [tuple(names)]
-        points = [point for jobs in wanted for point in known.get(jobs, ())]
+        names, known = {p.job for p in found.profiles}, bundled.points_together()
+        points = [point for jobs, of in known.items() if {*jobs} <= names for point in of]
         checks = checks_of(self._settings)
         return measured_windows(found.profiles, checks, self._store, points, any_of=any_of)

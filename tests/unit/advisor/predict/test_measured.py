@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from made_up_profiles import Physics, Scripted, profile
 
 from advisor.core.interval import Interval
-from advisor.core.split import EQUAL, NINE, UNCAPPED, Split, without_limits
+from advisor.core.split import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
 from advisor.predict.measured import MeasuredPredictor
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
@@ -127,6 +127,19 @@ def test_where_every_window_served_all_a_server_is_sure_to() -> None:
 def test_a_range_ends_above_the_speed_alone_only_where_a_window_did() -> None:
     assert at([window(1.0)], off=0.9).parts[0].speed.high <= 1
     assert 1 < at([window(1.1)] * 6, off=0.9).parts[0].speed.high <= 1.1
+
+
+@given(st.floats(0.5, 1.5), st.floats(0.3, 1.0), st.integers(1, 4))
+def test_no_job_is_expected_to_do_more_than_alone(
+    measured: float, expected: float, count: int
+) -> None:
+    """One that was faster beside others was slow alone: else work is counted that nobody does."""
+    known = Scripted({EQUAL: (expected, 0.6, 500.0)}, off=0.2)
+    windows = {("a", "b"): [window(measured)] * count}
+    (found,) = MeasuredPredictor(known, windows).predict([A, B], [EQUAL])
+    speed = found.parts[0].speed
+    assert speed.low <= speed.value <= min(speed.high, 1.0)
+    assert found.stp.value <= 2
 
 
 def test_windows_below_what_a_profile_knows_are_left_out() -> None:
@@ -260,3 +273,24 @@ def test_copies_under_one_limit_do_the_same_and_limits_may_be_in_any_order() -> 
 def test_jobs_of_which_nothing_was_measured_are_as_they_were() -> None:
     predictor = MeasuredPredictor(EXPECTED, {("a", "b"): [window(0.3)]})
     assert predictor.predict([A, A], [EQUAL]) == EXPECTED.predict([A, A], [EQUAL])
+
+
+@given(st.floats(0.3, 1.0), st.floats(0.3, 1.0), st.sampled_from(SHARINGS[1:3]))
+def test_no_job_is_faster_beside_more_than_beside_fewer(
+    measured: float, expected: float, sharing: Sharing
+) -> None:
+    """Two of a were measured, three with b were not; under a limit on b they have none either."""
+    two, four = without_limits(sharing, 2), without_limits(sharing, 4)
+    b_held = Split((100.0, 100.0, 100.0, 50.0))
+    speeds = [expected] * 4
+    known = {two: (expected, expected, 450.0), four: (*speeds, 400.0), b_held: (*speeds, 400.0)}
+    windows = [Window(two, (100 * measured, 100 * measured), 500.0, "X")] * 3
+    predictor = MeasuredPredictor(Scripted(known), {("a", "a"): windows})
+    (fewer,) = predictor.predict([A, A], [two])
+    found, held = predictor.predict([A, A, A, B], [four, b_held])
+    most = min(expected, fewer.parts[0].speed.value)
+    assert [part.speed.value for part in found.parts] == [most, most, most, expected]
+    assert found.power_w.value == fewer.power_w.value > 400
+    assert held.parts[0].speed.value == (most if sharing == "uncapped" else expected)
+    for part in found.parts:
+        assert part.speed.low <= part.speed.value <= part.speed.high

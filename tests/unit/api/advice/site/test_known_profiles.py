@@ -70,6 +70,13 @@ def test_the_gpu_model_that_most_jobs_have_is_asked_for() -> None:
         on_one_gpu("abc", known(a="H200", b="H200", c="H100"))
 
 
+def test_a_part_of_a_name_lacks_no_profile_that_is_there() -> None:
+    """Of b there is one on the GPU model that is meant; to measure it again were for nothing."""
+    models = known(a="NVIDIA-H200", b="NVIDIA-H100")
+    with pytest.raises(InputError, match="no profile on NVIDIA-H100: a"):
+        on_one_gpu("ab", models, "h100")
+
+
 def test_few_of_many_jobs_are_named() -> None:
     jobs = {f"job{n}": "H200" for n in range(9)}
     with pytest.raises(InputError, match="no profile on H100: job0, job1, job2 and 6 more"):

@@ -69,6 +69,16 @@ def test_windows_and_launches_of_a_pair(store: Store) -> None:
     ]
 
 
+def test_of_copies_fewer_are_read_as_well(store: Store) -> None:
+    """`advisor recommend A*3` knows what `advisor replicas A` does; of other jobs all together."""
+    two = {"job_2": "a", "share_a": 100.0, "share_b": 100.0}
+    store.add([point(**two), point()])
+    store.add([launch(job_2="a")])
+    found = measured_windows(PAIR[:1] * 3, unchecked, store, bundled=())
+    assert {names: len(windows) for names, windows in found.items()} == {("a", "a"): 2}
+    assert measured_windows((*PAIR, profile("c")), unchecked, store, bundled=()) == {}
+
+
 def test_unlike_copies_of_a_window_tell_nothing(store: Store) -> None:
     """Who may write answers for no pair by a copy; a true window beside them counts."""
     store.add([point(), replace(point(), power_w=100.0, written_by="a")])
