@@ -18,7 +18,7 @@ from advisor.place.options import Ints
 from advisor.place.problem import Bools
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.set_law import HELD, SPEED_ERRORS, filling_beside, power_w
-from advisor.predict.sets import SURE_OF_BUSIEST, Alone, alone_at, fills
+from advisor.predict.sets import SURE_OF_BUSIEST, JobsAlone, alone_at, fills
 from advisor.validity.safe_counts import CheckedCounts
 
 LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
@@ -40,13 +40,15 @@ class ManyAlone:
     """
 
     shares: Floats
-    alone: Alone
+    alone: JobsAlone
     limit_w: float
 
     def at(self, sets: Ints, level: Ints) -> "SetRates":
         """What sets do; shape (sets, seats), each at its level, shape (sets,)."""
         seats = sets.T
-        alone = Alone(**{f.name: getattr(self.alone, f.name)[seats, level] for f in fields(Alone)})
+        alone = JobsAlone(
+            **{f.name: getattr(self.alone, f.name)[seats, level] for f in fields(JobsAlone)}
+        )
         speed = alone.speeds(could := alone.could)
         kept = alone.kept(speed)
         beside = filling_beside(alone.sm, alone.fills)
@@ -138,10 +140,14 @@ def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None
     """Of one profile of each kind."""
     shares = np.array([_levels(profile, checked) for profile in profiles])
     found = alone_at(profiles, shares)
-    seated = {field.name: _with_empty_seat(getattr(found, field.name)) for field in fields(Alone)}
+    seated = {
+        field.name: _with_empty_seat(getattr(found, field.name)) for field in fields(JobsAlone)
+    }
     limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
     return ManyAlone(
-        shares=_with_empty_seat(shares), alone=Alone(**seated), limit_w=min(limits, default=np.inf)
+        shares=_with_empty_seat(shares),
+        alone=JobsAlone(**seated),
+        limit_w=min(limits, default=np.inf),
     )
 
 

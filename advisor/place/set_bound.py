@@ -45,7 +45,7 @@ Ends: TypeAlias = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Worth:
+class SetWorth:
     """What jobs bring to a set; the last row is an empty seat.
 
     Attributes:
@@ -77,7 +77,7 @@ class Worth:
 class SetBound:
     """For sets that grow by servers, then by batch jobs that do not fill the GPU."""
 
-    def __init__(self, many: ManyAlone, worth: Worth, joining: Ints) -> None:
+    def __init__(self, many: ManyAlone, worth: SetWorth, joining: Ints) -> None:
         """`joining` are the kinds that sets grow by, servers first, then in their order."""
         self._alone, self._limit_w = many.alone, many.limit_w
         self._worth, self.joining = worth, joining

@@ -10,7 +10,7 @@ import numpy as np
 from advisor.place.options import Ints
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import BUSIEST
-from advisor.predict.sets import Alone
+from advisor.predict.sets import JobsAlone
 
 SURE = 1e-7
 """Of the SMs, is none."""
@@ -19,7 +19,7 @@ SURE = 1e-7
 class Busy:
     """Of jobs that join sets, each kind with those after it."""
 
-    def __init__(self, alone: Alone, must_have: Floats, joining: Ints) -> None:
+    def __init__(self, alone: JobsAlone, must_have: Floats, joining: Ints) -> None:
         """`must_have` of the SMs each job must be able to get beside a server, 0 for others."""
         self._wanted, self._must_have = alone.wanted, must_have
         self._own, self._of_joining = self._wanted[joining, 0], must_have[joining, 0]

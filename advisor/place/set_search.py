@@ -19,7 +19,7 @@ from advisor.place.options import Ints
 from advisor.place.problem import Bools
 from advisor.place.running import PlacedSet
 from advisor.place.set_answers import SetAnswers
-from advisor.place.set_bound import SetBound, Worth
+from advisor.place.set_bound import SetBound, SetWorth
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import SPEED_ERRORS, TAKEN
 from advisor.predict.sets import SURE_OF_BUSIEST
@@ -80,7 +80,7 @@ class SetSearch:
         # Sure of its speed is a server that is sure of its part of the SMs.
         busy = answers.floors / np.where(answers.sure, max(BEST_LOW, SURE_OF_BUSIEST), 1.0)
         must_have = busy[:, None] * alone.wanted / np.maximum(alone.rate, 1e-9)
-        given = Worth(
+        given = SetWorth(
             worth=self._worth,
             done=self._lag[:, None] * alone.rate,
             drawn=self._per_w * np.maximum(0.0, alone.power_w - alone.idle_w),

@@ -120,7 +120,7 @@ def prior_kept(sm: float, shares: Sequence[float]) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Estimate:
+class WindowEstimate:
     """What a profile is made of, beside its window.
 
     Attributes:
@@ -139,19 +139,19 @@ class Estimate:
         """All of them in one row."""
         return np.concatenate([[self.sm, self.dram], self.rate, self.power])
 
-    def off_by(self, errors: Floats) -> "Estimate":
+    def off_by(self, errors: Floats) -> "WindowEstimate":
         """With so much added to `numbers`."""
         sm, dram, *kept = (self.numbers() + errors).tolist()
         return possible(sm, dram, *np.split(np.array(kept), 2))
 
 
-def possible(sm: float, dram: float, rate: Floats, power: Floats) -> Estimate:
+def possible(sm: float, dram: float, rate: Floats, power: Floats) -> WindowEstimate:
     """The same within what can be: a smaller share keeps no more than a larger one."""
     kept, drawn = (np.maximum.accumulate(values).clip(0.01, 1) for values in (rate, power))
-    return Estimate(min(max(sm, 0.0), 1.0), min(max(dram, 0.0), 1.0), kept, drawn)
+    return WindowEstimate(min(max(sm, 0.0), 1.0), min(max(dram, 0.0), 1.0), kept, drawn)
 
 
-def estimated_profile(window: SoloWindow, told: Estimate) -> Profile:
+def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:
     """The profile of a seen job."""
     kept, drawn = (np.append(v, 1) for v in (told.rate, told.power))
     shares = np.array([*ESTIMATED_SHARES, WHOLE])

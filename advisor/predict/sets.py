@@ -102,7 +102,7 @@ class AnyWay:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Alone:
+class JobsAlone:
     """Jobs alone at their shares; shape (jobs, ways) each. A row of zeros is an empty seat.
 
     Attributes:
@@ -157,16 +157,18 @@ class Alone:
         return np.minimum(1.0, speeds / np.maximum(self.rate, 1e-9))
 
 
-def alone_at(profiles: Sequence[Profile], shares: Floats) -> Alone:
+def alone_at(profiles: Sequence[Profile], shares: Floats) -> JobsAlone:
     """Each at its shares, percent; shape (jobs, ways)."""
     jobs = [_alone(p, tuple(own)) for p, own in zip(profiles, shares.tolist(), strict=True)]
     columns = np.moveaxis(np.array(jobs), 1, 0)
-    return Alone(**{field.name: own for field, own in zip(fields(Alone), columns, strict=True)})
+    return JobsAlone(
+        **{field.name: own for field, own in zip(fields(JobsAlone), columns, strict=True)}
+    )
 
 
 @functools.lru_cache(maxsize=4096)  # who places jobs asks for many sets of few jobs
 def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
-    """The fields of `Alone` of one job, in their order; shape (fields, ways)."""
+    """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
     at, ones = profile.at(shares), np.ones(len(shares))
     sm = at["sm_active_percent"]
     return np.array(

@@ -18,7 +18,7 @@ from types import FrameType
 from advisor.errors import AdvisorError, JobError, SourceError
 from advisor.progress import Progress
 from advisor.scrape.fetch import address_of, answers, fetch
-from advisor.scrape.mirror import Mirror
+from advisor.scrape.mirror import PageMirror
 from advisor.scrape.page import parse_selector, read_page
 
 _INTERVAL_S = 0.25
@@ -59,7 +59,7 @@ class _Scraper:
         self._counter = parse_selector(options.counter)
         self._histogram = parse_selector(options.histogram) if options.histogram else None
         self._progress = Progress()
-        self._mirror = Mirror(self._progress, options.promised_ms)
+        self._mirror = PageMirror(self._progress, options.promised_ms)
         self._told, self._told_s = "", 0.0
 
     def look(self) -> None:

@@ -15,7 +15,7 @@ _PLACES = 1000
 """So many different latencies are taken from one bucket in one reading."""
 
 
-class Mirror:
+class PageMirror:
     """What was read so far.
 
     Buckets of servers are wide and those of a progress file 5 % apart, so requests of one bucket

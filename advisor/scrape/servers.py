@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class KnownServer:
     """A server, and how its work is counted.
 
     Attributes:
@@ -25,7 +25,7 @@ class Server:
 
 
 SERVERS = (
-    Server(
+    KnownServer(
         word="vllm",
         option="--port",
         port=8000,
@@ -33,7 +33,7 @@ SERVERS = (
         unit="tokens",
         histogram="vllm:e2e_request_latency_seconds",
     ),
-    Server(
+    KnownServer(
         word="sglang",
         option="--port",
         port=30000,
@@ -41,7 +41,7 @@ SERVERS = (
         unit="tokens",
         histogram="sglang:e2e_request_latency_seconds",
     ),
-    Server(
+    KnownServer(
         word="tritonserver",
         option="--metrics-port",
         port=8002,
@@ -49,7 +49,7 @@ SERVERS = (
         unit="inferences",
         histogram=None,
     ),
-    Server(
+    KnownServer(
         word="text-generation-",
         option="--port",
         port=3000,
@@ -60,7 +60,7 @@ SERVERS = (
 )
 
 
-def server_of(command: Sequence[str]) -> tuple[Server, str] | None:
+def server_of(command: Sequence[str]) -> tuple[KnownServer, str] | None:
     """The server that a command line starts, and the URL of its page; None: none that is known."""
     for server in SERVERS:
         if any(server.word in word for word in command):

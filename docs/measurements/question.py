@@ -29,7 +29,7 @@ from advisor_training.dataset.measured import read_measured
 from advisor_training.evaluation.choices import (
     RULES,
     Choice,
-    Question,
+    ChoiceQuestion,
     choose,
     choose_best,
     choose_by_rule,
@@ -94,7 +94,7 @@ def answers(data: Data) -> Iterator[Answer]:
 
 
 def _rules(data: Data, model: str, numbers: set[int], held_out: HeldOut) -> Iterator[Answer]:
-    judged = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way")
+    judged = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way")
     keys = [key for key in keys_of(choose(data, held_out, judged, TIE)) if key[1] in numbers]
     for rule in RULES:
         if figures := figures_of(choose_by_rule(data, keys, rule, judged)):
@@ -107,9 +107,9 @@ def _chosen(
     data: Data, held_out: Mapping[str, HeldOut], objective: str, least: float
 ) -> Iterator[tuple[str, Sequence[Choice]]]:
     """All are scored by energy for the same work; uncapped only by who knows it starves jobs."""
-    judged = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
-    asked = Question(OBJECTIVES[objective], "every way", least)
-    splits = Question(OBJECTIVES[objective], "nine or exclusive", least)
+    judged = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
+    asked = ChoiceQuestion(OBJECTIVES[objective], "every way", least)
+    splits = ChoiceQuestion(OBJECTIVES[objective], "nine or exclusive", least)
     found = {
         "model": choose(data, held_out["model"], asked, TIE, judged),
         "physics": choose(data, held_out["physics"], splits, TIE, judged),

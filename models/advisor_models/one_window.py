@@ -14,8 +14,8 @@ from advisor.predict.features import rounded
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,
-    Estimate,
     SoloWindow,
+    WindowEstimate,
     counter_features,
     estimated_profile,
     possible,
@@ -69,7 +69,7 @@ class OneWindowModel:
         ((found,),) = self._counters[name](asked(counter_features(window)))
         return max(found, 0.0)
 
-    def estimate(self, window: SoloWindow) -> Estimate:
+    def estimate(self, window: SoloWindow) -> WindowEstimate:
         """What its profile is made of."""
         sm, dram = (self.activity(window, name) for name in COUNTERS)
         rows = asked(share_features(window, sm, dram, ESTIMATED_SHARES))

@@ -13,7 +13,7 @@ import numpy as np
 
 from advisor.errors import ModelError
 from advisor.formats.typed_json import parse
-from advisor.predict.one_window import COUNTERS, Estimate, SoloWindow, estimated_profile
+from advisor.predict.one_window import COUNTERS, SoloWindow, WindowEstimate, estimated_profile
 from advisor.predict.profiles import Profile
 from advisor_models.one_window import OneWindowModel, bundled_file, bundled_one_window
 
@@ -25,7 +25,7 @@ families the nearest would mostly be the same one, and what a world says too sur
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOutJob:
     """One job whose family was left out.
 
     Attributes:
@@ -48,7 +48,7 @@ class Head:
     """Estimates profiles, and what they might be."""
 
     model: OneWindowModel
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutJob, ...]
 
     def profile(self, window: SoloWindow) -> Profile:
         """As `OneWindowModel.profile`."""
@@ -73,7 +73,7 @@ class Head:
         return guess
 
 
-def _away(one: LeftOut, window: SoloWindow, told: Estimate) -> float:
+def _away(one: LeftOutJob, window: SoloWindow, told: WindowEstimate) -> float:
     return abs(one.sm - told.sm) + abs(one.part_of_power - window.part_of_power)
 
 
@@ -81,7 +81,7 @@ def _away(one: LeftOut, window: SoloWindow, told: Estimate) -> float:
 class ErrorsFile:
     """What stands in `ERRORS`."""
 
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutJob, ...]
 
 
 @functools.cache

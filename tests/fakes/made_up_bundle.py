@@ -13,7 +13,7 @@ from advisor.core.gpu import Gpu
 from advisor.formats.wire import to_plain, write
 from advisor.wire.kernel_power import KernelReport
 from advisor_power.kernels.running.operation import measure_operation
-from advisor_power.kernels.running.wanted import Sensors, Wanted
+from advisor_power.kernels.running.wanted import Sensors, WantedKernel
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import run_stages
 from advisor_power.sensor.stimulus import steps_and_bursts, waves
@@ -60,7 +60,7 @@ def kernel_report(home: Path, power_w: float = 400.0, units: int = 132) -> Kerne
         libraries={"torch": "2.0.0"},
     )
     gpu = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)
-    wanted = Wanted(runs=80)
+    wanted = WantedKernel(runs=80)
     return measure_operation(
         bench, gpu, Sensors(known, known.channels[0]), wanted, home, lambda _: None, lambda _: None
     )

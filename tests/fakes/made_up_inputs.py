@@ -15,7 +15,7 @@ from advisor_power.inputs.matrices import Matrices, fill_case
 from advisor_power.inputs.result import InputConditions, InputPower, OperandState, OutputCheck
 from advisor_power.kernels.estimates import around
 from advisor_profiling.window.estimate import MeanEstimate
-from advisor_profiling.window.window import Window
+from advisor_profiling.window.window import MeasuredWindow
 
 START = datetime(2026, 11, 23, tzinfo=UTC)
 CONDITIONS = InputConditions(
@@ -118,8 +118,8 @@ class HereFilling:
             yield one, future
 
 
-def _window(at_s: float) -> Window:
-    return Window(
+def _window(at_s: float) -> MeasuredWindow:
+    return MeasuredWindow(
         started_at=(START + timedelta(seconds=at_s)).isoformat(),
         window_s=2.1,
         settle_s=1.0,

@@ -12,7 +12,7 @@ import numpy as np
 from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
 from advisor_power.kernels.running.bench import KernelReady, RunRequest
-from advisor_power.kernels.trace import Reading, Run, Stretch, Tick
+from advisor_power.kernels.trace import CounterTick, GaplessRun, PowerReading, Run
 
 INSTANT = PowerChannel(
     name="instant",
@@ -109,31 +109,31 @@ class MadeUpKernel:
             dropped=self.dropped.get(number, ""),
         )
 
-    def stretch(self, seconds: float) -> Stretch:
+    def stretch(self, seconds: float) -> GaplessRun:
         """In steady power, with a mean over a second of the memory's four times a second."""
         begin = self._now
         self._draw(seconds, self.power_w)
         end = self._now
         times = np.arange(begin + 0.1, end, 0.25)
-        return Stretch(
+        return GaplessRun(
             begin_s=begin,
             end_s=end,
             execution_s=self.execution_s,
             readings=tuple(r for r in self._readings() if r.at_s >= begin),
             memory=tuple(
-                Reading(float(at), MEMORY_W * min(1.0, float(at - begin)) + 0.01 * place)
+                PowerReading(float(at), MEMORY_W * min(1.0, float(at - begin)) + 0.01 * place)
                 for place, at in enumerate(times)
             ),
             counters=Counters(),
             power_capped=False,
         )
 
-    def tick(self) -> Tick | None:
+    def tick(self) -> CounterTick | None:
         if self.stuck_counter:
-            return Tick(self._now, 1000.0)
+            return CounterTick(self._now, 1000.0)
         wait = TICK_S - self._now % TICK_S
         self._draw(wait, IDLE_W)
-        return Tick(self._now, round(float(self._energies[-1]), 3))
+        return CounterTick(self._now, round(float(self._energies[-1]), 3))
 
     @property
     def _now(self) -> float:
@@ -156,13 +156,13 @@ class MadeUpKernel:
         self._times = np.concatenate([self._times[kept], times])
         self._energies = np.concatenate([self._energies[kept], energies])
 
-    def _readings(self) -> list[Reading]:
-        found: list[Reading] = []
+    def _readings(self) -> list[PowerReading]:
+        found: list[PowerReading] = []
         window, delay = self.channel.window_ms / 1000, self.channel.delay_ms / 1000
         while self._next_reading <= self._now:
             end = self._next_reading - delay
             first, last = np.interp([end - window, end], self._times, self._energies)
             noise = self._random.normal() * self.channel.noise_w
-            found.append(Reading(self._next_reading, float((last - first) / window + noise)))
+            found.append(PowerReading(self._next_reading, float((last - first) / window + noise)))
             self._next_reading += self.channel.period_ms / 1000
         return found

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor_power.sensor.stimulus import Stage, steps_and_bursts, waves
+from advisor_power.sensor.stimulus import LoadStage, steps_and_bursts, waves
 from advisor_power.sensor.trace import TraceHeader
 
 Floats = npt.NDArray[np.float64]
@@ -64,7 +64,7 @@ class MadeUpCard:
         default_factory=lambda: {"instant": INSTANT, "average": AVERAGE, "memory": MEMORY}
     )
     counter: str = "integrates"
-    stages: Sequence[Stage] | None = None
+    stages: Sequence[LoadStage] | None = None
     later_period_s: float | None = None
     looks: Callable[[int], tuple[list[str], list[int]]] = lambda _: ([], [1])
     ends_at_s: float = float("inf")
@@ -128,7 +128,7 @@ def _grid(length_s: float) -> Floats:
     return np.arange(-LEAD_S, length_s, GRID_S)
 
 
-def _events(stages: Sequence[Stage]) -> tuple[list[list[Any]], float, float]:
+def _events(stages: Sequence[LoadStage]) -> tuple[list[list[Any]], float, float]:
     lines, begun_s, waves_at_s = list[list[Any]](), 0.0, float("inf")
     for stage in stages:
         if "wave" in stage.name:
@@ -139,7 +139,7 @@ def _events(stages: Sequence[Stage]) -> tuple[list[list[Any]], float, float]:
     return lines, begun_s, waves_at_s
 
 
-def _power(sensor: MadeUpSensor, stages: Sequence[Stage], length_s: float) -> Floats:
+def _power(sensor: MadeUpSensor, stages: Sequence[LoadStage], length_s: float) -> Floats:
     idle_w, between_w, burst_w, long_w = sensor.levels_w
     grid_s = _grid(length_s)
     power_w = np.full(len(grid_s), idle_w)

@@ -25,7 +25,7 @@ from advisor.validity.sensor_record import (
 from advisor_power.sensor import recording
 from advisor_power.sensor.poller import recorders
 from advisor_power.sensor.recording import LoadReady, run_stage
-from advisor_power.sensor.stimulus import Stage
+from advisor_power.sensor.stimulus import LoadStage
 from advisor_power.sensor.trace import Trace, append, begin_trace, read_trace
 from advisor_profiling.testbed.answering import AnsweringJob, Workload, started
 
@@ -64,7 +64,7 @@ def load(
 def short_recording(host: FakeHost, file: Path, environment: Mapping[str, str]) -> Trace:
     """One second of load between idle times, by the real processes."""
     begin_trace(file, HEADER)
-    stages = (Stage("idle", 0.5), Stage("flat", 1.5, ((0.0, 1.0),)))
+    stages = (LoadStage("idle", 0.5), LoadStage("flat", 1.5, ((0.0, 1.0),)))
     folder = file.with_name("load")
     with load(folder, environment) as job, recorders(UUID, file, environment) as watching:
         for stage in stages:
@@ -138,7 +138,7 @@ def test_load_that_fails_says_why(
         pytest.raises(JobError, match=says),
         load(tmp_path / "load", host.environment(**more), python) as job,
     ):
-        list(run_stage(job, Stage("flat", 0.1, ((0.0, 0.1),))))
+        list(run_stage(job, LoadStage("flat", 0.1, ((0.0, 0.1),))))
 
 
 def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:

@@ -19,7 +19,7 @@ _TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenGpu:
     """One GPU as a process under the limit sees it.
 
     Attributes:
@@ -34,7 +34,7 @@ class Seen:
     free_mib: float | None = None
 
 
-def look(environment: Mapping[str, str], user: int | None = None) -> list[Seen]:
+def look(environment: Mapping[str, str], user: int | None = None) -> list[SeenGpu]:
     """The GPUs that a process started with `environment` sees.
 
     Args:
@@ -46,7 +46,7 @@ def look(environment: Mapping[str, str], user: int | None = None) -> list[Seen]:
     """
     answer = _probe("cuda", environment, user)
     if "gpus" in answer:
-        return [Seen(**gpu) for gpu in answer["gpus"]]
+        return [SeenGpu(**gpu) for gpu in answer["gpus"]]
     code = answer.get("error")
     raise LimitNotProvenError(
         f"the CUDA driver refused {answer.get('call')} with error {code}",
@@ -55,7 +55,7 @@ def look(environment: Mapping[str, str], user: int | None = None) -> list[Seen]:
     )
 
 
-def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> Granted:
+def check_granted(gpu: Gpu, share: Share, seen: SeenGpu | None, pipe_dir: Path) -> Granted:
     """Compare what a process saw with what `share` must give.
 
     Raises:
@@ -86,7 +86,7 @@ def check_granted(gpu: Gpu, share: Share, seen: Seen | None, pipe_dir: Path) -> 
     return Granted(seen.units, mps=True, memory_mib=share.memory_mib)
 
 
-def _check_memory(share: Share, seen: Seen) -> None:
+def _check_memory(share: Share, seen: SeenGpu) -> None:
     """Under a limit the driver tells as free what is left of the limit, not of the card."""
     most_mib = share.memory_mib
     if most_mib is None or (seen.free_mib is not None and seen.free_mib <= most_mib):

@@ -11,7 +11,7 @@ from advisor_cli.measure.testbeds import bundled_points
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.say import as_json_text, say
 from advisor_data import Store
-from advisor_profiling.campaign.colocation import Campaign, Planned
+from advisor_profiling.campaign.colocation import Campaign, PlannedSplit
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.reports import campaign as pair_report
 from advisor_profiling.reports import sets as set_report
@@ -38,7 +38,9 @@ def show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_jso
     console.print(f"run {run} on {answer['gpu_model']}{note}")
     pairs = pair_report.table(pair_report.summarise(points, solo))
     if campaign.dry_run:
-        pairs = pair_report.planned_table([Planned(**planned) for planned in answer["planned"]])
+        pairs = pair_report.planned_table(
+            [PlannedSplit(**planned) for planned in answer["planned"]]
+        )
     console.print(set_report.set_table(sets) if has_sets and not campaign.dry_run else pairs)
     nothing = pair_report.nothing_to_do_text(
         answer["windows"], answer["to_measure"], dry_run=campaign.dry_run

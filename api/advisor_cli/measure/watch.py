@@ -26,8 +26,8 @@ from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
-from advisor_profiling.attached.told import Asked, Told, find_told, output_of
-from advisor_profiling.attached.watching import GpuSeen, Seen, command_of, family, workdir_of
+from advisor_profiling.attached.told import AskedProcess, Told, find_told, output_of
+from advisor_profiling.attached.watching import GpuSeen, WatchedNow, command_of, family, workdir_of
 from advisor_profiling.attached.watching import watch as watching
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def watch(
             raise InputError("that is for one process", fix="name it: advisor watch PID")
         _watch_host(every, every if once else seconds, once=once, as_json=as_json)
         return
-    command, asked = command_of(pid), Asked(pattern, url, counter)
+    command, asked = command_of(pid), AskedProcess(pattern, url, counter)
     told = find_told(family(pid), command, asked)
     if save is not None:
         _save(_job(pid, command, save, told))
@@ -106,7 +106,7 @@ def _show(
         say(line(seen))
 
 
-def _line(seen: Seen) -> str:
+def _line(seen: WatchedNow) -> str:
     return f"{seen.at} {_rate_text(seen)}{''.join(map(_gpu_text, seen.gpus))}"
 
 
@@ -196,7 +196,7 @@ def _save(job: Job) -> None:
     say(f"kept as {file}", err=True)
 
 
-def _screen(seen: Seen, command: Sequence[str], notes: Sequence[str]) -> Group:
+def _screen(seen: WatchedNow, command: Sequence[str], notes: Sequence[str]) -> Group:
     head = Text(f"{seen.pid}: {shlex.join(command)}", style="bold")
     table = plain_table(_COLUMNS, map(_cells, seen.gpus), whole=_COLUMNS)
     nowhere = Text("it computes on no GPU that NVML names it on")
@@ -204,7 +204,7 @@ def _screen(seen: Seen, command: Sequence[str], notes: Sequence[str]) -> Group:
     return Group(head, Text(_rate_text(seen)), rows, *map(Text, notes))
 
 
-def _rate_text(seen: Seen) -> str:
+def _rate_text(seen: WatchedNow) -> str:
     if seen.unit is None:
         return "rate: not known"
     if seen.rate is None:

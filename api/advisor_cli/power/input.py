@@ -26,7 +26,7 @@ from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase, case_of, parse_shape
 from advisor_power.inputs.keeping import newest_of
 from advisor_power.inputs.live import WINDOW_S, InputRun, open_inputs
-from advisor_power.inputs.measuring import Asked, Outcome, Step, measure_cases
+from advisor_power.inputs.measuring import AskedCases, Outcome, Step, measure_cases
 from advisor_power.inputs.predicting.asked import predictions, with_features
 from advisor_power.inputs.reference import with_ratios
 from advisor_power.inputs.result import InputPower
@@ -153,7 +153,7 @@ def _measure(run: InputRun, cases: Sequence[InputCase], fresh: bool, console: Co
     def report(step: Step) -> None:
         console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
 
-    asked = Asked(cases=cases, session=run.name, fresh=fresh)
+    asked = AskedCases(cases=cases, session=run.name, fresh=fresh)
     return measure_cases(run.bench, run.filling, asked, run.keep, report)
 
 

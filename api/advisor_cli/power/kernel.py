@@ -25,7 +25,7 @@ from advisor_power.kernels.replay import RecordedKernel, bytes_of, operation_nam
 from advisor_power.kernels.running.live import open_kernel_bench
 from advisor_power.kernels.running.measure import KernelStep
 from advisor_power.kernels.running.operation import measure_operation
-from advisor_power.kernels.running.wanted import LEAD_S, Sensors, Wanted, sensors_of
+from advisor_power.kernels.running.wanted import LEAD_S, Sensors, WantedKernel, sensors_of
 from advisor_power.kernels.trace import IDLE
 from advisor_profiling.testbed.live import find_gpu
 
@@ -115,7 +115,7 @@ def kernel(
 
     Example: advisor power kernel gemm --gpu replay
     """
-    wanted = Wanted(
+    wanted = WantedKernel(
         resolution_ms=resolution_ms,
         within_w=within_w,
         runs=runs,
@@ -159,7 +159,7 @@ def _replay(
 
 
 def _measure(
-    what: Operation, place: WorkerPlace, wanted: Wanted, settings: Settings, console: Console
+    what: Operation, place: WorkerPlace, wanted: WantedKernel, settings: Settings, console: Console
 ) -> KernelReport:
     sensors = _known_sensors(place.gpu, wanted.resolution_ms, settings, console)
     _check_together(what)

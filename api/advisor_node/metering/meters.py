@@ -8,7 +8,7 @@ from advisor.core.gpu import Share
 from advisor.core.job_energy import Load, divide_energy
 from advisor.core.results import TOLERANCE, Verdict, judge
 from advisor.core.telemetry import TelemetrySource
-from advisor.launch.monitor.energy import Energy, Metered
+from advisor.launch.monitor.energy import EnergyMeter, Metered
 from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import OVER, State
@@ -142,7 +142,7 @@ class GpuMeter:
     """
 
     def __init__(self, source: TelemetrySource | None, units_total: int) -> None:
-        self._energy = None if source is None else Energy(source)
+        self._energy = None if source is None else EnergyMeter(source)
         self._units_total = units_total
         self._looked_s: float | None = None
         self.metered: Metered | None = None

@@ -36,7 +36,7 @@ from advisor_training.dataset.measured import CheckedPoints, read_measured
 from advisor_training.dataset.pairs import Measurement
 from advisor_training.evaluation import choices
 from advisor_training.evaluation.bounds import SpeedBounds
-from advisor_training.evaluation.choices import CandidateScope, Choice, Kept, Question, choose
+from advisor_training.evaluation.choices import CandidateScope, Choice, ChoiceQuestion, Kept, choose
 from advisor_training.learn.conformal import bounds_of
 from advisor_training.learn.estimator import extra_trees
 from advisor_training.learn.head_learners import (
@@ -219,7 +219,7 @@ def _over(seeds: Sequence[float], digits: int = 0) -> str:
 
 def chosen_by(by: str, data: Data, held_out: HeldOut, scope: CandidateScope) -> Choices:
     """Choices by what keeps the minimum speed: what is advised, and simpler rules."""
-    judged = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.4)
+    judged = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.4)
     return {
         (by, kept): choose(data, held_out, replace(judged, scope=scope, kept=kept), TIE, judged)
         for kept in get_args(Kept)

@@ -31,11 +31,11 @@ from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.claims import CLAIMS, SQUARE, with_seed
 from advisor_power.inputs.keeping import input_lines, read_kept
 from advisor_power.inputs.live import open_inputs
-from advisor_power.inputs.measuring import Asked, Step, measure_cases
+from advisor_power.inputs.measuring import AskedCases, Step, measure_cases
 from advisor_power.inputs.reference import reference_for, with_ratios
 from advisor_power.inputs.result import InputPower
 from advisor_power.inputs.sweeps import SEEDS, MeasuredSweep, asked_of, measured_sweeps
-from advisor_power.inputs.verdicts import Change, Level, level_of, relative, verdict_of
+from advisor_power.inputs.verdicts import Level, SweepChange, level_of, relative, verdict_of
 from advisor_profiling.testbed.live import find_gpu
 
 BELOW, WHOLE, WRONG = 34, 132, 92
@@ -89,7 +89,7 @@ def measure(where: WorkerPlace, every: Iterable[Round], minutes: float, console:
             continue
         with open_inputs(settings, here) as run:
             console.print(f"{one.units} SMs, {len(one.cases)} cases")
-            asked = Asked(cases=one.cases, session=run.name, end_s=end_s)
+            asked = AskedCases(cases=one.cases, session=run.name, end_s=end_s)
             outcome = measure_cases(run.bench, run.filling, asked, run.keep, report)
         for case, error in outcome.refused.items():
             console.print(f"not measured: {case}: {error}")
@@ -178,11 +178,11 @@ def types_verdict(own: Sequence[InputPower]) -> str:
     return f"{highest(levels, ('bf16', 'fp16'))} ({said})"
 
 
-def more_than(change: Change | None, other: Change | None) -> Verdict:
+def more_than(change: SweepChange | None, other: SweepChange | None) -> Verdict:
     """Whether one fall is larger than another one (T9 than T8, and than T11)."""
     if change is None or other is None:
         return "open"
-    beyond = Change(other.value - change.value, math.hypot(change.error, other.error))
+    beyond = SweepChange(other.value - change.value, math.hypot(change.error, other.error))
     return verdict_of(beyond, "rises")
 
 

@@ -219,7 +219,7 @@ def show_bundled(seed: int) -> None:
     measured = read_measured(None, None, with_bundled=False)
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
     held_out = leave_one_job_out(data.rows, lambda rows: fit(lambda: extra_trees(seed), rows))
-    question = choices.Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", MIN_SPEED)
+    question = choices.ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", MIN_SPEED)
     print("\n| bundled pairs | by | choices | share | energy saved, % | missed |")
     print("|---|---|--:|--:|--:|--:|")
     by_trees = choices._prediction  # pyright: ignore[reportPrivateUsage]

@@ -7,7 +7,7 @@ from advisor.errors import JobError
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.matrices import Matrices
 from advisor_power.inputs.result import InputConditions, OutputCheck
-from advisor_profiling.window.window import Window
+from advisor_profiling.window.window import MeasuredWindow
 
 
 class RefusedError(JobError):
@@ -19,7 +19,7 @@ class MeasuredCase:
     """One case in a steady loop: what its outputs were, and the window."""
 
     outputs: OutputCheck
-    window: Window
+    window: MeasuredWindow
 
 
 class InputBench(Protocol):

@@ -38,7 +38,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedCases:
     """What is to be measured, and for how long."""
 
     cases: Sequence[InputCase]
@@ -62,7 +62,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _InputSession:
     bench: InputBench
     keep: RecordLines[InputPower]
     session: str
@@ -125,7 +125,7 @@ class _Run:
 def measure_cases(
     bench: InputBench,
     filling: Filling,
-    asked: Asked,
+    asked: AskedCases,
     keep: RecordLines[InputPower],
     report: Callable[[Step], object],
 ) -> Outcome:
@@ -140,7 +140,7 @@ def measure_cases(
     outcome = Outcome()
     if not missing:
         return outcome
-    run = _Run(bench, keep, asked.session, bench.idle_w(), outcome)
+    run = _InputSession(bench, keep, asked.session, bench.idle_w(), outcome)
     order, begun_s, done = with_references(missing), time.monotonic(), 0
     with closing(filling.of(case for case, _ in order)) as matrices:
         for (case, is_reference), (_, future) in zip(order, matrices, strict=True):
@@ -168,7 +168,9 @@ def with_references(cases: Iterable[InputCase]) -> list[tuple[InputCase, bool]]:
     return order
 
 
-def _missing(bench: InputBench, asked: Asked, keep: RecordLines[InputPower]) -> list[InputCase]:
+def _missing(
+    bench: InputBench, asked: AskedCases, keep: RecordLines[InputPower]
+) -> list[InputCase]:
     wanted = list(dict.fromkeys(asked.cases))
     if asked.fresh:
         return wanted
@@ -176,7 +178,7 @@ def _missing(bench: InputBench, asked: Asked, keep: RecordLines[InputPower]) -> 
     return [case for case in wanted if case not in known]
 
 
-def _close(run: _Run, filling: Filling, last: InputCase) -> None:
+def _close(run: _InputSession, filling: Filling, last: InputCase) -> None:
     """A reference behind the last case, where time ended the run between two."""
     with closing(filling.of([_reference(last)])) as matrices:
         for case, future in matrices:

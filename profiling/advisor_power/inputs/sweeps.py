@@ -18,8 +18,8 @@ from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.claims import CLAIMS, Claim, with_seed
 from advisor_power.inputs.result import InputPower
 from advisor_power.inputs.verdicts import (
-    Change,
     Level,
+    SweepChange,
     change_of,
     level_of,
     quantity_of,
@@ -42,7 +42,7 @@ class MeasuredSweep:
     """Levels with outputs that are not finite."""
 
     @property
-    def change(self) -> Change | None:
+    def change(self) -> SweepChange | None:
         """Over the sweep."""
         return change_of(self.levels, self.claim.pattern)
 
@@ -161,7 +161,7 @@ def _told(sweep: MeasuredSweep) -> InputSweep:
     )
 
 
-def _interval(found: Level | Change) -> Estimate:
+def _interval(found: Level | SweepChange) -> Estimate:
     return around(found.value, STANDARD_ERRORS_95 * found.error)
 
 

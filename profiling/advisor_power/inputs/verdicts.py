@@ -36,7 +36,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SweepChange:
     """Of a sweep, relative."""
 
     value: float
@@ -81,7 +81,7 @@ def level_of(results: Sequence[InputPower], quantity: Quantity) -> Level | None:
     return Level(statistics.fmean(values), max(within, between), clock_mhz)
 
 
-def change_of(levels: Mapping[float, Level], pattern: Pattern) -> Change | None:
+def change_of(levels: Mapping[float, Level], pattern: Pattern) -> SweepChange | None:
     """How far a sweep goes; None with fewer levels than that takes."""
     ordered = list(levels.values())
     if len(ordered) < (3 if pattern == "peaks" else 2):
@@ -95,7 +95,7 @@ def change_of(levels: Mapping[float, Level], pattern: Pattern) -> Change | None:
     return relative(first, last)
 
 
-def verdict_of(change: Change | None, pattern: Pattern) -> Verdict:
+def verdict_of(change: SweepChange | None, pattern: Pattern) -> Verdict:
     """What a change says of a claim."""
     if change is None or (change.by_clock and abs(change.value) >= NOTHING):
         return "open"
@@ -112,13 +112,13 @@ def verdict_of(change: Change | None, pattern: Pattern) -> Verdict:
     return "open"
 
 
-def relative(first: Level, other: Level) -> Change:
+def relative(first: Level, other: Level) -> SweepChange:
     """From one level to another one."""
     ratio = other.value / first.value
     error = ratio * math.hypot(first.error / first.value, other.error / other.value)
     if first.clock_mhz is None or other.clock_mhz is None:
-        return Change(ratio - 1, error)
-    return Change(ratio - 1, error, other.clock_mhz / first.clock_mhz - 1)
+        return SweepChange(ratio - 1, error)
+    return SweepChange(ratio - 1, error, other.clock_mhz / first.clock_mhz - 1)
 
 
 def _quantity(result: InputPower, quantity: Quantity) -> tuple[float, float] | None:

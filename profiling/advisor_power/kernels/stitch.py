@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.validity.sensor_record import PowerChannel, Response, memory_s
-from advisor_power.kernels.trace import Reading, Run
+from advisor_power.kernels.trace import PowerReading, Run
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -108,6 +108,6 @@ def naive_curve(runs: Sequence[Run], edges_s: Floats) -> list[float | None]:
     return [s / n if n else None for s, n in zip(sums.tolist(), counts.tolist(), strict=True)]
 
 
-def _in_run(run: Run, delay_s: float) -> list[tuple[float, Reading]]:
+def _in_run(run: Run, delay_s: float) -> list[tuple[float, PowerReading]]:
     start_s = run.starts_s[0] + delay_s
     return [(reading.at_s - start_s, reading) for reading in run.readings]

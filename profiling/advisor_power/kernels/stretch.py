@@ -4,14 +4,14 @@ from advisor.validity.sensor_record import SensorRecord
 from advisor.validity.sensor_timing import AVERAGE_SETTLE_S
 from advisor.wire.kernel_power import Estimate, StretchPower
 from advisor_power.kernels.estimates import mean_of
-from advisor_power.kernels.trace import Stretch
+from advisor_power.kernels.trace import GaplessRun
 from advisor_profiling.window.memory_power import FEWEST_READINGS
 
 STRETCH_S = 2.0
 """After the memory's sensor has settled: eight readings, at four a second."""
 
 
-def stretch_power(stretch: Stretch, record: SensorRecord) -> StretchPower:
+def stretch_power(stretch: GaplessRun, record: SensorRecord) -> StretchPower:
     """Power of the whole GPU and of its memory, once the sensor of that has settled."""
     begin_s = stretch.begin_s + memory_settle_s(record)
     power = [r.power_w for r in stretch.readings if begin_s <= r.at_s <= stretch.end_s]
@@ -36,7 +36,7 @@ def memory_settle_s(record: SensorRecord) -> float:
     return max(known_s, AVERAGE_SETTLE_S)
 
 
-def _memory_w(stretch: Stretch, begin_s: float, power_w: Estimate | None) -> Estimate | str:
+def _memory_w(stretch: GaplessRun, begin_s: float, power_w: Estimate | None) -> Estimate | str:
     """Its mean, or why there is none.
 
     Bounds are its lowest and highest reading: their windows overlap, so that there is no error.

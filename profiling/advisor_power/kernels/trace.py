@@ -14,7 +14,7 @@ IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PowerReading:
     """A change of the instant channel: when it was seen, and what it read."""
 
     at_s: float
@@ -22,7 +22,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class CounterTick:
     """A change of the energy counter: when it was seen, and what it stood at."""
 
     at_s: float
@@ -38,7 +38,7 @@ class Run:
     ends_s: tuple[float, ...]
     lead_s: float
     """How long that which was before it had lasted."""
-    readings: tuple[Reading, ...]
+    readings: tuple[PowerReading, ...]
     """From the beginning of the lead until the last execution can be seen."""
     sync_error_s: float = 0.0
     """How far off the times of executions can be."""
@@ -64,9 +64,9 @@ class TraceBlock:
     """Runs of as many executions each, between two ticks of the energy counter."""
 
     runs: tuple[Run, ...]
-    began: Tick | None = None
+    began: CounterTick | None = None
     """None where there is no counter, or it did not move."""
-    ended: Tick | None = None
+    ended: CounterTick | None = None
 
     @property
     def executions(self) -> int:
@@ -75,16 +75,16 @@ class TraceBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class GaplessRun:
     """The operation without a gap for some seconds, which shows it to sensors that are slow."""
 
     begin_s: float
     end_s: float
     execution_s: float
     """Median."""
-    readings: tuple[Reading, ...]
+    readings: tuple[PowerReading, ...]
     """Of the instant channel, meanwhile."""
-    memory: tuple[Reading, ...]
+    memory: tuple[PowerReading, ...]
     """Of the power of the memory, meanwhile; empty where the card does not read it."""
     counters: Counters
     """Of the hardware over the stretch."""

@@ -24,7 +24,7 @@ _HALVINGS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class MeasuredCard:
     """A GPU model as it was measured."""
 
     gpu_model: str
@@ -58,10 +58,10 @@ class Pace:
 class Known:
     """All cards and paces that were measured."""
 
-    cards: tuple[Card, ...]
+    cards: tuple[MeasuredCard, ...]
     paces: tuple[Pace, ...]
 
-    def card(self, gpu_model: str | None = None) -> Card:
+    def card(self, gpu_model: str | None = None) -> MeasuredCard:
         """The card of a GPU model; None: the only one.
 
         Raises:
@@ -124,7 +124,7 @@ class Known:
         found = self.card(gpu_model).power_limit_w
         return math.inf if found is None else found
 
-    def _no_type(self, card: Card, dtype: str) -> InputError:
+    def _no_type(self, card: MeasuredCard, dtype: str) -> InputError:
         there = sorted({p.dtype for p in self.paces if p.gpu_model == card.gpu_model})
         return InputError(
             f"no input of {dtype} was measured on {card.gpu_model}",
@@ -178,9 +178,9 @@ def known_of(points: Sequence[InputPoint]) -> Known:
     return Known(tuple(cards), tuple(paces))
 
 
-def _card(name: str, points: Sequence[InputPoint]) -> Card:
+def _card(name: str, points: Sequence[InputPoint]) -> MeasuredCard:
     limits_w = [p.power_limit_w for p in points if p.power_limit_w is not None]
-    return Card(
+    return MeasuredCard(
         gpu_model=name,
         idle_w=float(np.median([p.idle_w for p in points])),
         power_limit_w=float(np.median(limits_w)) if limits_w else None,

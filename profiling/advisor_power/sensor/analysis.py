@@ -20,8 +20,8 @@ from advisor_power.sensor.trace import (
     POWER_CHANNELS,
     Floats,
     Look,
+    ReadingSeries,
     RecordedStage,
-    Series,
     Trace,
 )
 
@@ -160,20 +160,22 @@ def _verdict(spread: float) -> bool | None:
     return False if spread > LEAST_OF_ONE_THAT_SAMPLES else None
 
 
-def _levels_w(trace: Trace, ticks: Series) -> tuple[float, float]:
+def _levels_w(trace: Trace, ticks: ReadingSeries) -> tuple[float, float]:
     """Power off and on by the counter itself: the spread needs their ratio only."""
     off, on = (_slope_w(trace.named(name), ticks) for name in (IDLE, FLAT))
     return (off, on) if off and on else (0.0, 1.0)
 
 
-def _slope_w(stages: Sequence[RecordedStage], ticks: Series) -> float | None:
+def _slope_w(stages: Sequence[RecordedStage], ticks: ReadingSeries) -> float | None:
     seen = ticks.between(stages[0].begun_s + 0.5, stages[0].ended_s) if stages else None
     if seen is None or len(seen.values) < 3:
         return None
     return _slope(seen.times_s, seen.values)
 
 
-def _ratio(wave: RecordedStage, ticks: Series, levels_w: tuple[float, float]) -> float | None:
+def _ratio(
+    wave: RecordedStage, ticks: ReadingSeries, levels_w: tuple[float, float]
+) -> float | None:
     """Counted over expected energy, from all ticks: the first and the last alone are ± a tick."""
     if not wave.on:
         return None

@@ -18,7 +18,7 @@ from advisor_power.sensor.fit import (
 from advisor_power.sensor.levels import training_levels, wave_levels
 from advisor_power.sensor.period import MOST_DRIFT, Period, drift_of, period_of
 from advisor_power.sensor.stimulus import BURSTS, FLAT, LOCKED_WAVE, WAVE
-from advisor_power.sensor.trace import Series, Trace, joined
+from advisor_power.sensor.trace import ReadingSeries, Trace, joined
 
 TENTHS = 10
 MOST_SPREAD_MS = 2.0
@@ -64,13 +64,13 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     return channel, why
 
 
-def _no_period(readings: Series, period: Period | None) -> str:
+def _no_period(readings: ReadingSeries, period: Period | None) -> str:
     if period is None:
         return f"it changed {len(readings.values)} times during the bursts, too rarely to be fitted"
     return f"only {100 * period.regular_share:.0f} % of its changes keep one period"
 
 
-def _fit(trace: Trace, readings: Series) -> WindowFit:
+def _fit(trace: Trace, readings: ReadingSeries) -> WindowFit:
     """By the bursts, then by the locked waves, too: few readings meet a burst.
 
     Of bursts alone W is uncertain by 2.5 ms, or 10 % of a window of a second. The other waves are
@@ -81,11 +81,11 @@ def _fit(trace: Trace, readings: Series) -> WindowFit:
     return refine(sample_of(_training(trace, readings), levels), fit.place, COARSE_S)
 
 
-def _bursts(trace: Trace, readings: Series) -> Series:
+def _bursts(trace: Trace, readings: ReadingSeries) -> ReadingSeries:
     return readings.between(trace.stages[0].begun_s, trace.named(BURSTS)[0].ended_s)
 
 
-def _training(trace: Trace, readings: Series) -> Series:
+def _training(trace: Trace, readings: ReadingSeries) -> ReadingSeries:
     """Readings of all stages that the fit is made of."""
     bursts, waves = _bursts(trace, readings), trace.named(LOCKED_WAVE)
     if not waves:
@@ -93,13 +93,13 @@ def _training(trace: Trace, readings: Series) -> Series:
     return joined((bursts, readings.between(waves[0].begun_s, waves[-1].ended_s)))
 
 
-def _settled_flat(trace: Trace, readings: Series, fit: WindowFit) -> Series:
+def _settled_flat(trace: Trace, readings: ReadingSeries, fit: WindowFit) -> ReadingSeries:
     (flat,) = trace.named(FLAT)
     begun_s, ended_s = flat.on[0][0], flat.on[-1][1]
     return readings.between(begun_s + fit.place.settled_s, ended_s)
 
 
-def _spread_ms(trace: Trace, readings: Series, fit: WindowFit) -> float:
+def _spread_ms(trace: Trace, readings: ReadingSeries, fit: WindowFit) -> float:
     """How far W would differ between halves of the data: twice its standard error.
 
     By tenths of the time that are left out in turn (jackknife): two halves themselves differ by
@@ -118,7 +118,7 @@ def _spread_ms(trace: Trace, readings: Series, fit: WindowFit) -> float:
     return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(TENTHS - 1)
 
 
-def _prediction_error(trace: Trace, readings: Series, fit: WindowFit) -> float | None:
+def _prediction_error(trace: Trace, readings: ReadingSeries, fit: WindowFit) -> float | None:
     waves = trace.named(WAVE)
     if not any(wave.on for wave in waves):
         return None

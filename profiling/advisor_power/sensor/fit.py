@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from advisor.validity.sensor_record import Response, memory_s
 from advisor_power.sensor.levels import LevelTimes, window_parts
-from advisor_power.sensor.trace import Floats, Series
+from advisor_power.sensor.trace import Floats, ReadingSeries
 
 
 class Place(NamedTuple):
@@ -95,7 +95,7 @@ class Sample:
         return Sample(self.values[kept], lambda place: self.parts(place).compress(kept, axis=1))
 
 
-def sample_of(readings: Series, levels: Sequence[LevelTimes]) -> Sample:
+def sample_of(readings: ReadingSeries, levels: Sequence[LevelTimes]) -> Sample:
     """Readings of a load of these levels."""
     known = lru_cache(_PLACES_KEPT)(partial(parts_of, readings.times_s, levels))
     return Sample(readings.values, known)
@@ -169,7 +169,7 @@ def parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Flo
     return found.reshape(*ends_s.shape, len(levels))
 
 
-def noise_w(flat: Series) -> float | None:
+def noise_w(flat: ReadingSeries) -> float | None:
     """Standard deviation of readings of a steady load around a line: cards warm up.
 
     None where there are fewer than eight.

@@ -12,7 +12,7 @@ from advisor.validity.sensor_record import PowerChannel, SensorRecord
 from advisor.wire.power_readings import SensorCurve
 from advisor_power.sensor.levels import LevelTimes, wave_levels, window_parts
 from advisor_power.sensor.stimulus import FLAT, IDLE, WAVE
-from advisor_power.sensor.trace import Floats, RecordedStage, Series, Span, Trace
+from advisor_power.sensor.trace import Floats, ReadingSeries, RecordedStage, Span, Trace
 
 _BEFORE_STEP_S, _AFTER_STEP_S = 0.3, 0.7
 """Around the moment at which a flat load begins; after it the sensor has time to settle, too."""
@@ -31,7 +31,7 @@ def predicted_curves(trace: Trace, record: SensorRecord) -> list[SensorCurve]:
     ]
 
 
-def _curves(trace: Trace, channel: PowerChannel, readings: Series) -> Iterator[SensorCurve]:
+def _curves(trace: Trace, channel: PowerChannel, readings: ReadingSeries) -> Iterator[SensorCurve]:
     step, waves = trace.named(IDLE, FLAT), trace.named(WAVE)
     if len(step) == 2 and step[1].on:
         begun_s = step[1].on[0][0]
@@ -50,7 +50,7 @@ def _curve(
     stages: Sequence[RecordedStage],
     shown: Span,
     channel: PowerChannel,
-    readings: Series,
+    readings: ReadingSeries,
 ) -> Iterator[SensorCurve]:
     """The stretch that is shown; nothing where too few readings tell the powers of the load."""
     levels = wave_levels(stages)

@@ -23,8 +23,8 @@ from advisor.validity.sensor_timing import (
     power_timing,
 )
 from advisor.wire.power_readings import ReadingError
-from advisor_power.sensor.stimulus import FLAT, Stage
-from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, Floats, Series, Span, Trace
+from advisor_power.sensor.stimulus import FLAT, LoadStage
+from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, Floats, ReadingSeries, Span, Trace
 
 EXECUTIONS = 20
 KERNELS_S = (30e-6, 100e-6, 300e-6, 1e-3, 3e-3, 10e-3, 30e-3)
@@ -35,7 +35,7 @@ _REPEATS, _GAPS_S = 3, (1.05, 1.25)
 _COUNTED_S = 1.0
 
 
-def run_stages(seed: int) -> tuple[Stage, ...]:
+def run_stages(seed: int) -> tuple[LoadStage, ...]:
     """Runs of twenty kernels of each length, to be recorded after the stages of the record."""
     draw = random.Random(seed)
     *stages, last = [_runs(kernel_s, draw) for kernel_s in KERNELS_S]
@@ -73,14 +73,14 @@ def _row(kernel_s: float, way: str, relative: Floats) -> ReadingError:
     return ReadingError(kernel_s, way, float(median), float(p95), len(sizes))
 
 
-def _shown(series: Series | None, spans: Sequence[Span]) -> Floats:
+def _shown(series: ReadingSeries | None, spans: Sequence[Span]) -> Floats:
     """The reading that is shown when each run ends."""
     if series is None:
         return np.array([])
     return _newest(series, np.array([end_s for _, end_s in spans]))
 
 
-def _counts(ticks: Series | None, spans: Sequence[Span], instant: Series) -> Floats:
+def _counts(ticks: ReadingSeries | None, spans: Sequence[Span], instant: ReadingSeries) -> Floats:
     """Runs are more than a second apart, so the reading before each is of an idle card."""
     if ticks is None:
         return np.array([])
@@ -91,12 +91,12 @@ def _counts(ticks: Series | None, spans: Sequence[Span], instant: Series) -> Flo
     return (joules - idle_w * (_COUNTED_S - lengths_s)) / lengths_s
 
 
-def _newest(series: Series, times_s: Floats) -> Floats:
+def _newest(series: ReadingSeries, times_s: Floats) -> Floats:
     places = np.searchsorted(series.times_s, times_s, side="right") - 1
     return series.values[np.maximum(places, 0)]
 
 
-def _windows(steady: Series) -> Floats:
+def _windows(steady: ReadingSeries) -> Floats:
     """Means of eight readings each, of a load that has run for long."""
     count = len(steady.values) // PERIODS_IN_WINDOW
     return steady.values[: count * PERIODS_IN_WINDOW].reshape(count, -1).mean(axis=1)
@@ -106,10 +106,10 @@ def _name(kernel_s: float) -> str:
     return f"{_RUNS}{kernel_s:g}"
 
 
-def _runs(kernel_s: float, draw: random.Random) -> Stage:
+def _runs(kernel_s: float, draw: random.Random) -> LoadStage:
     end_s, spans = 0.0, list[Span]()
     for _ in range(_REPEATS):
         start_s = end_s + draw.uniform(*_GAPS_S)
         end_s = start_s + EXECUTIONS * kernel_s
         spans.append((start_s, end_s))
-    return Stage(_name(kernel_s), end_s, tuple(spans))
+    return LoadStage(_name(kernel_s), end_s, tuple(spans))

@@ -15,7 +15,7 @@ from advisor_power.sensor.analysis import sensor_period
 from advisor_power.sensor.poller import Poller, recorders
 from advisor_power.sensor.stimulus import (
     LONGEST_PERIOD_S,
-    Stage,
+    LoadStage,
     planned_s,
     steps_and_bursts,
     waves,
@@ -47,7 +47,7 @@ class SensorRecording:
     """Must not be there."""
     seed: int
     report: Callable[[str], None]
-    more: Sequence[Stage] = ()
+    more: Sequence[LoadStage] = ()
     """Stages after those of the record."""
 
     @property
@@ -80,7 +80,10 @@ def record(wanted: SensorRecording) -> Trace:
 
 
 def run_stages(
-    job: AnsweringJob, stages: Sequence[Stage], wanted: SensorRecording, watching: Sequence[Poller]
+    job: AnsweringJob,
+    stages: Sequence[LoadStage],
+    wanted: SensorRecording,
+    watching: Sequence[Poller],
 ) -> None:
     """Have the load do stages, and add them to the recording."""
     left_s = planned_s(stages)
@@ -93,7 +96,7 @@ def run_stages(
             poller.check()
 
 
-def run_stage(job: AnsweringJob, stage: Stage) -> Generator[list[Any]]:
+def run_stage(job: AnsweringJob, stage: LoadStage) -> Generator[list[Any]]:
     """Have the load do a stage; the lines of the recording as they come.
 
     Raises:
@@ -106,7 +109,7 @@ def run_stage(job: AnsweringJob, stage: Stage) -> Generator[list[Any]]:
         yield said["line"]
 
 
-def _waves(wanted: SensorRecording) -> tuple[Stage, ...]:
+def _waves(wanted: SensorRecording) -> tuple[LoadStage, ...]:
     """Square waves at the period that was seen so far."""
     time.sleep(_WRITTEN_S)
     period = sensor_period(read_trace(wanted.file))

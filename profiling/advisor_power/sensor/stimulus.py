@@ -27,7 +27,7 @@ _OTHER_PERIODS = (1 / 2, 2 / 3, 3 / 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class LoadStage:
     """A stretch of the stimulus."""
 
     name: str
@@ -36,7 +36,7 @@ class Stage:
     """When the load runs, s from the beginning of the stage."""
 
 
-def steps_and_bursts(seed: int) -> tuple[Stage, ...]:
+def steps_and_bursts(seed: int) -> tuple[LoadStage, ...]:
     """What needs no knowledge of the sensor: 4 s idle, 4 s of load, 150 bursts."""
     draw = random.Random(seed)
     end_s, bursts = 0.0, list[Span]()
@@ -45,13 +45,13 @@ def steps_and_bursts(seed: int) -> tuple[Stage, ...]:
         end_s = start_s + _BURST_S
         bursts.append((start_s, end_s))
     return (
-        Stage(IDLE, _STEP_S),
-        Stage(FLAT, _STEP_S, ((0.0, _STEP_S),)),
-        Stage(BURSTS, end_s + _GAPS_S[0], tuple(bursts)),
+        LoadStage(IDLE, _STEP_S),
+        LoadStage(FLAT, _STEP_S, ((0.0, _STEP_S),)),
+        LoadStage(BURSTS, end_s + _GAPS_S[0], tuple(bursts)),
     )
 
 
-def waves(period_s: float, seed: int) -> tuple[Stage, ...]:
+def waves(period_s: float, seed: int) -> tuple[LoadStage, ...]:
     """Square waves, half of the time on, at and around the period of the sensor.
 
     Args:
@@ -64,11 +64,11 @@ def waves(period_s: float, seed: int) -> tuple[Stage, ...]:
     return (*others, *locked)
 
 
-def planned_s(stages: Sequence[Stage]) -> float:
+def planned_s(stages: Sequence[LoadStage]) -> float:
     """What the stages take, s."""
     return sum(stage.length_s for stage in stages)
 
 
-def _wave(name: str, period_s: float, first_s: float) -> Stage:
+def _wave(name: str, period_s: float, first_s: float) -> LoadStage:
     starts = [first_s + k * period_s for k in range(int(_WAVE_S / period_s))]
-    return Stage(name, first_s + _WAVE_S, tuple((s, s + period_s / 2) for s in starts))
+    return LoadStage(name, first_s + _WAVE_S, tuple((s, s + period_s / 2) for s in starts))

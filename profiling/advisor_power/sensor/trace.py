@@ -50,21 +50,21 @@ class TraceHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ReadingSeries:
     """Changes of one channel: when each was seen, and the new value in W or J, both (n,)."""
 
     times_s: Floats
     values: Floats
 
-    def between(self, begun_s: float, ended_s: float) -> "Series":
+    def between(self, begun_s: float, ended_s: float) -> "ReadingSeries":
         """The changes of a stretch of time."""
         inside = (self.times_s >= begun_s) & (self.times_s < ended_s)
-        return Series(self.times_s[inside], self.values[inside])
+        return ReadingSeries(self.times_s[inside], self.values[inside])
 
 
-def joined(parts: Sequence[Series]) -> Series:
+def joined(parts: Sequence[ReadingSeries]) -> ReadingSeries:
     """Stretches of one channel, one after the other."""
-    return Series(
+    return ReadingSeries(
         np.concatenate([part.times_s for part in parts]),
         np.concatenate([part.values for part in parts]),
     )
@@ -94,7 +94,7 @@ class Trace:
     """A recording; `whole` is False where it was stopped before its end."""
 
     header: TraceHeader
-    series: Mapping[str, Series]
+    series: Mapping[str, ReadingSeries]
     stages: tuple[RecordedStage, ...]
     looks: tuple[Look, ...]
     whole: bool
@@ -202,9 +202,9 @@ class _Reader:
         )
 
 
-def _series(found: list[Span]) -> Series:
+def _series(found: list[Span]) -> ReadingSeries:
     table = np.array(sorted(found), dtype=np.float64)
-    return Series(table[:, 0], table[:, 1])
+    return ReadingSeries(table[:, 0], table[:, 1])
 
 
 def _refused(path: Path, why: str) -> InputError:

@@ -27,7 +27,7 @@ _TAIL_LINES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedProcess:
     """What somebody knows of the process and told us.
 
     Attributes:
@@ -54,7 +54,7 @@ class Told:
     read: Callable[[], float | None]
 
 
-def find_told(pids: Sequence[int], command: Sequence[str], asked: Asked) -> Told | None:
+def find_told(pids: Sequence[int], command: Sequence[str], asked: AskedProcess) -> Told | None:
     """Where the processes of a job tell its progress; None: nowhere that anybody can read.
 
     Only pages of servers that are known, or were named, are asked for: another port may be one on
@@ -89,12 +89,12 @@ def _by_file(pids: Sequence[int], *, begun: bool = True) -> Told | None:
     return None
 
 
-def _by_page(command: Sequence[str], asked: Asked) -> Told | None:
+def _by_page(command: Sequence[str], asked: AskedProcess) -> Told | None:
     known = server_of(command)
     url = asked.url or (known and known[1])
     name = asked.counter or (known and known[0].counter)
     if url is None or name is None:
-        if asked == Asked():
+        if asked == AskedProcess():
             return None
         raise InputError(
             "it is not known which counter of the page to read, or where the page is",
@@ -109,7 +109,7 @@ def _by_page(command: Sequence[str], asked: Asked) -> Told | None:
         return None
 
     # Where nobody named the page, it is one only if the counter is on it.
-    if asked == Asked() and read() is None:
+    if asked == AskedProcess() and read() is None:
         return None
     settings = ProgressSettings(
         kind="metrics",

@@ -46,7 +46,7 @@ class GpuSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class WatchedNow:
     """What a look showed; `advisor watch --json` writes it."""
 
     pid: int
@@ -88,7 +88,7 @@ def family(pid: int) -> list[int]:
     return [pid, *descendants(pid)]
 
 
-def watch(pid: int, told: Told | None, every_s: float, lasts_s: float) -> Iterator[Seen]:
+def watch(pid: int, told: Told | None, every_s: float, lasts_s: float) -> Iterator[WatchedNow]:
     """A look each so many seconds, until the process has ended or the time is over.
 
     Raises:
@@ -104,7 +104,7 @@ def watch(pid: int, told: Told | None, every_s: float, lasts_s: float) -> Iterat
                 time.sleep(_LOOK_S)
             if owner_of(pid) is None:
                 return
-            yield Seen(
+            yield WatchedNow(
                 pid=pid,
                 at=now(),
                 watched_s=round(time.monotonic() - begun_s, 3),

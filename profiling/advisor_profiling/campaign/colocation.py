@@ -55,7 +55,7 @@ class Campaign:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedSplit:
     """What is measured together, and how often; one job is alone."""
 
     jobs: tuple[str, ...]
@@ -79,7 +79,7 @@ class Report:
     gpu_model: str
     windows: int
     to_measure: int
-    planned: tuple[Planned, ...]
+    planned: tuple[PlannedSplit, ...]
     estimated_s: float
     measured: int
     cost: Cost
@@ -225,9 +225,9 @@ def _time_sliced(
     return blocks + _parts(campaign, free, testbed, alone=campaign.plan.profiles)[mine]
 
 
-def _planned(blocks: Sequence[Block], mode: str) -> tuple[Planned, ...]:
+def _planned(blocks: Sequence[Block], mode: str) -> tuple[PlannedSplit, ...]:
     found = Counter((t.jobs, _split_text(t, mode)) for block in blocks for t in block.targets)
-    return tuple(Planned(jobs, split, count) for (jobs, split), count in sorted(found.items()))
+    return tuple(PlannedSplit(jobs, split, count) for (jobs, split), count in sorted(found.items()))
 
 
 def _split_text(target: Target, mode: str) -> str:

@@ -14,7 +14,7 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SensorRecord, record_for
 from advisor_data.files.power_records import known_sensors
 from advisor_profiling.energy.answer import Energy, GpuEnergy
-from advisor_profiling.energy.watched import Watched
+from advisor_profiling.energy.watched import WatchedGpu
 from advisor_profiling.testbed.live import find_gpu, list_gpus, open_source
 from advisor_profiling.window.clock import Clock, LiveClock
 
@@ -94,7 +94,7 @@ class _Running:
         self, opened: Sequence[tuple[TelemetrySource, SensorRecord | None]], clock: Clock
     ) -> None:
         self._clock, self._failed = clock, list[AdvisorError]()
-        self._watched = [Watched(source, record) for source, record in opened]
+        self._watched = [WatchedGpu(source, record) for source, record in opened]
         self._until_s = math.inf
         self._thread = threading.Thread(target=self._watch, name="advisor-energy", daemon=True)
         try:

@@ -122,7 +122,7 @@ def _even(ticks: Sequence[Tick], time_s: float) -> float:
 
 
 @dataclass(slots=True, eq=False)
-class Watched:
+class WatchedGpu:
     """A GPU and what was seen of its counter: the first ticks, and the last ones."""
 
     source: TelemetrySource

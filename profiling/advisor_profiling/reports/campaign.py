@@ -19,7 +19,7 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.core.split import EQUAL, Split
-from advisor_profiling.campaign.colocation import Planned
+from advisor_profiling.campaign.colocation import PlannedSplit
 from advisor_profiling.campaign.outcome import Cost
 
 WIDTH = 120
@@ -141,9 +141,9 @@ def table(results: Sequence[PairResult]) -> Table:
     return result
 
 
-def planned_table(planned: Sequence[Planned]) -> Table:
+def planned_table(planned: Sequence[PlannedSplit]) -> Table:
     """What a campaign would measure, one line for each pair, set or job alone."""
-    splits: defaultdict[tuple[str, ...], list[Planned]] = defaultdict(list)
+    splits: defaultdict[tuple[str, ...], list[PlannedSplit]] = defaultdict(list)
     for item in planned:
         splits[item.jobs].append(item)
     result = Table(box=None, pad_edge=False, header_style="bold")

@@ -20,7 +20,7 @@ from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.live import with_units
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.window import Window, WindowInputs, measure
+from advisor_profiling.window.window import MeasuredWindow, WindowInputs, measure
 
 _CHECK, _SENSOR = "advisor check", "advisor power sensor"
 
@@ -130,7 +130,7 @@ def _channels(gpu: Gpu, channels: Iterable[Channel]) -> Finding:
     return Finding(f"gpu {gpu.index} telemetry", "ok", ", ".join(shown))
 
 
-def _energy(gpu: Gpu, window: Window) -> Finding:
+def _energy(gpu: Gpu, window: MeasuredWindow) -> Finding:
     name, gap = f"gpu {gpu.index} energy", window.counter_gap
     if window.power is None or window.counter_power_w is None or gap is None:
         return Finding(name, "warning", "no energy counter", "power is not cross-checked")
@@ -142,7 +142,7 @@ def _energy(gpu: Gpu, window: Window) -> Finding:
     return ok_if(abs(gap) <= COUNTER_BOUND, name, text, fix)
 
 
-def _counters(gpu: Gpu, window: Window) -> Finding:
+def _counters(gpu: Gpu, window: MeasuredWindow) -> Finding:
     name = f"gpu {gpu.index} counters"
     if window.counters.sm_active_percent is not None:
         return Finding(name, "ok", "SM, memory and PCIe counters (NVML GPM)")

@@ -9,7 +9,7 @@ from advisor_profiling.testbed.testbed import Testbed, WarmProcess
 from advisor_profiling.window.points import JobResult, WindowResult
 from advisor_profiling.window.rules import WindowRules
 from advisor_profiling.window.targets import Target
-from advisor_profiling.window.window import Window, WindowInputs, measure
+from advisor_profiling.window.window import MeasuredWindow, WindowInputs, measure
 
 
 def measure_target(
@@ -60,7 +60,11 @@ def _watch(processes: Sequence[WarmProcess], testbed: Testbed) -> WindowInputs:
 
 
 def _part(
-    target: Target, slot: int, process: WarmProcess, window: Window, cpu_percent: float | None
+    target: Target,
+    slot: int,
+    process: WarmProcess,
+    window: MeasuredWindow,
+    cpu_percent: float | None,
 ) -> JobResult:
     if (rate := window.rates[slot]) is None:
         raise JobError(

@@ -14,7 +14,7 @@ from advisor.runtime.backends.backend import Granted
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.rules import WindowRules
 from advisor_profiling.window.targets import ProcessSpec, Target
-from advisor_profiling.window.window import Latency, Window
+from advisor_profiling.window.window import Latency, MeasuredWindow
 
 _MODEL_COUNTERS = (
     "sm_active_percent",
@@ -67,7 +67,7 @@ class WindowResult:
 
     target: Target
     parts: tuple[JobResult, ...]
-    window: Window
+    window: MeasuredWindow
     cpu_steal_percent: float | None
 
 

@@ -68,7 +68,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class MeasuredWindow:
     """What a window showed; readings that were not available are None.
 
     Attributes:
@@ -141,7 +141,7 @@ class _Log:
     next_check_s: float = 0.0
 
 
-def measure(watch: WindowInputs, rules: WindowRules) -> Window:
+def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
     """Measure the running jobs, one or several."""
     settle_s, settled = _settle(watch, rules)
     started_at = watch.clock.utc()
@@ -154,7 +154,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> Window:
     after = _tick(watch, lambda: _look(log, watch, rules))
     states, power = log.states, mean_estimate(log.power)
     histograms = [(then, read()) for then, read in zip(answered, watch.latencies, strict=True)]
-    return Window(
+    return MeasuredWindow(
         started_at=started_at,
         window_s=watch.clock.now_s() - log.begun_s,
         settle_s=settle_s,

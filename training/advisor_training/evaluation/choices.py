@@ -30,7 +30,7 @@ ChoiceKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ChoiceQuestion:
     """What is asked.
 
     Attributes:
@@ -56,10 +56,10 @@ class Question:
         return all(s >= floor(job, limits) for s, job in zip(result.speeds, jobs, strict=True))
 
 
-QUESTIONS: Mapping[str, Question] = MappingProxyType(
+QUESTIONS: Mapping[str, ChoiceQuestion] = MappingProxyType(
     {
-        **{name: Question(objective) for name, objective in OBJECTIVES.items()},
-        DEFAULT_OBJECTIVE: Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", MIN_SPEED),
+        **{name: ChoiceQuestion(objective) for name, objective in OBJECTIVES.items()},
+        DEFAULT_OBJECTIVE: ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", MIN_SPEED),
     }
 )
 """By objective: the default one as `advisor recommend` asks it, the others as the paper does."""
@@ -96,9 +96,9 @@ class Choice:
 def choose(
     data: Data,
     held_out: HeldOut,
-    question: Question,
+    question: ChoiceQuestion,
     tie: float,
-    judged_by: Question | None = None,
+    judged_by: ChoiceQuestion | None = None,
 ) -> list[Choice]:
     """What predictions choose, one choice for each thing left out and measurement.
 
@@ -114,7 +114,7 @@ def choose(
 
 
 def choose_best(
-    data: Data, keys: Iterable[ChoiceKey], by: Question, judged_by: Question
+    data: Data, keys: Iterable[ChoiceKey], by: ChoiceQuestion, judged_by: ChoiceQuestion
 ) -> list[Choice]:
     """What somebody who knows every measured value chooses by one question, scored by another."""
     found = (_scored(data, key, _best(data, key, by), judged_by) for key in keys)
@@ -122,7 +122,7 @@ def choose_best(
 
 
 def choose_by_rule(
-    data: Data, keys: Iterable[ChoiceKey], rule: str, question: Question
+    data: Data, keys: Iterable[ChoiceKey], rule: str, question: ChoiceQuestion
 ) -> list[Choice]:
     """What a rule of `RULES` chooses of the same measurements as `choose`, so that both compare.
 
@@ -157,7 +157,7 @@ takes."""
 
 
 def _expected(
-    data: Data, held_out: HeldOut, question: Question
+    data: Data, held_out: HeldOut, question: ChoiceQuestion
 ) -> Iterator[tuple[ChoiceKey, dict[str, Prediction]]]:
     """What is expected of each way, by its name, for each choice."""
     tests: dict[ChoiceKey, list[int]] = {}
@@ -207,7 +207,11 @@ def _exact(value: float) -> Interval:
 
 
 def _pick(
-    data: Data, key: ChoiceKey, options: Mapping[str, Prediction], question: Question, tie: float
+    data: Data,
+    key: ChoiceKey,
+    options: Mapping[str, Prediction],
+    question: ChoiceQuestion,
+    tie: float,
 ) -> str:
     """The name of the way that is recommended; of those that are allowed, if any is.
 
@@ -229,7 +233,7 @@ def _pick(
     return next(name for name, option in allowed.items() if option is chosen)
 
 
-def _scored(data: Data, key: ChoiceKey, name: str, question: Question) -> Choice | None:
+def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> Choice | None:
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)
@@ -258,13 +262,13 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: Question) -> Choice
     )
 
 
-def _best(data: Data, key: ChoiceKey, question: Question) -> str:
+def _best(data: Data, key: ChoiceKey, question: ChoiceQuestion) -> str:
     measurement = data.measurements[key[1]]
     return _oracle(measurement, question, data.profiles_of(measurement))[0]
 
 
 def _oracle(
-    measurement: Measurement, question: Question, jobs: tuple[Profile, Profile]
+    measurement: Measurement, question: ChoiceQuestion, jobs: tuple[Profile, Profile]
 ) -> tuple[str, float]:
     """The best way of the scope as measured, and its value; allowed ones first."""
     within = {n: r for n, r in measured_ways(measurement) if _in_scope(n, question.scope)}

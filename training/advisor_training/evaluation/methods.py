@@ -12,7 +12,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_O
 from advisor.decide.recommend import TIE
 from advisor_training.dataset.data import Data
 from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation.choices import QUESTIONS, Choice, Question, choose
+from advisor_training.evaluation.choices import QUESTIONS, Choice, ChoiceQuestion, choose
 from advisor_training.evaluation.errors import Errors, errors_of
 from advisor_training.learn.held_out import Mask
 from advisor_training.learn.learners import LEARNERS, Fitted, Learner
@@ -49,7 +49,7 @@ class Method:
     sums_only: bool = False
     cost: float = 1.0
 
-    def asks(self, question: Question) -> Question:
+    def asks(self, question: ChoiceQuestion) -> ChoiceQuestion:
         """The question as it is put to this method.
 
         Physics does not know that a job without limits starves another one, and is not asked.

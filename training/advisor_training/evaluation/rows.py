@@ -14,8 +14,8 @@ from advisor_training.evaluation.choices import (
     RULES,
     CandidateScope,
     Choice,
+    ChoiceQuestion,
     Kept,
-    Question,
     choose,
     choose_by_rule,
     keys_of,
@@ -143,7 +143,7 @@ def error_rows(
 def limit_rows(data: Data, protocol: str, results: MethodResult) -> Iterator[LimitRow]:
     """One for each minimum speed, and what is to keep it."""
     for least, kept in itertools.product(LEAST_SPEEDS, get_args(Kept)):
-        wanted = Question(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
+        wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         asked = results.method.asks(replace(wanted, kept=kept))
         chosen = choose(data, results.speeds.held_out, asked, results.method.tie, wanted)
         if found := figures_of(chosen):

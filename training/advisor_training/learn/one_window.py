@@ -22,8 +22,8 @@ from advisor.formats.wire import to_plain
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,
-    Estimate,
     SoloWindow,
+    WindowEstimate,
     counter_features,
     prior_kept,
     share_features,
@@ -33,7 +33,7 @@ from advisor.predict.profiles import Floats, Profile
 from advisor.predict.situation import kind_of
 from advisor_models.manifest import MANIFEST, hashes, trees_file
 from advisor_models.one_window import OneWindowManifest, OneWindowModel, asked
-from advisor_models.one_window_errors import ERRORS, ErrorsFile, LeftOut
+from advisor_models.one_window_errors import ERRORS, ErrorsFile, LeftOutJob
 from advisor_training.learn.artefact import LIBRARIES, forest_bytes, write_model
 from advisor_training.learn.protocols import family_of
 from advisor_training.train import dataset_sha256
@@ -43,7 +43,7 @@ TREES, LEAST_IN_LEAF, SEED = 60, 3, 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class WindowRows:
     """Features and what is to be learned; shapes (n, 5) and (n,)."""
 
     features: Floats
@@ -92,16 +92,16 @@ def write_one_window(
     write_model(folder, write)
 
 
-def counter_rows(profiles: Iterable[Profile], name: str) -> Rows:
+def counter_rows(profiles: Iterable[Profile], name: str) -> WindowRows:
     """A counter as a fraction, one row for each profile."""
     found = [(counter_features(window_of(p))[0], p.values[name][-1] / WHOLE) for p in profiles]
-    return Rows(*map(np.array, zip(*found, strict=True)))
+    return WindowRows(*map(np.array, zip(*found, strict=True)))
 
 
-def share_rows(profiles: Iterable[Profile], of: str) -> Rows:
+def share_rows(profiles: Iterable[Profile], of: str) -> WindowRows:
     """The rate, or the power, over the prior at each share that was measured."""
     found = [(features, kept[of] - prior) for features, prior, kept in map(_kept, profiles)]
-    return Rows(*map(np.concatenate, zip(*found, strict=True)))
+    return WindowRows(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list[Profile]]]:
@@ -113,7 +113,7 @@ def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list
         yield OneWindowModel(fit_one_window(others)), asked_of
 
 
-def left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOut]:
+def left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOutJob]:
     """Of each by the model that has seen none of its family, with and without counters."""
     for model, own in left_out(profiles):
         for p in own:
@@ -121,7 +121,7 @@ def left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOut]:
                 window = blind(window_of(p), missing)
                 told = model.estimate(window)
                 errors = _errors(p, told)
-                yield LeftOut(
+                yield LeftOutJob(
                     family=family_of(p.job),
                     is_server=kind_of(p) == "server",
                     missing=missing,
@@ -136,7 +136,7 @@ def blind(window: SoloWindow, lacking: Sequence[str]) -> SoloWindow:
     return replace(window, counters={n: v for n, v in window.counters.items() if n not in lacking})
 
 
-def _errors(profile: Profile, told: Estimate) -> Floats:
+def _errors(profile: Profile, told: WindowEstimate) -> Floats:
     """True less told; where nothing was measured, as at the nearest share that was."""
     window, (_, _, kept) = window_of(profile), _kept(profile)
     sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
@@ -161,6 +161,6 @@ def _kept(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]]:
     return share_features(window, sm, dram, shares), prior_kept(sm, shares), kept
 
 
-def _trees(rows: Rows) -> bytes:
+def _trees(rows: WindowRows) -> bytes:
     regressor: Any = ExtraTreesRegressor(TREES, min_samples_leaf=LEAST_IN_LEAF, random_state=SEED)
     return forest_bytes(regressor.fit(asked(rows.features), rows.targets))

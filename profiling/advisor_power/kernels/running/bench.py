@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from advisor_power.kernels.trace import Run, Stretch, Tick
+from advisor_power.kernels.trace import CounterTick, GaplessRun, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +57,10 @@ class KernelBench(Protocol):
         """
         ...
 
-    def stretch(self, seconds: float) -> Stretch:
+    def stretch(self, seconds: float) -> GaplessRun:
         """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
         ...
 
-    def tick(self) -> Tick | None:
+    def tick(self) -> CounterTick | None:
         """Wait for a change of the energy counter; None where there is none in time."""
         ...

@@ -19,7 +19,7 @@ from advisor_power.gpu_worker import GpuWorker, WorkerPlace, open_worker
 from advisor_power.kernels.running.bench import KernelReady, RunRequest
 from advisor_power.kernels.running.polled import PolledReadings
 from advisor_power.kernels.timesync import PingPong, fit_clock
-from advisor_power.kernels.trace import Run, Stretch, Tick, durations_ms
+from advisor_power.kernels.trace import CounterTick, GaplessRun, Run, durations_ms
 from advisor_power.sensor.poller import Poller
 from advisor_profiling.testbed.live import check_alone, find_gpu, list_gpus
 
@@ -91,7 +91,7 @@ class LiveKernelBench:
         dropped = self._stranger() or changes.held_back(run.starts_s[0], end_s)
         return replace(run, readings=changes.between(begin_s, seen_s), dropped=dropped)
 
-    def stretch(self, seconds: float) -> Stretch:
+    def stretch(self, seconds: float) -> GaplessRun:
         """The operation without a gap for so long."""
         executions = math.ceil(seconds / self.ready.execution_s)
         self.worker.source.start_window()
@@ -99,7 +99,7 @@ class LiveKernelBench:
         counters = counters_of(self.worker.source.read(COUNTERS))
         begin_s, end_s = run.starts_s[0], run.ends_s[-1]
         changes = self.read()
-        return Stretch(
+        return GaplessRun(
             begin_s=begin_s,
             end_s=end_s,
             execution_s=statistics.median(durations_ms(run)) / 1000,
@@ -120,14 +120,14 @@ class LiveKernelBench:
         self.polled.read()
         return self.polled
 
-    def tick(self) -> Tick | None:
+    def tick(self) -> CounterTick | None:
         """The next change of the energy counter; None where it does not come."""
         first, end_s = self._energy_j(), time.monotonic() + _TICK_WITHIN_S
         while first is not None and time.monotonic() < end_s:
             time.sleep(_TICK_POLL_S)
             now_s, energy_j = time.monotonic(), self._energy_j()
             if energy_j is not None and energy_j != first:
-                return Tick(now_s, energy_j)
+                return CounterTick(now_s, energy_j)
         return None
 
     def _stranger(self) -> str:

@@ -31,8 +31,8 @@ from advisor_power.kernels.running.measure import (
     run_blocks,
     short_run,
 )
-from advisor_power.kernels.running.session import Found, KernelConditions, Session
-from advisor_power.kernels.running.wanted import Sensors, Wanted
+from advisor_power.kernels.running.session import KernelConditions, RunLengths, Session
+from advisor_power.kernels.running.wanted import Sensors, WantedKernel
 from advisor_power.kernels.steady import shortest_run
 from advisor_power.kernels.stitch import sensor_of
 from advisor_power.kernels.stretch import STRETCH_S, memory_settle_s, stretch_power
@@ -44,7 +44,7 @@ def measure_operation(
     bench: KernelBench,
     gpu: Gpu,
     sensors: Sensors,
-    wanted: Wanted,
+    wanted: WantedKernel,
     home: Path,
     report: Report,
     planned: Callable[[KernelPlan], object],
@@ -82,8 +82,8 @@ def measure_operation(
 
 
 def _begun(
-    session: Session, runner: Runner, sensors: Sensors, wanted: Wanted, report: Report
-) -> tuple[Found, list[TraceBlock]]:
+    session: Session, runner: Runner, sensors: Sensors, wanted: WantedKernel, report: Report
+) -> tuple[RunLengths, list[TraceBlock]]:
     """How long runs must be, and the blocks that are kept; found out now where nothing is."""
     kept = None if wanted.fresh else session.read()
     if kept is not None:
@@ -93,7 +93,7 @@ def _begun(
     return found, []
 
 
-def _lengths(found: Found, wanted: Wanted) -> tuple[int, int]:
+def _lengths(found: RunLengths, wanted: WantedKernel) -> tuple[int, int]:
     """Executions of a long run and of a short one."""
     # What short runs are for, the energy of single executions, needs idle before the runs.
     short = short_run(found.executions) if wanted.before == IDLE else found.executions
@@ -102,9 +102,9 @@ def _lengths(found: Found, wanted: Wanted) -> tuple[int, int]:
 
 def _power_of(
     blocks: Sequence[TraceBlock],
-    found: Found,
+    found: RunLengths,
     sensors: Sensors,
-    wanted: Wanted,
+    wanted: WantedKernel,
     limit_w: float | None,
 ) -> KernelPower:
     return analyse(
@@ -163,7 +163,7 @@ def measure_stretch(bench: KernelBench, sensors: Sensors) -> StretchPower:
     return stretch_power(bench.stretch(memory_settle_s(sensors.record) + STRETCH_S), sensors.record)
 
 
-def _found(runner: Runner, sensors: Sensors, wanted: Wanted, report: Report) -> Found:
+def _found(runner: Runner, sensors: Sensors, wanted: WantedKernel, report: Report) -> RunLengths:
     execution_s = runner.bench.ready.execution_s
     if wanted.before != IDLE:
         return _found_after(execution_s, sensors.channel, wanted)
@@ -171,7 +171,7 @@ def _found(runner: Runner, sensors: Sensors, wanted: Wanted, report: Report) -> 
     stretch = wanted.stretch or measure_stretch(runner.bench, sensors)
     search = find_ssp(runner, report)
     longest = max(executions for executions, _ in search.tried)
-    return Found(
+    return RunLengths(
         execution_s=execution_s,
         executions=search.executions or longest,
         ssp_execution=search.executions,
@@ -179,16 +179,18 @@ def _found(runner: Runner, sensors: Sensors, wanted: Wanted, report: Report) -> 
     )
 
 
-def _found_after(execution_s: float, channel: PowerChannel, wanted: Wanted) -> Found:
+def _found_after(execution_s: float, channel: PowerChannel, wanted: WantedKernel) -> RunLengths:
     """Runs after another operation last until that has left the sensor, and a little longer."""
     late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
     run_s = channel.settle_s + LOOKED_AT_S + late_s
     least = shortest_run(execution_s, sensor_of(channel).smear_s)
     executions = max(least, math.ceil(run_s / execution_s))
-    return Found(execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None)
+    return RunLengths(
+        execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
+    )
 
 
-def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> KernelPlan:
+def _plan(found: RunLengths, channel: PowerChannel, wanted: WantedKernel) -> KernelPlan:
     """Whole blocks, as many of long runs as of short ones."""
     runs = wanted.runs or guidance(found.execution_s * 1000).runs
     if wanted.within_w is not None and wanted.runs is None:
@@ -201,7 +203,9 @@ def _plan(found: Found, channel: PowerChannel, wanted: Wanted) -> KernelPlan:
     return _plan_of(max(wanted.enough, affordable), found, channel, wanted)
 
 
-def _plan_of(runs: int, found: Found, channel: PowerChannel, wanted: Wanted) -> KernelPlan:
+def _plan_of(
+    runs: int, found: RunLengths, channel: PowerChannel, wanted: WantedKernel
+) -> KernelPlan:
     pairs = math.ceil(runs / (2 * BLOCK_RUNS))
     return make_plan(
         channel,
@@ -212,7 +216,7 @@ def _plan_of(runs: int, found: Found, channel: PowerChannel, wanted: Wanted) -> 
     )
 
 
-def _check_fits(execution_s: float, channel: PowerChannel, wanted: Wanted) -> None:
+def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel) -> None:
     """Refuse an operation whose shortest runs are longer than any run may be."""
     least_s = shortest_run(execution_s, sensor_of(channel).smear_s) * execution_s
     if 2 * least_s > LONGEST_RUN_S:
@@ -226,7 +230,9 @@ def _check_fits(execution_s: float, channel: PowerChannel, wanted: Wanted) -> No
         raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
 
 
-def _conditions(bench: KernelBench, gpu: Gpu, sensors: Sensors, wanted: Wanted) -> KernelConditions:
+def _conditions(
+    bench: KernelBench, gpu: Gpu, sensors: Sensors, wanted: WantedKernel
+) -> KernelConditions:
     return KernelConditions(
         operation=bench.ready.operation,
         before=wanted.before,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from advisor.core.telemetry import POWER_CAPS
-from advisor_power.kernels.trace import Reading
+from advisor_power.kernels.trace import PowerReading
 from advisor_power.sensor.trace import MEMORY
 
 
@@ -15,8 +15,8 @@ class PolledReadings:
     def __init__(self, file: Path) -> None:
         self._file = file.open()
         self._half = ""
-        self._readings: list[Reading] = []
-        self._memory: list[Reading] = []
+        self._readings: list[PowerReading] = []
+        self._memory: list[PowerReading] = []
         self._looks: list[tuple[float, frozenset[str]]] = []
 
     def read(self) -> None:
@@ -37,15 +37,15 @@ class PolledReadings:
             else:
                 channel, at_s, power_w, _ = values
                 (self._memory if channel == MEMORY else self._readings).append(
-                    Reading(at_s, power_w)
+                    PowerReading(at_s, power_w)
                 )
 
-    def between(self, begin_s: float, end_s: float) -> tuple[Reading, ...]:
+    def between(self, begin_s: float, end_s: float) -> tuple[PowerReading, ...]:
         """Readings of that time; older ones are forgotten."""
         self._readings = [r for r in self._readings if r.at_s >= begin_s]
         return tuple(r for r in self._readings if r.at_s <= end_s)
 
-    def memory_between(self, begin_s: float, end_s: float) -> tuple[Reading, ...]:
+    def memory_between(self, begin_s: float, end_s: float) -> tuple[PowerReading, ...]:
         """Readings of the memory of that time."""
         return tuple(r for r in self._memory if begin_s <= r.at_s <= end_s)
 

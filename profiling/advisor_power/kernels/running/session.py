@@ -38,7 +38,7 @@ class KernelConditions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RunLengths:
     """What was found before the blocks: how long a run is."""
 
     execution_s: float
@@ -54,7 +54,7 @@ class Found:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
     conditions: KernelConditions
-    found: Found
+    found: RunLengths
 
 
 class Session:
@@ -70,7 +70,7 @@ class Session:
             path, "advisor power kernel", _line, _FRESH
         )
 
-    def read(self) -> tuple[Found, list[TraceBlock]] | None:
+    def read(self) -> tuple[RunLengths, list[TraceBlock]] | None:
         """What was found and the blocks so far; None where there is nothing yet.
 
         Raises:
@@ -85,7 +85,7 @@ class Session:
             raise StoreError(f"{self._lines.path} does not begin with conditions", fix=_FRESH)
         return first.found, blocks
 
-    def begin(self, found: Found) -> None:
+    def begin(self, found: RunLengths) -> None:
         """Forget what was there, and write what was found."""
         self._lines.path.unlink(missing_ok=True)
         self._lines.add(_Head(conditions=self._conditions, found=found))

@@ -23,7 +23,7 @@ class Sensors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedKernel:
     """What is asked of the measurement.
 
     Attributes:

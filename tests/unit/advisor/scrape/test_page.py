@@ -17,7 +17,7 @@ from advisor.runtime.jobs.reports import (
     read_bounds_ms,
     read_latencies,
 )
-from advisor.scrape.mirror import Mirror
+from advisor.scrape.mirror import PageMirror
 from advisor.scrape.page import Reading, parse_selector, read_page
 
 VLLM = b"""\
@@ -152,7 +152,7 @@ def test_percentiles_are_within_the_bucket_of_the_true_one(
         registry = CollectorRegistry()
         took = Histogram("took", "Took.", registry=registry, buckets=BOUNDS_S)
         asked = Counter("asked", "Asked.", registry=registry)
-        mirror = Mirror(progress)
+        mirror = PageMirror(progress)
 
         def take(part: list[float]) -> None:
             for one in part:
@@ -197,7 +197,7 @@ def test_percentiles_are_linear_within_a_bucket(requests: int, part: float) -> N
     """As those of Prometheus: of a single bucket from 1 s to 2 s its p30 is 1.3 s."""
     assume(part * requests > 20)
     progress = Histories()
-    mirror = Mirror(progress)
+    mirror = PageMirror(progress)
     for n in range(1, 11):
         count = requests * n // 10
         mirror.take(Reading(0, ((1.0, 0), (2.0, count), (math.inf, count))))
@@ -207,7 +207,7 @@ def test_percentiles_are_linear_within_a_bucket(requests: int, part: float) -> N
 
 def test_requests_beyond_the_last_bound_are_above_it(file: Path) -> None:
     """All that is known of them; what is promised below it is broken for sure."""
-    mirror = Mirror(Progress(), promised_ms=1000)
+    mirror = PageMirror(Progress(), promised_ms=1000)
     before = read_latencies(file)
     mirror.take(Reading(3, ((0.5, 1), (1.0, 1), (math.inf, 100))))
     p99_ms = percentile_ms(before, read_latencies(file), 99)
@@ -223,12 +223,12 @@ def test_requests_beyond_the_last_bound_are_above_it(file: Path) -> None:
 def test_a_promise_beyond_the_last_bound_is_refused(file: Path) -> None:
     """Nobody could tell whether it is kept."""
     with pytest.raises(JobError, match=r"1500 ms is promised.*at 1000 ms"):
-        Mirror(Progress(), promised_ms=1500).take(Reading(3, ((1.0, 1), (math.inf, 1))))
+        PageMirror(Progress(), promised_ms=1500).take(Reading(3, ((1.0, 1), (math.inf, 1))))
 
 
 def test_a_server_that_begins_anew_is_told(file: Path) -> None:
     """Its count would make a wrong rate; what was counted stays."""
-    mirror = Mirror(Progress())
+    mirror = PageMirror(Progress())
     mirror.take(Reading(10, ((1.0, 4), (math.inf, 4))))
     with pytest.raises(JobError, match="went back from 10 to 3"):
         mirror.take(Reading(3))
@@ -241,7 +241,7 @@ def test_a_server_that_begins_anew_is_told(file: Path) -> None:
 
 def test_a_histogram_that_is_gone_for_a_moment_is_not_counted_twice(file: Path) -> None:
     """As behind a proxy that has lost one of its servers."""
-    mirror = Mirror(Progress())
+    mirror = PageMirror(Progress())
     whole = Reading(10, ((1.0, 4), (math.inf, 4)))
     for reading in (whole, Reading(11), Reading(12, whole.buckets)):
         mirror.take(reading)

@@ -1,7 +1,7 @@
 """What `advisor watch` says of a look."""
 
 from advisor_cli.measure.watch import _rate_text  # pyright: ignore[reportPrivateUsage]
-from advisor_profiling.attached.watching import GpuSeen, Seen
+from advisor_profiling.attached.watching import GpuSeen, WatchedNow
 
 
 def gpu(*others: int) -> GpuSeen:
@@ -18,7 +18,7 @@ def gpu(*others: int) -> GpuSeen:
 
 def look(*gpus: GpuSeen) -> str:
     return _rate_text(
-        Seen(pid=1, at="", watched_s=1.0, count=1.0, unit="steps", rate=10.0, gpus=gpus)
+        WatchedNow(pid=1, at="", watched_s=1.0, count=1.0, unit="steps", rate=10.0, gpus=gpus)
     )
 
 

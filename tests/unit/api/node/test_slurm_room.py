@@ -13,7 +13,7 @@ from advisor.core.gpu import PERCENTAGE, Gpu
 from advisor.core.observations import SETTLE_S, Observation
 from advisor.errors import PartitionError
 from advisor.runtime.backends.backend import Sight
-from advisor.runtime.backends.limit import Seen
+from advisor.runtime.backends.limit import SeenGpu
 from advisor.runtime.backends.mps import MpsBackend
 from advisor.runtime.host.processes import wait_until
 from advisor_node.metering import proof
@@ -97,8 +97,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     def sight(_: MpsBackend) -> Sight:
         return Sight(frozenset(made.clients | made.outside), frozenset(made.clients))
 
-    def granted(_environment: object, _user: int | None) -> list[Seen]:
-        return [Seen(GPU.uuid, 66, mps=True)]
+    def granted(_environment: object, _user: int | None) -> list[SeenGpu]:
+        return [SeenGpu(GPU.uuid, 66, mps=True)]
 
     monkeypatch.setattr(MpsBackend, "sight", sight)
     monkeypatch.setattr(proof, "look", granted)

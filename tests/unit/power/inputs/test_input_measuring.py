@@ -23,7 +23,7 @@ from advisor_power.inputs.keeping import input_lines, newest_of
 from advisor_power.inputs.matrices import Matrices, fill_case, filled
 from advisor_power.inputs.measuring import (
     REFERENCE_EVERY,
-    Asked,
+    AskedCases,
     Outcome,
     Step,
     measure_cases,
@@ -45,7 +45,7 @@ def run(
     (folder / "filled").mkdir(exist_ok=True)
     filling: Any = HereFilling(folder / "filled")
     keep, steps = input_lines(folder / "home", "GPU-1"), list[Step]()
-    asked = Asked(cases=cases, session="one", end_s=end_s)
+    asked = AskedCases(cases=cases, session="one", end_s=end_s)
     outcome = measure_cases(bench, filling, asked, keep, steps.append)
     # What was filled ahead of the end goes with its folder.
     assert end_s is not None or not list((folder / "filled").iterdir())

@@ -9,9 +9,9 @@ from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.claims import CLAIMS, with_seed
 from advisor_power.inputs.sweeps import measured_sweep
 from advisor_power.inputs.verdicts import (
-    Change,
     Level,
     Pattern,
+    SweepChange,
     change_of,
     level_of,
     quantity_of,
@@ -64,15 +64,15 @@ def test_large_change_with_a_large_error_stays_open(pattern: Pattern) -> None:
 )
 def test_what_the_clock_may_have_done_says_nothing_of_data(clock: float, verdict: str) -> None:
     """Less energy at a lower clock; at a higher one it is less in spite of that."""
-    assert verdict_of(Change(-0.086, 0.017, clock), "falls") == verdict
-    assert verdict_of(Change(-0.086, 0.017, -0.06), "flat") == "open"
-    assert verdict_of(Change(0.004, 0.001, 0.06), "flat") == "confirmed"
+    assert verdict_of(SweepChange(-0.086, 0.017, clock), "falls") == verdict
+    assert verdict_of(SweepChange(-0.086, 0.017, -0.06), "flat") == "open"
+    assert verdict_of(SweepChange(0.004, 0.001, 0.06), "flat") == "confirmed"
 
 
 @given(st.floats(-0.5, 0.5), st.floats(0, 0.2))
 def test_rise_and_fall_are_mirror_images(value: float, error: float) -> None:
-    rise = verdict_of(Change(value, error), "rises")
-    assert rise == verdict_of(Change(-value, error), "falls")
+    rise = verdict_of(SweepChange(value, error), "rises")
+    assert rise == verdict_of(SweepChange(-value, error), "falls")
     if rise == "confirmed":
         assert value >= 0.02
         assert value > 4 * error

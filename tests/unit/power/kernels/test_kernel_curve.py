@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
 from advisor_power.kernels.stitch import Floats, Sensor, Stitched, naive_curve, stitch
-from advisor_power.kernels.trace import Reading, Run
+from advisor_power.kernels.trace import PowerReading, Run
 
 SENSOR = Sensor(window_s=0.025, delay_s=0.012, noise_w=2.0)
 BASE_W = 120.0
@@ -122,7 +122,7 @@ def run_with(tau_and_watts: list[tuple[float, float]], length_s: float = 0.05) -
         starts_s=(100.0,),
         ends_s=(100 + length_s,),
         lead_s=0.06,
-        readings=tuple(Reading(at_s, watts) for at_s, watts in at),
+        readings=tuple(PowerReading(at_s, watts) for at_s, watts in at),
     )
 
 

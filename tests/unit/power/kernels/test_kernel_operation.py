@@ -19,11 +19,11 @@ from advisor_power.kernels.plan import KernelPlan
 from advisor_power.kernels.running.bench import RunRequest
 from advisor_power.kernels.running.measure import BLOCK_RUNS, KernelStep
 from advisor_power.kernels.running.operation import measure_operation
-from advisor_power.kernels.running.wanted import Sensors, Wanted, sensors_of
-from advisor_power.kernels.trace import Run, Tick
+from advisor_power.kernels.running.wanted import Sensors, WantedKernel, sensors_of
+from advisor_power.kernels.trace import CounterTick, Run
 
 GPU = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)
-FEW = Wanted(runs=80)
+FEW = WantedKernel(runs=80)
 
 
 def rising(tau_s: float) -> float:
@@ -34,7 +34,7 @@ def rising(tau_s: float) -> float:
 def measured(
     bench: MadeUpKernel,
     home: Path,
-    wanted: Wanted = FEW,
+    wanted: WantedKernel = FEW,
     sensors: SensorRecord | None = None,
     steps: list[KernelStep] | None = None,
     plans: list[KernelPlan] | None = None,
@@ -57,7 +57,7 @@ def measured(
 def found(tmp_path_factory: pytest.TempPathFactory) -> KernelReport:
     """An operation of 1.5 ms that is slow at first, and in five runs."""
     bench = MadeUpKernel(rising, first_slower=(1.5, 1.2), slow=frozenset(range(100, 105)))
-    return measured(bench, tmp_path_factory.mktemp("home"), Wanted(runs=160))
+    return measured(bench, tmp_path_factory.mktemp("home"), WantedKernel(runs=160))
 
 
 def test_steady_points_are_found(found: KernelReport) -> None:
@@ -129,7 +129,7 @@ def test_steady_power_repeats_within_one_percent(execution_s: float, tmp_path: P
 def test_what_was_before_does_not_count_as_power_of_the_operation(tmp_path: Path) -> None:
     """A light operation after 500 W: read, it seems to inherit power; corrected, it does not."""
     bench = MadeUpKernel(lambda _: 250.0, lead_w=500.0)
-    power = measured(bench, tmp_path, Wanted(runs=160, before="gemm", lead_s=0.1))
+    power = measured(bench, tmp_path, WantedKernel(runs=160, before="gemm", lead_s=0.1))
     assert power.before_w == pytest.approx(500, rel=0.01)
     assert power.settled_power_w is not None
     assert power.settled_power_w.value == pytest.approx(250, rel=0.015)
@@ -165,7 +165,7 @@ class Late(MadeUpKernel):
         self.spared -= 1
         return replace(run, dropped="clock held back: hw-thermal") if self.spared < 0 else run
 
-    def tick(self) -> Tick | None:
+    def tick(self) -> CounterTick | None:
         self.blocks_begun = True
         return super().tick()
 
@@ -173,7 +173,7 @@ class Late(MadeUpKernel):
 def test_too_few_golden_runs_make_no_curve(tmp_path: Path) -> None:
     bench = Late(lambda _: 300.0)
     bench.spared = 12
-    power = measured(bench, tmp_path, Wanted(runs=40))
+    power = measured(bench, tmp_path, WantedKernel(runs=40))
     assert power.golden_runs == 12
     assert power.dropped == {"clock held back: hw-thermal": 28}
     assert power.no_curve.startswith("only 12 golden runs: it takes 20")
@@ -184,9 +184,9 @@ def test_too_few_golden_runs_make_no_curve(tmp_path: Path) -> None:
 class Miscounts(MadeUpKernel):
     """Its counter says a tenth too much."""
 
-    def tick(self) -> Tick | None:
+    def tick(self) -> CounterTick | None:
         found = super().tick()
-        return found and Tick(found.at_s, 1.1 * found.energy_j)
+        return found and CounterTick(found.at_s, 1.1 * found.energy_j)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_curve_that_is_not_to_be_believed_is_no_result(
     bench: MadeUpKernel, gpu: Gpu, said: str, tmp_path: Path
 ) -> None:
     """It says why; what does not need the curve stays, such as energy by the counter."""
-    power = measured(bench, tmp_path, Wanted(runs=160), gpu=gpu)
+    power = measured(bench, tmp_path, WantedKernel(runs=160), gpu=gpu)
     assert power.no_curve.startswith("the curve that readings give is not to be believed: ")
     assert said in power.no_curve
     assert power.curve == ()
@@ -215,7 +215,7 @@ def test_curve_that_is_not_to_be_believed_is_no_result(
     assert power.difference.counter.value > 0
     text = "\n".join(report_lines(power))
     assert f"no curve    {power.no_curve}" in text
-    assert measured(MadeUpKernel(rising), tmp_path / "other", Wanted(runs=160)).curve
+    assert measured(MadeUpKernel(rising), tmp_path / "other", WantedKernel(runs=160)).curve
 
 
 class Hot(MadeUpKernel):
@@ -236,7 +236,7 @@ def test_nothing_but_throttled_runs_is_an_error(
     bench: MadeUpKernel, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SourceError, match=f"(?s){said}"):
-        measured(bench, tmp_path, Wanted(runs=40))
+        measured(bench, tmp_path, WantedKernel(runs=40))
 
 
 class GoesBack(MadeUpKernel):
@@ -244,17 +244,17 @@ class GoesBack(MadeUpKernel):
 
     ticks = 0
 
-    def tick(self) -> Tick | None:
+    def tick(self) -> CounterTick | None:
         self.ticks += 1
         found = super().tick()
         assert found is not None
-        return Tick(found.at_s, 1.0) if self.ticks == 4 else found
+        return CounterTick(found.at_s, 1.0) if self.ticks == 4 else found
 
 
 class NoCounter(MadeUpKernel):
     """Its counter does not answer."""
 
-    def tick(self) -> Tick | None:
+    def tick(self) -> CounterTick | None:
         return None
 
 
@@ -281,7 +281,7 @@ def test_counter_that_is_stuck_was_reset_or_overlooks_some_is_not_used(
 
 
 def test_fewer_runs_are_made_where_they_are_enough(tmp_path: Path) -> None:
-    wanted = Wanted(runs=400, most_s=30, enough=40)
+    wanted = WantedKernel(runs=400, most_s=30, enough=40)
     with pytest.raises(InputError, match="400 runs take"):
         measured(MadeUpKernel(rising), tmp_path, replace(wanted, enough=None))
     power = measured(MadeUpKernel(rising), tmp_path, wanted)
@@ -296,7 +296,7 @@ def test_sensor_that_does_not_change_is_an_error(tmp_path: Path) -> None:
 
 def test_power_that_never_settles_has_no_ssp(tmp_path: Path) -> None:
     bench = MadeUpKernel(lambda tau_s: 200 + 300 * tau_s, execution_s=0.02)
-    power = measured(bench, tmp_path, Wanted(runs=40, resolution_ms=25))
+    power = measured(bench, tmp_path, WantedKernel(runs=40, resolution_ms=25))
     assert (power.ssp_execution, power.ssp_power_w, power.ssp_energy_j) == (None, None, None)
 
 
@@ -304,7 +304,7 @@ def test_operation_that_is_too_long_or_a_plan_that_is_is_refused(tmp_path: Path)
     with pytest.raises(InputError, match="one execution takes 400 ms"):
         measured(MadeUpKernel(rising, execution_s=0.4), tmp_path)
     with pytest.raises(InputError, match="minutes, and 10 are allowed"):
-        measured(MadeUpKernel(rising), tmp_path, Wanted(resolution_ms=1, within_w=1))
+        measured(MadeUpKernel(rising), tmp_path, WantedKernel(resolution_ms=1, within_w=1))
 
 
 def test_sensors_of_a_card_that_nobody_measured() -> None:
@@ -322,7 +322,7 @@ def test_sensors_of_a_card_that_nobody_measured() -> None:
 class Interrupted(MadeUpKernel):
     """Ctrl-C in the middle of the second block."""
 
-    def tick(self) -> Tick | None:
+    def tick(self) -> CounterTick | None:
         if getattr(self, "in_blocks", None) is None:
             self.in_blocks = self.runs
         return super().tick()
@@ -355,22 +355,22 @@ def test_interrupted_measurement_goes_on(tmp_path: Path) -> None:
     assert [kept.curve for kept in stored_kernels(tmp_path)] == [power.curve]
     assert third.runs == 0
     fresh = MadeUpKernel(rising)
-    measured(fresh, tmp_path, Wanted(runs=40, fresh=True))
+    measured(fresh, tmp_path, WantedKernel(runs=40, fresh=True))
     assert fresh.runs > 40
 
 
 def test_runs_under_other_conditions_are_kept_apart(tmp_path: Path) -> None:
     """After another operation the length of runs need not be looked for."""
-    measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))
+    measured(MadeUpKernel(rising), tmp_path, WantedKernel(runs=40))
     other = MadeUpKernel(rising)
-    measured(other, tmp_path, Wanted(runs=40, before="triad", lead_s=0.1))
+    measured(other, tmp_path, WantedKernel(runs=40, before="triad", lead_s=0.1))
     assert other.runs == 40
     assert len(list((tmp_path / "kernels").glob("*.jsonl.gz"))) == 2
 
 
 def test_broken_file_of_runs_says_what_to_do(tmp_path: Path) -> None:
-    measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))
+    measured(MadeUpKernel(rising), tmp_path, WantedKernel(runs=40))
     (file,) = (tmp_path / "kernels").glob("*.jsonl.gz")
     file.write_text("{}\n")
     with pytest.raises(StoreError, match=r"does not hold results.*--fresh"):
-        measured(MadeUpKernel(rising), tmp_path, Wanted(runs=40))
+        measured(MadeUpKernel(rising), tmp_path, WantedKernel(runs=40))

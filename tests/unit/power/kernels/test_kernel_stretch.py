@@ -14,16 +14,16 @@ from advisor_power.kernels.stretch import (
     memory_settle_s,
     stretch_power,
 )
-from advisor_power.kernels.trace import Reading, Run, Stretch
+from advisor_power.kernels.trace import GaplessRun, PowerReading, Run
 
 
-def stretched(**more: object) -> Stretch:
+def stretched(**more: object) -> GaplessRun:
     """A flat operation of 400 W with 50 W of the memory's, in which something is different."""
     bench = MadeUpKernel(lambda _: 400.0)
     return replace(bench.stretch(1.1 + STRETCH_S), **more)  # pyright: ignore[reportArgumentType]
 
 
-def powers(stretch: Stretch) -> StretchPower:
+def powers(stretch: GaplessRun) -> StretchPower:
     """What a card without a record of its memory's sensor says."""
     return stretch_power(stretch, record())
 
@@ -44,13 +44,13 @@ def test_slow_sensors_are_read_once_they_have_settled() -> None:
     ("memory", "said"),
     [
         ((), "does not read the power of its memory"),
-        ((Reading(0.5, 0.0),), "reads 0, or more than that of the whole GPU"),
-        (tuple(Reading(2 + n / 4, 900.0 + n) for n in range(6)), "reads 0, or more"),
-        ((Reading(0.5, 50.0), Reading(2.5, 51.0)), "changed only 1 times: it is stuck"),
+        ((PowerReading(0.5, 0.0),), "reads 0, or more than that of the whole GPU"),
+        (tuple(PowerReading(2 + n / 4, 900.0 + n) for n in range(6)), "reads 0, or more"),
+        ((PowerReading(0.5, 50.0), PowerReading(2.5, 51.0)), "changed only 1 times: it is stuck"),
     ],
 )
 def test_sensor_of_the_memory_that_is_absent_zero_too_high_or_stuck(
-    memory: tuple[Reading, ...], said: str
+    memory: tuple[PowerReading, ...], said: str
 ) -> None:
     found = powers(stretched(memory=memory))
     assert found.memory_power_w is None
@@ -85,7 +85,7 @@ def runs(count: int, offset_s: float = 0.0, jitter_s: float = 0.0) -> list[Run]:
                 ends_s=(start_s + 0.1,),
                 lead_s=0.1,
                 readings=tuple(
-                    Reading(start_s + t, 300.0 + 1000.0 * (t - offset_s)) for t in taus_s
+                    PowerReading(start_s + t, 300.0 + 1000.0 * (t - offset_s)) for t in taus_s
                 ),
                 launched_s=start_s - float(draw.uniform(0, jitter_s)),
             )

@@ -20,7 +20,7 @@ from advisor_power.kernels.running import live
 from advisor_power.kernels.running.bench import KernelReady, RunRequest
 from advisor_power.kernels.running.live import LiveKernelBench, run_of
 from advisor_power.kernels.running.polled import PolledReadings
-from advisor_power.kernels.trace import Reading
+from advisor_power.kernels.trace import PowerReading
 from advisor_power.sensor import polled
 from advisor_profiling.testbed import answering
 from advisor_profiling.testbed.answering import Workload, started
@@ -315,11 +315,11 @@ def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
     )
     append('["look", 4.0, [], []]\n["reading", "memory", 2.2, 51.5, null]\n')
     seen.read()
-    assert seen.memory_between(2.0, 3.0) == (Reading(2.2, 51.5),)
+    assert seen.memory_between(2.0, 3.0) == (PowerReading(2.2, 51.5),)
     assert seen.memory_between(2.3, 3.0) == ()
     assert seen.power_capped(2.6, 2.7)
     assert not seen.power_capped(4.5, 5.0)
-    assert seen.between(1.5, 2.5) == (Reading(2.0, 200.0),)
+    assert seen.between(1.5, 2.5) == (PowerReading(2.0, 200.0),)
     assert seen.held_back(0.0, 2.0) == ""
     assert seen.held_back(3.0, 3.5) == "clock held back: sw-thermal"
     assert seen.held_back(4.5, 5.0) == ""

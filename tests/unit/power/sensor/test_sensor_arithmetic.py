@@ -19,7 +19,7 @@ from advisor_power.sensor.stimulus import (
     steps_and_bursts,
     waves,
 )
-from advisor_power.sensor.trace import Series
+from advisor_power.sensor.trace import ReadingSeries
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -91,11 +91,13 @@ def test_noise_is_not_the_warming_of_a_card(slope: float, seed: int) -> None:
     """A load whose power rises slowly has the noise of its readings, not that of the slope."""
     times_s = 0.066 * np.arange(60.0)
     noise = np.random.default_rng(seed).normal(0, 2, 60)
-    steady, rising = (noise_w(Series(times_s, 500 + noise + k * times_s)) for k in (0, slope))
+    steady, rising = (
+        noise_w(ReadingSeries(times_s, 500 + noise + k * times_s)) for k in (0, slope)
+    )
     assert steady is not None
     assert rising == pytest.approx(steady)
     assert 1 < steady < 3.2
-    assert noise_w(Series(times_s[:7], noise[:7])) is None
+    assert noise_w(ReadingSeries(times_s[:7], noise[:7])) is None
 
 
 @given(period_s=st.floats(0.01, 0.5), seed=seeds)

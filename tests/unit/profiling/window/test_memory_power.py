@@ -9,7 +9,7 @@ from advisor.core.telemetry import POWER_MEMORY, Channel, Readings
 from advisor_profiling.window.clock import VirtualClock
 from advisor_profiling.window.memory_power import memory_power_w
 from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.window import Window, WindowInputs, measure
+from advisor_profiling.window.window import MeasuredWindow, WindowInputs, measure
 
 AVERAGE = (Channel(POWER_MEMORY, "mean", 1.0),)
 READINGS = [(0.25 * n, 60.0 + 0.001 * n) for n in range(12)]
@@ -62,7 +62,7 @@ class WithMemory(ScriptedSource):
         return found
 
 
-def window(source: ScriptedSource, rules: WindowRules) -> Window:
+def window(source: ScriptedSource, rules: WindowRules) -> MeasuredWindow:
     counts = [lambda: int(100 * source.clock.now_s())]
     return measure(WindowInputs(counts=counts, source=source, clock=source.clock), rules)
 

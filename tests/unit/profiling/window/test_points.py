@@ -23,7 +23,7 @@ from advisor_profiling.window.points import (
 )
 from advisor_profiling.window.rules import WindowRules
 from advisor_profiling.window.targets import Target, pair, solo
-from advisor_profiling.window.window import Latency, Window
+from advisor_profiling.window.window import Latency, MeasuredWindow
 
 COUNTERS = Counters(
     sm_active_percent=48,
@@ -33,7 +33,7 @@ COUNTERS = Counters(
     pcie_tx_mib_per_s=1,
     pcie_rx_mib_per_s=1,
 )
-WINDOW = Window(
+WINDOW = MeasuredWindow(
     started_at="2026-11-21T00:00:00.000000Z",
     window_s=2.0,
     settle_s=1.5,

@@ -20,7 +20,7 @@ from advisor_training.evaluation.choices import (
     QUESTIONS,
     RULES,
     Choice,
-    Question,
+    ChoiceQuestion,
     choose,
     choose_best,
     choose_by_rule,
@@ -30,8 +30,8 @@ from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import as_predicted
 
 EFFICIENCY = OBJECTIVES[DEFAULT_OBJECTIVE]
-NINE_ONLY = Question(EFFICIENCY)
-EVERY = Question(EFFICIENCY, "every way")
+NINE_ONLY = ChoiceQuestion(EFFICIENCY)
+EVERY = ChoiceQuestion(EFFICIENCY, "every way")
 
 
 def data_of(*pairs: tuple[Any, Any], leave: Sequence[float] = ()) -> Data:
@@ -155,7 +155,7 @@ def test_ways_of_the_scope_are_chosen_from() -> None:
     poor = expects({UNCAPPED: (1.0, 1.0, 300.0)})
 
     def chosen(held_out: HeldOut, scope: Any) -> str:
-        return only(choose(DATA, held_out, Question(EFFICIENCY, scope), 0.0)).chosen
+        return only(choose(DATA, held_out, ChoiceQuestion(EFFICIENCY, scope), 0.0)).chosen
 
     assert chosen(free, "nine") == "50/50"
     assert chosen(free, "nine or exclusive") == "50/50"
@@ -229,7 +229,7 @@ def test_a_minimum_speed_holds_where_jobs_share() -> None:
     def result(slower: float) -> SplitResult:
         return pair_result(rate_a=0.9, rate_b=slower, solo_power_a_w=1, solo_power_b_w=1, power_w=1)
 
-    kept = Question(EFFICIENCY, min_speed=0.5)
+    kept = ChoiceQuestion(EFFICIENCY, min_speed=0.5)
     assert kept.allows("50/50", result(0.5), jobs)
     assert not kept.allows("50/50", result(0.49), jobs)
     assert not kept.allows("uncapped", result(0.49), jobs)
@@ -243,7 +243,7 @@ def test_a_minimum_speed_holds_where_jobs_share() -> None:
 
 def test_expected_speeds_keep_the_minimum_speed() -> None:
     """Where nobody asks to be sure; whether they do as measured is told."""
-    kept = Question(EFFICIENCY, "every way", 0.4, kept="expected")
+    kept = ChoiceQuestion(EFFICIENCY, "every way", 0.4, kept="expected")
     ways = {THIRTY: (0.39, 1.0, 200.0), EQUAL: (0.6, 0.6, 300.0), SEVENTY: (0.4, 0.7, 320.0)}
     slow = with_results({EQUAL: (0.3, 0.9, 300.0), SEVENTY: (0.5, 0.5, 300.0)})
     found = only(choose(slow, expects(ways), kept, 0.0))
@@ -259,12 +259,12 @@ def test_expected_speeds_keep_the_minimum_speed() -> None:
 
 def test_where_nothing_keeps_the_minimum_speed() -> None:
     """One after the other misses none; of the nine alone the best of all is taken."""
-    kept = Question(EFFICIENCY, "every way", 0.4, kept="expected")
+    kept = ChoiceQuestion(EFFICIENCY, "every way", 0.4, kept="expected")
     found = only(choose(DATA, expects({SEVENTY: (0.4, 0.9, 300.0)}), kept, 0.0))
     assert found.chosen == "70/30", "at it is enough"
     found = only(choose(DATA, expects({}), kept, 0.0))
     assert (found.chosen, found.missed) == ("exclusive", None)
-    kept = Question(EFFICIENCY, "nine", 0.9, kept="expected")
+    kept = ChoiceQuestion(EFFICIENCY, "nine", 0.9, kept="expected")
     data = with_results({THIRTY: (0.5, 0.5, 300.0), SEVENTY: (0.5, 0.8, 300.0)})
     found = only(choose(data, expects({THIRTY: (0.6, 0.6, 300.0)}), kept, 0.0))
     assert (found.chosen, found.oracle, found.missed) == ("30/70", "70/30", True)
@@ -284,9 +284,9 @@ def test_who_is_to_be_sure_asks_the_errors_of_other_pairs() -> None:
         as_predicted(2 * speed, four.rows.power_w[rows]),
     )  # fmt: skip
     hopes = joined(expects({EQUAL: (0.5, 0.5, 100.0)}, number, data=four), others)
-    sure = Question(EFFICIENCY, "every way", 0.4, "low end")
+    sure = ChoiceQuestion(EFFICIENCY, "every way", 0.4, "low end")
 
-    def chosen(question: Question) -> str:
+    def chosen(question: ChoiceQuestion) -> str:
         found = choose(four, hopes, question, 0.0)
         return next(c.chosen for c in found if c.left_out == "x")
 
@@ -305,7 +305,7 @@ def test_a_server_is_held_to_its_demand() -> None:
     }  # fmt: skip
     served = dataclasses.replace(DATA, profiles=profiles)
     held_out = expects({EQUAL: (0.9, 0.9, 300.0)})
-    kept = Question(EFFICIENCY, "every way", 0.4, kept="expected")
+    kept = ChoiceQuestion(EFFICIENCY, "every way", 0.4, kept="expected")
     assert only(choose(served, held_out, kept, 0.0)).chosen == "exclusive"
     assert only(choose(served, held_out, EVERY, 0.0)).chosen == "50/50"
 

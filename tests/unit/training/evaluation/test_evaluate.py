@@ -35,7 +35,7 @@ from advisor_training.evaluation.check import (
 )
 from advisor_training.evaluation.choices import (
     Choice,
-    Question,
+    ChoiceQuestion,
     choose,
 )
 from advisor_training.evaluation.disturbed import learn_undisturbed, make_all_data
@@ -68,7 +68,7 @@ from advisor_training.reports.evaluation_sentences import said
 pytestmark = pytest.mark.figures
 
 OBJECTIVE = OBJECTIVES[PER_WATT_OBJECTIVE]
-QUESTION = Question(OBJECTIVE)
+QUESTION = ChoiceQuestion(OBJECTIVE)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_who_knows_all_reaches_the_oracle(data: Data) -> None:
     answers = answers_of(data, BY_WORKLOAD, knows_all)
     for name in OBJECTIVES:
         for scope in ("nine", "every way"):
-            found = choose(data, answers.held_out, Question(OBJECTIVES[name], scope), 0.0)
+            found = choose(data, answers.held_out, ChoiceQuestion(OBJECTIVES[name], scope), 0.0)
             assert min(choice.fraction for choice in found) == pytest.approx(1)
     errors = errors_of(data, answers, np.full(len(data.rows), True))
     assert errors.speed

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from advisor.core.gpu import SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.errors import LimitNotProvenError
 from advisor.runtime.backends.backend import Granted
-from advisor.runtime.backends.limit import Seen, check_granted
+from advisor.runtime.backends.limit import SeenGpu, check_granted
 
 UUID = "GPU-1"
 PIPES = Path("/run/advisor/mps")
@@ -18,7 +18,7 @@ PIPES = Path("/run/advisor/mps")
 def granted(percent: float, units: int, *, total: int = 132, mps: bool = True) -> Granted:
     """What is proven where a process saw so many SMs."""
     gpu = Gpu(uuid=UUID, model="Card", units_total=total)
-    return check_granted(gpu, Share(percent), Seen(UUID, units, mps), PIPES)
+    return check_granted(gpu, Share(percent), SeenGpu(UUID, units, mps), PIPES)
 
 
 @given(st.integers(9, 100), st.integers(40, 200), st.integers(1, 200))
@@ -44,13 +44,13 @@ def test_memory_is_bounded_where_no_more_is_free(most_mib: int, free_mib: float)
     gpu = Gpu(uuid=UUID, model="Card", units_total=132)
     share = Share(50, memory_mib=most_mib)
     if free_mib <= most_mib:
-        seen = check_granted(gpu, share, Seen(UUID, 66, mps=True, free_mib=free_mib), PIPES)
+        seen = check_granted(gpu, share, SeenGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)
         assert seen == Granted(66, mps=True, memory_mib=most_mib)
     else:
         with pytest.raises(LimitNotProvenError, match=f"bounded at {most_mib} MiB"):
-            check_granted(gpu, share, Seen(UUID, 66, mps=True, free_mib=free_mib), PIPES)
+            check_granted(gpu, share, SeenGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)
     with pytest.raises(LimitNotProvenError, match="nothing is known"):
-        check_granted(gpu, share, Seen(UUID, 66, mps=True), PIPES)
+        check_granted(gpu, share, SeenGpu(UUID, 66, mps=True), PIPES)
     assert granted(50, 66).memory_mib is None
 
 
