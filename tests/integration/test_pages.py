@@ -796,6 +796,9 @@ def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
     titles = visit.page.locator(".gantt rect title").all_text_contents()
     assert sorted(title.split(" (")[0] for title in titles) == ["bert-infer-b2"] * 2 + ["triad"]
     assert visit.text("#headline").startswith("3 jobs on 2 ")
+    visit.page.fill("#queue", "bert-infer-b2:3 triad*1")  # as the command line takes it
+    visit.page.click("#place")
+    visit.page.wait_for_selector("#headline:has-text('4 jobs on 2 ')")
     visit.page.fill("#queue", "triad x 3")
     visit.page.click("#place")
     visit.page.wait_for_selector("#results .notice.failed")

@@ -93,7 +93,7 @@ def test_queue_that_gains_nothing_says_so(place: Advisor) -> None:
     assert (found["worth"], found["pairs"]) == ("no", 0)
     text = place("bert-train:2", "vit-infer", "--gpus", "2").out
     assert "one after the other: the same" in text
-    assert "none share a GPU, 3 jobs alone; --min-gain 0 shares no more" in text
+    assert "none share a GPU, 3 jobs alone; --min-gain 0 adds none" in text
     assert "no: no pair gains enough" in text
 
 

@@ -154,7 +154,7 @@ def _apart(given: SetAdvice) -> str:
     if turns is None:
         return "a card each keeps faults apart"
     if turns.violations:
-        return "a card each keeps faults apart; in turns a limit would be broken"
+        return "a card each keeps faults apart; taking turns would break a limit"
     slowest = min(share.speed.value for share in turns.jobs)
     saved = _less(turns.energy_saved.value)
     return f"--isolate: {WORDS[turns.sharing]}, {saved} energy, the slowest at {percent(slowest)}"

@@ -80,7 +80,7 @@ function summary(points, gpu, source) {
   const offered = points.find((point) => Number.isFinite(point.offered_rate))?.offered_rate;
   const memory = Math.max(...points.map((point) => point.memory_used_mib ?? 0));
   return facts([
-    ["GPU model", gpu, points[0]?.units_total && `${points[0].units_total} SMs or CUs`],
+    ["GPU model", gpu, points[0]?.units_total && `${points[0].units_total} ${gpu.startsWith("AMD") ? "CUs" : "SMs"}`],
     ["Rate alone", withUnit(alone("rate"), `${unit}/s`), "on the whole GPU"],
     ["Power alone", withUnit(alone("power_w"), "W"), idle && `${number(idle)} W when idle`],
     ...(offered === undefined ? [] : [["Demand", withUnit(offered, `${unit}/s`), "requests that arrive"]]),

@@ -40,7 +40,7 @@ function partners(job, gpu, found) {
     html(
       "p",
       { class: "quiet-text" },
-      own?.size ? `Alone it keeps ${percent(own.size.speed)} of its speed at ${own.size.share_percent}\u00a0% of the card. ` : "Alone it fills the card. ",
+      own?.size ? `Alone it keeps ${percent(Math.min(own.size.speed, 1))} of its speed at ${own.size.share_percent}\u00a0% of the card. ` : "Alone it fills the card. ",
       best.length ? `The ${best.length} best of ${found.jobs.length} jobs to share a card with, against one after the other. ` : "",
       link("All of them in the matrix", "/matrix", { gpu }),
     ),

@@ -10,7 +10,7 @@ import { get } from "./service.js";
 import { shareLine } from "./share_line.js";
 
 const KINDS = {
-  measured: ["All that were measured", (row) => row.gpu_model !== null],
+  measured: ["All measured", (row) => row.gpu_model !== null],
   room: ["Those that leave room", (row) => row.curve?.size],
   fills: ["Those that fill the card", (row) => row.curve && !row.curve.size],
   own: ["Measured here", (row) => row.source === "stored"],

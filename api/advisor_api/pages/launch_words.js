@@ -1,7 +1,7 @@
 // Words for launches.
 
 import { tag } from "./elements.js";
-import { share } from "./numbers.js";
+import { number } from "./numbers.js";
 
 const KINDS = { running: "good", finished: "good", failed: "bad", hung: "bad", "taken-down": "bad" };
 
@@ -46,5 +46,5 @@ const WITHOUT_SPLIT = { uncapped: "no limits", "time-sliced": "in turns" };
 
 export function splitName({ sharing, jobs }) {
   if (sharing !== "limited") return WITHOUT_SPLIT[sharing] ?? sharing;
-  return jobs.map((job) => share(job.share_percent)).join(" / ");
+  return jobs.map((job) => number(job.share_percent)).join("/");
 }

@@ -39,7 +39,7 @@ function basis(today, week) {
   const parts = [
     `Observed, not predicted: steps and metered energy of ${launches(today.launches)} today and ${week.launches} this week,`,
     `which took ${kwh(today.kwh)} in ${hours(today.gpu_hours)} of GPU time today.`,
-    "The same steps with a whole GPU for each job are by the rate and power in their profiles.",
+    "What they would have taken with a whole GPU for each job is worked out from the rates and powers of their profiles.",
     "A card that becomes free counts as switched off",
   ];
   const idle = today.kwh_saved_idle;

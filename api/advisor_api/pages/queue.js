@@ -9,7 +9,7 @@ import { get, post } from "./service.js";
 
 const EXAMPLE = "bert-infer-b2:4\ntriad:3\nvit-train:5\nbert-train:2 3h";
 const UNITS_S = { s: 1, m: 60, min: 60, h: 3600, d: 86400 };
-const LINE = /^([^:\s]+)(?::(\d+))?(?:\s+(\d+(?:\.\d+)?)(s|m|min|h|d))?$/;
+const LINE = /^([^:*\s]+)(?:[:*](\d+))?(?:\s+(\d+(?:\.\d+)?)(s|m|min|h|d))?$/;
 const WORTH = { yes: "Sharing pays.", barely: "Sharing barely pays.", no: "Sharing does not pay: every job runs alone." };
 
 const results = html("div", { id: "results" });
@@ -69,7 +69,7 @@ async function answer(make) {
 }
 
 async function planned({ lines, gpus, gpu, objective }) {
-  const texts = lines.split("\n").map((line) => line.replace(/#.*/, "").trim()).filter(Boolean);
+  const texts = lines.split("\n").flatMap((line) => line.replace(/#.*/, "").trim().split(/\s+(?=\S+[:*]\d)/)).filter(Boolean);
   history.replaceState(null, "", address("/queue", { jobs: texts.join(","), gpus, gpu, objective: objective === "energy-efficiency" ? null : objective }));
   return post("/v1/placements", { jobs: texts.map(entry), gpus, gpu_model: gpu, objective });
 }

@@ -96,7 +96,7 @@ def _pairs(planned: Planned) -> str:
     if eager is None:
         return share
     if eager.pairs <= pairs:
-        return f"{share}; --min-gain 0 shares no more"
+        return f"{share}; --min-gain 0 adds none"
     saved = 1 - eager.schedule.energy_j / planned.plan.schedule.energy_j
     return (
         f"{share}; pairs that gain under {least} stay apart: --min-gain 0 shares {eager.pairs}, "

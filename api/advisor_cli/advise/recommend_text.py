@@ -68,7 +68,9 @@ def _rates(r: Decision) -> Iterator[str]:
         return
     for profile, part in zip(r.profiles, p.parts, strict=True):
         rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
-        yield f"{profile.job} is {slower(part.speed.value)}: {rate}{_range(part.speed.times(100))}"
+        kept = part.speed.times(100)
+        speed = f"{percent(part.speed.value)} of its speed{_range(kept)}"
+        yield f"{profile.job} {slower(part.speed.value)}: {rate}, {speed}"
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
@@ -76,7 +78,7 @@ def _rates(r: Decision) -> Iterator[str]:
 
 def slower(speed: float) -> str:
     """How long a job takes, for one that takes 1 alone."""
-    return f"{1 / speed:.1f} times as long" if speed > 0 else "standing still"
+    return f"takes {1 / speed:.1f} times as long" if speed > 0 else "stands still"
 
 
 def _sure(given: ModelAdvice) -> Iterator[str]:
