@@ -789,16 +789,13 @@ def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
         "POST", "/v1/placements", json.dumps({**body, "gpus": 2, **H200}).encode(), JSON
     )
     visit.open("/queue?gpus=2&gpu=NVIDIA H200")
-    visit.page.fill("#queue", "bert-infer-b2:2  # small\n\ntriad 2h")
+    visit.page.fill("#queue", "bert-infer-b2:1 triad*1 2h  # small\n\nbert-infer-b2")
     visit.page.click("#place")
     visit.page.wait_for_selector(".gantt rect")
     assert visit.page.locator(".gantt rect").count() == len(plan.json["schedule"]) == 3
     titles = visit.page.locator(".gantt rect title").all_text_contents()
     assert sorted(title.split(" (")[0] for title in titles) == ["bert-infer-b2"] * 2 + ["triad"]
     assert visit.text("#headline").startswith("3 jobs on 2 ")
-    visit.page.fill("#queue", "bert-infer-b2:3 triad*1")  # as the command line takes it
-    visit.page.click("#place")
-    visit.page.wait_for_selector("#headline:has-text('4 jobs on 2 ')")
     visit.page.fill("#queue", "triad x 3")
     visit.page.click("#place")
     visit.page.wait_for_selector("#results .notice.failed")

@@ -35,6 +35,13 @@ _FEWEST_STEPS = 5
 _ADDRESS = "name the address before /api/v1, such as http://prometheus:9090"
 
 
+def _cause(error: BaseException) -> str:
+    """Why nobody answered: what requests says begins with the whole query."""
+    while error.__context__:
+        error = error.__context__
+    return getattr(error, "strerror", None) or str(error)
+
+
 def _without_account(url: str) -> tuple[str, tuple[str, str] | None]:
     """An address that can be shown, and the name and password that stood in it."""
     with SourceError.instead_of(ValueError, "this is no address", fix=_ADDRESS):
@@ -168,8 +175,8 @@ class Prometheus:
                 status, body, wait_s = self._once(path, asked, post=post)
             except (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as e:
                 if not self.asked.received_bytes:  # most likely a wrong address
-                    raise self._wrong(str(e)) from e
-                status, body, wait_s, why = 503, b"", None, str(e)
+                    raise self._unreached(_cause(e)) from e
+                status, body, wait_s, why = 503, b"", None, _cause(e)
             except OSError as e:  # an address or a certificate that no second try mends
                 raise self._wrong(str(e)) from e
             if status not in _BUSY or (body and _TOO_MUCH.search(body.decode(errors="replace"))):
@@ -243,6 +250,11 @@ class Prometheus:
             f"{self.url} does not answer what is asked",
             why=said,
             fix=_ADDRESS,
+        )
+
+    def _unreached(self, why: str) -> SourceError:
+        return SourceError(
+            f"{self.url} does not answer", why=why, fix=f"see that it runs, or {_ADDRESS}"
         )
 
     def _no_gpus(self, why: str) -> SourceError:

@@ -79,7 +79,7 @@ def plain_table(
     return table
 
 
-def print_table(table: Table, width: int = 0) -> None:
+def print_table(table: Table, width: int = 80) -> None:
     """Print a table; in a pipe nothing is cut off, and no line ends in spaces.
 
     It is drawn for a screen of `width` at least; lines wrap where that is narrower.

@@ -125,8 +125,9 @@ def test_busy_server_is_asked_later(server: MetricsServer, tmp_path: Path) -> No
     with pytest.raises(SourceError, match="8 tries"):
         open_source(server)
     slept.clear()
-    with pytest.raises(SourceError, match="name the address"):
+    with pytest.raises(SourceError, match="name the address") as raised:
         open_source(server, sleep=slept.append, url="http://127.0.0.1:9")
+    assert raised.value.why == "Connection refused"  # and not all that was asked for
     assert not slept
 
 
