@@ -64,11 +64,11 @@ def every_job(texts: Sequence[str]) -> tuple[str, ...]:
     for text in texts:
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"{text!r} is no name of a job", fix='name each: recommend("a", "b")')
-        job, star, count = text.replace(":", "*").rpartition("*")
-        if not star:
-            found.append(text)
-        elif job and count.isdecimal() and 0 < int(count) < 100:
+        job, sign, count = text.rpartition("*" if "*" in text else ":")
+        if job and count.isdecimal() and 0 < int(count) < 100:
             found += [job] * int(count)
+        elif sign != "*":
+            found.append(text)  # perhaps the name of a file
         else:
             raise InputError(f"{text!r} is no number of a job", fix="write A*3 for three of A")
     return tuple(found)
