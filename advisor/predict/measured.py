@@ -148,11 +148,8 @@ class MeasuredPredictor:
             if w.power_w
         ]
         asked = [_Value(p.split, p.split.shares, p.power_w, self._gpu_uuid, limit_w) for p in found]
-        most_w = OVER_LIMIT * limit_w
-        return [
-            Interval(x.value, x.low, max(x.value, min(x.high, most_w)))
-            for x in _posterior(asked, seen, errors)
-        ]
+        most_w = Interval(*[OVER_LIMIT * limit_w] * 3)
+        return [x.at_most(most_w) for x in _posterior(asked, seen, errors)]
 
 
 def _set_errors(profile: Profile) -> ErrorModel:

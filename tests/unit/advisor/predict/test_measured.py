@@ -81,6 +81,15 @@ def test_limits_and_no_limits_tell_nothing_of_each_other() -> None:
     assert found.power_w.high == pytest.approx(before.power_w.high)
 
 
+def test_no_card_is_expected_to_draw_more_than_any_was_seen_to() -> None:
+    """What one split drew more than expected moves another that was expected near the limit."""
+    known = Scripted({EQUAL: (0.6, 0.6, 500.0), Split((52.0, 48.0)): (0.6, 0.6, 690.0)})
+    a, b = (replace(one, power_limit_w=700.0) for one in (A, B))
+    predictor = MeasuredPredictor(known, {("a", "b"): [window(power_w=600.0)] * 4})
+    (found,) = predictor.predict([a, b], [Split((52.0, 48.0))])
+    assert 690 < found.power_w.value == found.power_w.high <= 1.015 * 700
+
+
 def test_another_card_tells_less_of_power() -> None:
     """Cards differ by 3 % below their limit, and not in speed."""
     same, other = (at([window(power_w=450.0)], card=card) for card in ("X", "Y"))
