@@ -8,7 +8,6 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 
-from advisor.core.interval import Interval
 from advisor.core.objectives import (
     ADVISED,
     DEFAULT_OBJECTIVE,
@@ -176,10 +175,7 @@ def _options(
     turns = [TIME_SLICED] if request.isolate and is_nvidia else []
     objective = priced(find_objective(request.objective), request.prices)
     return {
-        p.split: RatedSplit(
-            p, objective_value(p, profiles, objective, request), violations(p, profiles, request)
-        )
-        for p in outlook.expected(splits, turns)
+        p.split: rated(p, profiles, objective, request) for p in outlook.expected(splits, turns)
     }
 
 
@@ -192,12 +188,14 @@ def _gain(
     return by.value
 
 
-def objective_value(
+def rated(
     p: Prediction, profiles: Sequence[Profile], by: Objective, request: Request
-) -> Interval:
-    """What a way is worth, with bounds; the default objective has some of its own."""
+) -> RatedSplit:
+    """What a way is worth, with bounds, and the limits that it breaks."""
     gain = _gain(p, profiles, by, request)
-    return p.objective_value(by) if gain is by.value else p.range_of(gain)
+    # The default objective has bounds of its own.
+    value = p.objective_value(by) if gain is by.value else p.range_of(gain)
+    return RatedSplit(p, value, violations(p, profiles, request))
 
 
 def check_request(profiles: Sequence[Profile], request: Request) -> None:

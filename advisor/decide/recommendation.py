@@ -1,10 +1,11 @@
 """What a recommendation is: the way that was chosen, how, all others, and the reasons."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from advisor.core.finish import Work
+from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, NO_PRICES, Objective, Prices
 from advisor.core.split import Sharing, best_within_tie, evenness, split_environments
@@ -129,16 +130,6 @@ class Decision:
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def environments(self, option: RatedSplit) -> tuple[dict[str, str], ...]:
-        """Variables that limit each job; none without limits.
-
-        Raises:
-            InputError: an AMD GPU of which no profile has the number of CUs.
-        """
-        total = next((p.units_total for p in self.profiles if p.units_total), None)
-        vendor = vendor_of(self.profiles[0].gpu_model)
-        return split_environments(option.prediction.split, total, vendor)
-
 
 def choose(
     predictions: Iterable[Prediction],
@@ -192,3 +183,18 @@ def nearest(options: Iterable[RatedSplit], *, mirrored: bool) -> RatedSplit:
 def worst_violation(option: RatedSplit) -> Violation:
     """The limit that an option misses by most."""
     return max(option.violations, key=lambda violation: (violation.by, violation.text))
+
+
+def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[str, str], ...]:
+    """Variables that limit each job; none for one without a limit.
+
+    Raises:
+        InputError: an AMD GPU of which no profile has the number of CUs.
+    """
+    split = option.prediction.split
+    total = next((p.units_total for p in profiles if p.units_total), None)
+    found = split_environments(split, total, vendor_of(profiles[0].gpu_model))
+    return tuple(
+        {} if share == WHOLE else variables
+        for share, variables in zip(split.shares, found, strict=True)
+    )

@@ -18,10 +18,8 @@ from advisor.core.split import (
     Sharing,
     Split,
     best_within_tie,
-    split_environments,
     without_limits,
 )
-from advisor.core.units import vendor_of
 from advisor.decide.candidates import (
     MOST_WAYS,
     Running,
@@ -29,10 +27,10 @@ from advisor.decide.candidates import (
     joining_ways,
     safe_ways,
 )
-from advisor.decide.constraints import violations, violations_alone
+from advisor.decide.constraints import violations_alone
 from advisor.decide.limits import UNSURE_BELOW, with_card_memory
 from advisor.decide.no_way import no_way
-from advisor.decide.recommend import check_request, objective_value
+from advisor.decide.recommend import check_request, rated
 from advisor.decide.recommendation import TURNS_MARGIN, RatedSplit, Request, worst_violation
 from advisor.decide.worth import their_call
 from advisor.errors import InputError, NoSplitError
@@ -70,20 +68,6 @@ class SetDecision:
         """How many ways were looked at."""
         return len(self.looked_at)
 
-    def environments(self, way: RatedSplit) -> tuple[dict[str, str], ...]:
-        """Variables that limit each job; none for one without a limit.
-
-        Raises:
-            InputError: an AMD GPU of which no profile has the number of CUs.
-        """
-        split, gpu = way.prediction.split, self.profiles[0]
-        total = next((p.units_total for p in self.profiles if p.units_total), None)
-        found = split_environments(split, total, vendor_of(gpu.gpu_model))
-        return tuple(
-            {} if share == WHOLE else variables
-            for share, variables in zip(split.shares, found, strict=True)
-        )
-
 
 def recommend_set(
     profiles: Sequence[Profile],
@@ -118,9 +102,7 @@ def recommend_set(
             *joining_ways(running, profiles, checked),
         )
     options = [
-        RatedSplit(
-            p, objective_value(p, profiles, objective, request), violations(p, profiles, request)
-        )
+        rated(p, profiles, objective, request)
         for p in predictor.predict(profiles, list(dict.fromkeys(ways)))
     ]
     apart = next(o for o in options if o.sharing == "exclusive")

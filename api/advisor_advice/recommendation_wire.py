@@ -14,6 +14,7 @@ from advisor.core.wording import less_or_more, limits_text
 from advisor.decide.constraints import RULES
 from advisor.decide.limits import cores_wanted, decisive_speed, floor, is_served
 from advisor.decide.recommend import Decision, RatedSplit
+from advisor.decide.recommendation import environments
 from advisor.decide.same_work import gain_to_the_end, same_work
 from advisor.decide.ways import SetDecision, worth
 from advisor.decide.worth import worth_of
@@ -73,7 +74,7 @@ def _option(option: RatedSplit, r: Decision) -> wire.Option:
         jobs=job_shares(
             r.profiles,
             p,
-            r.environments(option),
+            environments(r.profiles, option),
             [
                 part.p99_ms(profile, p.split, share)
                 for profile, share, part in zip(r.profiles, p.split.shares, p.parts, strict=True)
@@ -204,7 +205,7 @@ def _way(way: RatedSplit, found: SetDecision) -> Way:
         jobs=job_shares(
             found.profiles,
             way.prediction,
-            found.environments(way),
+            environments(found.profiles, way),
             [part.latency_p99_ms for part in way.prediction.parts],
         ),
         power_w=p.power_w,

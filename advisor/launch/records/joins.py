@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from advisor.errors import InputError
 from advisor.files.safe_files import private_folder
 from advisor.files.whole_files import replace_file
 from advisor.launch.records.folder import LaunchFolder, dumps, loads
 from advisor.launch.records.spec import Forecast, LaunchPart
+
+T = TypeVar("T")
 
 _ASKED, _ANSWERED, _PART = ".asked.json", ".answered.json", "part.json"
 
@@ -116,10 +119,7 @@ def answer(folder: LaunchFolder, name: str, said: JoinAnswer) -> None:
 
 def read_request(folder: LaunchFolder, name: str) -> JoinRequest | None:
     """What was asked by that name; None: nothing, or it was withdrawn."""
-    try:
-        return loads(JoinRequest, (_place(folder) / (name + _ASKED)).read_bytes())
-    except (OSError, ValueError):
-        return None
+    return _read(JoinRequest, _place(folder) / (name + _ASKED))
 
 
 def last_answer(folder: LaunchFolder, name: str, job: str) -> JoinAnswer | None:
@@ -133,10 +133,7 @@ def last_answer(folder: LaunchFolder, name: str, job: str) -> JoinAnswer | None:
 
 def read_answer(folder: LaunchFolder, name: str) -> JoinAnswer | None:
     """What was answered; None: nothing yet."""
-    try:
-        return loads(JoinAnswer, (_place(folder) / (name + _ANSWERED)).read_bytes())
-    except (OSError, ValueError):
-        return None
+    return _read(JoinAnswer, _place(folder) / (name + _ANSWERED))
 
 
 def keep_part(place: Path, part: LaunchPart) -> None:
@@ -172,3 +169,9 @@ def _requests(folder: LaunchFolder) -> list[tuple[str, Path]]:
 
 def _place(folder: LaunchFolder) -> Path:
     return folder.path / "joins"
+
+
+def _read(kind: type[T], path: Path) -> T | None:
+    with suppress(OSError, ValueError):
+        return loads(kind, path.read_bytes())
+    return None

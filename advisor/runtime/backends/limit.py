@@ -1,7 +1,6 @@
 """Proof that a limit is in force, read from inside the job's environment."""
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE, SM_FLOOR, Gpu, Share, uni
 from advisor.errors import LimitNotProvenError
 from advisor.runtime.backends.backend import Granted
 from advisor.runtime.host.beats import beating
+from advisor.runtime.host.processes import of_user
 from advisor.settings import python
 
 _PROBE = Path(__file__).with_name("probe.py")
@@ -131,25 +131,22 @@ _CUDA_ERRORS: dict[Any, str] = {
 
 
 def _probe(kind: str, environment: Mapping[str, str], user: int | None = None) -> dict[str, Any]:
-    # Nobody but root may name a user, and nobody needs to name himself.
-    other = None if user == os.geteuid() else user
+    other = of_user(user)
     try:
         done = beating(
             lambda: subprocess.run(
                 [python(), "-I", "-S", str(_PROBE), kind],
                 env=dict(environment),
-                user=other,
-                group=other,
-                extra_groups=None if other is None else (),
                 capture_output=True,
                 text=True,
                 timeout=_TIMEOUT_S,
                 check=False,
+                **other,
             )
         )
     except OSError as error:
         raise LimitNotProvenError(
-            "the probe could not be started" + ("" if other is None else f" as user {other}"),
+            "the probe could not be started" + (f" as user {user}" if other else ""),
             why=str(error),
             fix="start advisor as root, or as the user whose job is to be proven",
         ) from error

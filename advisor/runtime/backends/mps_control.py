@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from advisor.errors import PartitionError
 from advisor.runtime.host.beats import beat
+from advisor.runtime.host.processes import of_user
 
 BINARY = "nvidia-cuda-mps-control"
 PROTOCOL = "CUDA_MPS_PROTOCOL_VERSION"
@@ -198,22 +199,18 @@ def run(
     Raises:
         PartitionError: it is not there, or hangs.
     """
-    # Nobody but root may name a user, and nobody needs to name himself.
-    other = None if user == os.geteuid() else user
     command = text or " ".join(arguments[1:])
     beat()
     try:
         done = subprocess.run(
             arguments,
             env=dict(environment),
-            user=other,
-            group=other,
-            extra_groups=None if other is None else (),
             input=text + "\n",
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
             check=False,
+            **of_user(user),
         )
     except FileNotFoundError as error:
         raise PartitionError(

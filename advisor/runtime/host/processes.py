@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from advisor.runtime.host.beats import beat
 
@@ -166,3 +167,13 @@ def _read(pid: int, name: str) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+def of_user(user: int | None) -> dict[str, Any]:
+    """What `subprocess.run` takes for a process of a user, by number; None: of ours.
+
+    Nobody but root may name a user, and nobody needs to name himself.
+    """
+    if user in (None, os.geteuid()):
+        return {}
+    return {"user": user, "group": user, "extra_groups": ()}

@@ -12,6 +12,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
 from advisor.decide.recommend import Decision, RatedSplit
+from advisor.decide.recommendation import environments
 from advisor_advice.answer import ModelAdvice
 from advisor_advice.words import pair
 from advisor_cli.advise.recommend_ways import same_work_lines, way_name
@@ -95,7 +96,7 @@ def _how(r: Decision) -> Iterator[str]:
         return
     names = [p.job for p in r.profiles]
     command = f"advisor launch {' '.join(names)} --split {r.choice.name}"
-    seats = zip(names, r.environments(r.choice), strict=True)
+    seats = zip(names, environments(r.profiles, r.choice), strict=True)
     yield from how(command, r.choice.sharing, r.profiles[0].gpu_model, seats)
 
 

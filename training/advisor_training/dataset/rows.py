@@ -138,6 +138,11 @@ class Rows:
         """Which rows have that job; shape (n,)."""
         return (self.job_a == job) | (self.job_b == job)
 
+    def split(self, row: int) -> Split:
+        """Of one row."""
+        shares = float(self.share_a[row]), float(self.share_b[row])
+        return Split(shares, "uncapped" if self.kind[row] == "uncapped" else "limited")
+
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         heads = {name: seen.take(which) for name, seen in fields.pop("heads").items()}

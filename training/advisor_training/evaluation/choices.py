@@ -7,7 +7,7 @@ from typing import Literal
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
-from advisor.core.split import EQUAL, Split
+from advisor.core.split import EQUAL
 from advisor.decide import recommend
 from advisor.decide.constraints import violations
 from advisor.decide.limits import Limits, floor
@@ -186,11 +186,8 @@ def _prediction(
     profiles: tuple[Profile, Profile],
     bounds: SpeedBounds,
 ) -> tuple[str, Prediction]:
-    row = held_out.row[test]
-    uncapped = data.rows.kind[row] == "uncapped"
-    shares = float(data.rows.share_a[row]), float(data.rows.share_b[row])
     capacities = held_out.heads["speed"][test].tolist()
-    split = Split(shares, "uncapped" if uncapped else "limited")
+    split = data.rows.split(held_out.row[test])
     prediction = Prediction(
         split=split,
         parts=tuple(

@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.core.split import Split
 from advisor.decide.recommend import TIE
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
@@ -16,7 +15,6 @@ from advisor.predict.profiles import Floats
 from advisor_models.model_predictor import ModelPredictor
 from advisor_training.dataset.data import Data
 from advisor_training.dataset.pairs import LeftOut
-from advisor_training.dataset.rows import Rows
 from advisor_training.learn.head_learners import POWER_LEARNER
 from advisor_training.learn.held_out import HeldOut
 from advisor_training.learn.learners import as_predicted
@@ -106,14 +104,9 @@ def _predict(predictor: ModelPredictor, data: Data) -> list[Prediction]:
     rows, found = data.rows, list[Prediction]()
     for number, measurement in enumerate(data.measurements):
         which = np.flatnonzero(rows.measurement == number)
-        splits = [_split(rows, int(row)) for row in which]
+        splits = [rows.split(int(row)) for row in which]
         found += predictor.predict(data.profiles_of(measurement), splits)
     return found
-
-
-def _split(rows: Rows, row: int) -> Split:
-    shares = float(rows.share_a[row]), float(rows.share_b[row])
-    return Split(shares, "uncapped" if rows.kind[row] == "uncapped" else "limited")
 
 
 def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:

@@ -160,10 +160,12 @@ def _deal_pairs(rows: Rows) -> Names:
 
 
 def _by_workload(rows: Rows, learner: Learner, tick: Tick) -> Answers:
-    return _all_tested(leave_one_job_out(rows, learner, progress=_each(tick)))
+    return _all_tested(leave_one_job_out(rows, learner, progress=each_fold(tick)))
 
 
-def _each(tick: Tick) -> OnFold:
+def each_fold(tick: Tick) -> OnFold:
+    """A tick after each fold."""
+
     def progress(name: str, done: int, total: int) -> None:
         tick()
 
@@ -231,7 +233,7 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
                 "every pair on one GPU model, for each in turn, where there are two",
                 lambda rows: len(np.unique(rows.gpu_model)),
                 lambda rows, learner, tick: _all_tested(
-                    fold_by(rows, rows.gpu_model, learner, _each(tick))
+                    fold_by(rows, rows.gpu_model, learner, each_fold(tick))
                 ),
             ),
             EvaluationProtocol(
@@ -239,7 +241,7 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
                 "a tenth of the pairs, their jobs seen beside others",
                 lambda rows: min(FOLDS, len(np.unique(rows.pair))),
                 lambda rows, learner, tick: _all_tested(
-                    fold_by(rows, _deal_pairs(rows), learner, _each(tick))
+                    fold_by(rows, _deal_pairs(rows), learner, each_fold(tick))
                 ),
             ),
             _drawn(

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from advisor.core.objectives import Candidate, Objective, PartResult, SplitResult, best
-from advisor.core.split import Split
 from advisor.predict.profiles import Floats
 from advisor_training.dataset.rows import Rows, flat
 from advisor_training.learn.head_learners import HeadLearner
@@ -79,7 +78,7 @@ def _fraction(
 def _candidate(rows: Rows, predicted: HeldOut, test: int) -> Candidate:
     row = predicted.row[test]
     result = _result(rows, row, predicted.speed[test], predicted.power_w[test])
-    return Candidate(Split((float(rows.share_a[row]), float(rows.share_b[row]))), result)
+    return Candidate(rows.split(row), result)
 
 
 def _result(rows: Rows, row: int, speeds: Sequence[float] | Floats, power_w: float) -> SplitResult:

@@ -65,70 +65,46 @@ def measure_operation(
     _check_fits(bench.ready.execution_s, channel, wanted)
     runner = Runner(bench, channel, wanted.lead_s, random.Random(seed))
     session = Session(home, _conditions(bench, gpu, sensors, wanted))
-    found, blocks = _begun(session, runner, sensors, wanted, report)
+    kept = None if wanted.fresh else session.read()
+    if kept is None:
+        kept = _found(runner, sensors, wanted, report), list[TraceBlock]()
+        session.begin(kept[0])
+    found, blocks = kept
     plan = _plan(found, channel, wanted)
     if wanted.enough is None:
         check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
-    lengths = _lengths(found, wanted)
-    blocks = run_blocks(runner, lengths, plan.runs // BLOCK_RUNS, blocks, session.add, report)
-    power = _power_of(blocks, found, sensors, wanted, gpu.power_limit_w)
-    busy_s = sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs)
-    made = _report_of(
-        power, bench.ready, gpu, channel, wanted.before, busy_s, time.monotonic() - begun
-    )
+    # What short runs are for, the energy of single executions, needs idle before the runs.
+    short = short_run(found.executions) if wanted.before == IDLE else found.executions
+    lengths, count = (found.executions, short), plan.runs // BLOCK_RUNS
+    blocks = run_blocks(runner, lengths, count, blocks, session.add, report)
+    seconds = time.monotonic() - begun
+    made = _report_of(blocks, found, bench.ready, gpu, sensors, wanted, seconds)
     session.finish(made)
     return made
 
 
-def _begun(
-    session: Session, runner: Runner, sensors: Sensors, wanted: WantedKernel, report: Report
-) -> tuple[RunLengths, list[TraceBlock]]:
-    """How long runs must be, and the blocks that are kept; found out now where nothing is."""
-    kept = None if wanted.fresh else session.read()
-    if kept is not None:
-        return kept
-    found = _found(runner, sensors, wanted, report)
-    session.begin(found)
-    return found, []
-
-
-def _lengths(found: RunLengths, wanted: WantedKernel) -> tuple[int, int]:
-    """Executions of a long run and of a short one."""
-    # What short runs are for, the energy of single executions, needs idle before the runs.
-    short = short_run(found.executions) if wanted.before == IDLE else found.executions
-    return found.executions, short
-
-
-def _power_of(
+def _report_of(
     blocks: Sequence[TraceBlock],
     found: RunLengths,
+    ready: KernelReady,
+    gpu: Gpu,
     sensors: Sensors,
     wanted: WantedKernel,
-    limit_w: float | None,
-) -> KernelPower:
-    return analyse(
+    seconds: float,
+) -> KernelReport:
+    channel = sensors.channel
+    power = analyse(
         blocks,
         sensors.record,
-        sensors.channel,
+        channel,
         execution_ms=found.execution_s * 1000,
         ssp_execution=found.ssp_execution,
         resolution_ms=wanted.resolution_ms,
-        limit_w=limit_w,
+        limit_w=gpu.power_limit_w,
         after_idle=wanted.before == IDLE,
         stretch=found.stretch,
     )
-
-
-def _report_of(
-    power: KernelPower,
-    ready: KernelReady,
-    gpu: Gpu,
-    channel: PowerChannel,
-    before: str,
-    busy_s: float,
-    seconds: float,
-) -> KernelReport:
     return KernelReport(
         **{field.name: getattr(power, field.name) for field in dataclasses.fields(KernelPower)},
         launch_energy_j=power.ssp_energy_j and power.ssp_energy_j.times(1 / ready.launches),
@@ -141,13 +117,13 @@ def _report_of(
         captured=ready.captured,
         launch_flop=ready.launch_flop,
         launch_bytes=ready.launch_bytes,
-        before=before,
+        before=wanted.before,
         libraries=ready.libraries,
         window_ms=channel.window_ms,
         delay_ms=channel.delay_ms,
         noise_w=channel.noise_w,
         period_ms=channel.period_ms,
-        gpu_busy_s=busy_s,
+        gpu_busy_s=sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs),
         seconds=seconds,
         measured_at=LiveClock().utc(),
     )

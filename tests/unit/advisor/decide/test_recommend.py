@@ -14,7 +14,7 @@ from advisor.core.gpu import PERCENTAGE, Gpu, Share
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.split import NINE, UNCAPPED, Split
 from advisor.decide.recommend import TIE, Decision, RatedSplit, Request, recommend
-from advisor.decide.recommendation import MARGINS
+from advisor.decide.recommendation import MARGINS, environments
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -86,7 +86,9 @@ def test_swapping_the_jobs_swaps_the_answer(a: Profile, b: Profile, request: Req
         assert (option and option.prediction) == (other and swapped(other.prediction))
 
     both(there.choice, back.choice)
-    assert there.environments(there.choice) == back.environments(back.choice)[::-1]
+    assert (
+        environments(there.profiles, there.choice) == environments(back.profiles, back.choice)[::-1]
+    )
     for name, option in there.rules.items():
         both(option, back.rules[name])
     for name, option in there.picks.items():
@@ -184,7 +186,7 @@ def test_uncapped_is_chosen_where_it_is_worth_enough_more() -> None:
     table = {UNCAPPED: (0.6, 0.6, 400.0), Split((20.0, 80.0)): (0.3, 0.8, 400.0)}
     answer = recommend((A, B), Scripted(table), FREE)
     assert answer.choice.name == "uncapped"
-    assert answer.environments(answer.choice) == ({}, {})
+    assert environments(answer.profiles, answer.choice) == ({}, {})
     assert "a split does not pay: at best, with 20/80, it is worth 8.3 % less" in said(answer)
     assert "without limits either job can take what the other needs" in said(answer)
 
@@ -263,10 +265,10 @@ def test_requests_that_do_not_fit_the_jobs() -> None:
 def test_limits_are_set_as_the_back_end_sets_them() -> None:
     """What is printed to copy is what `advisor` itself gives to a job."""
     answer = recommend((A, B), Scripted(_PAYS), FREE)
-    assert answer.environments(answer.choice) == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
+    assert environments(answer.profiles, answer.choice) == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
     gpu = Gpu(uuid="GPU-1", model=A.gpu_model, units_total=132)
     backend = MpsBackend(gpu, Control(Path("/nonexistent"), {}), owned=False)
-    for share, printed in zip((30, 70), answer.environments(answer.choice), strict=True):
+    for share, printed in zip((30, 70), environments(answer.profiles, answer.choice), strict=True):
         assert printed.items() <= backend.environment(Share(share)).items()
 
 

@@ -8,6 +8,7 @@ from advisor.core.gpu import PERCENTAGE
 from advisor.core.split import NINE, Split
 from advisor.core.units import units_for_share
 from advisor.decide.recommend import Request, recommend
+from advisor.decide.recommendation import environments
 from advisor.predict.profiles import Profile
 
 FREE = Request(default_min_speed=0)
@@ -26,12 +27,12 @@ def test_split_is_two_masks_that_do_not_overlap() -> None:
     """The first job has 96 of 304 CUs, the second all others; no variable of CUDA is named."""
     answer = recommend((amd("fft"), amd("gemm")), PAYS, FREE)
     assert answer.choice.name == "30/70"
-    a, b = answer.environments(answer.choice)
+    a, b = environments(answer.profiles, answer.choice)
     assert (a["HSA_CU_MASK"], b["HSA_CU_MASK"]) == ("0:0-95", "0:96-303")
     assert int(a["ROC_GLOBAL_CU_MASK"], 16) & int(b["ROC_GLOBAL_CU_MASK"], 16) == 0
     assert PERCENTAGE not in a | b
     (uncapped,) = [option for option in answer.candidates if option.name == "uncapped"]
-    assert answer.environments(uncapped) == ({}, {})
+    assert environments(answer.profiles, uncapped) == ({}, {})
 
 
 def test_fine_splits_are_in_steps_of_one_cu_per_xcd() -> None:

@@ -16,7 +16,7 @@ from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, Split
 from advisor.decide.candidates import MOST_WAYS, Running, candidate_ways
 from advisor.decide.constraints import violations
-from advisor.decide.recommendation import Request
+from advisor.decide.recommendation import Request, environments
 from advisor.decide.ways import (
     SetDecision,
     recommend_set,
@@ -231,7 +231,11 @@ def test_eight_jobs_are_refused() -> None:
 def test_only_limited_jobs_get_a_variable() -> None:
     found = recommended([SMALL, BIG, SMALL], default_min_speed=0)
     way = next(way for way in found.ways if way.sharing == "limited")
-    assert [bool(variables) for variables in found.environments(way)] == [False, True, False]
+    assert [bool(variables) for variables in environments(found.profiles, way)] == [
+        False,
+        True,
+        False,
+    ]
     assert Split(way.prediction.split.shares).is_limited
 
 
