@@ -30,12 +30,11 @@ from advisor.core.job import (
     Job,
     ProgressSettings,
 )
-from advisor.core.wording import count_of
+from advisor.core.wording import NAME, count_of, unknown_job
 from advisor.errors import InputError
 from advisor.files.safe_files import others_write_to
 from advisor.formats import yaml_fields as read
 from advisor.formats.job_progress import progress_fault, read_progress, read_results
-from advisor.formats.unknown_job import NAME, unknown_job
 from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES, job_folders
 
 _NAME_RULE = "small letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"

@@ -7,7 +7,7 @@ from advisor.core.observations import ObservedPart
 from advisor.core.split import ADVISED_JOBS
 from advisor.core.telemetry import TelemetrySource
 from advisor.launch.monitor.energy import EnergyMeter, Metered
-from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor
+from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.stretch import Stretch
 from advisor.launch.records.ledger import Ledger
@@ -110,6 +110,12 @@ class Account:
         parts = self._pair.parts[: self._first]
         return energy_saved(self.settled_power_w(), self.stretches[0].rates(), parts)
 
+    def settled_work_per_joule(self) -> float | None:
+        """Sum of relative speeds per watt in that time."""
+        rates, parts = self.stretches[0].rates(), self._pair.parts[: self._first]
+        speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, parts, strict=True)]
+        return work_per_joule(speeds, self.settled_power_w())
+
     def ledger(self) -> Ledger | None:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""
         metered, parts, done = self._metered(), self._pair.parts, self._since(self._first_steps)
@@ -209,6 +215,12 @@ def work_alone(
         alone_s += done / part.solo_rate
         alone_j += done / part.solo_rate * part.solo_power_w
     return alone_s, alone_j
+
+
+def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:
+    """Sum of relative speeds per watt; None where one of them is not known."""
+    known = [speed for speed in speeds if speed is not None]
+    return sum(known) / power_w if len(known) == len(speeds) and power_w else None
 
 
 def _units(one: JobMonitor) -> int:

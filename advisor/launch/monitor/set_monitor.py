@@ -13,11 +13,16 @@ from advisor.core.split import Split
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.formats.moments import now
-from advisor.launch.monitor.account import Account
-from advisor.launch.monitor.faults import is_fault, take_down
-from advisor.launch.monitor.job_monitor import JobMonitor, relative
+from advisor.launch.monitor.account import Account, work_per_joule
+from advisor.launch.monitor.faults import (
+    broken_promise,
+    is_fault,
+    take_down,
+    unsure_promises,
+    watch_promises,
+)
+from advisor.launch.monitor.job_monitor import JobMonitor
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
-from advisor.launch.monitor.promises import broken_promise, unsure_promises, watch_promises
 from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start.starting import end_jobs, open_gates
 from advisor.runtime.backends.backend import Backend
@@ -140,23 +145,6 @@ class SetMonitor:
         # A job that is over adds nothing; when all are, there is nothing to tell.
         speeds = [one.relative_speed() for one in self._running()]
         return work_per_joule(speeds, self.account.power_w()) if speeds else None
-
-    def settled_rates(self) -> tuple[float | None, ...]:
-        """Of all jobs, while all ran, without the first seconds."""
-        return self.account.stretches[0].rates()
-
-    def settled_s(self) -> float:
-        """How long the time is that the settled means are of."""
-        return self.account.stretches[0].settled_s()
-
-    def settled_work_per_joule(self) -> float | None:
-        """As the rates."""
-        speeds = [
-            relative(rate, part.solo_rate)
-            # Who joined later is no part of it.
-            for rate, part in zip(self.settled_rates(), self.pair.parts, strict=False)
-        ]
-        return work_per_joule(speeds, self.account.settled_power_w())
 
     def alarms(self) -> list[str]:
         """What was found wrong with the jobs' results since this was asked last."""
@@ -299,9 +287,3 @@ class SetMonitor:
         self.limit_broken = True
         end_jobs(one.job for one in self.jobs)
         raise error
-
-
-def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:
-    """Sum of relative speeds per watt; None where one of them is not known."""
-    known = [speed for speed in speeds if speed is not None]
-    return sum(known) / power_w if len(known) == len(speeds) and power_w else None

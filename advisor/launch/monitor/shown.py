@@ -62,7 +62,7 @@ class ForecastCheck:
     def warnings(self, monitor: SetMonitor) -> list[str]:
         """What is to be said now."""
         forecast = self._pair.forecast
-        if forecast is None or monitor.settled_s() < JUDGE_S:
+        if forecast is None or monitor.account.stretches[0].settled_s() < JUDGE_S:
             return []
         new = [
             (name, text)
@@ -76,11 +76,11 @@ class ForecastCheck:
 def _far_ones(
     pair: LaunchSet, forecast: Forecast, monitor: SetMonitor
 ) -> Iterator[tuple[str, str]]:
-    objective_value, per_kw = monitor.settled_work_per_joule(), 1000.0
+    objective_value, per_kw = monitor.account.settled_work_per_joule(), 1000.0
     rates = [
         (f"rate of {job.name}", f"{job.progress.unit}/s", rate, expected.rate)
         for job, rate, expected in zip(
-            pair.jobs, monitor.settled_rates(), forecast.jobs, strict=True
+            pair.jobs, monitor.account.stretches[0].rates(), forecast.jobs, strict=True
         )
     ]
     once = len({job.name for job in pair.jobs}) == len(pair.jobs)

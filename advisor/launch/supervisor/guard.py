@@ -25,8 +25,9 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import PartitionError, SurvivorsError
 from advisor.runtime.backends.backend import Backend
-from advisor.runtime.backends.mps import MpsBackend, daemon_pid
+from advisor.runtime.backends.mps import MpsBackend
 from advisor.runtime.backends.mps3_control import control_at
+from advisor.runtime.backends.mps_control import daemon_pid
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.runtime.jobs.ending import end_marked, known_children
 from advisor.settings import python

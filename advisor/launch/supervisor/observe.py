@@ -14,9 +14,9 @@ from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import JUDGE_S, Observation, ObservedPart
 from advisor.core.results import verdict_flags
 from advisor.core.split import ADVISED_JOBS
-from advisor.launch.monitor.account import energy_saved
+from advisor.launch.monitor.account import energy_saved, work_per_joule
 from advisor.launch.monitor.job_monitor import relative
-from advisor.launch.monitor.set_monitor import SetMonitor, work_per_joule
+from advisor.launch.monitor.set_monitor import SetMonitor
 from advisor.launch.monitor.stretch import Stretch
 from advisor.launch.records.spec import Forecast, LaunchPart
 from advisor.launch.records.status import State

@@ -18,7 +18,7 @@ from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.files.safe_files import check_parents, private_folder
 from advisor.runtime.backends.backend import ComputingPids, Granted, Server, Sight
 from advisor.runtime.backends.limit import check_granted, look
-from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.backends.mps_control import Control, daemon_pid
 from advisor.runtime.backends.mps_log import end_of, named_in_faults
 from advisor.runtime.host.processes import owner_of, wait_until
 
@@ -294,11 +294,3 @@ def start_server(control: Control) -> None:
             fix="read server.log in the daemon's log directory; is the GPU in exclusive mode "
             "and held by another process?",
         )
-
-
-def daemon_pid(pipe_dir: Path) -> int | None:
-    """The number that a daemon left in its folder; None: none is there."""
-    try:
-        return int((pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
-    except (OSError, ValueError):
-        return None

@@ -164,6 +164,14 @@ def binary_version(environment: Mapping[str, str]) -> str:
     return reply.partition("Binary version:")[2].split()[0] if "Binary version:" in reply else reply
 
 
+def daemon_pid(pipe_dir: Path) -> int | None:
+    """The number that a daemon left in its folder; None: none is there."""
+    try:
+        return int((pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
+    except (OSError, ValueError):
+        return None
+
+
 def parse_pids(reply: str) -> list[int]:
     """Process numbers, one a line; anything else is not a list.
 

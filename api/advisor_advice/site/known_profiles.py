@@ -7,8 +7,8 @@ from pathlib import Path
 from advisor.core.observations import Record
 from advisor.core.records import SoloPoint
 from advisor.core.units import vendor_of
+from advisor.core.wording import unknown_job
 from advisor.errors import InputError
-from advisor.formats.unknown_job import unknown_job
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.settings import Settings
 from advisor.validity.copies import undisputed

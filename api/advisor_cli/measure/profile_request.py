@@ -9,9 +9,9 @@ import typer
 from advisor.core.gpu import Gpu, Share, Vendor
 from advisor.core.job import Job, ProgressKind, ProgressSettings
 from advisor.core.units import share_for_units
+from advisor.core.wording import measuring
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job, load_job, save_job
-from advisor.formats.unknown_job import measuring
 from advisor.runtime.jobs.launcher import check_program
 from advisor.runtime.jobs.progress_search import WATCHED_S, watch
 from advisor.settings import Settings

@@ -10,7 +10,6 @@ from advisor.errors import SourceError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
 from advisor.wire.kernel_power import CurveBin, Difference, Estimate, KernelPower, StretchPower
 from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
-from advisor_power.kernels.energy import energy_by_difference
 from advisor_power.kernels.estimates import around, mean_of
 from advisor_power.kernels.golden import (
     LEAST_GOLDEN,
@@ -23,7 +22,15 @@ from advisor_power.kernels.plan import sigma_power_w
 from advisor_power.kernels.scatter import scatter
 from advisor_power.kernels.steady import steady_execution
 from advisor_power.kernels.stitch import end_powers, naive_curve, sensor_of, stitch
-from advisor_power.kernels.trace import Run, TraceBlock, duration_s, durations_ms, longest, start_s
+from advisor_power.kernels.trace import (
+    Run,
+    TraceBlock,
+    duration_s,
+    durations_ms,
+    energy_by_difference,
+    longest,
+    start_s,
+)
 
 LOOKED_AT_S = 0.05
 """After what ran before has left the sensor."""

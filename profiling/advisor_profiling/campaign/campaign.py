@@ -14,8 +14,14 @@ from advisor.core.wording import count_of
 from advisor.errors import AdvisorError, JobError, LimitBrokenError
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import Block
-from advisor_profiling.campaign.outcome import CampaignOutcome, Cost, Failure, Reporter, RetryLimit
-from advisor_profiling.campaign.verdicts import References
+from advisor_profiling.campaign.outcome import (
+    CampaignOutcome,
+    Cost,
+    Failure,
+    References,
+    Reporter,
+    RetryLimit,
+)
 from advisor_profiling.testbed.measure_target import measure_target
 from advisor_profiling.testbed.process_pool import ProcessPool
 from advisor_profiling.testbed.testbed import Testbed

@@ -1,12 +1,20 @@
-"""What comes of a campaign, what it costs, what watches while it runs, and when it gives up."""
+"""What comes of a campaign, what it costs, what watches while it runs, and when it gives up.
+
+Results of each window are judged against those of the same job on the whole GPU.
+"""
 
 from collections import Counter, defaultdict
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, replace
 from typing import Protocol
 
-from advisor.core.records import Point
+from advisor.core.gpu import WHOLE
+from advisor.core.job import ResultsSettings
+from advisor.core.records import Point, SoloPoint
+from advisor.core.results import Reported, Verdict, judge, read_first
 from advisor.errors import AdvisorError
-from advisor_profiling.window.targets import Target
+from advisor_profiling.window.points import JobResult, WindowResult
+from advisor_profiling.window.targets import ProcessSpec, Target
 
 MAX_FAILURES = 3
 """Failures in a row that are enough."""
@@ -111,3 +119,38 @@ class RetryLimit:
         if self._sets[jobs] >= MAX_FAILURES:
             return f"{' with '.join(jobs)} failed {self._sets[jobs]} times in a row before"
         return None
+
+
+class References:
+    """What jobs reported on the whole GPU of one model and driver, by hash of the job."""
+
+    def __init__(self, points: Iterable[SoloPoint] = ()) -> None:
+        self._known: dict[str, Reported] = {}
+        for point in points:
+            reported = read_first(point.reported)
+            whole = point.share_percent == WHOLE and point.results == "right"
+            if whole and reported is not None and point.job_hash is not None:
+                self._known[point.job_hash] = reported
+
+    def judged(self, result: WindowResult) -> WindowResult:
+        """The window with a verdict for each of its jobs."""
+        target = result.target
+        if is_reference(target):
+            self._keep(target.specs[0], result.parts[0].reported)
+        sides = zip(target.specs, result.parts, strict=True)
+        return replace(result, parts=tuple(self._judged(spec, part) for spec, part in sides))
+
+    def _keep(self, spec: ProcessSpec, reported: Reported) -> None:
+        if reported.count and not reported.not_finite:
+            self._known[spec.job.job_hash] = reported
+
+    def _judged(self, spec: ProcessSpec, part: JobResult) -> JobResult:
+        reference = self._known.get(spec.job.job_hash)
+        tolerance = (spec.job.results or ResultsSettings()).tolerance
+        verdict: Verdict | None = judge(part.reported, reference, tolerance)
+        return replace(part, verdict=verdict)
+
+
+def is_reference(target: Target) -> bool:
+    """Whether it is a job alone on the whole GPU."""
+    return len(target.specs) == 1 and target.specs[0].share.percent == WHOLE

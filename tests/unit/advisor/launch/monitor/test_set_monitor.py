@@ -36,10 +36,10 @@ def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
     assert [one.rate() for one in monitor.jobs] == [pytest.approx(50), pytest.approx(80)]
     watch.go_on(19.5)
     assert (monitor.over, watch.outcomes, monitor.mode) == (False, ["running", "running"], "mps")
-    assert monitor.settled_rates() == (pytest.approx(50), pytest.approx(80))
-    assert monitor.settled_s() == pytest.approx(17)
+    assert monitor.account.stretches[0].rates() == (pytest.approx(50), pytest.approx(80))
+    assert monitor.account.stretches[0].settled_s() == pytest.approx(17)
     assert monitor.work_per_joule() == pytest.approx(1.3 / 400)
-    assert monitor.settled_work_per_joule() == pytest.approx(1.3 / 400)
+    assert monitor.account.settled_work_per_joule() == pytest.approx(1.3 / 400)
     assert monitor.account.energy_j == pytest.approx(20 * 400)
     assert (monitor.account.overlap_s, monitor.first_ended) == (pytest.approx(20), ())
     assert monitor.alarms() == []
@@ -51,8 +51,8 @@ def test_a_job_without_a_profile_has_no_relative_speed(patch: pytest.MonkeyPatch
     watch = Watch(patch, known=False)
     watch.go_on(10)
     assert watch.monitor.work_per_joule() is None
-    assert watch.monitor.settled_work_per_joule() is None
-    assert watch.monitor.settled_rates() == (pytest.approx(50), pytest.approx(50))
+    assert watch.monitor.account.settled_work_per_joule() is None
+    assert watch.monitor.account.stretches[0].rates() == (pytest.approx(50), pytest.approx(50))
 
 
 def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
@@ -498,9 +498,9 @@ def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> 
     """The job ended at some time before it: the mean would be off by that."""
     watch = Watch(patch, Script(ends_s=10.1), Script(rate=80))
     watch.go_on(10)
-    before = watch.monitor.settled_rates()
+    before = watch.monitor.account.stretches[0].rates()
     watch.go_on(10)
-    assert watch.monitor.settled_rates() == before
+    assert watch.monitor.account.stretches[0].rates() == before
     assert watch.monitor.account.settled_power_w() == pytest.approx(400)
 
 
