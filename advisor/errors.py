@@ -1,6 +1,6 @@
 """The errors that callers handle. Each message says what happened, why, and what to do next."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -179,3 +179,13 @@ def _sentences(*parts: str) -> str:
     told = (part.rstrip(".") for part in parts if part)
     # What a library says may be a question.
     return " ".join(part if part.endswith("?") else f"{part}." for part in told)
+
+
+@contextmanager
+def undone_by(undo: Callable[[], object]) -> Generator[None]:
+    """Undoes what was begun where the block does not come to its end."""
+    try:
+        yield
+    except BaseException:  # Ctrl-C too: nobody else knows of it
+        undo()
+        raise

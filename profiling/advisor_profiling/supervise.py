@@ -16,7 +16,7 @@ from types import FrameType
 from advisor.core.gpu import Gpu
 from advisor.core.observations import Observation
 from advisor.core.split import Sharing
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, undone_by
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.supervisor.set_run import LaunchContext
@@ -70,12 +70,9 @@ def _open_context(spec: LaunchSpec, settings: Settings) -> Generator[LaunchConte
 def _open_backend(sharing: Sharing, gpu: Gpu, settings: Settings) -> Backend:
     """What enforces the shares, on a GPU on which nobody computes."""
     backend = open_backend(gpu, "uncapped" if sharing == "time-sliced" else None, settings)
-    try:
+    with undone_by(backend.close):
         end_leftovers(backend, settings.runtime_dir)
         check_alone(gpu)
-    except BaseException:  # Ctrl-C too: nobody else has the back-end to close it
-        backend.close()
-        raise
     return backend
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from advisor.core.gpu import Share
-from advisor.errors import PartitionError
+from advisor.errors import PartitionError, undone_by
 from advisor.runtime.backends.mps_control import BINARY, PROTOCOL, Control, parse_percentage, run
 
 SERVER = "gpu"
@@ -123,14 +123,12 @@ class Control3(Control):
         """
         memory = "" if share.memory_mib is None else f"--pinned-memory-limit={share.memory_mib}M"
         self.ask(f"namespace create {namespace} --server={SERVER}")
-        try:
+        # Without limits it would give the whole GPU.
+        with undone_by(lambda: self.delete(namespace)):
             limits = f"--active-thread-percentage={share} {memory}"
             self.ask(f"namespace set {namespace} --server={SERVER} {limits}")
             if wrong := self.differs(namespace, share):
                 raise PartitionError(wrong, why="the daemon has taken another limit than was set")
-        except BaseException:  # Ctrl-C too: without limits it would give the whole GPU
-            self.delete(namespace)
-            raise
 
     def delete(self, namespace: str) -> None:
         """Remove a namespace, whoever is in it; one whose server is gone has ended with that."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from advisor.core.wording import count_of
-from advisor.errors import JobError
+from advisor.errors import JobError, undone_by
 from advisor_profiling.fanout.shards import LOG, Answer, Shard, read_answer
 
 _POLL_S = 1.0
@@ -43,12 +43,10 @@ def hand_out(
     """
     ended: Mapping[str, str] = {}
     if unanswered := _unanswered(shards):
-        try:
+        # Shards are not measured for a command that is gone.
+        with undone_by(engine.stop):
             engine.submit(unanswered)
             ended = _wait(unanswered, engine, say)
-        except BaseException:  # Ctrl-C too: shards are not measured for a command that is gone
-            engine.stop()
-            raise
     return [read_answer(shard) or _none(shard, ended.get(shard.name, "")) for shard in shards]
 
 

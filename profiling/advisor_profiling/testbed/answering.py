@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from advisor.core.gpu import WHOLE, Share, percent_for_units
 from advisor.core.job import Job
-from advisor.errors import JobError, LimitNotProvenError
+from advisor.errors import JobError, LimitNotProvenError, undone_by
 from advisor.formats.wire import read_tolerant, write
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.jobs.launcher import check_program, prove
@@ -80,12 +80,9 @@ def started(name: str, workload: Workload, kind: type[_Ready]) -> "tuple[Answeri
         LimitNotProvenError: the limit is not in force.
     """
     job = AnsweringJob(name, workload)
-    try:
+    with undone_by(job.close):
         ready = job.ready(kind)
         check_units(workload.units, ready.units)
-    except BaseException:  # Ctrl-C too: nobody else has the job to end it
-        job.close()
-        raise
     return job, ready
 
 
