@@ -14,7 +14,7 @@ from advisor_api.http.gate import Gate
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import add_routes
 from advisor_api.launches.board import Board
-from advisor_api.launches.cards import Cards
+from advisor_api.launches.cards import HostCards
 from advisor_api.launches.drift_watch import watching_drift
 from advisor_api.launches.reconciler import reconciling
 from advisor_api.routes import (
@@ -102,7 +102,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
 def _board(service: Service) -> Generator[Board]:
     """The overview of the GPUs of this host, or of those of a demonstration."""
     if not service.options.replayed:
-        with closing(Cards(service.settings)) as cards:
+        with closing(HostCards(service.settings)) as cards:
             yield Board(service, cards.look)
         return
     # Nothing else needs recorded windows.

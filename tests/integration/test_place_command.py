@@ -15,7 +15,7 @@ from reading import answer_of
 from advisor.core.gpu import PERCENTAGE
 from advisor.errors import InputError
 from advisor_advice.ask.words import min_speeds, read_works
-from advisor_cli.advise.queue import MAX_JOBS, Entry, read_entries
+from advisor_cli.advise.queue import MAX_JOBS, QueueEntry, read_entries
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 
@@ -210,7 +210,7 @@ def test_what_cannot_be_done_is_said(
 
 def test_queue_keeps_its_order_and_its_works() -> None:
     """First come, first served needs to know who came first."""
-    entries = [Entry("a"), Entry("b", 2), Entry("a", 3, 5400.0)]
+    entries = [QueueEntry("a"), QueueEntry("b", 2), QueueEntry("a", 3, 5400.0)]
     assert read_entries(["a", "b:2", "a:3 1.5h"], None) == entries
 
 
@@ -268,7 +268,7 @@ def test_json_of_sets_has_stable_keys(place: Advisor) -> None:
         assert set(one) == {"launch", "gpu_model", "gpus", "jobs", "power_w"}
         for job in one["jobs"]:
             assert set(job) == {
-                *("job", "share_percent", "speed", "p99_ms", "environment", "one_window"),
+                *("job", "share_percent", "speed", "p99_ms", "environment", "one_window")
             }
             assert bool(job["environment"]) == (job["share_percent"] < 100)
 

@@ -17,7 +17,7 @@ from advisor.formats.job_file import sound_jobs
 from advisor.launch.records.overview import midnight
 from advisor.settings import SUITE, Settings
 from advisor_api.demo.programme import Programme
-from advisor_api.demo.stage import Stage
+from advisor_api.demo.stage import DemoGpu
 from advisor_api.http.errors import LOG
 from advisor_data.files.bundled import bundled_points_together, bundled_solo_points
 
@@ -36,7 +36,7 @@ _HEAD_S = 8 * 3600.0
 _CHUNK_S, _TICK_S = 600.0, 0.25
 
 
-class Player:
+class DemoPlayer:
     """Recorded launches on some GPUs, of which every moment is `SPEED` times as short."""
 
     def __init__(self, settings: Settings) -> None:
@@ -47,7 +47,8 @@ class Player:
         programmes = {model: _programme(model, settings, names) for model in set(GPUS)}
         root = settings.home / "launches"
         self._stages = [
-            Stage(number, root, self._begin, programmes[model]) for number, model in enumerate(GPUS)
+            DemoGpu(number, root, self._begin, programmes[model])
+            for number, model in enumerate(GPUS)
         ]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._play, daemon=True, name="demo")
@@ -100,9 +101,9 @@ def _programme(model: str, settings: Settings, jobs: list[str]) -> Programme:
 
 
 @contextmanager
-def playing(settings: Settings) -> Generator[Player]:
+def playing(settings: Settings) -> Generator[DemoPlayer]:
     """Play until the end of the block."""
-    player = Player(settings)
+    player = DemoPlayer(settings)
     player.start()
     try:
         yield player

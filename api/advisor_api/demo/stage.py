@@ -24,7 +24,7 @@ _LENGTHS_S, _PAUSES_S = (2400.0, 14_000.0), (120.0, 2400.0)
 """Of launches, and of the time between two."""
 
 
-class Stage:
+class DemoGpu:
     """A GPU on which launches play.
 
     Args:

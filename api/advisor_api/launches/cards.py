@@ -14,7 +14,7 @@ LIST_S = 60.0
 """A driver is asked so often which GPUs there are; where there is none, that takes as long."""
 
 
-class Cards:
+class HostCards:
     """What a driver names on this host; nothing where none answers."""
 
     def __init__(self, settings: Settings) -> None:

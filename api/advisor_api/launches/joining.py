@@ -20,7 +20,7 @@ from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launching import check_launchable, find, folder_reached, request_hash
 from advisor_api.launches.view import HIDDEN
-from advisor_api.service.audit import Audit
+from advisor_api.service.audit import RequestAudit
 from advisor_api.service.service import Service
 from advisor_profiling.testbed.live import find_gpu, with_units
 
@@ -31,7 +31,7 @@ def join(
     wanted: JoinLaunchRequest,
     caller: Caller,
     key: str | None,
-    audited: Audit,
+    audited: RequestAudit,
 ) -> LaunchJoin:
     """Ask the supervisor of a launch to let a job join, once for each key and body.
 

@@ -30,7 +30,7 @@ from advisor_api.launches.steps import (
     start_supervisor,
 )
 from advisor_api.launches.view import current_status, last_heard, stored_status
-from advisor_api.service.audit import Audit
+from advisor_api.service.audit import RequestAudit
 from advisor_api.service.service import Service
 from advisor_data.service.state import LaunchRow
 from advisor_profiling.testbed.live import find_gpu, with_units
@@ -61,7 +61,7 @@ def check_on(service: Service) -> None:
 
 
 def launch(
-    service: Service, wanted: LaunchRequest, caller: Caller, key: str | None, audited: Audit
+    service: Service, wanted: LaunchRequest, caller: Caller, key: str | None, audited: RequestAudit
 ) -> LaunchStatus:
     """Launch what is wanted, once for each key; returns before anything runs.
 
@@ -104,7 +104,7 @@ def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchPlan:
     return plan_of(spec, with_units(gpu, service.settings), service.settings)
 
 
-def stop(service: Service, launch_id: str, audited: Audit) -> tuple[LaunchStatus, str]:
+def stop(service: Service, launch_id: str, audited: RequestAudit) -> tuple[LaunchStatus, str]:
     """Ask for the end of a launch; of one that is over, or asked already, nothing more.
 
     Returns:

@@ -16,7 +16,7 @@ from advisor_api.service.service import ServiceOf
 from advisor_data.service.state import AuditEntry, ServiceState
 
 
-class Audit:
+class RequestAudit:
     """Records what one request does."""
 
     def __init__(self, state: ServiceState, caller: Caller, request_id: str, client: str) -> None:
@@ -65,12 +65,14 @@ class Audit:
             LOG.error("%s: the audit log has no end of %s: %s", self._request_id, action, error)
 
 
-async def _audit(request: Request, service: ServiceOf) -> Audit:
+async def _audit(request: Request, service: ServiceOf) -> RequestAudit:
     scope = request.scope
     caller = cast("Caller", scope["advisor.caller"])
     request_id = cast("str", scope["advisor.request_id"])
-    return Audit(service.state, caller, request_id, request.client.host if request.client else "")
+    return RequestAudit(
+        service.state, caller, request_id, request.client.host if request.client else ""
+    )
 
 
-Audited: TypeAlias = Annotated[Audit, Depends(_audit)]
+Audited: TypeAlias = Annotated[RequestAudit, Depends(_audit)]
 """The parameter of a route that changes something: `with audited.of("replace-profile", job):`."""

@@ -13,14 +13,14 @@ from advisor.validity.usable import why_no_profile
 from advisor.wire.lists import Observations, PairPoints, PointsTakenIn, ProfilePoints, TakenIn
 from advisor_api.engine import bundled
 from advisor_api.http.errors import not_found
-from advisor_api.service.audit import Audit
+from advisor_api.service.audit import RequestAudit
 from advisor_api.service.service import Service
 from advisor_data.files.imports import check_import
 from advisor_data.store.pages import Page, Position, Span, page_of, position
 
 
 @contextmanager
-def changing(service: Service, audited: Audit, action: str, subject: str) -> Generator[None]:
+def changing(service: Service, audited: RequestAudit, action: str, subject: str) -> Generator[None]:
     """Write something that answers depend on: it is in the audit log, and counts at once.
 
     Raises:

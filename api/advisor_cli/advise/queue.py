@@ -15,7 +15,7 @@ _ENTRY = re.compile(r"([^:*\s]+)(?:[:*]([0-9]{1,9}))?(?:\s+(\S+))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """Equal jobs; `work_s` is None where nothing is said of their work."""
 
     name: str
@@ -23,7 +23,7 @@ class Entry:
     work_s: float | None = None
 
 
-def read_entries(texts: Sequence[str], file: Path | None) -> list[Entry]:
+def read_entries(texts: Sequence[str], file: Path | None) -> list[QueueEntry]:
     """Jobs in the order in which they were given.
 
     Args:
@@ -49,12 +49,12 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[Entry]:
     return entries
 
 
-def _entry(place: str, text: str) -> Entry:
+def _entry(place: str, text: str) -> QueueEntry:
     found = _ENTRY.fullmatch(text)
     if not found or (count := int(found[2] or 1)) < 1:
         raise _no_entry(place, text)
     try:
-        return Entry(found[1], count, read_duration(found[3]) if found[3] else None)
+        return QueueEntry(found[1], count, read_duration(found[3]) if found[3] else None)
     except InputError as error:
         raise InputError(f"{place}{text}: {error.what}", fix=error.fix) from error
 

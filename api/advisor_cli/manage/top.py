@@ -25,7 +25,7 @@ from advisor.launch.records.folder import LaunchFolder, list_folders
 from advisor.launch.records.history import read_history
 from advisor.launch.records.overview import Entry, Overview, Seen, entry_of, overview
 from advisor.settings import Settings, read_settings
-from advisor_api.launches.cards import Cards
+from advisor_api.launches.cards import HostCards
 from advisor_cli.manage.overview_screen import letters_of, overview_screen
 from advisor_cli.manage.scrolled import Scrolled
 from advisor_cli.shared.console import PIPE_WIDTH, plain_console
@@ -155,7 +155,7 @@ class HostLaunches:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._root = settings, settings.home / "launches"
-        self._cards = Cards(settings)
+        self._cards = HostCards(settings)
         self._ended: dict[str, tuple[Launch, Entry | None]] = {}
 
     def look(self) -> Overview:

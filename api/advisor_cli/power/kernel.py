@@ -34,7 +34,7 @@ COLLECTIVES = ("all-gather", "all-reduce")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class AskedOperation:
     """The operation that is meant: one of ours, or what `call` names."""
 
     name: Annotated[
@@ -91,7 +91,7 @@ class Operation:
 
 @grouped
 def kernel(
-    what: Operation,
+    what: AskedOperation,
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     gpu_model: ReplayedModel = None,
     units: Annotated[
@@ -136,7 +136,7 @@ def kernel(
     _show(found, as_json)
 
 
-def _check(what: Operation, within_w: float | None) -> None:
+def _check(what: AskedOperation, within_w: float | None) -> None:
     if bool(what.name) == bool(what.call):
         raise InputError(
             f"both {what.name} and --call were given" if what.call else "no operation was named",
@@ -148,7 +148,7 @@ def _check(what: Operation, within_w: float | None) -> None:
 
 
 def _replay(
-    what: Operation, units: int | None, gpu_model: str | None, console: Console
+    what: AskedOperation, units: int | None, gpu_model: str | None, console: Console
 ) -> KernelReport:
     asked = RecordedKernel(
         operation=what.recorded_name(), before=what.before, units=units, gpu_model=gpu_model
@@ -159,7 +159,7 @@ def _replay(
 
 
 def _measure(
-    what: Operation, place: WorkerPlace, wanted: WantedKernel, settings: Settings, console: Console
+    what: AskedOperation, place: WorkerPlace, wanted: WantedKernel, settings: Settings, console: Console
 ) -> KernelReport:
     sensors = _known_sensors(place.gpu, wanted.resolution_ms, settings, console)
     _check_together(what)
@@ -207,7 +207,7 @@ def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: 
     return sensors
 
 
-def _check_together(what: Operation) -> None:
+def _check_together(what: AskedOperation) -> None:
     if what.together and (what.after or what.rotate):
         raise InputError(
             f"{what.name} goes with neither --after nor --rotate",

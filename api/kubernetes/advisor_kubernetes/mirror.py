@@ -15,7 +15,7 @@ _PAUSE_S = 1.0
 _TOO_OLD = 410
 
 
-class Mirror:
+class ObjectMirror:
     """The objects of one list, by uid.
 
     Args:

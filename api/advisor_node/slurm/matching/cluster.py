@@ -15,7 +15,7 @@ _SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*(.*?)\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SiteSettings:
     """What advisor.conf says.
 
     Attributes:
@@ -31,7 +31,7 @@ class Settings:
     facts: Path
 
 
-def read_settings_file(path: Path) -> Settings:
+def read_settings_file(path: Path) -> SiteSettings:
     """The settings in a file.
 
     Raises:
@@ -46,7 +46,7 @@ def read_settings_file(path: Path) -> Settings:
                           ("facts", r"/\S+")):  # fmt: skip
         if not re.fullmatch(pattern, given.get(name, "")):
             raise InputError(f"{path}: {name} = {given.get(name, '')} is not valid")
-    return Settings(
+    return SiteSettings(
         address=given["address"],
         wait_s=int(given["wait_s"]),
         gpu_model=given.get("gpu_model"),
@@ -76,7 +76,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SlurmNode:
     """A node with so many GPUs; `is_shared` where each is counted as gres/mps of 100 as well.
 
     Types are those of its GPUs in gres.conf, an empty one of those that have none.
@@ -98,7 +98,7 @@ def read_partitions(ask: Ask) -> Mapping[str, Partition]:
     return {partition.name: partition for partition in found if partition.name}
 
 
-def read_nodes(ask: Ask) -> Mapping[str, Node]:
+def read_nodes(ask: Ask) -> Mapping[str, SlurmNode]:
     """All nodes, by name."""
     try:
         found = rows(ask("sinfo", "--json"), "nodes")
@@ -108,10 +108,10 @@ def read_nodes(ask: Ask) -> Mapping[str, Node]:
 
 
 def write_facts(
-    settings: Settings,
+    settings: SiteSettings,
     books: str,
     partitions: Mapping[str, Partition],
-    nodes: Sequence[Node],
+    nodes: Sequence[SlurmNode],
     now_s: float,
 ) -> None:
     """Tell the plugin: a file of lines, complete at any moment."""
@@ -130,7 +130,7 @@ def write_facts(
     new.replace(settings.facts)
 
 
-def _fact(partition: Partition, nodes: Sequence[Node]) -> str:
+def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:
     those = [node for node in nodes if partition.name in node.partitions and node.gpus]
     if not those or not all(node.is_shared for node in those):
         return "no GPUs are not counted as mps, 100 for each"
@@ -163,13 +163,13 @@ def parse_minutes(text: str) -> float | None:
     return days * 1440 + hours * 60 + minutes + seconds / 60
 
 
-def _node(row: Mapping[str, object]) -> Node:
+def _node(row: Mapping[str, object]) -> SlurmNode:
     gres = str(row.get("gres", ""))
     counts = {name: _counts(gres, name) for name in ("gpu", "mps")}
     gpus, mps = (sum(of_types.values()) for of_types in counts.values())
     named: Any = row.get("partitions")
     free = (number(row.get("cpus")) or 0) - (number(row.get("alloc_cpus")) or 0)
-    return Node(
+    return SlurmNode(
         name=str(row.get("name", "")),
         partitions=tuple(map(str, named or ())),
         free_cpus=int(free),

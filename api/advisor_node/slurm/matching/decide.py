@@ -14,7 +14,7 @@ from advisor.core.wording import listed
 from advisor_node.advice import Ask, Together
 from advisor_node.matching import matched, weighed
 from advisor_node.slurm.comment import Named
-from advisor_node.slurm.matching.cluster import Node, Partition
+from advisor_node.slurm.matching.cluster import Partition, SlurmNode
 from advisor_node.slurm.matching.meetings import (
     Card,
     Meeting,
@@ -62,7 +62,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class QueueRound:
     """One look at the queue.
 
     Attributes:
@@ -74,7 +74,7 @@ class Round:
     """
 
     jobs: Sequence[QueuedJob]
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, SlurmNode]
     partitions: Mapping[str, Partition]
     ask: Ask
     now_s: float

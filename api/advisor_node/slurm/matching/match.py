@@ -10,14 +10,14 @@ from advisor.errors import AdvisorError
 from advisor_node.advice import Advice
 from advisor_node.slurm.matching.books import books
 from advisor_node.slurm.matching.cluster import (
-    Node,
     Partition,
-    Settings,
+    SiteSettings,
+    SlurmNode,
     read_nodes,
     read_partitions,
     write_facts,
 )
-from advisor_node.slurm.matching.decide import Change, Round
+from advisor_node.slurm.matching.decide import Change, QueueRound
 from advisor_node.slurm.matching.meetings import with_places
 from advisor_node.slurm.matching.queued import QueuedJob, read_queue
 from advisor_node.slurm.matching.slurm import Ask, ask
@@ -30,7 +30,7 @@ SITE_S = 20.0
 """How often the site is looked at: partitions, nodes, books. The plugin waits 30 s for it."""
 
 
-def run_match(settings: Settings, client: Client, stop: threading.Event) -> None:
+def run_match(settings: SiteSettings, client: Client, stop: threading.Event) -> None:
     """Look at the queue until `stop` is set. Whatever fails is tried again at the next look."""
     matching, said = Matching(settings, Advice(client)), ""
     while not stop.is_set():
@@ -53,7 +53,7 @@ class Matching:
         ask: Runs Slurm's commands.
     """
 
-    def __init__(self, settings: Settings, advice: Advice, ask: Ask = ask) -> None:
+    def __init__(self, settings: SiteSettings, advice: Advice, ask: Ask = ask) -> None:
         self._settings, self._advice, self._ask = settings, advice, ask
         self._seen_s = -SITE_S
         self._books = ""
@@ -67,7 +67,7 @@ class Matching:
         """
         jobs = read_queue(self._ask)
         waiting = any(job.undecided or job.part for job in jobs)
-        nodes: Mapping[str, Node] = {}
+        nodes: Mapping[str, SlurmNode] = {}
         if waiting or self._is_due():
             nodes = read_nodes(self._ask)
         if self._is_due():
@@ -79,7 +79,7 @@ class Matching:
     def _is_due(self) -> bool:
         return time.monotonic() - self._seen_s >= SITE_S
 
-    def _look_at_site(self, nodes: Mapping[str, Node]) -> None:
+    def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
         found = books(self._ask)
         if found != self._books:
             LOG.log(
@@ -91,8 +91,8 @@ class Matching:
         write_facts(self._settings, found, self._partitions, list(nodes.values()), time.time())
         self._seen_s = time.monotonic()
 
-    def _round(self, jobs: list[QueuedJob], nodes: Mapping[str, Node]) -> Round:
-        return Round(
+    def _round(self, jobs: list[QueuedJob], nodes: Mapping[str, SlurmNode]) -> QueueRound:
+        return QueueRound(
             jobs=with_places(jobs, nodes),
             nodes=nodes,
             partitions=self._partitions,

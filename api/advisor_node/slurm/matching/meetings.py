@@ -13,7 +13,7 @@ from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor_node.advice import Question, Sets, Together
 from advisor_node.matching import Offer
 from advisor_node.slurm.comment import Named
-from advisor_node.slurm.matching.cluster import Node
+from advisor_node.slurm.matching.cluster import SlurmNode
 from advisor_node.slurm.matching.queued import WHOLE, QueuedJob
 
 Card = tuple[QueuedJob, ...]
@@ -50,7 +50,7 @@ class Meeting(Offer):
         return same or bool(self.question.running)
 
 
-def with_places(jobs: Sequence[QueuedJob], nodes: Mapping[str, Node]) -> list[QueuedJob]:
+def with_places(jobs: Sequence[QueuedJob], nodes: Mapping[str, SlurmNode]) -> list[QueuedJob]:
     """The same; those that are on their way to a node have the GPU that Slurm will give them.
 
     That is the first on which there is room.

@@ -15,7 +15,7 @@ from advisor.formats.moments import to_exact_text
 from advisor_kubernetes import names
 from advisor_kubernetes.agent.pods import SharedPod, read_pod
 from advisor_kubernetes.cluster import NODES, PODS, Cluster
-from advisor_kubernetes.mirror import Mirror
+from advisor_kubernetes.mirror import ObjectMirror
 from advisor_kubernetes.objects import Object, event_of
 
 LOG = logging.getLogger("advisor.kubernetes.agent")
@@ -27,7 +27,7 @@ class PodWatch:
     def __init__(self, cluster: Cluster, node: str) -> None:
         self._pods: dict[str, SharedPod] = {}
         self._said: set[str] = set()
-        self._mirror = Mirror(
+        self._mirror = ObjectMirror(
             cluster, PODS, self._read_all,
             fieldSelector=f"spec.nodeName={node}", labelSelector=f"{names.MANAGED}=true",
         )  # fmt: skip

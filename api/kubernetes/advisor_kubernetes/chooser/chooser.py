@@ -19,7 +19,7 @@ from advisor_kubernetes.chooser.places import Node, added, read_node, requested
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
 from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError
-from advisor_kubernetes.mirror import Mirror
+from advisor_kubernetes.mirror import ObjectMirror
 from advisor_kubernetes.objects import Object, part, word
 from advisor_node.advice import Advice
 
@@ -75,11 +75,11 @@ class Chooser:
         self._changed = threading.Event()
         managed = f"{names.MANAGED}=true"
         changed = self._changed.set
-        self.pods = Mirror(cluster, PODS, changed, labelSelector=managed)
-        self.nodes = Mirror(cluster, NODES, changed)
-        self.quotas = Mirror(cluster, QUOTAS, changed)
+        self.pods = ObjectMirror(cluster, PODS, changed, labelSelector=managed)
+        self.nodes = ObjectMirror(cluster, NODES, changed)
+        self.quotas = ObjectMirror(cluster, QUOTAS, changed)
         # What they ask of nodes; that one of them changes is no reason to look again.
-        self.others = Mirror(
+        self.others = ObjectMirror(
             cluster, PODS, lambda: None, kept=_asked_of_node,
             labelSelector=f"{names.MANAGED}!=true", fieldSelector="spec.nodeName!=",
         )  # fmt: skip
@@ -121,7 +121,7 @@ class Chooser:
                 self._round(nodes)
 
     @property
-    def mirrors(self) -> Sequence[Mirror]:
+    def mirrors(self) -> Sequence[ObjectMirror]:
         """What it sees the cluster by."""
         return self.pods, self.nodes, self.quotas, self.others
 

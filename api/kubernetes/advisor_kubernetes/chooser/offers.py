@@ -48,7 +48,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer(matching.Offer):
+class PodOffer(matching.Offer):
     """Two kinds of pods, or one and cards.
 
     Attributes:

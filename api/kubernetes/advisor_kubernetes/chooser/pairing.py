@@ -9,7 +9,7 @@ from advisor_kubernetes import names
 from advisor_kubernetes.chooser.cards import WHOLE, Card, Cards, may_meet
 from advisor_kubernetes.chooser.offers import (
     ALONE,
-    Offer,
+    PodOffer,
     Start,
     bounds_mib,
     memory_alone,
@@ -169,7 +169,7 @@ class _Tenant:
                 begun += [self.cards.held[start.place.key]] if offer.takes_gpu else []
                 yield start
 
-    def _room_for(self, pair: Offer, cards: Iterable[Card]) -> Card | None:
+    def _room_for(self, pair: PodOffer, cards: Iterable[Card]) -> Card | None:
         """A GPU whose pods both could join, so that they need none; not who has waited too long."""
         if any(map(self._is_late, pair.pair)):
             return None
@@ -185,9 +185,9 @@ class _Tenant:
 
     def _offers(
         self, kinds: Sequence[list[Pod]], there: Sequence[list[Card]]
-    ) -> list[tuple[Offer, Together]]:
+    ) -> list[tuple[PodOffer, Together]]:
         """Those of all possible ones for which sharing is recommended, on the best GPU model."""
-        best: dict[tuple[int, ...], tuple[Offer, Together]] = {}
+        best: dict[tuple[int, ...], tuple[PodOffer, Together]] = {}
         possible = [*self._pairs(kinds), *self._joins(kinds, there)]
         for offer, answer in weighed(possible, self.round.ask):
             if isinstance(answer, Together):
@@ -208,13 +208,13 @@ class _Tenant:
             if not found[0].takes_gpu or not self._room_for(found[0], open_to.get(kinds[0], ()))
         ]
 
-    def _pairs(self, kinds: Sequence[list[Pod]]) -> Iterator[Offer]:
+    def _pairs(self, kinds: Sequence[list[Pod]]) -> Iterator[PodOffer]:
         for i, first in enumerate(kinds):
             for j, second in enumerate(kinds[i:], i):
                 if (i == j and len(first) < 2) or not may_meet(first[0], second[-1]):
                     continue
                 for place in self.cards.free_for(first[0], second[-1]):
-                    yield Offer(
+                    yield PodOffer(
                         kinds=(i, j),
                         first=first,
                         second=second,
@@ -223,11 +223,11 @@ class _Tenant:
                         takes_gpu=True,
                     )
 
-    def _joins(self, kinds: Sequence[list[Pod]], there: Sequence[list[Card]]) -> Iterator[Offer]:
+    def _joins(self, kinds: Sequence[list[Pod]], there: Sequence[list[Card]]) -> Iterator[PodOffer]:
         for i, pods in enumerate(kinds):
             for j, cards in enumerate(there, len(kinds)):
                 if cards[0].takes(pods[0]) and any(self.cards.has_room(c, pods[0]) for c in cards):
-                    yield Offer(
+                    yield PodOffer(
                         kinds=(i, j),
                         first=pods,
                         second=pods,

@@ -24,7 +24,7 @@ from advisor_api.http.errors import error_body, fault_of
 from advisor_api.http.limits import Buckets, Hosts
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.tokens import TokenCache
-from advisor_api.service.audit import Audit
+from advisor_api.service.audit import RequestAudit
 from advisor_api.service.service import NotReadyError, ServiceReadiness
 from advisor_data.service.state import AuditEntry, ServiceState, Token
 
@@ -89,9 +89,7 @@ def test_any_text_can_be_told(text: str) -> None:
 
 
 @given(
-    st.floats(0.5, 1000),
-    st.integers(1, 50),
-    st.lists(st.floats(0, 5), min_size=1, max_size=200),
+    st.floats(0.5, 1000), st.integers(1, 50), st.lists(st.floats(0, 5), min_size=1, max_size=200)
 )
 def test_a_rate_holds_over_any_time(per_s: float, burst: int, gaps_s: list[float]) -> None:
     """However requests come, never more pass than the burst and the rate allow."""
@@ -367,8 +365,8 @@ class _Log:
 WRITER = Caller(name="ann", scopes=frozenset({"read", "write"}))
 
 
-def _audit(log: _Log, caller: Caller = WRITER) -> Audit:
-    return Audit(cast("ServiceState", log), caller, "id-1", "127.0.0.1")
+def _audit(log: _Log, caller: Caller = WRITER) -> RequestAudit:
+    return RequestAudit(cast("ServiceState", log), caller, "id-1", "127.0.0.1")
 
 
 def test_what_cannot_be_recorded_is_not_done() -> None:

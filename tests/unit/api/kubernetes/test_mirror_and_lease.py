@@ -15,7 +15,7 @@ from advisor_kubernetes import mirror
 from advisor_kubernetes.chooser import lease
 from advisor_kubernetes.chooser.lease import Lease
 from advisor_kubernetes.cluster import NODES, ClusterError
-from advisor_kubernetes.mirror import Mirror
+from advisor_kubernetes.mirror import ObjectMirror
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/advisor/leases/advisor-chooser"
 
@@ -29,10 +29,10 @@ def api() -> Generator[KubeApi]:
 
 
 @pytest.fixture
-def nodes(api: KubeApi) -> Generator[tuple[Mirror, threading.Event]]:
+def nodes(api: KubeApi) -> Generator[tuple[ObjectMirror, threading.Event]]:
     """A mirror of the nodes that has listed them; the event is set at each change."""
     changed, stopping = threading.Event(), threading.Event()
-    kept = Mirror(cluster_at(api.url), NODES, changed.set)
+    kept = ObjectMirror(cluster_at(api.url), NODES, changed.set)
     thread = threading.Thread(target=kept.run, args=(stopping,), daemon=True)
     thread.start()
     eventually(lambda: kept.synced.is_set() and api.is_watched)
@@ -43,12 +43,14 @@ def nodes(api: KubeApi) -> Generator[tuple[Mirror, threading.Event]]:
     thread.join(20)
 
 
-def labels(kept: Mirror) -> dict[str, str]:
+def labels(kept: ObjectMirror) -> dict[str, str]:
     [node] = kept.objects()
     return node["metadata"]["labels"]
 
 
-def test_a_late_event_undoes_nothing(api: KubeApi, nodes: tuple[Mirror, threading.Event]) -> None:
+def test_a_late_event_undoes_nothing(
+    api: KubeApi, nodes: tuple[ObjectMirror, threading.Event]
+) -> None:
     """Else a GPU would look free that was just given away."""
     kept, changed = nodes
     [node] = kept.objects()
@@ -60,7 +62,7 @@ def test_a_late_event_undoes_nothing(api: KubeApi, nodes: tuple[Mirror, threadin
 
 
 def test_a_late_answer_brings_back_nothing_that_is_gone(
-    api: KubeApi, nodes: tuple[Mirror, threading.Event]
+    api: KubeApi, nodes: tuple[ObjectMirror, threading.Event]
 ) -> None:
     """Else a pod that was deleted as it was written would hold its GPU for ever."""
     kept, _ = nodes
@@ -72,7 +74,7 @@ def test_a_late_answer_brings_back_nothing_that_is_gone(
 
 
 def test_a_server_that_fails_is_asked_with_pauses(
-    api: KubeApi, nodes: tuple[Mirror, threading.Event], monkeypatch: pytest.MonkeyPatch
+    api: KubeApi, nodes: tuple[ObjectMirror, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has enough to do; what was missed is there when it answers again."""
     monkeypatch.setattr(mirror, "_PAUSE_S", 0.1)

@@ -9,7 +9,7 @@ from advisor.core.telemetry import POWER_GPU, Readings
 from advisor.errors import SourceError
 from advisor.settings import Settings, read_settings
 from advisor_api.launches import cards
-from advisor_api.launches.cards import Cards
+from advisor_api.launches.cards import HostCards
 
 GPUS = [Gpu(uuid="GPU-1", model="H200"), Gpu(uuid="GPU-2", model="H200")]
 
@@ -46,7 +46,7 @@ def test_free_ones_are_read_and_a_source_that_fails_is_opened_again(
         return left.pop(0)
 
     monkeypatch.setattr(cards, "open_source", open_source)
-    found = Cards(settings())
+    found = HostCards(settings())
     assert found.look({"GPU-2"}) == [(GPUS[0], None), (GPUS[1], None)]
     assert opened[0].is_closed
     assert found.look({"GPU-2"}) == [(GPUS[0], 80.0), (GPUS[1], None)]
@@ -64,6 +64,6 @@ def test_without_a_driver_there_are_none_and_nobody_asks_all_the_time(
         raise SourceError("no driver answers")
 
     monkeypatch.setattr(cards, "list_gpus", no_driver)
-    found = Cards(settings())
+    found = HostCards(settings())
     assert found.look(()) == found.look(()) == []
     assert len(asked) == 1

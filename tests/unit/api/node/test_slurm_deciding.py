@@ -10,13 +10,13 @@ import pytest
 from advisor.client import JobRequest
 from advisor_node.advice import Answer, Apart, Question, Sets, Together
 from advisor_node.slurm.comment import Named
-from advisor_node.slurm.matching.cluster import Node, Partition
-from advisor_node.slurm.matching.decide import GATHER_S, HOLD_S, START_S, Change, Round
+from advisor_node.slurm.matching.cluster import Partition, SlurmNode
+from advisor_node.slurm.matching.decide import GATHER_S, HOLD_S, START_S, Change, QueueRound
 from advisor_node.slurm.matching.meetings import Plan, with_places
 from advisor_node.slurm.matching.queued import QueuedJob
 
 NOW_S, WAIT_S = 100_000.0, 60.0
-NODE = Node(name="n1", partitions=("p",), free_cpus=8, gpus=3, is_shared=True)
+NODE = SlurmNode(name="n1", partitions=("p",), free_cpus=8, gpus=3, is_shared=True)
 PARTITION = Partition(
     name="p", is_default=True, default_min=None, most_min=None, cpus=None, memory_mib=None,
     one_user=True,
@@ -88,7 +88,7 @@ def sets_of(size: int) -> Plan:
 
 
 def decided(*jobs: QueuedJob, **more: Any) -> dict[str, Change]:
-    made = Round(
+    made = QueueRound(
         jobs=with_places(jobs, {"n1": NODE}), nodes={"n1": NODE}, partitions={"p": PARTITION},
         ask=ask, now_s=NOW_S, wait_s=WAIT_S,
     )  # fmt: skip
@@ -123,10 +123,7 @@ def test_it_is_not_sent_where_slurm_would_take_another_gpu() -> None:
     assert decided(on_second, before, waiting("b"))["b"].node == "n1"
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"nodes": {"n1": replace(NODE, free_cpus=0)}}, {"nodes": {}}],
-)
+@pytest.mark.parametrize("more", [{"nodes": {"n1": replace(NODE, free_cpus=0)}}, {"nodes": {}}])
 def test_it_is_not_sent_where_it_would_not_start(more: dict[str, Any]) -> None:
     assert decided(begun("a"), waiting("b"), **more) == {}
 
