@@ -65,8 +65,6 @@ def replicas(
         host_cores=cores,
     )
     settings, file = read_settings(), None if profiles is None else Path(profiles)
-    found, request = (
-        find_profiles([job], settings, gpu_model, file),
-        set_request_of(asked, settings),
-    )
-    return advise_replicas(read_known(found, settings, gpu_uuid, any_of=True), request, most)
+    found = find_profiles([job], settings, gpu_model, file)
+    known = read_known(found, settings, gpu_uuid, any_of=True)
+    return advise_replicas(known, set_request_of(asked, settings), most)

@@ -1,6 +1,9 @@
 """What every server of ours counts of HTTP, in a registry of its own process."""
 
+from collections.abc import Iterable, Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 _BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -49,3 +52,19 @@ class HttpMetrics:
     def counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
         """A new number that only goes up."""
         return Counter(f"advisor_{name}", text, labels, registry=self.registry)
+
+
+def family(
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily],
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    values: Iterable[tuple[Sequence[str | None], float | None]],
+) -> Metric:
+    """What a collector gives: a metric with the values that are known, of labels that are."""
+    found = kind(f"advisor_{name}", text, labels=labels)
+    for of, value in values:
+        known = [label for label in of if label is not None]
+        if value is not None and len(known) == len(of):
+            found.add_metric(known, float(value))
+    return found

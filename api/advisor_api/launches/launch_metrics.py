@@ -7,7 +7,7 @@ that went down with them would look like new energy.
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -26,6 +26,7 @@ from advisor.core.observations import (
 from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.spec import Forecast, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus, State
+from advisor_api.http.metrics import family
 
 _QUANTITIES = ("rate", "power", "work_per_joule")
 
@@ -116,9 +117,7 @@ class LaunchMetrics(Collector):
             energies = [dict(one) for one in (self._used_j, self._saved_j, self._lost_j)]
             of_jobs_j, counted_j = dict(self._of_jobs_j), dict(self._counted_j)
         counted = get_args(State) if self._complete else ()
-        yield _gauge("launches", "Launches of this host", "state", {
-            state: float(states[state]) for state in counted
-        })  # fmt: skip
+        yield _gauge("launches", "Launches of this host", "state", {s: states[s] for s in counted})
         yield GaugeMetricFamily("advisor_launches_silent", _SILENT, value=silent)
         for name, text, value_of in _OF_RUNNING:
             yield _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
@@ -127,7 +126,13 @@ class LaunchMetrics(Collector):
             for one in running if one.ledger
         })  # fmt: skip
         for name, text, of_job in _OF_JOBS:
-            yield _by_job(name, text, running, of_job)
+            values = (
+                ((one.gpu_uuid, job.job, str(slot)), of_job(one, job))
+                for one in running
+                for slot, job in enumerate(one.jobs)  # which tells copies apart
+                if job.outcome == "running"
+            )
+            yield family(GaugeMetricFamily, name, text, ("gpu", "job", "slot"), values)
         for (name, text), by_gpu in zip(_ENERGIES, energies, strict=True):
             yield _counter(name, text, "gpu", by_gpu)
         yield _counter("job_energy_joules", _OF_JOB_J, "job", of_jobs_j)
@@ -138,6 +143,21 @@ class LaunchMetrics(Collector):
         ):
             of = {quantity: counts[quantity] for quantity in quantities}
             yield _counter(f"forecasts_{name}", text, "quantity", of)
+
+
+def _gauge(
+    name: str,
+    text: str,
+    label: str,
+    values: Mapping[str, float] | Mapping[str | None, float | None],
+) -> Metric:
+    of_label = (((of,), value) for of, value in values.items())
+    return family(GaugeMetricFamily, name, text, (label,), of_label)
+
+
+def _counter(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    of_label = (((of,), value) for of, value in values.items())
+    return family(CounterMetricFamily, name, text, (label,), of_label)
 
 
 _SILENT = "Launches of this host that have not ended, and were not heard of for 10 s"
@@ -228,39 +248,6 @@ _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...]
     ("observed_energy_saved", _SAVED, lambda one: one.energy_saved),
     ("predicted_energy_saved", f"{_SAVED}, as forecast", _predicted_saved),
 )
-
-
-def _gauge(
-    name: str, text: str, label: str, values: dict[str, float] | dict[str | None, float | None]
-) -> Metric:
-    family = GaugeMetricFamily(f"advisor_{name}", text, labels=(label,))
-    for of, value in values.items():
-        if of is not None and value is not None:
-            family.add_metric((of,), value)
-    return family
-
-
-def _counter(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(f"advisor_{name}", text, labels=(label,))
-    for of, value in values.items():
-        family.add_metric((of,), value)
-    return family
-
-
-def _by_job(
-    name: str,
-    text: str,
-    running: Sequence[LaunchStatus],
-    value_of: Callable[[LaunchStatus, JobStatus], float | None],
-) -> Metric:
-    """Of each job that runs; `slot` tells copies apart."""
-    family = GaugeMetricFamily(f"advisor_{name}", text, labels=("gpu", "job", "slot"))
-    for one in running:
-        for slot, job in enumerate(one.jobs):
-            value = value_of(one, job) if job.outcome == "running" else None
-            if one.gpu_uuid is not None and value is not None:
-                family.add_metric((one.gpu_uuid, job.job, str(slot)), value)
-    return family
 
 
 def _forecast_of(seen: Observation, spec: LaunchSpec) -> Forecast | None:

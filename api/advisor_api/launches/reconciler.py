@@ -26,6 +26,7 @@ from advisor_api.launches.steps import (
     is_ours,
     keep_status,
     launches_folder,
+    row_of,
     start_supervisor,
 )
 from advisor_api.launches.view import current_status
@@ -220,22 +221,9 @@ def _row_for(folder: LaunchFolder, home: str) -> LaunchRow:
     Raises:
         InputError: its spec cannot be read.
     """
-    spec, status = folder.read_spec(), current_status(folder)
-    text = dumps(spec).decode()
-    return LaunchRow(
-        launch_id=spec.launch_id,
-        host=HOST,
-        gpu=status.gpu_uuid or spec.gpu,
-        gpu_uuid=status.gpu_uuid,
-        state=status.state,
-        spec=text,
-        status=dumps(status).decode(),
-        asked_by=spec.asked_by,
-        request_hash=sha256(text.encode()).hexdigest(),
-        created_at=to_text(datetime.fromtimestamp(_made_at(folder), UTC)),
-        updated_at=status.updated_at,
-        home=home,
-    )
+    spec = folder.read_spec()
+    made_at = to_text(datetime.fromtimestamp(_made_at(folder), UTC))
+    return row_of(spec, current_status(folder), home, sha256(dumps(spec)).hexdigest(), made_at)
 
 
 def _made_at(folder: LaunchFolder) -> float:

@@ -42,20 +42,26 @@ def new_row(
 ) -> LaunchRow:
     """The row of a launch that is about to begin."""
     at = now()
-    status = first_status(spec, at, gpu)
+    row = row_of(spec, first_status(spec, at, gpu), home, hashed, at)
+    return replace(row, gpu=gpu.uuid, gpu_uuid=gpu.uuid, idempotency_key=key)
+
+
+def row_of(
+    spec: LaunchSpec, status: LaunchStatus, home: str, hashed: str, created_at: str
+) -> LaunchRow:
+    """The row of a launch of this host, as it stands."""
     return LaunchRow(
         launch_id=spec.launch_id,
         host=HOST,
-        gpu=gpu.uuid,
-        gpu_uuid=gpu.uuid,
+        gpu=status.gpu_uuid or spec.gpu,
+        gpu_uuid=status.gpu_uuid,
         state=status.state,
         spec=dumps(spec).decode(),
         status=dumps(status).decode(),
         asked_by=spec.asked_by,
-        idempotency_key=key,
         request_hash=hashed,
-        created_at=at,
-        updated_at=at,
+        created_at=created_at,
+        updated_at=status.updated_at,
         home=home,
     )
 

@@ -61,39 +61,43 @@ def statuses(
 
 def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
     """A line for each change of state or pair, and one now and then."""
-    status, said, said_s = None, None, 0.0
-    for status in found:
+    said: object = None
+    said_s = 0.0
+
+    def show(status: LaunchStatus) -> None:
+        nonlocal said, said_s
         key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
         if key != said or time.monotonic() - said_s > _LINE_S:
             said, said_s = key, time.monotonic()
             say(line(status))
-    assert status is not None
-    return status
+
+    return _last(found, show)
 
 
 def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:
     """A table that is drawn again with each status."""
-    status = None
     with Live(console=plain_console(), auto_refresh=False) as live:
-        for status in found:
-            live.update(table(status), refresh=True)
-    assert status is not None
-    return status
+        return _last(found, lambda status: live.update(table(status), refresh=True))
 
 
 def show_json(folder: LaunchFolder) -> Follow:
     """One object a line as in status.json; the last one has the observations, too."""
 
     def show(found: Iterator[LaunchStatus]) -> LaunchStatus:
-        status = None
-        for status in found:
-            if not status.over:
-                say(as_json_text(status))
-        assert status is not None
+        status = _last(found, lambda status: None if status.over else say(as_json_text(status)))
         say(as_json_text(final_json(folder, status)))
         return status
 
     return show
+
+
+def _last(found: Iterator[LaunchStatus], show: Callable[[LaunchStatus], object]) -> LaunchStatus:
+    """The last of some statuses, each of which is shown."""
+    status = None
+    for status in found:
+        show(status)
+    assert status is not None
+    return status
 
 
 def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:

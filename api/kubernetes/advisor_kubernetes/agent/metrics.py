@@ -13,6 +13,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from advisor_api.http.metrics import family
+
 STUCK_S = 180.0
 """An agent that has not looked for so long is started again; a probe that hangs takes 60 s."""
 
@@ -66,13 +68,13 @@ class AgentMetrics(Collector):
         ):
             for kind, name, text in metrics:
                 values = [(one.labels, one.values[name]) for one in seen]
-                yield _family(kind, f"advisor_{what}_{name}", text, labels, values)
+                yield family(kind, f"{what}_{name}", text, labels, values)
         text = "Observations that the service does not have yet"
         waiting = [((), now.waiting)]
-        yield _family(GaugeMetricFamily, "advisor_agent_observations_waiting", text, (), waiting)
+        yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
         text = "Observations by what became of them"
         done = [(("sent",), now.sent), (("lost",), now.lost)]
-        yield _family(CounterMetricFamily, "advisor_agent_observations", text, ("outcome",), done)
+        yield family(CounterMetricFamily, "agent_observations", text, ("outcome",), done)
 
 
 _Kind: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
@@ -101,21 +103,6 @@ _OF_GPUS: Sequence[tuple[_Kind, str, str]] = (
     (CounterMetricFamily, "daemon_losses", "MPS daemons that were found gone"),
     (CounterMetricFamily, "energy_joules", "Energy since the agent's start"),
 )
-
-
-def _family(
-    kind: _Kind,
-    name: str,
-    text: str,
-    labels: Sequence[str],
-    values: Sequence[tuple[Sequence[str], float | None]],
-) -> Metric:
-    """A metric with the values that are known."""
-    family = kind(name, text, labels=labels)
-    for of, value in values:
-        if value is not None:
-            family.add_metric(of, float(value))
-    return family
 
 
 class MetricsServer:
