@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job
 from advisor.core.split import MOST_JOBS, Sharing, Split
 from advisor.decide.candidates import Running
@@ -12,12 +12,13 @@ from advisor.decide.limits import is_served
 from advisor.decide.recommendation import Request
 from advisor.decide.ways import SetDecision, recommend_set
 from advisor.errors import InputError, NoSplitError
-from advisor.launch.records.spec import LaunchPart
+from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
+from advisor_advice import forecasting
 from advisor_advice.forecasting import criteria_of
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_advice.set_advice import with_set_idle_power
@@ -172,3 +173,29 @@ def _of(request: Request, profiles: Sequence[Profile]) -> Request:
     serves = any(profile.serving for profile in profiles)
     default_ms = request.default_max_p99_ms if serves else None
     return replace(request.of(profiles), default_max_p99_ms=default_ms, tie=_TIE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCard:
+    """A GPU of the queue: what launches on it are asked for with, and what is known of jobs."""
+
+    wanted: ResolvedLaunch
+    advice: FillAdvice
+
+    @property
+    def gpu(self) -> Gpu:
+        """The card; a queue runs on none that was not seen."""
+        assert self.wanted.card is not None
+        return self.wanted.card
+
+    def launch_set(self, jobs: Sequence[Job], split: Split, settings: Settings) -> LaunchSet:
+        """Jobs at a split, with what to expect of them and what they are held to.
+
+        Raises:
+            StoreError: what the check of the GPU model found cannot be read.
+        """
+        parts = tuple(self.advice.held_to(LaunchPart(job=job)) for job in jobs)
+        # Nobody has a limit, but who joins may need one.
+        split = Split(split.shares) if split.sharing == "uncapped" else split
+        made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
+        return forecasting.with_forecast(made, self.wanted, settings)[0]

@@ -30,7 +30,7 @@ from advisor.launch.records.spec import LaunchSet, LaunchSpec
 from advisor.launch.records.status_writer import close_unclaimed
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.settings import Settings
-from advisor_advice.filling.queue_card import QueueCard
+from advisor_advice.filling.advice import QueueCard
 from advisor_advice.launching import make_join
 from advisor_profiling import SUPERVISOR
 

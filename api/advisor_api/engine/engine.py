@@ -34,11 +34,10 @@ from advisor_advice.words import pair, sets
 from advisor_api.engine import bundled
 from advisor_api.engine.crossed import crossed
 from advisor_api.engine.job_rows import Jobs
-from advisor_api.engine.kept import Kept
 from advisor_api.engine.known import JobsReader
 from advisor_api.engine.own_process import OwnProcesses
 from advisor_api.engine.power import Weights
-from advisor_api.engine.present import Present
+from advisor_api.engine.present import Kept, Present
 from advisor_data import Store
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry

@@ -20,8 +20,7 @@ from advisor_advice.site.known_profiles import (
 from advisor_advice.site.measured_pairs import measured_windows
 from advisor_api.engine import bundled
 from advisor_api.engine.job_rows import Jobs
-from advisor_api.engine.kept import Kept
-from advisor_api.engine.present import Present
+from advisor_api.engine.present import Kept, Present
 from advisor_data import Store
 from advisor_data.files.checked import checked_counts
 from advisor_models.model_predictor import ModelPredictor

@@ -20,8 +20,7 @@ from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor_advice.ask.words import every_job, job_requests, longest_p99_ms, read_works
-from advisor_advice.filling.advice import read_advice
-from advisor_advice.filling.queue_card import QueueCard
+from advisor_advice.filling.advice import QueueCard, read_advice
 from advisor_advice.filling.queue_run import QueueRun
 from advisor_advice.launching import frozen
 from advisor_advice.resolved_launch import ResolvedLaunch
