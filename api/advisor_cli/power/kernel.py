@@ -159,7 +159,11 @@ def _replay(
 
 
 def _measure(
-    what: AskedOperation, place: WorkerPlace, wanted: WantedKernel, settings: Settings, console: Console
+    what: AskedOperation,
+    place: WorkerPlace,
+    wanted: WantedKernel,
+    settings: Settings,
+    console: Console,
 ) -> KernelReport:
     sensors = _known_sensors(place.gpu, wanted.resolution_ms, settings, console)
     _check_together(what)
