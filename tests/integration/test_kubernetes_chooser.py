@@ -245,7 +245,7 @@ def test_partner_that_is_deleted_between_the_patches(api: KubeApi) -> None:
         name = deleted[0].rpartition("/")[2]
         make_pod(api, name, max_wait_s="600")
         eventually(lambda: open_(api, name))
-        assert metric_of(found, "joined") == 1
+        eventually(lambda: metric_of(found, "joined") == 1)
     [first] = {"a", "b"} - {name}
     assert notes(api, name)[names.PARTNER] == f"default/{first}"
     assert names.PARTNER_UID not in notes(api, name)

@@ -57,12 +57,7 @@ class OwnProcesses:
             ProcessEndedError: the process was killed, or the service ends.
         """
         loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._threads, self._work, what, args)
-        except asyncio.CancelledError as error:
-            # The server cancels what it still works out when its time to end is over, and nobody
-            # else does. It would say 500, as of a fault.
-            raise _ends() from error
+        return await loop.run_in_executor(self._threads, self._work, what, args)
 
     def close(self) -> None:
         """End all of them, in whatever they do."""
@@ -97,7 +92,7 @@ class OwnProcesses:
                 process.end()
                 self._all.discard(process)
             if self._closed:
-                raise _ends()
+                raise service_ends()
             process = _OwnProcess(self._environment)
             self._all.add(process)
             return process
@@ -108,7 +103,8 @@ class OwnProcesses:
             self._all.discard(process)
 
 
-def _ends() -> ProcessEndedError:
+def service_ends() -> ProcessEndedError:
+    """What is told to who waits at the end."""
     return ProcessEndedError("the service ends", fix="ask again when it has started")
 
 

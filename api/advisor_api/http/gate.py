@@ -1,5 +1,6 @@
 """The one way in: every request is checked, named, counted and logged before any route sees it."""
 
+import asyncio
 import itertools
 import json
 import os
@@ -12,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from advisor_api.engine.own_process import service_ends
 from advisor_api.http.access import ANONYMOUS, ANONYMOUS_READER, Caller, caller_of
 from advisor_api.http.body import WHOLE, Bodies, has_body, length_of, replayed
 from advisor_api.http.errors import error_body, fault_of, log_fault
@@ -87,6 +89,10 @@ class Gate:
             await self._admit(scope, receive, answer.send)
         except ClientDisconnect:
             pass
+        except asyncio.CancelledError:
+            # The server cancels what it still answers when its time to end is over, and nobody
+            # else does. It would say 500, as of a fault.
+            await answer.refuse(service_ends())
         except Exception as error:  # noqa: BLE001 the last resort: a code for any fault, logged
             await answer.refuse(error)
         finally:

@@ -189,6 +189,29 @@ def test_a_client_that_goes_away_is_no_fault(
     assert " POST /length 499 " in capsys.readouterr().err
 
 
+def test_who_waits_when_the_service_ends_is_told() -> None:
+    """The server cancels what it has not answered by then: 503, and come back; no fault."""
+    sent: list[Any] = []
+
+    async def ended() -> None:
+        begun = asyncio.Event()
+
+        async def never(*_: object) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        gate = Gate(never, options=ServeOptions(), metrics=Metrics())
+        answered = asyncio.create_task(gate(scope("/slow"), asyncio.Queue().get, kept_in(sent)))
+        await begun.wait()
+        answered.cancel()
+        await answered
+
+    asyncio.run(ended())
+    start, body = sent
+    assert start["status"] == 503
+    assert "ask again when it has started" in json.loads(body["body"])["error"]["message"]
+
+
 def test_no_line_of_the_log_can_be_made_up(capsys: pytest.CaptureFixture[str]) -> None:
     """A path is logged as it came; what it would be decoded, and the query, are not."""
     app, _ = behind_gate()
