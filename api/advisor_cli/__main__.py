@@ -1,5 +1,5 @@
 """`python -m advisor_cli`, where the `advisor` script is not on the PATH."""
 
-from advisor_cli.app import main
+from advisor_cli import main
 
 main()

@@ -62,7 +62,7 @@ def in_its_own(
     """What only a whole process shows: encodings, and libraries that are not installed."""
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({without!r})); "
-        "from advisor_cli.app import main; main()"
+        "from advisor_cli import main; main()"
     )
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
     return subprocess.run(

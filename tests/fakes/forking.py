@@ -90,7 +90,7 @@ def _waited_for(request: dict[str, Any], output: int, errors: int, status: int) 
 
 if __name__ == "__main__":
     main()
-    from advisor_cli.app import main as command
+    from advisor_cli import main as command
 
     try:
         command()
