@@ -3,7 +3,9 @@
 from typing import Any
 
 import links
+from docutils import nodes
 from pygments.lexers.special import TextLexer
+from sphinx.builders.html import StandaloneHTMLBuilder
 
 import advisor
 
@@ -21,8 +23,20 @@ autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 
 
+class Pages(StandaloneHTMLBuilder):
+    """Looks at all pages, and writes those of `written_pages`; all where it names none."""
+
+    def write_doc(self, docname: str, doctree: nodes.document) -> None:
+        """Its links were followed before, whether it is written or not."""
+        wanted = self.config.written_pages
+        if not wanted or docname in wanted:
+            super().write_doc(docname, doctree)
+
+
 def setup(app: Any) -> None:
     """Links to files that are no pages, and languages that Pygments does not colour."""
+    app.add_config_value("written_pages", [], "env", list)
+    app.add_builder(Pages, override=True)
     app.connect("autodoc-skip-member", _is_of_others)
     app.add_post_transform(links.LinksToSources)
     for language in ("csv", "mermaid"):  # shown as they are written
