@@ -50,9 +50,10 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Garbage of tests is looked for in what they make."""
+    """Garbage of tests is looked for in what they make, as rarely as in commands."""
     gc.enable()
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.fixture(scope="session")

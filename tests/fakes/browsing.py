@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
 from raw_server import RawServer
+from waiting import PATIENCE_S
 
 _FLAGS = (
     "--no-sandbox",  # the tests may run as root, where Chromium has none
@@ -174,6 +175,7 @@ def visiting(
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce"
     )
+    context.set_default_timeout(1000 * PATIENCE_S)
     visit = Visit(context.new_page(), f"http://127.0.0.1:{port}")
     _note(visit)
     try:

@@ -75,6 +75,6 @@ def in_its_own(
             **environment,
         },
         capture_output=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )

@@ -26,6 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--behave", default="well")
     parser.add_argument("--steps", type=int, default=0, help="end well after so many")
+    parser.add_argument("--until", help="end well once this file is there")
     parser.add_argument("--at", type=float, default=0, help="misbehave at this share only")
     options = parser.parse_args()
     share = float(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100"))
@@ -36,11 +37,11 @@ def main() -> int:
         print("bad checkpoint", flush=True)
         return 3
     compute()
-    run(share, behave, options.steps)
+    run(share, behave, options.steps, options.until)
     return 0
 
 
-def run(share: float, behave: str, steps: int) -> None:
+def run(share: float, behave: str, steps: int, until: str | None) -> None:
     written, looked, done = 0.0, 0.0, 0
 
     def rest() -> None:
@@ -78,7 +79,7 @@ def run(share: float, behave: str, steps: int) -> None:
         served_s = 0.08 if behave == "serves-late" else None
         progress.add(value=math.nan if late else None, latency_s=served_s)
         done += 1
-        if done == steps:
+        if done == steps or (until and Path(until).exists()):
             return
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from forked import Forked
 from host import OTHER_UUID, UUID, FakeHost
+from waiting import PATIENCE_S
 
 from advisor.core.records import PairPoint
 from advisor_data import open_store
@@ -16,8 +17,6 @@ from advisor_data.store.file_store import FileStore
 PAIRS = "one+two,one+one,two+two,three+three"
 PLAN = ("--pairs", PAIRS, "--splits", "50/50", "--window", "0.5", "--run", "night")
 """A pair has one window, so that no pair is cut in two where its node is lost."""
-
-PATIENCE_S = 120
 
 
 def two_gpus(host: FakeHost) -> dict[str, str]:

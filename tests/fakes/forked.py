@@ -162,7 +162,7 @@ def run_forked(
     words: Sequence[str],
     environment: Mapping[str, str],
     folder: Path | None = None,
-    timeout_s: float = 110,
+    timeout_s: float = 250,
     python: str = sys.executable,
 ) -> subprocess.CompletedProcess[str]:
     """Run `advisor` with these words to its end, in a folder or in that of the tests.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forked import Forked, run_forked, start_forked
+from waiting import PATIENCE_S
 
 FAKES = Path(__file__).parent
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -66,7 +67,7 @@ class FakeHost:
             input=command + "\n",
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=PATIENCE_S,
             check=False,
         ).stdout.strip()
 

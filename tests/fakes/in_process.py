@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from reading import answer_of
+from waiting import PATIENCE_S
 
 from advisor.settings import read_settings
 from advisor_api.app import create_app
@@ -50,7 +51,9 @@ def running(
     transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
     with start_blocking_portal() as portal:
         lifespan = portal.wrap_async_context_manager(app.router.lifespan_context(app))
-        client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60)
+        client = httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1", timeout=PATIENCE_S
+        )
         with lifespan, portal.wrap_async_context_manager(client):
             yield Api(portal, client, app.state.service)
 

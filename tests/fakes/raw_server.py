@@ -9,7 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,9 @@ from typing import IO, Any
 
 from forked import Forked, start_forked
 from reading import answer_of
+from waiting import PATIENCE_S
 
 from advisor_data.service.state import ServiceState, open_service_state
-
-PATIENCE_S = 50
 
 JSON = {"Content-Type": "application/json"}
 
@@ -88,7 +87,7 @@ class RawServer:
             return read_answer(client)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
     def state(self) -> ServiceState:
         """Its tokens and audit log, in its SQLite file."""
@@ -119,6 +118,23 @@ def ask(
         return _answer(connection.getresponse())
     finally:
         connection.close()
+
+
+def guessed(port: int, secrets: Iterable[str]) -> list[int]:
+    """What a client is answered that sends each wrong token before it reads what the first got.
+
+    So they come as fast as the server reads, on a busy machine, too.
+    """
+    head = "GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+    asked = [f"{head}{secret}\r\n\r\n".encode() for secret in secrets]
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
+        client.sendall(b"".join(asked))
+        read = b""
+        while len(found := re.findall(rb"HTTP/1\.1 (\d{3}) ", read)) < len(asked):
+            more = client.recv(2**16)
+            assert more, read
+            read += more
+    return [int(status) for status in found]
 
 
 def read_answer(client: socket.socket) -> Answer:

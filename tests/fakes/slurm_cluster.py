@@ -18,13 +18,12 @@ from pathlib import Path
 
 import pytest
 from slurm_lua import write_settings
-from waiting import eventually
+from waiting import PATIENCE_S, eventually
 
 SETUP = Path(__file__).parents[2] / "api/slurm/setup.sh"
 FAKE_MPS = Path(__file__).parent / "mps"
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "unshare", "setpriv")
 OF_BOOKS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db")
-PATIENCE_S = 40
 USERS = ("root", "nobody", "games")
 """Whom the books know."""
 

@@ -12,7 +12,7 @@ def test_it_measures_a_small_store(tmp_path: Path) -> None:
     """Keys of its JSON, which the page of figures is made of."""
     command = [sys.executable, str(SCRIPT), "--scale", "0.001", "--requests", "80", "--json"]
     done = subprocess.run(
-        [*command, "--times", "4"], capture_output=True, text=True, timeout=100, cwd=tmp_path
+        [*command, "--times", "4"], capture_output=True, text=True, timeout=250, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scripted_http import Reply, Scripted, scripted_http
 from serving import Served, serving
 from store_points import observation
+from waiting import PATIENCE_S
 
 from advisor.client import (
     AnswerError,
@@ -50,7 +51,7 @@ from advisor_data.files.bundled import bundled_solo_points
 
 
 def speak(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:
-    with Client(url, token) as client:
+    with Client(url, token, timeout_s=PATIENCE_S) as client:
         return getattr(client, name)(*args, **named)
 
 

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 from host import FAKES, FakeHost
-from launched import await_end, await_nobody, await_status, detached, folder, show, stop
+from launched import (
+    await_end,
+    await_nobody,
+    await_status,
+    detached,
+    folder,
+    processes_of,
+    show,
+    stop,
+)
+from waiting import PATIENCE_S, eventually
 
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.supervisor.keeping import DRAFT_S
@@ -97,11 +107,18 @@ def test_one_joins_who_is_left(jobs: FakeHost) -> None:
 
 def test_who_is_coming_is_waited_for(jobs: FakeHost) -> None:
     """It may load for minutes: when the last of the others ends well, it goes on alone."""
-    slow = ["sh", "-c", f"sleep 6; exec {sys.executable} {FAKES / 'fake_job.py'} --steps 150"]
+    loaded, enough = jobs.folder / "loaded", jobs.folder / "enough"
+    wait, job = f"until [ -e {loaded} ]; do sleep 0.1; done", FAKES / "fake_job.py"
+    slow = ["sh", "-c", f"{wait}; exec {sys.executable} {job} --steps 150"]
     jobs.write_job("slow", command=slow)
-    jobs.write_job("long", "--steps", "800")
+    jobs.write_job("long", "--until", str(enough))
     launch_id = detached(jobs, "short", "long", "--split", "50/50")
-    assert joined(jobs, launch_id, "slow", "--share", "30")["code"] is None
+    with jobs.start_advisor("launch", "--join", launch_id, "slow", "--share", "30") as joining:
+        eventually(lambda: any(wait in words for words in processes_of(jobs).values()))
+        enough.touch()
+        await_status(jobs, launch_id, lambda status: status["jobs"][1]["outcome"] == "finished")
+        loaded.touch()
+        assert joining.wait(PATIENCE_S) == 0
     last = await_end(jobs, launch_id)
     assert (last["state"], last["code"]) == ("finished", None)
     short, long, slow_one = last["jobs"]

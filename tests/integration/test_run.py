@@ -84,7 +84,8 @@ def came_so_far(host: FakeHost) -> list[tuple[str, str]]:
 
 def job_pid(host: FakeHost, steps: str) -> int:
     """The process of the job that was told to make so many steps."""
-    return next(pid for pid, told in processes_of(host).items() if f"--steps {steps}" in told)
+    told = f"--steps {steps}"
+    return eventually(lambda: next((p for p, of in processes_of(host).items() if told in of), 0))
 
 
 def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
@@ -117,13 +118,14 @@ def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
 def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     """Command and job killed: what ran is taken up, each job is done once, and none is lost."""
     h100.write_job("triad", "--steps", "700")
+    h100.write_job("resnet50-train-b2", "--steps", "90000")  # until it is killed
     names = ("mobilenet-train-b2", "resnet50-train-b2", "triad", "home-made")
     first = h100.start_advisor("run", *names, "--json")
     await_running(h100, 2)
     first.send_signal(signal.SIGKILL)
     first.communicate(timeout=10)
     assert len(queue_files(h100)) == 1
-    os.kill(job_pid(h100, "400"), signal.SIGKILL)
+    os.kill(job_pid(h100, "90000"), signal.SIGKILL)
     said = run(h100, *names, code=5)
     assert states(said)["resnet50-train-b2"] == "failed"
     assert [state for name, state in states(said).items() if name != "resnet50-train-b2"] == [
@@ -131,6 +133,7 @@ def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     ] * 3
     await_nobody(h100)
     # What failed is all that is left of it.
+    h100.write_job("resnet50-train-b2", "--steps", "400")
     said = run(h100, *names)
     assert set(states(said).values()) == {"done"}
     assert came(h100) == [

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from raw_server import JSON, Answer, RawServer, raw_server
+from raw_server import JSON, Answer, RawServer, raw_server, raw_server_with
 
 from advisor.runtime.host.processes import cpu_s, descendants, wait_until
 
@@ -40,7 +40,8 @@ def test_no_placement_outlives_the_service(tmp_path: Path) -> None:
     ]
     for number, end in enumerate(ends):
         home = tmp_path / f"home{number}"
-        with raw_server(home) as served, ThreadPoolExecutor() as pool:
+        # It goes on with the placement, in vain, for as long as requests may end in.
+        with raw_server_with(home, drain_s=1) as served, ThreadPoolExecutor() as pool:
             asked, pid = _long(served, pool)
             end(served)
             assert wait_until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), 30)

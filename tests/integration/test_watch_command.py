@@ -1,10 +1,12 @@
 """`advisor watch`: processes that run already beside a fake driver, and how to profile them."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from advisor.formats.job_file import load_job
 from advisor.progress import FILE_BYTES
 from advisor.scrape.fetch import answers
 from advisor.scrape.servers import SERVERS, server_of
+from advisor_profiling.attached import watching
 
 STEPS_PER_S = 100.0
 PRINTS = (
@@ -74,6 +77,15 @@ def test_a_process_that_prints_is_counted_beside_what_its_gpu_does(
     assert gpu["power_w"] > 0
     assert gpu["sm_active_percent"] is not None
     assert "to profile it: advisor profile --name" in shown
+
+
+def test_one_look_is_shown_however_long_it_takes_to_open_the_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`--once` showed nothing where that took a tenth of a second."""
+    monkeypatch.setattr(watching, "_gpus", lambda _: time.sleep(0.3) or [])
+    (look,) = watching.watch(os.getpid(), None, 0.05, 0.05)
+    assert look.pid == os.getpid()
 
 
 def test_a_count_goes_before_what_is_printed(host: FakeHost, tmp_path: Path) -> None:

@@ -94,9 +94,11 @@ def watch(pid: int, told: Told | None, every_s: float, lasts_s: float) -> Iterat
     Raises:
         SourceError: a GPU does not answer any more.
     """
-    meter, begun_s = RateMeter(_RATE_S), time.monotonic()
+    meter = RateMeter(_RATE_S)
     with _gpus_of(pid) as look_at_gpus:
-        while (next_s := time.monotonic() + every_s) <= begun_s + lasts_s + _LOOK_S:
+        begun_s = time.monotonic()  # to open the GPUs may take longer than all looks
+        next_s = begun_s + every_s
+        while next_s <= begun_s + lasts_s + _LOOK_S:
             count = None
             while time.monotonic() < next_s:
                 if told is not None and (count := told.read()) is not None:
@@ -113,6 +115,7 @@ def watch(pid: int, told: Told | None, every_s: float, lasts_s: float) -> Iterat
                 rate=meter.rate(),
                 gpus=look_at_gpus(),
             )
+            next_s = time.monotonic() + every_s
 
 
 @contextmanager

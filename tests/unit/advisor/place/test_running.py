@@ -118,7 +118,7 @@ def placings(
 def test_plan_keeps_every_limit_and_the_bound_is_below_it(placing: Placing) -> None:
     """Every job has a seat or waits, on the cards there are; the predictor refuses no set."""
     try:
-        plan = place_running(placing, time_limit_s=5.0)
+        plan = place_running(placing, time_limit_s=60.0)  # reached on no machine
     except NoSplitError:
         return
     seated = Counter(
@@ -153,7 +153,7 @@ def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) 
     if sum(kind.count for kind in placing.kinds) > 8:
         return
     try:
-        plan = place_running(placing, time_limit_s=5.0)
+        plan = place_running(placing, time_limit_s=60.0)  # reached on no machine
     except NoSplitError:
         return
     best = brute_force(set_answers(placing, 0), placing.pools[0].gpus)
@@ -261,7 +261,8 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
 
 
 def solved(*jobs: tuple[Profile, int], gpus: int = 20, **fields: Any) -> RunningPlan:
-    return place_running(placing_of(jobs, gpus, **fields), time_limit_s=5.0)
+    # A limit that no machine is too slow for: what is found by then is good enough to end.
+    return place_running(placing_of(jobs, gpus, **fields), time_limit_s=60.0)
 
 
 def test_small_jobs_share_in_sevens_and_the_bound_meets_the_plan() -> None:
