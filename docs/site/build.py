@@ -81,7 +81,7 @@ def _parts(page: Path) -> Iterator[tuple[str, str]]:
 
 def _linked(staged: Path, page: str, text: str, seen: set[str]) -> list[str]:
     """Pages that a text links and no list has named before."""
-    found = []
+    found = list[str]()
     for target in _LINK.findall(text):
         path = (staged / f"{page}.md").parent / f"{target}.md"
         name = path.resolve().relative_to(staged.resolve()).with_suffix("").as_posix()

@@ -18,6 +18,7 @@ from host import FAKES, FakeHost
 from launched import wait_for_line
 from waiting import eventually
 
+from advisor.core.gpu import Gpu
 from advisor.formats.job_file import load_job
 from advisor.progress import FILE_BYTES
 from advisor.scrape.fetch import answers
@@ -83,7 +84,12 @@ def test_one_look_is_shown_however_long_it_takes_to_open_the_gpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`--once` showed nothing where that took a tenth of a second."""
-    monkeypatch.setattr(watching, "_gpus", lambda _: time.sleep(0.3) or [])
+
+    def found(_pid: int) -> list[Gpu]:
+        time.sleep(0.3)
+        return []
+
+    monkeypatch.setattr(watching, "_gpus", found)
     (look,) = watching.watch(os.getpid(), None, 0.05, 0.05)
     assert look.pid == os.getpid()
 
