@@ -9,6 +9,9 @@ from advisor.core.interval import Interval
 Basis: TypeAlias = Literal["measured", "estimated", "extrapolated"]
 """Read by a sensor, from weights, or from weights that were fitted to nothing like it."""
 
+MARKS: Mapping[Basis, str] = {"measured": "", "estimated": "~", "extrapolated": "?"}
+"""Stands before watts."""
+
 NOT_IDENTIFIED = (
     "The parts are not identified: by the same weights totals of work of one kind are off by 13 % "
     "(H100) and 19 % (H200)."

@@ -8,7 +8,7 @@ once.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -117,8 +117,13 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         ModelError: it could not be read back: a number is not finite, a hash is no hash.
         OSError: it cannot be written.
     """
+    write_parsed(folder, manifest, _parsed)
+
+
+def write_parsed(folder: Path, manifest: object, parsed: Callable[[Path, bytes], object]) -> None:
+    """Write a manifest of any kind, which raises where it could not be read back."""
     text = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
-    _parsed(folder / MANIFEST, text)
+    parsed(folder / MANIFEST, text)
     replace_file(folder / MANIFEST, text, PUBLIC_FILE)
 
 
@@ -282,12 +287,17 @@ def _faults(m: Manifest) -> dict[str, bool]:
         ),
         "the intervals of another GPU model are narrower": min(elsewhere, default=1) < 1,
         "the intervals of profiles without counters are narrower": min(blind, default=1) < 1,
-        **{f"{trees_file(n)} has no hash": trees_file(n) not in m.files for n in names},
-        "a file has a path for a name": any(not _is_name(name) for name in m.files),
-        "a hash is not a SHA-256 hash": any(not _SHA256.fullmatch(h) for h in m.files.values()),
+        **file_faults(m.files, names),
     }
 
 
-def _is_name(name: str) -> bool:
-    """Whether it names a file of the same folder, on any system; the manifest names not itself."""
-    return bool(NAME.fullmatch(name)) and name != MANIFEST
+def file_faults(files: Mapping[str, str], trees: Iterable[str]) -> dict[str, bool]:
+    """What may be wrong with the hashes by name of a manifest that has these trees.
+
+    A name is of a file of the same folder, on any system; the manifest names not itself.
+    """
+    return {
+        **{f"{trees_file(name)} has no hash": trees_file(name) not in files for name in trees},
+        "a file has a path for a name": any(not NAME.fullmatch(n) or n == MANIFEST for n in files),
+        "a hash is not a SHA-256 hash": any(not _SHA256.fullmatch(h) for h in files.values()),
+    }

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.core.interval import Interval
-from advisor.wire.components import NOT_IDENTIFIED, Basis, PowerParts
+from advisor.wire.components import MARKS, NOT_IDENTIFIED, PowerParts
 from advisor_cli.shared.console import plain_table, print_table
 
 BAR = 50
@@ -18,8 +18,6 @@ _LETTERS: Mapping[str, str] = {
     "fabric": "c",
     "memory": "m",
 }
-
-_MARKS: Mapping[Basis, str] = {"measured": "", "estimated": "~", "extrapolated": "?"}
 
 
 def bar(components_w: Mapping[str, Interval], most_w: float) -> str:
@@ -49,9 +47,9 @@ def print_parts(first: str, rows: Sequence[tuple[str, PowerParts]]) -> None:
 
 
 def _cells(power: PowerParts, most_w: float) -> Iterable[str]:
-    yield f"{_MARKS[power.power_basis]}{power.power_w:.0f}"
+    yield f"{MARKS[power.power_basis]}{power.power_w:.0f}"
     yield "" if power.headroom_w is None else f"{power.headroom_w:.0f}"
     yield bar(power.components_w, most_w)
     for name, value in power.components_w.items():
-        mark = _MARKS[power.memory_basis if name == "memory" else power.others_basis]
+        mark = MARKS[power.memory_basis if name == "memory" else power.others_basis]
         yield f"{mark}{value.value:.0f} ({value.low:.0f}-{value.high:.0f})"

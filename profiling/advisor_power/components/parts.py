@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.predict.profiles import Floats
+from advisor.wire.components import Basis
 from advisor_power.components.activity import PARTS, TERMS, Activity, Part
 from advisor_power.components.weights import ComponentWeights
-
-Basis: TypeAlias = Literal["measured", "estimated", "extrapolated"]
-"""Read by a sensor, from weights, or from weights that no such job was among."""
 
 PERCENTILES = (5.0, 95.0)
 """Of the draws: the bounds of a part."""

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import PowerChannel, Response, memory_s
 from advisor_power.kernels.trace import PowerReading, Run
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,13 @@
 It predicts exp(mean of the trees) x physical power above idle + idle power, for each type.
 """
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import ModelError
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.formats.moments import is_utc
 from advisor.formats.typed_json import parse
-from advisor.formats.wire import to_plain
 from advisor.wire.input_power import FEATURES
 from advisor_models.intervals import LogBounds
 from advisor_models.made_from import LearnerSettings
@@ -21,8 +17,10 @@ from advisor_models.manifest import (
     MANIFEST,
     check_version,
     checked_file,
+    file_faults,
     trees_file,
     whole_file,
+    write_parsed,
 )
 from advisor_models.trained_head import Range
 from advisor_power.model.pace import Known
@@ -37,8 +35,6 @@ RETRAIN = (
     "make one: advisor power train; without a folder of its own the home has the one that comes "
     "with advisor"
 )
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +128,7 @@ def write_input_manifest(folder: Path, manifest: InputManifest) -> None:
         ModelError: it could not be read back.
         OSError: it cannot be written.
     """
-    text = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
-    _parsed(folder / MANIFEST, text)
-    replace_file(folder / MANIFEST, text, PUBLIC_FILE)
+    write_parsed(folder, manifest, _parsed)
 
 
 def _parsed(path: Path, text: bytes) -> InputManifest:
@@ -149,7 +143,6 @@ def _parsed(path: Path, text: bytes) -> InputManifest:
 
 
 def _faults(m: InputManifest) -> dict[str, bool]:
-    hashes = m.files.values()
     return {
         f"schema is {m.schema}, and this version reads {SCHEMA}": m.schema != SCHEMA,
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
@@ -168,10 +161,5 @@ def _faults(m: InputManifest) -> dict[str, bool]:
         ),
         f"coverage is {m.coverage}": not 0 < m.coverage < 1,
         "it knows no card": not m.known.cards,
-        **{
-            f"{trees_file(t.dtype)} has no hash": trees_file(t.dtype) not in m.files
-            for t in m.types
-        },
-        "a file has a path for a name": any("/" in n or n == MANIFEST for n in m.files),
-        "a hash is not a SHA-256 hash": any(not _SHA256.fullmatch(h) for h in hashes),
+        **file_faults(m.files, (t.dtype for t in m.types)),
     }

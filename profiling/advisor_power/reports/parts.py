@@ -6,8 +6,8 @@ from typing import Any
 
 from advisor.core.wording import count_of
 from advisor.wire.components import (
+    MARKS,
     NOT_IDENTIFIED,
-    Basis,
     ComponentsOfJob,
     ComponentsOfPair,
     PowerParts,
@@ -24,8 +24,6 @@ COLOURS: Mapping[str, str] = {
     "memory": "#1f9164",
 }
 """Of the parts, as the pages of the service have them: seen on white and on black."""
-
-_MARKS: Mapping[Basis, str] = {"measured": "", "estimated": "~", "extrapolated": "?"}
 
 Found = ComponentsOfJob | ComponentsOfPair
 
@@ -84,11 +82,11 @@ def _powers(found: Found) -> list[tuple[str, PowerParts]]:
 
 
 def _cells(power: PowerParts) -> Iterator[str]:
-    yield f"{_MARKS[power.power_basis]}{power.power_w:.0f}"
+    yield f"{MARKS[power.power_basis]}{power.power_w:.0f}"
     yield "not known" if power.headroom_w is None else f"{power.headroom_w:.0f}"
     for name in COLOURS:
         value = power.components_w[name]
-        mark = _MARKS[power.memory_basis if name == "memory" else power.others_basis]
+        mark = MARKS[power.memory_basis if name == "memory" else power.others_basis]
         yield f"{mark}{value.value:.0f} [{value.low:.0f}, {value.high:.0f}]"
 
 

@@ -125,7 +125,7 @@ def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
     if not seen:
         return measured
     borrowed = profiles_that_lack(seen, measured.profiled, bundled_solo_points())
-    profiled = (*measured.profiled, *_right(with_solo_flags(borrowed)))
+    profiled = (*measured.profiled, *right_ones(with_solo_flags(borrowed)))
     taught = taught_here(seen, profiled, settings.home)
     if not taught.points:
         return replace(measured, left_out=(*measured.left_out, *taught.left_out))
@@ -165,8 +165,8 @@ def _measured(
     selection = select(with_pair_flags(together, solos))
     return CheckedPoints(
         pairs=selection.points,
-        profiled=_right(solos),
-        references=_right(references),
+        profiled=right_ones(solos),
+        references=right_ones(references),
         left_out=(
             *([LeftOut("unlike copies of a window", disputed)] if disputed else ()),
             *(
@@ -178,7 +178,8 @@ def _measured(
     )
 
 
-def _right(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
+def right_ones(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
+    """Those of which the results are not wrong."""
     return tuple(point for point in points if WRONG.isdisjoint(point.flags))
 
 

@@ -17,6 +17,7 @@ from advisor_training.dataset.split_kinds import (
     is_full,
     is_observed,
     kinds_of,
+    measurement_of,
     split_of,
 )
 
@@ -185,8 +186,7 @@ def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[P
 def _groups(points: Iterable[PairPoint]) -> list[list[PairPoint]]:
     groups: dict[tuple[str, ...], list[PairPoint]] = {}
     for point in points:
-        key = (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
-        groups.setdefault(key, []).append(point)
+        groups.setdefault(measurement_of(point), []).append(point)
     return list(groups.values())
 
 

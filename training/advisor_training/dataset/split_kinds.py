@@ -40,14 +40,14 @@ def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
     """The kind of each point; those of one pair, card and run are looked at together."""
     groups: dict[tuple[str, ...], set[Split]] = {}
     for point in points:
-        splits = groups.setdefault(_group(point), set())
+        splits = groups.setdefault(measurement_of(point), set())
         if uses_the_gpu(point):
             splits.add(split_of(point))
     own = {key for key, splits in groups.items() if _are_nine(splits, key[0] == key[1])}
 
     def is_one_of_nine(point: PairPoint) -> bool:
         # A launch has one split, which was chosen among the nine of its GPU or by its user.
-        return (_group(point) in own or is_observed(point)) and uses_the_gpu(point)
+        return (measurement_of(point) in own or is_observed(point)) and uses_the_gpu(point)
 
     return ["nine" if is_one_of_nine(point) else _by_itself(point) for point in points]
 
@@ -88,7 +88,8 @@ def in_split_order(point: PairPoint) -> list[PointPart]:
     return sorted(point.parts, key=lambda part: (part.job, part.share_percent))
 
 
-def _group(point: PairPoint) -> tuple[str, ...]:
+def measurement_of(point: PairPoint) -> tuple[str, ...]:
+    """Which measurement a point is of: its jobs, GPU model, card and run."""
     return (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
 
 

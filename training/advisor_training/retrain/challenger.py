@@ -13,6 +13,7 @@ from advisor.predict.profiles import Floats
 from advisor_models.manifest import Artefact, Manifest, check_intervals, write_artefact
 from advisor_training.dataset.rows import Rows
 from advisor_training.dataset.solo import job_classes, whole_gpu
+from advisor_training.dataset.split_kinds import measurement_of
 from advisor_training.described import make_artefact
 from advisor_training.learn.artefact import write_model
 from advisor_training.learn.held_out import Mask, OnFold
@@ -21,7 +22,6 @@ from advisor_training.retrain.collected import (
     LONG_AGO,
     POINTS,
     PointSet,
-    measurement_of,
     measurements,
     moment_of,
     points_file,

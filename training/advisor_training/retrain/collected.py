@@ -75,11 +75,6 @@ class PointSet:
         return frozenset(point.point_id for point in self)
 
 
-def measurement_of(point: PairPoint) -> MeasurementKey:
-    """Which measurement a point is of."""
-    return (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
-
-
 def measurements(rows: Rows) -> list[MeasurementKey]:
     """Which measurement each row is of."""
     names = zip(rows.job_a, rows.job_b, rows.gpu_model, rows.card, rows.run, strict=True)

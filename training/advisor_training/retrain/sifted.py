@@ -16,6 +16,7 @@ from advisor.formats.moments import moment_fault
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.validity.copies import told, window_of
 from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor_training.dataset.measured import right_ones
 from advisor_training.retrain.collected import Collected, PointSet
 from advisor_training.retrain.refused import Refused, refuse, without
 
@@ -81,8 +82,8 @@ def usable_points(flagged: PointSet) -> PointSet:
     """
     return PointSet(
         pairs=tuple(point for point in flagged.pairs if _doubt(point) is None),
-        profiled=_right(flagged.profiled),
-        references=_right(flagged.references),
+        profiled=right_ones(flagged.profiled),
+        references=right_ones(flagged.references),
     )
 
 
@@ -100,10 +101,6 @@ def _doubt(point: PairPoint) -> str | None:
     flag = next((flag for flag in point.flags if flag in DOUBTFUL), None)
     wrong = (part.job for part in point.parts if part.results in WRONG_RESULTS)
     return flag or next((f"results of {job} are not right" for job in wrong), None)
-
-
-def _right(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
-    return tuple(point for point in points if WRONG.isdisjoint(point.flags))
 
 
 def implausible(new: PointSet, others: PointSet, now: datetime) -> Iterator[Refused]:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.predict.profiles import Floats
 from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
-from advisor_power.kernels.stitch import Floats, Sensor, Stitched, naive_curve, stitch
+from advisor_power.kernels.stitch import Sensor, Stitched, naive_curve, stitch
 from advisor_power.kernels.trace import PowerReading, Run
 
 SENSOR = Sensor(window_s=0.025, delay_s=0.012, noise_w=2.0)
