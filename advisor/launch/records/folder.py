@@ -23,7 +23,7 @@ import secrets
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -36,7 +36,7 @@ from advisor.files.whole_files import replace_file
 from advisor.formats.moments import now, to_text
 from advisor.formats.wire import read, write
 from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import LaunchStatus, as_heard, unproven
+from advisor.launch.records.status import LaunchStatus, abandoned, as_heard
 from advisor.runtime.host.processes import wait_until
 
 _READERS_S = 1.0
@@ -89,13 +89,7 @@ class LaunchFolder:
             return as_heard(status)
         if not claimed or status.over:
             return status
-        return replace(
-            unproven(status),
-            state="failed",
-            code="supervisor-gone",
-            cause="the process that watched the jobs was killed, or could not write its last word; "
-            "the jobs ended with it",
-        )
+        return abandoned(status)
 
     def write_status(self, status: LaunchStatus) -> None:
         """Say where it stands; only its supervisor does.

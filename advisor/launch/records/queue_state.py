@@ -10,10 +10,10 @@ from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.joins import joins
 from advisor.launch.records.queue_record import Came, EndedJob, QueueRecord
 from advisor.launch.records.spec import LaunchPart, LaunchSpec
-from advisor.launch.records.status import JobOutcome, JobStatus, LaunchStatus
+from advisor.launch.records.status import GOING, JobOutcome, JobStatus, LaunchStatus
 from advisor.launch.records.status_writer import first_status
 
-LOST: tuple[JobOutcome, ...] = ("waiting", "starting", "running", "stopped", "taken-down")
+LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")
 """How jobs stand in a launch that is over, if they came to no end of their own."""
 
 _STARTS_ALONE = ("job", "job-hung")
@@ -30,7 +30,7 @@ class SeatedJob:
     @property
     def runs(self) -> bool:
         """Whether it has not ended."""
-        return self.status.outcome in ("waiting", "starting", "running")
+        return self.status.outcome in GOING
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ JobOutcome = Literal[
 """`taken-down`: ended by a fault on the MPS server that the jobs share. Such a fault takes all
 clients down and names no author, so none is called guilty, unless the server's log names one."""
 
+GOING: tuple[JobOutcome, ...] = ("waiting", "starting", "running")
+"""Of jobs that have not ended."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
@@ -190,3 +193,23 @@ def unproven(status: LaunchStatus) -> LaunchStatus:
     """The same with no limit proven: nobody watches, or watched to the end."""
     jobs = tuple(replace(job, proven=False, proof=None) for job in status.jobs)
     return replace(status, jobs=jobs)
+
+
+def abandoned(status: LaunchStatus) -> LaunchStatus:
+    """The same where the supervisor is gone: with it, its jobs have ended."""
+    jobs = tuple(
+        replace(job, outcome="stopped", rate=None, relative_speed=None)
+        if job.outcome in GOING
+        else job
+        for job in unproven(status).jobs
+    )
+    return replace(
+        status,
+        jobs=jobs,
+        power_w=None,
+        energy_saved=None,
+        state="failed",
+        code="supervisor-gone",
+        cause="the process that watched the jobs was killed, or could not write its last word; "
+        "the jobs ended with it",
+    )

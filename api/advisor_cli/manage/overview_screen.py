@@ -14,7 +14,7 @@ from advisor.launch.records.answers import Launch
 from advisor.launch.records.history import Series
 from advisor.launch.records.ledger import Saved
 from advisor.launch.records.overview import CardNow, DrawnLaunch, Overview
-from advisor.launch.records.status import JobStatus
+from advisor.launch.records.status import GOING, JobStatus
 from advisor_cli.shared.console import plain_table
 
 
@@ -154,7 +154,7 @@ def _basis(seen: Overview) -> str:
 
 
 def _share(launch: Launch, job: JobStatus) -> str:
-    if job.outcome not in ("running", "starting", "waiting"):
+    if job.outcome not in GOING:
         return job.outcome
     if launch.sharing != "limited" or job.share_percent >= 100:
         return _SHARINGS.get(launch.sharing, "no limit")

@@ -63,11 +63,13 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
     assert (first.state, first) == ("accepted", folder.read_status())
     with folder.supervising():
         job = JobStatus(job="gemm", rate_unit="steps", share_percent=30, proven=True, proof="set")
-        StatusWriter(folder, SPEC).enter("running", jobs=(job,))
+        runs, done = (replace(job, outcome=outcome, rate=9.0) for outcome in ("running", "failed"))
+        StatusWriter(folder, SPEC).enter("running", jobs=(runs, done))
         assert folder.read_status().jobs[0].proven
     gone = folder.read_status()
     assert (gone.state, gone.code) == ("failed", "supervisor-gone")
-    assert (gone.jobs[0].proven, gone.jobs[0].proof) == (False, None)
+    assert (gone.jobs[0].proven, gone.jobs[0].proof, gone.jobs[0].rate) == (False, None, None)
+    assert [one.outcome for one in gone.jobs] == ["stopped", "failed"]
     StatusWriter(folder, SPEC).close("stopped")
     assert folder.read_status().state == "stopped"
 
