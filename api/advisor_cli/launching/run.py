@@ -1,7 +1,7 @@
 """`advisor run`: a queue of jobs on the GPUs of this host, until all are done."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +27,7 @@ from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_cli.launching.launch import user_name
 from advisor_cli.launching.run_follow import follow, stop_all
 from advisor_cli.launching.run_screen import FirstJob, RunPlan, alone_texts, end_screen
+from advisor_cli.shared.grouped import grouped
 from advisor_cli.shared.options import AsJson, MaxP99, MinSpeed
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import print_screen
@@ -40,33 +41,38 @@ _CODES = {"done": 0, "stopped": STOPPED}
 _First = Sequence[tuple[QueueCard, LaunchSet]]
 
 
-def run(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueAsked:
+    """The jobs and the GPUs of a queue, and how it is run."""
+
     jobs: Annotated[
         list[str],
         typer.Argument(
             help="Names of jobs, A*3 for three of A; or a folder of job files, or files of one",
             metavar="JOBS...",
         ),
-    ],
-    gpus: Annotated[str, typer.Option(help="Indices or UUIDs of GPUs of this host, 0,1")] = "0",
-    min_speed: MinSpeed = None,
-    max_p99: MaxP99 = None,
+    ]
+    gpus: Annotated[str, typer.Option(help="Indices or UUIDs of GPUs of this host, 0,1")] = "0"
+    min_speed: MinSpeed = None
+    max_p99: MaxP99 = None
     work: Annotated[
         list[str] | None,
         typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all: tells when all end"),
-    ] = None,
+    ] = None
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin again, though the last time is not done")
-    ] = False,
+    ] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would start, and start nothing")
-    ] = False,
+    ] = False
     gpu_model: Annotated[
         str | None,
         typer.Option(help="With --dry-run: what would start on such GPUs, though none is here"),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+    ] = None
+
+
+@grouped
+def run(asked: QueueAsked, as_json: AsJson = False) -> None:
     """Run a queue on the GPUs of this host until all jobs are done; goes on after any end.
 
     Servers start first and end with the last batch job. After Ctrl-C, a kill or a crash the same
@@ -74,25 +80,26 @@ def run(
 
     Example: advisor run nightly/ --gpus 0
     """
-    names, settings = _named(jobs, read_settings())
+    names, settings = _named(asked.jobs, read_settings())
     found = [frozen(name, settings) for name in names]
     _check_ends(found)
-    works_s = read_works(work or (), names)
-    if gpu_model is not None and not dry_run:
+    works_s = read_works(asked.work or (), names)
+    if asked.gpu_model is not None and not asked.dry_run:
         raise InputError(
             "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
         )
-    there = _gpus(gpus, settings) if gpu_model is None else _assumed(gpus, gpu_model)
-    cards = [_card(gpu, found, min_speed or (), max_p99 or (), settings) for gpu in there]
+    gpus, model = asked.gpus, asked.gpu_model
+    there = _gpus(gpus, settings) if model is None else _assumed(gpus, model)
+    cards = [_card(gpu, found, asked, settings) for gpu in there]
     _check_alone(found, cards)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
-        if fresh and not dry_run:
+        if asked.fresh and not asked.dry_run:
             stop_all(QueueRun(found, cards, file, settings))
             file.remove()
         queue = QueueRun(found, cards, file, settings)
         first = [*queue.first_sets()]
         _check_servers(queue, first)
-        if dry_run:
+        if asked.dry_run:
             plan = _plan(queue, first)
             say(as_json_text(plan)) if as_json else print_screen(plan.screen())
             return
@@ -176,17 +183,11 @@ def _check_once(text: str, gpus: Sequence[Gpu]) -> None:
         raise InputError(f"--gpus {text} names a GPU twice", fix="name each once: --gpus 0,1")
 
 
-def _card(
-    gpu: Gpu,
-    jobs: Sequence[Job],
-    min_speed: Sequence[str],
-    max_p99: Sequence[str],
-    settings: Settings,
-) -> QueueCard:
+def _card(gpu: Gpu, jobs: Sequence[Job], asked: QueueAsked, settings: Settings) -> QueueCard:
     names = [job.name for job in jobs]
-    by_job_ms, for_all_ms = longest_p99_ms(max_p99, names)
+    by_job_ms, for_all_ms = longest_p99_ms(asked.max_p99 or (), names)
     request = LaunchRequest(
-        jobs=job_requests(names, names, min_speed, by_job_ms),
+        jobs=job_requests(names, names, asked.min_speed or (), by_job_ms),
         max_p99_ms=for_all_ms,
         objective=OBJECTIVE,
     )
