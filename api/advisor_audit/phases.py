@@ -153,7 +153,7 @@ def _with_unnamed(frame: _Frame, owners: list[Owner], watched: Watched) -> Codes
     for first, last, is_unnamed in runs(np.where((held == NOBODY) & taken, 1, 0)):
         if not is_unnamed:
             continue
-        before = int(held[first - 1]) if first else _last_owner(frame, owners, watched)
+        before = _before(frame, held[:first], owners, watched)
         short = last - first <= patience
         if before >= 0 and (short or owners[before].name.startswith(page.gpu)):
             held[first:last] = before  # the label is late, or nobody ever had one
@@ -164,9 +164,13 @@ def _with_unnamed(frame: _Frame, owners: list[Owner], watched: Watched) -> Codes
     return held
 
 
-def _last_owner(frame: _Frame, owners: list[Owner], watched: Watched) -> int:
-    """Who held it at the end of the page before, as one of this page; nobody if too long ago."""
-    if watched.owner is None or frame.begin_s - watched.seen_s > PATIENCE_S:
+def _before(frame: _Frame, held: Codes, owners: list[Owner], watched: Watched) -> int:
+    """Who held it until now, as one of this page; nobody where it was not seen for too long."""
+    begin_s, seen = frame.at(len(held)), np.flatnonzero(held != _UNSEEN)
+    if len(seen):
+        last = int(seen[-1])
+        return int(held[last]) if begin_s - frame.at(last + 1) <= PATIENCE_S else NOBODY
+    if watched.owner is None or begin_s - watched.seen_s > PATIENCE_S:
         return NOBODY
     if watched.owner not in owners:
         owners.append(watched.owner)

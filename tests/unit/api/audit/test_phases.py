@@ -97,6 +97,16 @@ def test_what_was_not_seen_belongs_to_nobody() -> None:
     assert result[0].seen_s == 36 * STEP_S
 
 
+def test_job_without_a_name_stays_one_over_a_short_gap() -> None:
+    """A busy host reads late; after ten minutes without a reading it is another one."""
+    series = rows([*range(10), *range(12, 30), *range(40, 50)], 0.5, {})
+    expected = [("busy", "GPU-1 #1", 30), ("unseen", "", 10), ("busy", "GPU-1 #2", 10)]
+    assert told(found(series, 50)) == expected
+    for cut in (11, 12):  # pages may end in a gap
+        names = {name for _, name, _ in told(found(series, 50, cuts=[cut])) if name}
+        assert names == {"GPU-1 #1", "GPU-1 #2"}
+
+
 def test_relabelled_pod_is_one_job() -> None:
     """A label that is late, and names that begin to be `exported_`, end no job."""
     exporter = {"namespace": "gpu-operator", "pod": "nvidia-dcgm-exporter-x", "container": "c"}
