@@ -2,16 +2,17 @@
 
 Two things are not known. What jobs are of which one window was seen: in each of a number of worlds
 all of them are off at once, as jobs of families that the head had not seen were
-(`advisor_models.one_window_errors`), and what was seen is packed anew; its mean over the worlds is
-what an audit says, as a packer that knew more would find more. And what sets do otherwise than the
-law says: by the same wherever a set runs, and half of the variance is taken to be common to all
-sets of a class (assumed), since all of them are said by the same few constants. A job that falls
-below its minimum speed gets a card of its own, as a launch would see to.
+(`advisor_models.one_window_errors`), and what was seen is packed anew; the median of the worlds is
+what an audit says, as a packer that knew more would find more, and a world may be far off. And what
+sets do otherwise than the law says: by the same wherever a set runs, and half of the variance is
+taken to be common to all sets of a class (assumed), since all of them are said by the same few
+constants. A job that falls below its minimum speed gets a card of its own, as a launch would see
+to.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -71,6 +72,12 @@ def saved(walked: Walked, packers: Packers, worlds: Iterable[Packers], seed: int
         kwh=table[:, 1] * hours / 1000,
         cards=np.array([cards for _, cards in found]),
     )
+
+
+def saved_w(sets: Collection[SetKey], worlds: Iterable[Packers]) -> dict[SetKey, Interval]:
+    """Watts that each set saves for the same work in worlds, as `saved` adds them up."""
+    does = [_outcomes(sets, packers, world) for world, packers in enumerate(worlds)]
+    return {key: interval(np.array([of_world[key][1] for of_world in does])) for key in sets}
 
 
 def _in_world(walked: Walked, packers: Packers, world: int) -> tuple[Floats, Floats]:
@@ -153,7 +160,7 @@ def _factors(errors: tuple[float, float], common: Floats, random: np.random.Gene
 
 
 def interval(table: Floats) -> Interval:
-    """The mean over worlds by the law, with the ends of 90 % of all that might be."""
-    value = float(table[:, 0].mean())
+    """The median of worlds by the law, with the ends of 90 % of all that might be."""
+    value = float(np.median(table[:, 0]))
     low, high = np.quantile(table, (0.05, 0.95))
     return Interval(value, float(min(low, value)), float(max(high, value)))

@@ -3,25 +3,34 @@
 Jobs of a family are off alike, and so are families of like windows. So a world is a few families
 that are drawn: in it each job is off by what that one was of these, and of its kind (server or
 not), whose window is most like its own. What jobs have in common is so in each world.
+
+A family that nobody measured is further from the mean of those that were than they are from it
+themselves: their mean is off as well, and of a few the largest error is not the largest there is.
+So what was drawn is moved away from the mean, as Student's t says for so many (`wider`).
 """
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.core.interval import NORMAL_90
 from advisor.errors import ModelError
 from advisor.formats.typed_json import parse
 from advisor.predict.one_window import COUNTERS, SoloWindow, WindowEstimate, estimated_profile
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Floats, Profile
 from advisor_models.one_window import OneWindowModel, bundled_file, bundled_one_window
 
 ERRORS = "errors.json"
 
-OF_WORLD, WIDER = 3, 1.25
-"""Families of a world, and how much larger errors are in it, as few families were measured. Of all
-families the nearest would mostly be the same one, and what a world says too sure."""
+OF_WORLD = 1 / 4
+"""Of the families, how many a world has: three of sixteen. Of all the nearest would mostly be the
+same one."""
+
+STUDENT_95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
+"""Quantile of 95 % of Student's t, for 1 to 10 degrees of freedom."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +41,7 @@ class LeftOutJob:
         missing: Counters that it was estimated without.
         sm: SM activity as it was estimated, or read; fraction.
         part_of_power: Of its window.
-        errors: True less told of each of `Estimate.numbers`.
+        errors: True less told of each of `WindowEstimate.numbers`.
     """
 
     family: str
@@ -57,20 +66,52 @@ class Head:
     def guesses(self, window: SoloWindow, *, is_server: bool) -> Callable[[int], Profile]:
         """Its profile in each world, by number; those of all windows belong together."""
         told = self.model.estimate(window)
+        near = self._nearest(window, told, is_server=is_server)
+        errors = drawn_errors(near, {one.family for one in self.left_out})
+        return lambda world: estimated_profile(window, told.off_by(errors(world)))
+
+    def _nearest(
+        self, window: SoloWindow, told: WindowEstimate, *, is_server: bool
+    ) -> dict[str, Floats]:
+        """Errors of the job of each family that is most like this one, the nearest family first."""
         # Without SM activity, that of the DRAM makes little difference.
         missing = COUNTERS if COUNTERS[0] in window.missing else ()
-        alike = [o for o in self.left_out if (o.is_server, o.missing) == (is_server, missing)]
-        alike.sort(key=lambda one: _away(one, window, told))
-        families = sorted({one.family for one in self.left_out})
+        seen = [one for one in self.left_out if one.missing == missing]
+        alike = [one for one in seen if one.is_server == is_server]
+        # One family says nothing of how far families are from each other.
+        several = len({one.family for one in alike}) > 1
+        found: dict[str, Floats] = {}
+        for one in sorted(alike if several else seen, key=lambda one: _away(one, window, told)):
+            found.setdefault(one.family, np.array(one.errors))
+        return found
 
-        def guess(world: int) -> Profile:
-            random, count = np.random.default_rng(world), min(OF_WORLD, len(families))
-            drawn = set(random.choice(families, count, replace=False).tolist())
-            # Where none of its kind is drawn, the nearest of all.
-            near = next((one for one in alike if one.family in drawn), alike[0])
-            return estimated_profile(window, told.off_by(WIDER * np.array(near.errors)))
 
-        return guess
+def drawn_errors(near: Mapping[str, Floats], families: Iterable[str]) -> Callable[[int], Floats]:
+    """Errors of a job in each world, by number.
+
+    Args:
+        near: Of each family that it may be like, the nearest first.
+        families: All of them; what is drawn of these is so for all jobs of a world.
+    """
+    errors, order, n = np.array([*near.values()]), sorted(families), len(near)
+    count = max(1, round(OF_WORLD * n))
+    ways = [math.comb(n - 1 - place, count - 1) for place in range(n)]
+    chances = np.array(ways, dtype=np.float64) / math.comb(n, count)
+    mean, times = chances @ errors, wider(1 / float(chances @ chances))
+
+    def in_world(world: int) -> Floats:
+        shuffled = np.random.default_rng(world).permutation(order).tolist()
+        drawn = [family for family in shuffled if family in near][:count]
+        return mean + times * (next(near[one] for one in near if one in drawn) - mean)
+
+    return in_world
+
+
+def wider(number: float) -> float:
+    """How much further from the mean of so many families a further one is than they are."""
+    degrees = max(number - 1, 1.0)
+    student = float(np.interp(degrees, range(1, len(STUDENT_95) + 1), STUDENT_95))
+    return student / NORMAL_90 * math.sqrt((number + 1) / degrees)
 
 
 def _away(one: LeftOutJob, window: SoloWindow, told: WindowEstimate) -> float:

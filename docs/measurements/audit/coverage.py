@@ -1,6 +1,6 @@
 """How often the ranges of an audit hold what is true, over made weeks of jobs it never saw.
 
-    .venv/bin/python docs/measurements/audit/coverage.py --weeks 17
+    .venv/bin/python docs/measurements/audit/coverage.py --first 200 --weeks 12
 
 Each week has 50 to 200 GPUs and jobs of six families that were drawn, and is audited by a head that
 has seen none of these: its trees and its errors are of the other families alone. Series go straight
@@ -11,10 +11,12 @@ without SM activity, too.
 """
 
 import argparse
+import multiprocessing
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +24,7 @@ from straight import Straight
 from truth import Truth, run_audit, truth
 from week import Week, Written, make_week, profiles
 
-from advisor.core.interval import Interval
+from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.objectives import Prices
 from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
@@ -44,24 +46,35 @@ FIGURES = ("cards", "gpu_hours", "kwh", "cost")
 
 
 def main() -> None:
-    """Print a line for each week, then the table."""
+    """Print a line for each audit, then the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--weeks", type=int, default=17)
+    parser.add_argument("--first", type=int, default=200, help="seed of the first week")
+    parser.add_argument("--weeks", type=int, default=12)
     parser.add_argument("--days", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
     held: dict[tuple[str, str], list[Held]] = defaultdict(list)
-    for number in range(asked.weeks):
-        head, jobs = unseen_head(number)
-        gpus = int(np.random.default_rng(number).integers(50, 201))
-        week = make_week(gpus, asked.days, number, jobs)
-        true = truth(week)
-        for name, lacking in [*LACKING.items()][: 2 - number % 2]:
-            found = dict(judged(week, true, head, lacking))
+    weeks = [(number, asked.days) for number in range(asked.first, asked.first + asked.weeks)]
+    with multiprocessing.Pool(asked.processes) as pool:
+        for name, found in chain.from_iterable(pool.imap_unordered(audited, weeks)):
             for figure, one in found.items():
                 held[name, figure].append(one)
-            told = "; ".join(map(str, found.values()))
-            print(f"week {number}, {gpus} GPUs, {name}: {told}", flush=True)
     print(*table(held), sep="\n")
+
+
+def audited(week: tuple[int, int]) -> list[tuple[str, dict[str, "Held"]]]:
+    """The audits of a week: its seed, and its days."""
+    number, days = week
+    head, jobs = unseen_head(number)
+    gpus = int(np.random.default_rng(number).integers(50, 201))
+    made = make_week(gpus, days, number, jobs)
+    true, every = truth(made), []
+    for name, lacking in [*LACKING.items()][: 2 - number % 2]:
+        found = dict(judged(made, true, head, lacking))
+        every.append((name, found))
+        told = "; ".join(map(str, found.values()))
+        print(f"week {number}, {gpus} GPUs, {name}: {told}", flush=True)
+    return every
 
 
 def unseen_head(number: int) -> tuple[Head, list[str]]:
@@ -126,19 +139,31 @@ def judged(
 
 def table(held: Mapping[tuple[str, str], list[Held]]) -> Iterator[str]:
     """Over all weeks."""
-    yield "| | | held, % | the same, drawn | width, % | bias of the middle, % | mean error, % |"
-    yield "|---|---|--:|--:|--:|--:|--:|"
+    yield (
+        "| | | held, % | 90 % of that | the same, drawn | width, % | bias of the middle, % "
+        "| mean error, % |"
+    )
+    yield "|---|---|--:|--:|--:|--:|--:|--:|"
     for (name, figure), own in held.items():
         off = np.array([one.said.value / one.true - 1 for one in own])
         wide = np.array([(one.said.high - one.said.low) / one.true for one in own])
         cells = [
             f"{100 * np.mean([one.is_held for one in own]):.0f}",
+            share_text(sum(one.is_held for one in own), len(own)),
             f"{100 * np.mean([one.drawn for one in own]):.0f}",
             f"{100 * wide.mean():.0f}",
             f"{100 * off.mean():+.1f} ± {164.5 * off.std() / np.sqrt(len(off)):.1f}",
             f"{100 * abs(off).mean():.1f}",
         ]
         yield f"| {name} | {figure} | {' | '.join(cells)} |"
+
+
+def share_text(held: int, of: int) -> str:
+    """The ends of 90 % of a share that was counted (E. B. Wilson, 1927)."""
+    part, z2 = held / of, NORMAL_90**2 / of
+    middle, wide = part + z2 / 2, NORMAL_90 * np.sqrt((part * (1 - part) + z2 / 4) / of)
+    low, high = (100 * (middle + way * wide) / (1 + z2) for way in (-1, 1))
+    return f"{low:.0f} to {high:.0f}"
 
 
 if __name__ == "__main__":
