@@ -95,7 +95,7 @@ def audit(
         walked=walk.walked,
         hours=hours,
         prices=wanted.prices,
-        saved=saved(walk.walked, walk.packers, _worlds(walk, wanted, on_progress)),
+        saved=saved(walk.walked, walk.packers, _told(worlds_of(walk, wanted), on_progress)),
     )
     found = _audit(totals, _span(source, wanted, slot_s), len(pages.mig()))
     if strays := source.asked.strays:
@@ -137,14 +137,21 @@ def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[Kind]]:
     return by_model
 
 
-def _worlds(walk: Walk, wanted: Wanted, on_progress: Progress) -> Iterator[dict[str, Packer]]:
-    """Packers of what jobs might be."""
+def _told(
+    worlds: Iterable[dict[str, Packer]], on_progress: Progress
+) -> Iterator[dict[str, Packer]]:
+    for number, world in enumerate(worlds, 1):
+        yield world
+        on_progress("drawing ranges", number, WORLDS)
+
+
+def worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
+    """Packers of what jobs might be, of each world."""
     kinds = {model: packer.kinds for model, packer in walk.packers.items()}
     guesses = {model: walk.survey.guesses(of, wanted.head) for model, of in kinds.items()}
     for world in range(WORLDS):
         profiles = {model: guess(world) for model, guess in guesses.items()}
         yield _packers(kinds, profiles, walk.survey, wanted)
-        on_progress("drawing ranges", world + 1, WORLDS)
 
 
 def _packers(

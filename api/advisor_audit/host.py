@@ -12,12 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.interval import Interval
 from advisor.core.records import FILLS_PERCENT
 from advisor.formats.moments import now
+from advisor.predict.profiles import Profile
 from advisor.runtime.host.processes import MPS_SERVER, descendants, name_of, owner_of
-from advisor_audit.audit import Wanted, walk_of
+from advisor_audit.audit import Wanted, walk_of, worlds_of
 from advisor_audit.kinds import SM, Survey
 from advisor_audit.phases import HELD_MIB, Segment
+from advisor_audit.ranges import WORLDS, interval, saved_w
 from advisor_audit.sources.live import ThisHost
 from advisor_audit.sources.series import POWER, USED, Owner
 from advisor_audit.walk import Walk, Walked
@@ -38,8 +41,8 @@ class RunningJob:
         pids: Of its processes that began without each other; none: NVML names none.
         user: None: the host does not say.
         power_w: Of the whole card, as `sm_active_percent` and `memory_mib`.
-        half_speed: Speed at half of the card for each 1 on all of it, estimated; None: too little
-            was read, several share the card, or it is on several.
+        half_speed: Speed at half of the card for each 1 on all of it, estimated, with the ends of
+            90 %; None: too little was read, several share the card, or it is on several.
         fills: Whether it keeps the SMs active half of the time; None: not read, or
             several are there.
     """
@@ -52,19 +55,19 @@ class RunningJob:
     power_w: float | None
     sm_active_percent: float | None
     memory_mib: float | None
-    half_speed: float | None
+    half_speed: Interval | None
     fills: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Together:
-    """Jobs that could move to one card, as a set of an audit."""
+    """Jobs that could move to one card, as a set of an audit; its ranges are of 90 %."""
 
     jobs: tuple[str, ...]
     speeds: tuple[float, ...]
     limits_percent: tuple[float, ...]
     power_w: float
-    saved_w: float
+    saved_w: Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +136,7 @@ class HostWatch:
                 self._job(gpu, read, one, survey) for gpu, read, one in there if one.state != "free"
             ),
             free_gpus=tuple(gpu.index for gpu, _, one in there if one.state == "free"),
-            together=tuple(_together(walk)),
+            together=tuple(_together(walk, self._wanted)),
         )
 
     def _job(self, gpu: Gpu, read: Means, one: Segment, survey: Survey) -> RunningJob:
@@ -151,13 +154,12 @@ class HostWatch:
             fills=None if active is None or not one.owner else active >= FILLS_PERCENT,
         )
 
-    def _half_speed(self, one: Segment, survey: Survey) -> float | None:
+    def _half_speed(self, one: Segment, survey: Survey) -> Interval | None:
         kind = survey.kind_of(one) if one.owner not in survey.several else None
         if kind is None:
             return None
-        (profile,) = survey.profiles([kind], self._wanted.head)
-        rates = profile.values["rate"]
-        return float(np.interp(HALF, profile.shares, rates) / rates[-1])
+        guess = survey.guesses([kind], self._wanted.head)
+        return interval(np.array([[_at_half(*guess(world))] for world in range(WORLDS)]))
 
     def close(self) -> None:
         """Let the driver go."""
@@ -212,9 +214,15 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
-def _together(walk: Walk) -> list[Together]:
+def _at_half(profile: Profile) -> float:
+    rates = profile.values["rate"]
+    return float(np.interp(HALF, profile.shares, rates) / rates[-1])
+
+
+def _together(walk: Walk, wanted: Wanted) -> list[Together]:
     """Sets that save most first."""
-    found: list[Together] = []
+    found, worlds = list[Together](), worlds_of(walk, wanted)
+    saved = saved_w(walk.walked.hours, worlds) if walk.walked.hours else {}
     for jobs, key in walk.walked.teams:
         one = walk.packers[key.model].set_of(key.members, key.level)
         found.append(
@@ -223,7 +231,7 @@ def _together(walk: Walk) -> list[Together]:
                 speeds=one.speeds,
                 limits_percent=one.shares,
                 power_w=one.power_w,
-                saved_w=one.saved_w,
+                saved_w=saved[key],
             )
         )
-    return sorted(found, key=lambda one: -one.saved_w)
+    return sorted(found, key=lambda one: -one.saved_w.value)

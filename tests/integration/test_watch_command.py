@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -194,11 +195,16 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
     one, two, both = seen["jobs"]
     assert [job["pids"] for job in seen["jobs"]] == [[a], [b], [a, b]]
     assert (one["memory_mib"], one["fills"], both["fills"]) == (5000, False, None)
-    assert 0.5 < one["half_speed"] <= 1
+    half = one["half_speed"]
+    assert 0.5 < half["low"] <= half["value"] <= half["high"] <= 1
+    assert half["low"] < half["high"]
     assert both["half_speed"] is None
     assert seen["free_gpus"] == [3]
     (together,) = seen["together"]
     assert set(together) == {"jobs", "speeds", "limits_percent", "power_w", "saved_w"}
     assert together["jobs"] == [one["job"], two["job"]]
+    saved_w = together["saved_w"]
+    assert 0 < saved_w["low"] < saved_w["value"] < saved_w["high"] < 360
+    assert re.search(r"\d+ \(\d+ to \d+\) W less", " ".join(shown.split()))
     assert f"{one['job']} and {two['job']} could share a card" in " ".join(shown.split())
     assert "estimated" in shown

@@ -31,6 +31,7 @@ from advisor_profiling.attached.watching import GpuSeen, WatchedNow, command_of,
 from advisor_profiling.attached.watching import watch as watching
 
 if TYPE_CHECKING:
+    from advisor.core.interval import Interval
     from advisor_audit.host import HostSeen, RunningJob
 
 _Look = TypeVar("_Look")
@@ -139,7 +140,9 @@ def _host_screen(seen: "HostSeen") -> Group:
     rows = map(_job_cells, seen.jobs)
     table = plain_table(_HOST_COLUMNS, rows, whole=_HOST_COLUMNS[2:])
     nobody = Text("nobody holds a GPU of this host")
-    words = f"half a card: speed at half of it, {seen.basis} from the last minute"
+    words = (
+        f"half a card: speed at half of it, {seen.basis} from the last minute; ranges are of 90 %"
+    )
     notes = [words, *_moves(seen)] if seen.jobs else _moves(seen)
     return Group(table if seen.jobs else nobody, *map(Text, notes))
 
@@ -157,7 +160,7 @@ def _job_cells(job: "RunningJob") -> tuple[str, ...]:
         job.user or "-",
         _number(job.power_w, "W"),
         _percent(job.sm_active_percent),
-        _percent(job.half_speed and WHOLE * job.half_speed),
+        _range_text(job.half_speed, "%", WHOLE),
         {True: "yes", False: "no", None: "-"}[job.fills],
     )
 
@@ -172,7 +175,7 @@ def _moves(seen: "HostSeen") -> Iterator[str]:
         limits = f", limits {'/'.join(f'{n:g}' for n in shares)}" if min(shares) < WHOLE else ""
         yield (
             f"{listed(one.jobs)} could share a card{limits}: {speeds} of their speeds, "
-            f"{one.power_w:,.0f} W, {one.saved_w:,.0f} W less for the same work, "
+            f"{one.power_w:,.0f} W, {_range_text(one.saved_w, 'W')} less for the same work, "
             f"freed cards off ({seen.basis})"
         )
     if seen.together:
@@ -235,6 +238,13 @@ def _cells(gpu: GpuSeen) -> tuple[str, ...]:
 
 def _number(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{value:,.0f} {unit}"
+
+
+def _range_text(of: "Interval | None", unit: str, times: float = 1.0) -> str:
+    if of is None:
+        return "-"
+    value, low, high = (f"{times * number:,.0f}" for number in (of.value, of.low, of.high))
+    return f"{value} ({low} to {high}) {unit}"
 
 
 def _percent(value: float | None) -> str:
