@@ -68,7 +68,7 @@ def audited(week: tuple[int, int]) -> list[tuple[str, dict[str, "Held"]]]:
     head, jobs = unseen_head(number)
     gpus = int(np.random.default_rng(number).integers(50, 201))
     made = make_week(gpus, days, number, jobs)
-    true, every = truth(made), []
+    true, every = truth(made), list[tuple[str, dict[str, Held]]]()
     for name, lacking in [*LACKING.items()][: 2 - number % 2]:
         found = dict(judged(made, true, head, lacking))
         every.append((name, found))

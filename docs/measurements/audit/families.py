@@ -61,7 +61,7 @@ def _jobs(own: Sequence[LeftOutJob], way: Drawn) -> Iterator[bool]:
 
 
 def _rates(one: LeftOutJob) -> Floats:
-    return np.array([np.mean(one.errors[RATES])])
+    return np.array([np.mean(one.errors[RATES])], dtype=np.float64)
 
 
 def _away(one: LeftOutJob, job: LeftOutJob) -> float:

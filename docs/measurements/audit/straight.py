@@ -9,9 +9,9 @@ from advisor_audit.sources.prometheus import PAGE_S, Asked
 from advisor_audit.sources.series import Series
 
 
-@dataclass(frozen=True)
+@dataclass
 class Straight:
-    """A week as a source, without a server."""
+    """A week as a source, all GPUs at once."""
 
     written: Written
     lacking: Collection[str] = ()
@@ -20,26 +20,17 @@ class Straight:
     page_s: float = PAGE_S
     exporters: frozenset[str] = frozenset(["nvidia-dcgm-exporter"])
     asked: Asked = field(default_factory=Asked)
+    begin_s: float = field(init=False)
+    end_s: float = field(init=False)
+    groups: tuple[tuple[str, ...], ...] = field(init=False)
+    metrics: dict[str, tuple[str, float]] = field(init=False)
 
-    @property
-    def begin_s(self) -> float:
-        """Of the week."""
-        return self.written.begin_s
-
-    @property
-    def end_s(self) -> float:
-        """Of the week."""
-        return self.begin_s + self.written.week.minutes * MINUTE_S
-
-    @property
-    def metrics(self) -> dict[str, tuple[str, float]]:
-        """What is collected."""
-        return {k: v for k, v in self.written.metrics.items() if k not in self.lacking}
-
-    @property
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """All GPUs at once."""
-        return (tuple(map(str, range(self.written.week.gpus))),)
+    def __post_init__(self) -> None:
+        week = self.written.week
+        self.begin_s = self.written.begin_s
+        self.end_s = self.begin_s + week.minutes * MINUTE_S
+        self.groups = (tuple(map(str, range(week.gpus))),)
+        self.metrics = {k: v for k, v in self.written.metrics.items() if k not in self.lacking}
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series between two moments."""
