@@ -9,6 +9,8 @@ UNREAD = "results-unread"
 
 SLOW_ALONE = "slow-alone"
 
+CPU_BOUND = "cpu-bound"
+
 LIMIT_BROKEN = "limit-broken"
 
 TOO_FAST, TOO_SLOW = "too-fast", "too-slow"
@@ -33,7 +35,7 @@ FLAGS: dict[str, str] = {
     "counter-mismatch": "energy counter and instant power differ by more than "
     f"{COUNTER_BOUND:.0%} and more than three standard errors of the power",
     "counters-missing": "a counter that the models use could not be read",
-    "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
+    CPU_BOUND: "a job used a whole core or more while its SMs were idle over 30 % of the time",
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
     LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
     TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.core.flags import WRONG
+from advisor.core.flags import CPU_BOUND, WRONG
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.records import SoloPoint
@@ -49,7 +49,7 @@ SAME_RATES = 0.05
 BELOW_LIMIT = 0.95
 """Above this part of the power limit all cards draw the same."""
 
-UNSTEADY = WRONG | {"noisy-rate", "noisy-power", "cpu-bound"}
+UNSTEADY = WRONG | {"noisy-rate", "noisy-power", CPU_BOUND}
 """Flags of points whose power depends on more than the card and the job."""
 
 

@@ -7,6 +7,7 @@ change where the prediction hardly does.
 from collections.abc import Collection
 from typing import Literal, TypeAlias
 
+from advisor.core.flags import CPU_BOUND
 from advisor.core.gpu import WHOLE
 from advisor.predict.profiles import Profile
 
@@ -15,7 +16,6 @@ JobKind: TypeAlias = Literal["server", "launch-bound", "filling"]
 LOW_SHARE_PERCENT = 35.0
 """Below, a job of `BY_SHARE` is harder to predict: how its rate falls there differs most."""
 
-CPU_BOUND = "cpu-bound"
 LEAST_ACTIVE_PERCENT = 50.0
 """A job whose SMs are active less alone on the whole GPU is launch-bound."""
 

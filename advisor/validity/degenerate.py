@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from advisor.core.flags import COUNTER_BOUND, DEGENERATE, DOUBTFUL, SLOW_ALONE, UNREAD
+from advisor.core.flags import COUNTER_BOUND, CPU_BOUND, DEGENERATE, DOUBTFUL, SLOW_ALONE, UNREAD
 from advisor.core.gpu import WHOLE
 from advisor.core.observations import Record
 from advisor.core.records import PairPoint, SoloPoint
@@ -49,8 +49,6 @@ SAME_CLOCK = 0.03
 
 SAME_ARITHMETIC = 0.10
 """Pipe cycles per unit of work may differ by so much; else the library chose another kernel."""
-
-CPU_BOUND = "cpu-bound"
 
 NO_MEASURE = DOUBTFUL - {UNREAD}
 """Flags of points that others are not compared with. Wrong results take less energy, never more, so

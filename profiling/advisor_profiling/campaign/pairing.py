@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
+from advisor.core.flags import CPU_BOUND
+from advisor.core.job import Job
 from advisor.core.records import FILLS_PERCENT, SoloPoint
 from advisor.errors import InputError
 
@@ -35,7 +37,7 @@ def kind_of(points: Iterable[SoloPoint]) -> BoundBy | None:
     point = max(points, key=lambda p: (p.share_percent, p.started_at), default=None)
     if point is None:
         return None
-    if "cpu-bound" in point.flags:
+    if CPU_BOUND in point.flags:
         return "launch"
     if point.sm_active_percent is None or point.dram_active_percent is None:
         return None
@@ -104,6 +106,17 @@ def sample(
         times.update((a, b))
         met.update([(a, kinds.get(b)), (b, kinds.get(a))])
     return sorted(drawn)
+
+
+def named(name: str, jobs: Mapping[str, Job]) -> Job:
+    """The job of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in jobs:
+        raise no_such_job(name, jobs)
+    return jobs[name]
 
 
 def no_such_job(name: str, known: Collection[str]) -> InputError:

@@ -21,7 +21,7 @@ from advisor_profiling.campaign.pairing import (
     all_pairs,
     filling_jobs,
     kinds_of,
-    no_such_job,
+    named,
     sample,
 )
 from advisor_profiling.campaign.safe_plan import (
@@ -238,7 +238,7 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
             continue
         nominal = nominal_splits(entry.splits)
         for names in _pairs(entry, plan.name, jobs, past):
-            first, second = _job(names[0], jobs), _job(names[1], jobs)
+            first, second = named(names[0], jobs), named(names[1], jobs)
             both, safety = (first, second), (past.safety_of(names[0]), past.safety_of(names[1]))
             if reason := past.too_large(both):
                 yield Skipped(names, reason)
@@ -262,7 +262,7 @@ def _set_windows(
 ) -> Iterator[_Window | Skipped]:
     """Sets at the entry's splits; those with limits of their own only under MPS."""
     for members in _sets(entry, jobs, past):
-        parts = [(_job(member.job, jobs), Share(member.percent)) for member in members]
+        parts = [(named(member.job, jobs), Share(member.percent)) for member in members]
         names, limits = tuple(m.job for m in members), [p for p in parts if p[1] != Share(WHOLE)]
         for job, share in limits:
             check_asked_shares([share], job, past.safety_of(job.name))
@@ -281,7 +281,7 @@ def _set_windows(
 def _sets(entry: PlanEntry, jobs: Mapping[str, Job], past: _Past) -> Sequence[JobSet]:
     if not isinstance(entry.sets, DrawnSets):
         return entry.sets
-    chosen = (_job(name, jobs) for name in (jobs if entry.among == "all" else entry.among))
+    chosen = (named(name, jobs) for name in (jobs if entry.among == "all" else entry.among))
     gated = (job for job in chosen if job.progress.gate)
     kinds = {job.name: (job.progress.unit, job.offered_rate is not None) for job in gated}
 
@@ -298,9 +298,3 @@ def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> 
         return [*entry.pairs, *all_pairs(names, selves=entry.selves)]
     drawn = sample(names, entry.sample, run, past.kinds, selves=entry.selves)
     return [*entry.pairs, *drawn]
-
-
-def _job(name: str, jobs: Mapping[str, Job]) -> Job:
-    if name not in jobs:
-        raise no_such_job(name, jobs)
-    return jobs[name]
