@@ -37,10 +37,11 @@ def read_settings_file(path: Path) -> SiteSettings:
     Raises:
         InputError: it cannot be read, or what it says cannot be meant.
     """
-    try:
+    # setup.sh writes it with the rest.
+    with InputError.instead_of(
+        OSError, f"{path} cannot be read", fix="install as docs/slurm.md says"
+    ):
         lines = path.read_text().splitlines()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
     given = {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line))}
     for name, pattern in (("address", r"(https?|unix):\S+"), ("wait_s", r"[0-9]{1,6}"),
                           ("facts", r"/\S+")):  # fmt: skip

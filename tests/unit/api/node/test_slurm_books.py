@@ -1,13 +1,19 @@
 """What Slurm's commands say: the queue in old and new forms, partitions, nodes, and the books."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from advisor.errors import SourceError
+from advisor.errors import InputError, SourceError
 from advisor_node.slurm.matching.books import all_faults, books
-from advisor_node.slurm.matching.cluster import parse_minutes, read_nodes, read_partitions
+from advisor_node.slurm.matching.cluster import (
+    parse_minutes,
+    read_nodes,
+    read_partitions,
+    read_settings_file,
+)
 from advisor_node.slurm.matching.queued import read_queue
 from advisor_node.slurm.matching.slurm import ask
 
@@ -81,6 +87,13 @@ def test_limits_that_nobody_enforces_are_none() -> None:
     site = Site(AccountingStorageEnforce="none")
     site.assoc = "work|alice||||gres/gpu=4|\n"
     assert books(site) == "ok"
+
+
+def test_settings_that_are_not_there_are_installed(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read") as raised:
+        read_settings_file(tmp_path / "advisor.conf")
+    assert raised.value.why == "No such file or directory"
+    assert "docs/slurm.md" in raised.value.fix
 
 
 def test_partitions_are_read() -> None:
