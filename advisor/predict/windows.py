@@ -11,6 +11,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.split import Split
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
+from advisor.predict.sets import fills
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,16 @@ def fewer_of(
 def beyond(
     p: Prediction, profiles: Sequence[Profile], fewer: Prediction, jobs: Sequence[Profile]
 ) -> Prediction:
-    """Where fewer of the jobs are among those without a limit, none faster and no less drawn."""
+    """Where fewer of the jobs are among those without a limit, none faster and no less drawn.
+
+    Nor is any in turns faster than side by side, where no job's long kernels are to be waited for.
+    """
     seats = list(zip(profiles, p.split.shares, strict=True))
     free = Counter(profile.job for profile, share in seats if share == WHOLE)
     sharing = "uncapped" if p.split.is_limited else p.split.sharing
-    if sharing != fewer.split.sharing or not Counter(profile.job for profile in jobs) <= free:
+    is_alike = sharing == fewer.split.sharing
+    is_slower = sharing == "time-sliced" and not any(map(fills, profiles))
+    if not (is_alike or is_slower) or not Counter(profile.job for profile in jobs) <= free:
         return p
     most = {profile.job: part.speed for profile, part in zip(jobs, fewer.parts, strict=True)}
     parts = (
@@ -88,7 +94,8 @@ def beyond(
         else part
         for part, (profile, share) in zip(p.parts, seats, strict=True)
     )
-    return replace(p, parts=tuple(parts), power_w=p.power_w.at_least(fewer.power_w))
+    power_w = p.power_w.at_least(fewer.power_w) if is_alike else p.power_w
+    return replace(p, parts=tuple(parts), power_w=power_w)
 
 
 def _of_copies(window: Window, names: Sequence[str]) -> Iterator[Window]:

@@ -56,7 +56,7 @@ class TraceSource(ScriptedSource):
             return None
         kind, key = _PLACES[name]
         value = self._last(kind)
-        return value[key] if key else value
+        return value.get(key) if key else value
 
     def _last(self, kind: str) -> Any:
         readings = [reading for reading in self._readings if reading["kind"] == kind]

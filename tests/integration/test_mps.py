@@ -274,7 +274,7 @@ def test_probe_that_cannot_run_as_the_user_is_no_proof(
     asked: list[object] = []
 
     def refuse(*_: object, **more: object) -> None:
-        asked.append(more["user"])
+        asked.append(more.get("user"))
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("advisor.runtime.backends.limit.subprocess.run", refuse)

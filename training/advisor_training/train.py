@@ -181,7 +181,7 @@ def _check_enough(rows: Rows) -> None:
         )
 
 
-_LATER = ("input_fingerprint", "written_by")
+_LATER = ("input_fingerprint", "written_by", "gpu_busy_percent")
 
 
 def dataset_sha256(points: Iterable[Point]) -> str:

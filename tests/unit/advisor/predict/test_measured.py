@@ -284,6 +284,20 @@ def test_jobs_of_which_nothing_was_measured_are_as_they_were() -> None:
     assert predictor.predict([A, A], [EQUAL]) == EXPECTED.predict([A, A], [EQUAL])
 
 
+@pytest.mark.parametrize("filling", [False, True])
+def test_turns_make_no_job_faster_unless_they_spare_it_long_kernels(filling: bool) -> None:
+    """Two copies were measured at half of their speed under MPS; in turns they are told all."""
+    other = profile("b", columns={"sm_active_percent": [95.0 if filling else 20.0] * 10})
+    two, turns = without_limits("uncapped", 2), without_limits("time-sliced", 3)
+    known = Scripted({two: (0.5, 0.5, 450.0), turns: (1.0, 1.0, 1.0, 400.0)})
+    windows = [Window(two, (50.0, 50.0), 500.0, "X")] * 3
+    predictor = MeasuredPredictor(known, {("a", "a"): windows})
+    (found,) = predictor.predict([A, A, other], [turns])
+    most = 1.0 if filling else 0.5
+    assert [part.speed.value for part in found.parts] == pytest.approx([most, most, 1.0])
+    assert found.power_w.value == 400.0
+
+
 @given(st.floats(0.3, 1.0), st.floats(0.3, 1.0), st.sampled_from(SHARINGS[1:3]))
 def test_no_job_is_faster_beside_more_than_beside_fewer(
     measured: float, expected: float, sharing: Sharing
