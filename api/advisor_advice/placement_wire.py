@@ -165,7 +165,9 @@ def sets_to_wire(placed: PlacedRunning) -> wire.SetPlacement:
     used = Counter[int]()
     for one, count in plan.sets.items():
         used[one.pool] += count
-    power_w, same_w, same_cards = plan.power_w, plan.same_work_w, plan.same_work_cards
+    same_cards = plan.same_work_cards
+    drawn_w = plan.power_w + placed.host_w * plan.cards
+    same_w = plan.same_work_w + placed.host_w * same_cards
     free_w = sum(
         count * (len(one.kinds) - 1) * pools[one.pool].idle_power_w
         for one, count in plan.sets.items()
@@ -182,12 +184,12 @@ def sets_to_wire(placed: PlacedRunning) -> wire.SetPlacement:
             wire.WaitingJobs(job=kinds[n].name, count=count) for n, count in plan.waiting.items()
         ),
         cards=plan.cards,
-        power_w=power_w,
+        power_w=plan.power_w,
         cost=plan.cost,
         bound=plan.bound,
         gap=plan.gap,
-        energy_saved=1 - power_w / same_w if same_w else 0.0,
-        energy_saved_idle=1 - (power_w + free_w) / same_w if same_w else 0.0,
+        energy_saved=1 - drawn_w / same_w if same_w else 0.0,
+        energy_saved_idle=1 - (drawn_w + free_w) / same_w if same_w else 0.0,
         gpu_time_saved=1 - plan.cards / same_cards if same_cards else 0.0,
         sets=tuple(_sets(plan)),
         timed_out=plan.timed_out,

@@ -46,11 +46,16 @@ class RunningRequest:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PlacedRunning:
-    """The answer."""
+    """The answer.
+
+    Attributes:
+        host_w: Watts of the server for each card in use, by which energy is told.
+    """
 
     plan: RunningPlan
     bundled: tuple[str, ...]
     warnings: tuple[str, ...]
+    host_w: float = 0.0
 
 
 def running_request(asked: SetPlacementRequest, settings: Settings) -> RunningRequest:
@@ -132,6 +137,7 @@ def place_jobs_by(
         plan=plan,
         bundled=tuple(sorted({name for found in sets for name in found.bundled})),
         warnings=tuple(dict.fromkeys(told)),
+        host_w=prices.host_w,
     )
 
 

@@ -285,6 +285,18 @@ def test_text_of_sets_says_cards_bound_and_launches(place: Advisor) -> None:
     assert len(launches) == int(text.split(" on ")[1].split()[0])
 
 
+def test_energy_of_a_plan_has_the_watts_of_the_server(
+    place: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of `recommend`: where they are all that counts, hours and energy are the same."""
+    alone = answer(place, *SETS, "--objective", "fewest-cards")
+    monkeypatch.setenv("ADVISOR_HOST_W", "1e9")
+    found = answer(place, *SETS, "--objective", "fewest-cards")
+    assert found["energy_saved"] == pytest.approx(found["gpu_time_saved"], abs=1e-6)
+    assert found["energy_saved"] != pytest.approx(alone["energy_saved"], abs=1e-3)
+    assert found["power_w"] == alone["power_w"]
+
+
 def test_who_waits_is_told_why(place: Advisor) -> None:
     """Where cards are short, and where a job that draws too much alone finds no neighbour."""
     short = place("triad:3", "--gpus", "1", "--objective", "fewest-cards")
