@@ -44,8 +44,8 @@ def test_profile_of_a_server(host: FakeHost) -> None:
     assert done.returncode == 0, done.stderr
     half, whole = json.loads(done.stdout)["points"]
     # A busy host is late, never early.
-    assert 0.6 * STEPS_PER_S * TOKENS < whole["rate"] <= 1.02 * STEPS_PER_S * TOKENS
-    assert half["rate"] == pytest.approx(whole["rate"] / 2, rel=0.25)
+    for point, part in ((half, 0.5), (whole, 1.0)):
+        assert 0.6 < point["rate"] / (part * STEPS_PER_S * TOKENS) <= 1.02
     assert not answers(url)
     for point in (half, whole):
         # All took 80 ms, in a bucket from 50 to 100 ms.
