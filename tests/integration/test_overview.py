@@ -8,6 +8,7 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -102,7 +103,9 @@ def test_a_demonstration_moves_and_leaves_nothing_behind(tmp_path: Path) -> None
         assert "advisor_drifting" not in ask(port, "GET", "/metrics").text
         assert "<strong>Replayed.</strong>" in ask(port, "GET", "/launches").text
         assert "ERROR" not in log.read_text()
-        [folder] = {place.parent for place in _open_files(process.pid) if "demo" in str(place)}
+        [folder] = eventually(
+            lambda: {place.parent for place in _open_files(process.pid) if "demo" in str(place)}
+        )
         assert folder.is_dir()
     assert not folder.exists()
     assert [*home.iterdir()] == []
@@ -125,8 +128,11 @@ def test_a_demonstration_that_is_ended_at_its_start_leaves_nothing(
 
 def _open_files(pid: int) -> list[Path]:
     """Of its database, by which the home is found that it has made for itself."""
-    links = (link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir())
-    return [place for place in links if place.suffix == ".db"]
+    found = list[Path]()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            found.append(link.readlink())
+    return [place for place in found if place.suffix == ".db"]
 
 
 def test_top_shows_it_from_folders_in_a_pipe_and_in_json(
