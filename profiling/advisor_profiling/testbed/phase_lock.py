@@ -7,16 +7,21 @@ holds the phase for all of it, so that the GPUs of a host start their blocks tog
 """
 
 import fcntl
+import logging
 import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Protocol
 
-from advisor.files.locks import try_lock
+from advisor.files.locks import holders, try_lock
 from advisor.runtime.host.lock import open_lock
 
 _POLL_S = 0.02
+_SILENT_S = 10.0
+"""Windows end, and most jobs are ready, before this; a power run takes minutes."""
+
+_logger = logging.getLogger(__name__)
 
 
 class PhaseLock(Protocol):
@@ -51,7 +56,7 @@ class HostPhaseLock:
     def starting(self) -> Generator[None]:
         with self._open("starting") as starts, self._open("measuring") as windows:
             fcntl.flock(starts, fcntl.LOCK_SH)
-            _wait_until_free(windows)
+            _wait_until_free(windows, "measures")
             yield
 
     @contextmanager
@@ -59,7 +64,7 @@ class HostPhaseLock:
         """While windows are measured: no job starts on the GPU; waits for those that do."""
         with self._open("starting") as starts, self._open("measuring") as windows:
             while True:
-                _wait_until_free(starts)
+                _wait_until_free(starts, "starts jobs or measures power")
                 fcntl.flock(windows, fcntl.LOCK_SH)
                 # A start may have come between the two: it waits for us, so we give way.
                 if _free(starts):
@@ -71,9 +76,20 @@ class HostPhaseLock:
         return open_lock(self._folder, f"{phase}.lock")
 
 
-def _wait_until_free(file: IO[str]) -> None:
+def _wait_until_free(file: IO[str], doing: str) -> None:
+    tell_at_s = time.monotonic() + _SILENT_S
     while not _free(file):
         time.sleep(_POLL_S)
+        if time.monotonic() > tell_at_s:
+            tell_at_s = float("inf")
+            _tell(holders(file), doing)
+
+
+def _tell(pids: list[int], doing: str) -> None:
+    who = f"process {', '.join(map(str, pids))}" if pids else "a process"
+    _logger.warning(
+        "waiting for %s, which %s on another GPU of this host: one disturbs the other", who, doing
+    )
 
 
 def _free(file: IO[str]) -> bool:

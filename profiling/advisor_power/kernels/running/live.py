@@ -4,14 +4,15 @@ import math
 import statistics
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import COUNTERS, ENERGY_GPU, counters_of
-from advisor.errors import InputError, SourceError
+from advisor.errors import BusyError, InputError, SourceError
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel
@@ -201,7 +202,7 @@ def _polling(
 
 @contextmanager
 def _second_gpu(settings: Settings, measured: str) -> Generator[str]:
-    """UUID of the first other GPU of the host, ours alone for as long."""
+    """UUID of the first other GPU of the host that is free, ours alone for as long."""
     first, gpus = find_gpu(measured), list_gpus()
     others = [gpu for gpu in gpus if gpu.uuid != first.uuid and gpu.vendor == "nvidia"]
     if not others:
@@ -210,9 +211,29 @@ def _second_gpu(settings: Settings, measured: str) -> Generator[str]:
             why="it moves data from one to the other",
             fix="run it on a host with two",
         )
-    with gpu_lock(settings.lock_dir, others[0].uuid):
-        check_alone(others[0])
-        yield others[0].uuid
+    with ExitStack() as held:
+        yield first_free(others, held, settings.lock_dir).uuid
+
+
+def first_free(gpus: Sequence[Gpu], held: ExitStack, lock_dir: Path) -> Gpu:
+    """The first GPU that can be ours alone; it is, until `held` is closed.
+
+    Raises:
+        BusyError: none can be: why not, of the last one.
+    """
+    *others, last = gpus
+    for gpu in others:
+        with suppress(BusyError):
+            return _ours(gpu, held, lock_dir)
+    return _ours(last, held, lock_dir)
+
+
+def _ours(gpu: Gpu, held: ExitStack, lock_dir: Path) -> Gpu:
+    with ExitStack() as own:
+        own.enter_context(gpu_lock(lock_dir, gpu.uuid))
+        check_alone(gpu)
+        held.push(own.pop_all())
+    return gpu
 
 
 def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:

@@ -3,6 +3,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
+from advisor_profiling.testbed import phase_lock as phase_lock_module
 from advisor_profiling.testbed.phase_lock import HostPhaseLock
 
 
@@ -51,3 +54,23 @@ def test_waiting_start_goes_before_the_next_window(tmp_path: Path) -> None:
         order.append("window")
     starter.join()
     assert order == ["two windows", "two starts", "start", "window"]
+
+
+def test_who_is_waited_for_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A profile that was stopped by Ctrl-Z keeps all others of the host waiting, without end."""
+    monkeypatch.setattr(phase_lock_module, "_SILENT_S", 0.05)
+    with ThreadPoolExecutor(1) as pool, HostPhaseLock(tmp_path).starting():
+
+        def measure() -> None:
+            with HostPhaseLock(tmp_path).measuring():
+                pass
+
+        waiting = pool.submit(measure)
+        while not caplog.records:
+            assert not waiting.done()
+            time.sleep(0.01)
+        (told,) = caplog.messages
+    assert "which starts jobs or measures power on another GPU" in told
+    waiting.result(timeout=50)
