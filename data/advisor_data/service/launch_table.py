@@ -8,7 +8,7 @@ from sqlalchemy import Boolean, ColumnElement, Connection, literal_column, or_, 
 from advisor.errors import BusyError, IdempotencyError, InputError
 from advisor.launch.records.folder import now
 from advisor_data.store.sql_engine import OpenDatabase, insert_new
-from advisor_data.store.tables import NOT_OVER, launches
+from advisor_data.store.tables import launches
 
 _TRIES = 5
 
@@ -161,7 +161,7 @@ def _refuse_busy(connection: Connection, row: LaunchRow) -> None:
 
 def _active() -> ColumnElement[bool]:
     # As the index of the table has it: with parameters it would not be used.
-    return literal_column(NOT_OVER, Boolean)
+    return literal_column("state NOT IN ('finished', 'stopped', 'failed')", Boolean)
 
 
 def _first(connection: Connection, *matches: ColumnElement[bool]) -> LaunchRow | None:

@@ -18,7 +18,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    text,
 )
 from sqlalchemy.types import TypeEngine
 
@@ -114,12 +113,8 @@ changes = Table("advisor_changes", metadata, Column("count", BigInteger, nullabl
 """One row: how often something changed that answers are made from."""
 
 
-def _unique_among(name: str, condition: str, *columns: str) -> Index:
-    """Rows that fulfil a condition differ in these columns."""
-    where = text(condition)
-    return Index(name, *columns, unique=True, sqlite_where=where, postgresql_where=where)
-
-
+# Migrations say among which rows an index is unique. Said here as well, it would make every process
+# that opens a store import SQLAlchemy's PostgreSQL, only to check the option's name.
 tokens = Table(
     "advisor_tokens",
     metadata,
@@ -129,10 +124,8 @@ tokens = Table(
     Column("created_at", Text, nullable=False),
     Column("expires_at", Text, nullable=True),
     Column("revoked_at", Text, nullable=True),
-    _unique_among("ux_advisor_tokens_name", "revoked_at IS NULL", "name"),
+    Index("ux_advisor_tokens_name", "name", unique=True),
 )
-
-NOT_OVER = "state NOT IN ('finished', 'stopped', 'failed')"
 
 launches = Table(
     "advisor_launches",
@@ -150,8 +143,8 @@ launches = Table(
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text, nullable=False),
     Column("home", Text, nullable=True),
-    _unique_among("ux_advisor_launches_gpu", NOT_OVER, "host", "gpu"),
-    _unique_among("ux_advisor_launches_gpu_uuid", NOT_OVER, "host", "gpu_uuid"),
+    Index("ux_advisor_launches_gpu", "host", "gpu", unique=True),
+    Index("ux_advisor_launches_gpu_uuid", "host", "gpu_uuid", unique=True),
     # No two rows without a key are the same to SQL.
     Index("ux_advisor_launches_key", "asked_by", "idempotency_key", unique=True),
 )
