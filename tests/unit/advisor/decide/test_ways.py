@@ -173,7 +173,7 @@ def test_a_fault_that_must_stay_alone_takes_turns() -> None:
 
 
 def test_turns_are_not_sure_of_the_least_speed_unless_that_is_low() -> None:
-    """Measured jobs kept a quarter of what was said of them in turns, so 0.4 is promised by none."""
+    """Jobs kept a quarter of what was said of them in turns, so 0.4 is promised by none."""
     found = recommended([SMALL] * 3, isolate=True)
     assert found.choice is None
     (turns,) = (way for way in found.ways if way.sharing == "time-sliced")
