@@ -87,7 +87,7 @@ class Simulation:
         return self.scripts["cluster"].simulate(self.sites, {MODEL: gpus}, jobs, policy)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(
     st.lists(st.tuples(st.sampled_from([A, B]), st.floats(0, 5e3), st.floats(1, 2e4)), min_size=1),
     st.integers(1, 4),
@@ -290,7 +290,7 @@ def test_energy_is_off_as_that_of_measured_sets(sets: Sets) -> None:
     assert sets.of(1).together(members) == sets.of(1).together(members)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=7), st.integers(0, 99))
 def test_no_set_does_more_than_a_card_can(sets: Sets, drawn: list[int], seed: int) -> None:
     """Jobs that fill it get no more SM time than was measured; watts stay within its limits."""

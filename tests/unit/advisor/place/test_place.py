@@ -43,7 +43,7 @@ ALONE_W = 500.0
 SPLITS = (Split((30.0, 70.0)), EQUAL, Split((70.0, 30.0)))
 NO_FLOOR = Limits(default_min_speed=0)
 
-few = settings(max_examples=30)
+few = settings(max_examples=settings().max_examples // 5)
 """Each example solves some twenty integer programs."""
 
 

@@ -34,7 +34,7 @@ from advisor.predict.sets import SetPredictor
 
 SHARES = np.arange(10.0, 101.0, 10.0)
 
-few = settings(max_examples=25)
+few = settings(max_examples=settings().max_examples // 5)
 """Each example solves several programs."""
 
 

@@ -54,9 +54,7 @@ parquet: Any = importlib.import_module("pyarrow.parquet")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(records=[])
 @given(
     records=st.lists(any_point, max_size=3, unique_by=lambda p: p.point_id)

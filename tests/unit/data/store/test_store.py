@@ -74,9 +74,7 @@ def test_both_kinds_are_added_together_and_kept_apart(store: Store) -> None:
     assert store.pair_points() == [pair_point(1), second_run]
 
 
-@settings(
-    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(measured=any_point | any_pair_point | any_observation)
 def test_any_record_comes_back_as_it_was(store: Store, measured: Record) -> None:
     """Every column survives, whatever its value: missing rates, flags, the text of an error."""

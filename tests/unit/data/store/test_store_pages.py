@@ -22,6 +22,11 @@ from advisor_data.store.profile_rows import LAST_NAME, profile_rows
 
 URLS = ("files", "sqlite")
 
+few = settings(
+    max_examples=settings().max_examples // 2,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
 
 @pytest.fixture(params=URLS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
@@ -109,7 +114,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS, st.integers(1, 12), st.sampled_from([None, "NVIDIA H200"]), st.integers(0, 10))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@few
 def test_a_database_has_the_pages_of_a_list(
     tmp_path_factory: pytest.TempPathFactory,
     migrated: Path,
@@ -163,7 +168,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@few
 def test_rows_of_profiles_follow_every_change(
     tmp_path_factory: pytest.TempPathFactory, migrated: Path, changes: list[Any]
 ) -> None:

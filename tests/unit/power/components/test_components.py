@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -100,7 +100,6 @@ THOUSANDTHS = st.integers(-5000, 5000).map(lambda n: n / 1000)
     arrays(np.float64, 9, elements=THOUSANDTHS),
     st.none() | arrays(np.bool_, 4),
 )
-@settings(deadline=None)
 def test_least_squares_keep_the_conditions_of_the_best(
     matrix: Floats, values: Floats, begin: npt.NDArray[np.bool_] | None
 ) -> None:
@@ -156,7 +155,6 @@ def test_a_missing_reading_makes_no_activity(lacking: str) -> None:
 
 
 @given(activities(), st.floats(1, 2000), st.none() | st.floats(-10, 3000))
-@settings(deadline=None, max_examples=60)
 def test_parts_sum_to_the_total(
     activity: Activity, total_w: float, memory_power_w: float | None
 ) -> None:
@@ -227,7 +225,6 @@ def test_what_was_never_seen_is_extrapolated(weights: ComponentWeights) -> None:
 
 
 @given(activities(), activities())
-@settings(deadline=None, max_examples=50)
 def test_causes_are_parts_of_one_and_swap_with_the_jobs(a: Activity, b: Activity) -> None:
     there, back = causes(true_weights(), (a, b)), causes(true_weights(), (b, a))
     assert sum(part.value for part in there) == pytest.approx(1)
