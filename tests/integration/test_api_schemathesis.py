@@ -16,7 +16,7 @@ from launched import no_leftovers
 # Its types are known in part only.
 schemathesis: Any = importlib.import_module("schemathesis")
 
-DAILY = 10
+DAILY = 5
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", DAILY))
 """Requests for each route, good and bad ones, the same in every run; more are other ones.
 

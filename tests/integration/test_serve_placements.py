@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,22 +30,21 @@ def test_killed_placement_is_told_and_the_next_one_is_placed(tmp_path: Path) -> 
         assert (refused.status, refused.code) == (503, "process-ended")
         assert "ask again" in refused.json["error"]["message"]
         assert _place(served, SHORT).json["queued"] == 2
+        _none_outlives(served, pool, signal.SIGKILL)
 
 
-def test_no_placement_outlives_the_service(tmp_path: Path) -> None:
-    """Stopped or killed, it leaves no process that goes on working."""
-    ends: list[Callable[[RawServer], None]] = [
-        lambda served: os.kill(served.process.pid, signal.SIGKILL),
-        lambda served: served.process.send_signal(signal.SIGTERM),
-    ]
-    for number, end in enumerate(ends):
-        home = tmp_path / f"home{number}"
-        # It goes on with the placement, in vain, for as long as requests may end in.
-        with raw_server_with(home, drain_s=1) as served, ThreadPoolExecutor() as pool:
-            asked, pid = _long(served, pool)
-            end(served)
-            assert wait_until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), 30)
-            assert asked.exception(30) or asked.result().status in (200, 503)
+def test_no_placement_outlives_a_service_that_is_stopped(tmp_path: Path) -> None:
+    # It goes on with the placement, in vain, for as long as requests may end in.
+    with raw_server_with(tmp_path / "home", drain_s=1) as served, ThreadPoolExecutor() as pool:
+        _none_outlives(served, pool, signal.SIGTERM)
+
+
+def _none_outlives(served: RawServer, pool: ThreadPoolExecutor, end: signal.Signals) -> None:
+    """A service that is ended leaves no process that goes on working."""
+    asked, pid = _long(served, pool)
+    os.kill(served.process.pid, end)
+    assert wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)
+    assert asked.exception(30) or asked.result().status in (200, 503)
 
 
 def _long(served: RawServer, pool: ThreadPoolExecutor) -> tuple[Future[Answer], int]:
