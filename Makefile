@@ -81,7 +81,7 @@ lock:  ## Write the files of requirements/ anew from pyproject.toml
 	  --extra kubernetes \
 	  --group test --group docs --group check \
 	  --output-file $(LOCK) pyproject.toml -
-	$(call part_of_lock,$(RUN_LOCK),advise)
+	$(call part_of_lock,$(RUN_LOCK),serve)
 	$(call part_of_lock,requirements/image.txt,serve postgres)
 	$(call part_of_lock,requirements/image-all.txt,serve otel postgres train kubernetes)
 	rm -rf $(LOCK_VENV)

@@ -42,12 +42,21 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if name not in _EXTRAS or (error.name or "").startswith("advisor"):
             raise
-        from advisor.installed import install
+        return _lacking(name, error.name)
 
-        raise ImportError(
-            f"advisor.{name} needs {error.name}, which is not installed: {install(_EXTRAS[name])}",
-            name=error.name,
-        ) from error
+
+def _lacking(name: str, missing: str | None) -> object:
+    """What stands for a name of which an extra is missing, so that `help(advisor)` has the rest."""
+    from advisor.installed import install
+
+    text = f"advisor.{name} needs {missing}, which is not installed: {install(_EXTRAS[name])}"
+
+    def lacking(*_args: object, **_kwargs: object) -> object:
+        raise ImportError(text, name=missing)
+
+    lacking.__name__ = lacking.__qualname__ = name
+    lacking.__doc__ = text
+    return lacking
 
 
 def __dir__() -> list[str]:

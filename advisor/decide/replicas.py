@@ -57,7 +57,7 @@ def replicas(
     while beyond is None and len(found) < most:
         number = len(found) + 1
         split = without_limits(sharing, number)
-        p = _beyond(found[-1], predictor.predict([profile] * number, [split])[0])
+        (p,) = predictor.predict([profile] * number, [split])
         more = _copies(p, profile)
         if end := next(_ends(profile, request, p, found[-1], more), None):
             beyond, (ended_by, why) = more, end
@@ -90,12 +90,6 @@ def _ends(
     gain = more.rate.value / fewer.rate.value - 1
     if gain < request.min_gain:
         yield _scarce(profile), f"one more adds {100 * gain:.1f} % to the rate of all"
-
-
-def _beyond(fewer: Copies, p: Prediction) -> Prediction:
-    """One more makes none faster and draws no less, though only fewer may have been measured."""
-    parts = (replace(part, speed=part.speed.at_most(fewer.speed)) for part in p.parts)
-    return replace(p, parts=tuple(parts), power_w=p.power_w.at_least(fewer.power_w))
 
 
 def _scarce(profile: Profile) -> str:

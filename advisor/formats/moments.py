@@ -67,11 +67,14 @@ def duration_text(seconds: float) -> str:
         return "for ever"
     if seconds < 60:
         return f"{seconds:.3g} s"
-    minutes = round(seconds / 60)
+    minutes = int(seconds / 60 + 0.5)  # as JavaScript rounds, for the pages: see numbers.js
     if minutes < 60:
         return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    days, hours = divmod(round(seconds / 3600), 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"
+    if minutes < 48 * 60:
+        return _two(minutes, 60, "h", "min")
+    return _two(int(seconds / 3600 + 0.5), 24, "d", "h")
+
+
+def _two(count: int, each: int, large: str, small: str) -> str:
+    whole, rest = divmod(count, each)
+    return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"

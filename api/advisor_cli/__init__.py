@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import sys
 
 _NEW_OBJECTS = 10_000
 """What is imported stays: Python looks for garbage at every 700 objects, a fifth of the time of a
@@ -12,9 +13,14 @@ def main() -> None:
     """Run the command line as its process."""
     gc.set_threshold(_NEW_OBJECTS)
     atexit.register(gc.freeze)
-    from advisor_cli import app
+    try:
+        from advisor_cli import app
 
-    app.main()
+        app.main()
+    except KeyboardInterrupt:  # also while modules are imported, which is most of a short command
+        from advisor.errors import STOPPED
+
+        sys.exit(STOPPED)
 
 
 __all__ = ["main"]

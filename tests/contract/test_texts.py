@@ -63,7 +63,7 @@ def _without_marker(line: str) -> str:
 @pytest.mark.parametrize(
     ("lock", "extras"),
     [
-        ("run", ["advise"]),
+        ("run", ["serve"]),
         ("image", ["serve", "postgres"]),
         ("image-all", ["serve", "postgres", "train", "kubernetes"]),
     ],

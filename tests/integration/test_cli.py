@@ -122,6 +122,13 @@ def test_jobs_lists_definitions_and_profiles(
     assert "not measured" in table[2]
 
 
+def test_jobs_of_a_home_that_nothing_is_in_yet(advisor: Advisor, tmp_path: Path) -> None:
+    """Who only reads makes no database, which a folder that is read-only would refuse."""
+    (tmp_path / "home").mkdir(mode=0o700)
+    assert advisor("jobs").code == advisor("recommend", "bert-serve-30", "triad").code == 0
+    assert not list((tmp_path / "home").iterdir())
+
+
 def test_replay_as_json(advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay works anywhere, is marked as one, and leaves nothing; the keys are promised."""
     monkeypatch.setenv("COLUMNS", "200")

@@ -23,6 +23,7 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
+from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain
 from advisor.launch.records.history import History, JobHistory
 from advisor.launch.records.ledger import Ledger, Saved
@@ -712,7 +713,14 @@ def test_the_overview_shows_who_runs_where_and_what_was_saved(
     visit.page.goto(visit.origin + "/")
     visit.page.wait_for_selector(".gpu .spark")
     tiles = visit.text(".tiles")
-    for words in ("103 Wh", "1.2 kWh this week", "90 min", "3.75", "1 of 2", "333 W of 1,400 W"):
+    for words in (
+        "103 Wh",
+        "1.2 kWh this week",
+        "1 h 30 min",
+        "3.75",
+        "1 of 2",
+        "333 W of 1,400 W",
+    ):
         assert words in tiles
     for words in ("Not counted this week: 1 launch", "Energy not known for 6 min"):
         assert words in visit.text("main")
@@ -838,6 +846,11 @@ def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
     assert set(known) == set(OBJECTIVES)
     model = visit.page.evaluate("import('/pages/gains.js').then((m) => m.BUNDLED_MODEL)")
     assert model == BUNDLED_MODEL
+    spans = [0.0, 0.25, 45.0, 119.0, 150.0, 3599.0, 6000.0, 8160.0, 172_790.0, 273_600.0]
+    said = visit.page.evaluate(
+        "(spans) => import('/pages/numbers.js').then((m) => spans.map(m.duration))", spans
+    )
+    assert said == list(map(duration_text, spans))
 
 
 def test_files_are_sent_safely_and_once(served: RawServer) -> None:

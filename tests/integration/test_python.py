@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from html import escape
+from typing import Any
 
+import numpy as np
 import pytest
 from command_line import Advisor
 from reading import answer_of
@@ -17,6 +19,7 @@ from advisor.errors import InputError
 from advisor.formats.wire import to_plain, write
 from advisor.installed import install
 from advisor_advice.ask.recommend import recommend
+from advisor_advice.ask.replicas import replicas
 from advisor_cli.advise import recommend as recommend_command
 from advisor_cli.advise import replicas as replicas_command
 from advisor_cli.measure import profile as profile_command
@@ -69,6 +72,36 @@ def test_a_list_of_names_is_refused_in_words() -> None:
     with pytest.raises(InputError, match="is no name of a job") as raised:
         recommend(["bert-serve-30", "triad"])  # pyright: ignore[reportArgumentType]
     assert raised.value.fix == 'name each: recommend("a", "b")'
+
+
+@pytest.mark.parametrize(
+    ("ask", "options", "what"),
+    [
+        (recommend, {"max_power": "500W"}, "max_power is '500W'. it takes a number"),
+        (recommend, {"min_gain": "3%"}, "min_gain is '3%'. it takes a number"),
+        (recommend, {"cores": "4"}, "cores is '4'"),
+        (recommend, {"objective": 3}, "objective is 3. it takes text"),
+        (recommend, {"gpu_model": 5}, "gpu_model is 5. it takes text"),
+        (recommend, {"isolate": "no"}, "isolate is 'no'. it takes True or False"),
+        (recommend, {"min_speed": [0.5, 0.7]}, "does not say whose it is"),
+        (replicas, {"max_power": "500W"}, "max_power is '500W'. it takes a number"),
+        (replicas, {"most": 2.5}, "most is 2.5. it takes a whole number"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_in_words(
+    ask: Callable[..., object], options: dict[str, object], what: str
+) -> None:
+    """With the name of the option, not that of a field or an operator of Python."""
+    with pytest.raises(InputError) as raised:
+        ask("bert-serve-30", **options)
+    assert what in str(raised.value)
+    assert raised.value.fix
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    watts: Any = np.float32(800)
+    told = recommend("bert-serve-30", "triad", max_power=watts, min_gain=0)
+    assert told == recommend("bert-serve-30", "triad", max_power=800.0, min_gain=0.0)
 
 
 def test_a_replay_in_python_has_the_points_of_the_command(advisor: Advisor) -> None:
@@ -129,12 +162,24 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match="pip install pandas"):
         answer.to_frame()
-    code = "import sys, advisor; sys.modules['numpy'] = None; advisor.recommend"
+    code = "import sys, advisor; sys.modules['numpy'] = None; advisor.recommend('a', 'b')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     cure = f"needs numpy, which is not installed: {install('advise')}"
     assert cure.encode() in done.stderr
     with pytest.raises(AttributeError, match="recomend"):
         getattr(advisor, "recomend")  # noqa: B009
+
+
+def test_help_is_there_where_an_extra_is_missing() -> None:
+    """What needs it says so in its line; the rest is told as ever."""
+    code = (
+        "import sys, pydoc; sys.modules.update(dict.fromkeys(['sklearn', 'pandas']))\n"
+        "import advisor; print(pydoc.render_doc(advisor, renderer=pydoc.plaintext))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    needs = f"PriorRegressor needs sklearn, which is not installed: {install('train')}"
+    assert needs in done.stdout
+    assert "Most power of the GPU, W." in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from advisor.wire.recommendation import Recommendation
 from advisor.wire.requests import MIN_GAIN, RecommendationRequest, SetRequest
 from advisor.wire.sets import SetAdvice
 from advisor_advice.answer import ModelAdvice, answer, request_of, set_request_of
+from advisor_advice.ask.checked import checked
 from advisor_advice.ask.words import (
     ByJob,
     every_job,
@@ -163,7 +164,7 @@ def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, An
     return told
 
 
-recommend = _told(advise)
+recommend = checked(_told(advise))
 
 
 def _refuse(options: Mapping[str, object], of: str, why: str, fix: str) -> None:

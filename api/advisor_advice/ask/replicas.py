@@ -8,12 +8,14 @@ from advisor.settings import read_settings
 from advisor.wire.requests import MIN_GAIN, ReplicasRequest
 from advisor.wire.sets import Replicas
 from advisor_advice.answer import set_request_of
+from advisor_advice.ask.checked import checked
 from advisor_advice.ask.words import ByJob, job_requests, longest_p99_ms, words
 from advisor_advice.set_advice import advise_replicas
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
 
 
+@checked
 def replicas(
     job: str,
     *,

@@ -15,7 +15,11 @@ _OPTION = re.compile(r"(?:(.+)=)?([0-9]+(?:\.[0-9]+)?) ?(ms|s)")
 
 
 def words(said: ByJob) -> tuple[str, ...]:
-    """As a command line has it."""
+    """As a command line has it.
+
+    Raises:
+        InputError: values that do not say of which job they are.
+    """
     match said:
         case None:
             return ()
@@ -25,7 +29,13 @@ def words(said: ByJob) -> tuple[str, ...]:
             by_name = cast("Mapping[str, float | str]", said)
             return tuple(f"{job}={value}" for job, value in by_name.items())
         case _:
-            return tuple(said)
+            every = tuple(said)
+    if numbers := [one for one in every if not isinstance(one, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"{numbers[0]!r} in a list does not say whose it is",
+            fix='name the jobs: {"a": 0.5, "b": 0.7}',
+        )
+    return every
 
 
 def job_requests(

@@ -49,7 +49,7 @@ function draw(runs, rows, end, tone, width) {
     "svg",
     { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `Jobs on ${rows} GPUs over ${duration(end)}. All of them stand in the table below.` },
     steps.map((at) => svg("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height - FOOT })),
-    steps.map((at, i) => svg("text", { x: x(at), y: height - 8, "text-anchor": anchor(i, x(at), width) }, at ? since(at) : "0")),
+    steps.map((at, i) => svg("text", { x: x(at), y: height - 8, "text-anchor": anchor(i, x(at), width) }, at ? duration(at) : "0")),
     Array.from({ length: rows }, (_, gpu) => svg("text", { x: 0, y: gpu * (ROW + GAP) + ROW / 2 + 4 }, `GPU ${gpu}`)),
     runs.map((run) => bar(run, runs, x, tone)),
   );
@@ -65,10 +65,6 @@ function anchor(i, x, width) {
 function hours(end) {
   const unit = end > LONG_S ? 3600 : 60;
   return ticks(0, end / unit, 5).map((at) => at * unit).filter((at) => at <= end);
-}
-
-function since(at) {
-  return at % 1800 ? duration(at) : `${at / 3600}\u00a0h`;
 }
 
 function bar(run, runs, x, tone) {

@@ -73,12 +73,20 @@ export function clock(text, now) {
   return time && moment(now).startsWith(day) ? time : moment(text);
 }
 
+// In the words of the command line, duration_text of advisor/formats/moments.py.
 export function duration(seconds) {
   if (!there(seconds)) return NONE;
   if (seconds < 0) return `−${duration(-seconds)}`;
-  if (seconds < 120) return `${Math.round(seconds)} s`;
-  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
-  return `${number(seconds / 3600)} h`;
+  if (seconds < 60) return `${number(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 48 * 60) return two(minutes, 60, "h", "min");
+  return two(Math.round(seconds / 3600), 24, "d", "h");
+}
+
+function two(count, each, large, small) {
+  const rest = count % each;
+  return `${Math.floor(count / each)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
 }
 
 // Joules as people pay for them.

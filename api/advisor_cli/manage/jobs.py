@@ -6,14 +6,15 @@ from typing import Annotated
 import typer
 
 from advisor.formats.job_file import sound_jobs
-from advisor.settings import read_settings
+from advisor.settings import Settings, read_settings
 from advisor.wire.lists import JobList, JobRow
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.store.profile_rows import LAST_NAME, job_rows, profile_rows
+from advisor_data.store.profile_rows import LAST_NAME, ProfileRow, job_rows, profile_rows
+from advisor_data.store.store import is_begun
 
 _COLUMNS = ("job", "gpu model", "shares %", "points", "measured", "flags")
 
@@ -36,8 +37,7 @@ def jobs(
         names = [job.name for job in sound]
         for fault in faults:
             say(f"! {fault}", err=True)
-        with open_store(settings.database_url, settings.home) as store:
-            rows = job_rows(names, store.profile_rows("", LAST_NAME))
+        rows = job_rows(names, _measured(settings))
     if as_json:
         say(as_json_text(JobList(jobs=rows)))
     elif rows:
@@ -48,6 +48,14 @@ def jobs(
             "measure one:         advisor profile --name NAME -- COMMAND\n"
             "come with advisor:   advisor jobs --bundled"
         )
+
+
+def _measured(settings: Settings) -> Sequence[ProfileRow]:
+    """What is in the store; who only reads makes none."""
+    if not is_begun(settings.database_url, settings.home):
+        return ()
+    with open_store(settings.database_url, settings.home) as store:
+        return store.profile_rows("", LAST_NAME)
 
 
 def _cells(row: JobRow) -> tuple[str, ...]:

@@ -50,8 +50,8 @@ def open_database(url: str | None, home: Path) -> Database:
 
 
 def is_begun(url: str | None, home: Path) -> bool:
-    """Whether there may be points; opening a store makes one where there is none."""
-    return url is not None or home.exists()
+    """Whether there may be points; opening a store makes one, which who only reads may not."""
+    return url is not None or any(place.exists() for place in _places(home))
 
 
 def migrate(url: str | None, home: Path) -> bool:
@@ -74,7 +74,7 @@ def default_url(home: Path) -> str:
         StoreError: the folder cannot be made.
         UnsafeFileError: it belongs to another user, or cannot be closed to others.
     """
-    files, database = home / "points", home / "advisor.db"
+    files, database = _places(home)
     if not _has_sql() or (files.is_dir() and not database.exists()):
         return f"{FILES_PREFIX}{files}"
     with StoreError.instead_of(
@@ -84,6 +84,11 @@ def default_url(home: Path) -> str:
     ):
         open_home(home)
     return f"sqlite:///{database}"
+
+
+def _places(home: Path) -> tuple[Path, Path]:
+    """Where records are kept in it: the folder of files, and the database."""
+    return home / "points", home / "advisor.db"
 
 
 def _has_sql() -> bool:

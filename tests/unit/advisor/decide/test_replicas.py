@@ -95,18 +95,14 @@ def test_not_even_one_is_an_error() -> None:
         replicas(job(), FREE, most=49)
 
 
-def test_one_more_than_was_measured_is_no_faster() -> None:
-    """Two were measured at 70 % of their speed, which physics of three does not know."""
+def test_copies_do_what_is_predicted_of_the_set() -> None:
+    """So `replicas A` and `recommend A*3` say the same of three: nothing is bounded here again."""
 
-    class Measured:
+    class LessOfThree:
         def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
             found = SetPredictor().predict(profiles, splits)
-            return found if len(profiles) > 2 else [self._slow(p) for p in found]
+            watts = Interval(*[400.0 - 10 * len(profiles)] * 3)
+            return [dataclasses.replace(p, power_w=watts) for p in found]
 
-        def _slow(self, p: Prediction) -> Prediction:
-            slow = (dataclasses.replace(x, speed=Interval(0.7, 0.6, 0.8)) for x in p.parts)
-            return dataclasses.replace(p, parts=tuple(slow), power_w=Interval(400.0, 390.0, 410.0))
-
-    copies = replicas(job(5.0), FREE, most=3, predictor=Measured()).copies
-    assert [c.speed.value for c in copies] == [1.0, 0.7, 0.7]
-    assert copies[2].power_w.value == 400.0
+    _, two, three = replicas(job(5.0), FREE, most=3, predictor=LessOfThree()).copies
+    assert (two.power_w.value, three.power_w.value) == (380.0, 370.0)

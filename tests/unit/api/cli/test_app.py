@@ -38,6 +38,21 @@ def test_line_of_help_is_the_command_s_own(group: Any, name: str) -> None:
     assert listed.help == " ".join(own.split("\n\n")[0].split())
 
 
+@pytest.mark.parametrize("module", ["advisor_cli.app", "advisor_cli.advise.recommend"])
+def test_ctrl_c_while_modules_are_imported_ends_quietly(module: str) -> None:
+    """Of a short command that is most of its time."""
+    code = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder()); sys.argv[1:] = ['recommend', 'a', 'b']\n"
+        "from advisor_cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize(("words", "commands"), [([], COMMANDS), (["power"], OF_POWER)])
 def test_help_lists_all_commands_without_loading_them(
     words: list[str], commands: list[str]
@@ -61,6 +76,17 @@ def _leaves(command: Any, *words: str) -> Iterator[list[str]]:
         yield [*words]
     for name, part in parts.items():
         yield from _leaves(part, *words, name)
+
+
+def test_a_wrong_option_of_evaluate_needs_no_learning() -> None:
+    """Its libraries take seconds to load, on a cold disk ten."""
+    code = (
+        "import sys; from typer.testing import CliRunner; from advisor_cli.app import app\n"
+        "done = CliRunner().invoke(app, ['evaluate', 'nosuch']); print(done.exit_code)\n"
+        "print({'numpy', 'sklearn', 'pandas'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2\nset()\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

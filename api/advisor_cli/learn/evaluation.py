@@ -1,0 +1,148 @@
+"""What `advisor evaluate` works out, writes and prints."""
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+from advisor.core.wording import count_of, listed
+from advisor.errors import InputError
+from advisor.formats.wire import to_plain
+from advisor.settings import read_settings
+from advisor_cli.shared.console import plain_console, plain_table
+from advisor_cli.shared.progress import progress
+from advisor_cli.shared.say import as_json_text, say
+from advisor_models.registry import Registry
+from advisor_training.dataset.data import make_data
+from advisor_training.dataset.measured import read_measured, read_own
+from advisor_training.evaluation.check import bundled_figures, check, checked_figures
+from advisor_training.evaluation.disturbed import make_all_data
+from advisor_training.evaluation.evaluate import OnProgress, planned_fits, run_evaluation
+from advisor_training.evaluation.methods import methods
+from advisor_training.evaluation.own import OwnEvaluation, evaluate_own
+from advisor_training.evaluation.values import Evaluation, to_json
+from advisor_training.reports.document import make_folder
+from advisor_training.reports.evaluation_gpu_tables import gpu_tables
+from advisor_training.reports.evaluation_report import write_evaluation
+from advisor_training.reports.evaluation_sentences import said
+from advisor_training.reports.evaluation_tables import printed_tables
+
+_WIDTH = 140
+
+
+def show(
+    out: Path,
+    pairs: Path | None,
+    solo: Path | None,
+    *,
+    with_bundled: bool,
+    quick: bool,
+    against: bool,
+    as_json: bool,
+) -> None:
+    """Evaluate the model on what was measured, write both files, and print what was found.
+
+    Raises:
+        InputError: the folder cannot be made, or too little was measured.
+        ModelError: `against` the bundled figures, one is worse.
+    """
+    make_folder(out)
+    measured = read_measured(pairs, solo, with_bundled=with_bundled)
+    data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
+    every = None if quick else make_all_data(measured.pairs, measured.profiled, measured.references)
+    costs = {name: method.cost for name, method in methods(data).items()}
+    fits = planned_fits(data, quick=quick, every=every)
+    plan = {step: n * costs[step[1]] for step, n in fits.items()}
+    with _watching(plan, costs) as watch:
+        evaluation = run_evaluation(data, quick=quick, watch=watch, every=every)
+    files = write_evaluation(evaluation, out)
+    if not as_json:
+        _print(evaluation, files)
+    if against:
+        check(checked_figures(evaluation), bundled_figures())
+    if as_json:
+        say(to_json(evaluation))
+    elif against:
+        say("check: no figure is worse than the bundled ones")
+
+
+def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
+    console = plain_console(least=_WIDTH)
+    for line in said(evaluation):
+        console.print(line, highlight=False)
+    for table in (*printed_tables(evaluation), *gpu_tables(evaluation)):
+        console.print(f"\n{table.title}", highlight=False)
+        console.print(plain_table(table.headings, table.rows, whole=table.headings[:1]))
+    for item in evaluation.basis.left_out:
+        console.print(f"{count_of(item.points, 'point')} left out: {item.reason}")
+    say(f"written: {', '.join(map(str, files))}")
+
+
+@contextmanager
+def _watching(
+    plan: Mapping[tuple[str, str], float], costs: Mapping[str, float]
+) -> Generator[OnProgress]:
+    """A bar with the time left on a terminal; elsewhere a line for each step that begins.
+
+    `plan` has the cost of each step, a protocol and a method; `costs` that of one fit.
+    """
+    with progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("", total=sum(plan.values()))
+        begun = set[tuple[str, str]]()
+
+        def watch(protocol: str, method: str) -> None:
+            bar.update(task, description=f"{protocol}: {method}", advance=costs[method])
+            if bar.disable and (protocol, method) not in begun:
+                begun.add((protocol, method))
+                left = bar.tasks[0].time_remaining
+                until = "" if left is None else f", about {left:.0f} s left"
+                say(f"{protocol}: {method}{until}", err=True)
+
+        yield watch
+
+
+def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
+    """Print how well the model in use predicts the pairs of files, else those of the store.
+
+    Raises:
+        InputError: no pairs were measured here, or none well enough.
+    """
+    settings = read_settings()
+    measured = read_measured(pairs, solo) if pairs else read_own(settings)
+    if measured is None:
+        raise InputError(
+            "no pairs were measured here",
+            fix="measure some: advisor colocate; or give a file: --pairs FILE",
+        )
+    predictor = Registry(settings.home / "models").open_champion()
+    data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
+    found = evaluate_own(predictor, data)
+    for line in [as_json_text(to_plain(found))] if as_json else _lines(found):
+        say(line)
+
+
+def _lines(found: OwnEvaluation) -> Iterator[str]:
+    yield (
+        f"model {found.model} on {count_of(found.pairs, 'pair')} of "
+        f"{count_of(found.jobs, 'job')}, {count_of(found.splits, 'split')}"
+    )
+    yield (
+        f"  {found.objective}: {found.oracle_percent:.1f} % of the best measured split, "
+        f"worst {found.oracle_worst_percent:.1f} %"
+    )
+    yield (
+        f"  rates off by {found.rate_mean_error_percent:.1f} % "
+        f"(median {found.rate_median_error_percent:.1f} %), "
+        f"power by {found.power_mean_error_percent:.1f} %"
+    )
+    yield (
+        f"  intervals for {found.coverage_percent:g} % hold {found.rate_coverage_percent:.1f} % "
+        f"of the rates and {found.power_coverage_percent:.1f} % of the powers"
+    )
+    if found.known_jobs:
+        yield f"it learned from jobs of these names: {listed(found.known_jobs)}"
+    if found.new_gpu_models:
+        yield f"it has not seen the {listed(found.new_gpu_models)}"
+    for item in found.left_out:
+        yield f"{count_of(item.points, 'point')} left out: {item.reason}"
