@@ -167,14 +167,9 @@ def visit(tab: Visit) -> Iterator[Visit]:
 
 
 @contextmanager
-def visiting(
-    browser: Browser, port: int, *, dark: bool = False, width: int = 1280
-) -> Generator[Visit]:
+def visiting(browser: Browser, port: int) -> Generator[Visit]:
     """A fresh tab, without anything that another one has kept."""
-    scheme = "dark" if dark else "light"
-    context = browser.new_context(
-        color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce"
-    )
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(1000 * PATIENCE_S)
     visit = Visit(context.new_page(), f"http://127.0.0.1:{port}")
     _note(visit)
