@@ -3,8 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-# Tests: two for each of two CPUs, since some wait; each imports everything first, for 8 s.
-WORKERS ?= 4
+# Tests: three for each of two CPUs, since most of the time one waits; each imports everything, for 8 s.
+WORKERS ?= 6
 
 BIN := $(VENV)/bin
 RUN_STAMP := $(VENV)/.installed-run
