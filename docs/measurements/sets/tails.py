@@ -202,11 +202,10 @@ def of_sets(rows: Sequence[Row]) -> Iterator[Tail]:
     """Of measured sets."""
     alone: dict[tuple[str, float, bool], list[float]] = defaultdict(list)
     seen = [(row, n, part) for row in rows for n, part in enumerate(row.parts)]
-    windows = {id(part.alone): (row.mode, part.alone) for row, _, part in seen}
-    for mode, point in windows.values():
+    windows = {(id(part.alone), row.mode == "time-sliced"): part.alone for row, _, part in seen}
+    for (_, in_turns), point in windows.items():
         if point.latency_p99_ms:
-            where = (point.job, point.share_percent, mode == "time-sliced")
-            alone[where].append(point.latency_p99_ms)
+            alone[point.job, point.share_percent, in_turns].append(point.latency_p99_ms)
     for row, n, part in seen:
         where = (part.whole.job, part.alone.share_percent, row.mode == "time-sliced")
         if part.p99_ms and where in alone:

@@ -51,7 +51,11 @@ def test_law_of_speeds_and_watts_is_the_fitted_one(
 def test_law_of_tails_is_the_fitted_one(defined: Callable[[str], dict[str, Any]]) -> None:
     """In turns the value is the median itself, over the p99 alone."""
     tails = defined("tails.py")
-    windows = [*tails["of_sets"](tails["measured_rows"]("")), *tails["of_pairs"]()]
+    rows = tails["measured_rows"]("")
+    of_sets = [*tails["of_sets"](rows)]
+    seats = [part for row in rows for part in row.parts if part.alone.latency_p99_ms]
+    assert len(of_sets) == sum(part.p99_ms is not None for part in seats)
+    windows = [*of_sets, *tails["of_pairs"]()]
     law, said = tails["fitted"](tails["under_mps"](windows))
     assert law == set_law.TAILS
     errors = tails["errors"](windows, said)
