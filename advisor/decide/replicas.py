@@ -44,7 +44,9 @@ def replicas(
     """
     if not 1 <= most <= MPS_CLIENTS:
         raise InputError(
-            f"{most} copies are not possible", why=f"MPS has {MPS_CLIENTS} clients for each GPU"
+            f"{most} copies are not possible",
+            why=f"MPS has {MPS_CLIENTS} clients for each GPU",
+            fix=f"give a number from 1 to {MPS_CLIENTS}",
         )
     request = with_card_memory(replace(request, unsure_below=UNSURE_BELOW), profile.gpu_model)
     check_limits(request, [profile])

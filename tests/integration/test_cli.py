@@ -129,6 +129,23 @@ def test_jobs_of_a_home_that_nothing_is_in_yet(advisor: Advisor, tmp_path: Path)
     assert not list((tmp_path / "home").iterdir())
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "5", "wide"])
+def test_no_width_of_a_terminal_is_an_error(
+    advisor: Advisor, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """Serial lines and builds have terminals of no size."""
+    monkeypatch.setenv("COLUMNS", columns)
+    for words in ("replicas triad", "recommend triad*3", "top --once"):
+        assert advisor(*words.split()).code == 0
+
+
+def test_a_name_that_is_no_text_is_no_job(advisor: Advisor) -> None:
+    """As Python has bytes of a command line that are not UTF-8; the database is there."""
+    assert advisor("data", "export", "none.jsonl").code == 0
+    done = advisor("recommend", "tri\udce4d", "triad")
+    assert (done.code, "there is no job" in done.err) == (2, True)
+
+
 def test_replay_as_json(advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay works anywhere, is marked as one, and leaves nothing; the keys are promised."""
     monkeypatch.setenv("COLUMNS", "200")

@@ -194,6 +194,11 @@ def test_jobs_from_a_file(place: Advisor, tmp_path: Path) -> None:
         (("nosuch", "--gpus", "1"), 2, "there is no job nosuch"),
         (("gemm", "--gpus", "1", "--min-speed", "triad=0.5"), 2, "a job that is not there"),
         (("gemm", "--gpus", "0"), 2, "Invalid value for '--gpus'"),
+        (
+            ("gemm", "--gpus", "999999999"),
+            2,
+            "Invalid value for '--gpus'",
+        ),
         (("gemm",), 2, "Missing option '--gpus'"),
         (("--gpus", "1"), 2, "there are no jobs"),
     ],

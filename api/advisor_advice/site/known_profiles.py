@@ -201,7 +201,9 @@ def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
     if not is_begun(settings.database_url, settings.home):
         return []
     with open_store(settings.database_url, settings.home) as store:
-        return [point for job in jobs for point in store.solo_points(job=job)]
+        # What is not UTF-8 on a command line has parts that no database takes, and names no job.
+        asked = [job for job in jobs if job is None or job.isprintable()]
+        return [point for job in asked for point in store.solo_points(job=job)]
 
 
 def _in_common(known: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:

@@ -122,12 +122,16 @@ class SeriesFile:
                 with InputError.instead_of(
                     (ValueError, KeyError, TypeError, AttributeError),
                     f"line {number} of {path} is no series",
+                    fix="each line is one, as a range query of Prometheus answers: "
+                    '{"metric": {"__name__": NAME, "UUID": GPU}, "values": [[SECONDS, "VALUE"]]}',
                 ):
                     yield offset, _series(json.loads(line))
                 offset += len(line)
 
 
 def _series(line: Mapping[str, Any]) -> Series:
+    if not {"metric", "values"} <= line.keys():
+        raise ValueError("it has no metric with values")
     labels = {str(name): str(value) for name, value in line["metric"].items()}
     values = line["values"]
     times_s = [float(t) for t, _ in values]

@@ -16,7 +16,7 @@ from advisor.formats.moments import read_duration
 from advisor.place.problem import SAVES_ENERGY
 from advisor.settings import Settings, read_settings
 from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.requests import MIN_GAIN, WORK_S, QueuedJobs, by_name
+from advisor.wire.requests import MIN_GAIN, MOST_PLACED, WORK_S, QueuedJobs, by_name
 from advisor_advice.ask.words import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placement_wire import sets_to_wire, to_wire
 from advisor_advice.placing import Planned, limits_of, plan
@@ -54,7 +54,7 @@ class Fleet(LimitOptions):
             autocompletion=job_names,
         ),
     ] = None
-    gpus: Annotated[int, typer.Option(help="How many GPUs there are", min=1)]
+    gpus: Annotated[int, typer.Option(help="How many GPUs there are", min=1, max=MOST_PLACED)]
     file: Annotated[
         Path | None,
         typer.Option("--jobs", help="File of jobs: NAME, NAME:40 or NAME:40 3h on each line"),

@@ -63,7 +63,7 @@ def top(
         if as_json:
             say(as_json_text(look()))
         elif once or not sys.stdout.isatty():
-            width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", PIPE_WIDTH))
+            width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
             plain_console(highlight=False, width=width).print(_screen(look(), source))
         else:
             _follow(look, source)

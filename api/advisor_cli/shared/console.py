@@ -16,6 +16,9 @@ from advisor_cli.shared.say import say
 PIPE_WIDTH = 400
 """Characters; no table is wider."""
 
+NARROWEST = 20
+"""Characters; what has no size, as a terminal on a serial line, says 0."""
+
 _NUMBER = re.compile(r"[-+~?]?\d|-?$")
 
 
@@ -24,7 +27,7 @@ def plain_console(
     stderr: bool = False,
     highlight: bool = True,
     width: int | None = None,
-    least: int = 0,
+    least: int = NARROWEST,
     most: int = 1000,
 ) -> Console:
     """A console that prints every text as it is, brackets and colons too; none steers the terminal.

@@ -220,8 +220,10 @@ def test_lines_that_are_no_series_are_named(line: str, tmp_path: Path) -> None:
     """A file of something else is refused with the number of its line."""
     path = tmp_path / "series.jsonl"
     path.write_text(f"{line}\n")
-    with pytest.raises(AdvisorError, match="line 1 of"):
+    with pytest.raises(AdvisorError, match="line 1 of") as raised:
         SeriesFile(path, step_s=STEP_S)
+    assert raised.value.why != "'metric'"
+    assert '"values": [[SECONDS, "VALUE"]]' in raised.value.fix
 
 
 def test_a_total_is_kept_to_the_last_digit() -> None:
