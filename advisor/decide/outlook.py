@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.core.split import NINE, UNCAPPED, Split, check_advised, fine_splits
 from advisor.core.units import UNIT_NAMES, vendor_of
+from advisor.decide.rules import physical_predictions, simple_choices
 from advisor.errors import InputError
 from advisor.predict.predictions import (
     Prediction,
@@ -13,7 +14,6 @@ from advisor.predict.predictions import (
     safe_splits_of,
 )
 from advisor.predict.profiles import Profile
-from advisor.predict.rules import physical_predictions, simple_choices
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts
 

@@ -112,7 +112,7 @@ class Decision:
         profiles: Of the jobs, in the order asked.
         choice: One of `candidates`.
         candidates: Splits by the share of the first job, then `uncapped` and `exclusive`.
-        rules: What each simple rule chooses (advisor.predict.rules), limits or not; None: out
+        rules: What each simple rule chooses (advisor.decide.rules), limits or not; None: out
             of reach.
         picks: What would be chosen by each objective that is shown next to the one asked for.
         call: Where jobs are not to share, a way that saves GPU time for little more energy, so that

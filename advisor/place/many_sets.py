@@ -45,10 +45,7 @@ class ManyAlone:
 
     def at(self, sets: Ints, level: Ints) -> "SetRates":
         """What sets do; shape (sets, seats), each at its level, shape (sets,)."""
-        seats = sets.T
-        alone = JobsAlone(
-            **{f.name: getattr(self.alone, f.name)[seats, level] for f in fields(JobsAlone)}
-        )
+        alone = self.alone.seated(sets.T, level)
         speed = alone.speeds(could := alone.could)
         kept = alone.kept(speed)
         beside = filling_beside(alone.sm, alone.fills)

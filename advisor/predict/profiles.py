@@ -13,6 +13,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
 from advisor.core.units import vendor_of
 from advisor.errors import InputError
+from advisor.predict.bursts import computes_in_bursts
 from advisor.predict.serving import Serving, serving_of
 from advisor.predict.smoothing import non_decreasing_rates
 from advisor.validity.degenerate import with_solo_flags
@@ -63,6 +64,7 @@ class Profile:
         wrong_units: Counts at which they were wrong.
         serving: Demand and latencies; None: the job answers no requests.
         gpu_uuids: Cards that its points are of.
+        in_bursts: Whether it has the whole GPU for a while, and then pauses.
     """
 
     job: str
@@ -82,6 +84,7 @@ class Profile:
     wrong_units: frozenset[int] = frozenset()
     serving: Serving | None = None
     gpu_uuids: frozenset[str] = frozenset()
+    in_bursts: bool = False
 
     def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
         """Every column at these shares, linear between the measured ones; shape (n,).
@@ -161,6 +164,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         flags=tuple(sorted({flag for point in usable for flag in point.flags})),
         serving=serving_of(usable),
         gpu_uuids=frozenset(point.gpu_uuid for point in usable),
+        in_bursts=_mostly(computes_in_bursts(point) for point in by_share[-1]),
     )
 
 
@@ -250,6 +254,11 @@ def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
 
 def _over_shares(by_share: Sequence[Sequence[SoloPoint]], name: str) -> Floats:
     return np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
+
+
+def _mostly(found: Iterable[bool]) -> bool:
+    known = list(found)
+    return sum(known) > len(known) / 2
 
 
 def _middle(values: Sequence[float | None]) -> float:

@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -112,6 +113,8 @@ class JobsAlone:
         fills: 1 for a job that fills the GPU alone.
         served: 1 for a server.
         idle_w: Of the card that it was measured on, with contexts and no work.
+        in_bursts: 1 for a job that computes in bursts.
+        p99_ms: Of a server; infinite where it is not known.
     """
 
     rate: Floats
@@ -123,6 +126,12 @@ class JobsAlone:
     fills: Floats
     served: Floats
     idle_w: Floats
+    in_bursts: Floats
+    p99_ms: Floats
+
+    def seated(self, rows: Any, levels: Any) -> "JobsAlone":
+        """Those of some rows and columns, as numpy takes them."""
+        return JobsAlone(**{f.name: getattr(self, f.name)[rows, levels] for f in fields(self)})
 
     @property
     def needed(self) -> Floats:
@@ -151,6 +160,10 @@ class JobsAlone:
         served = np.minimum(np.minimum(1.0, could), self.busiest)
         first = np.where(self.served, served, self.rate)
         return first * MPS.kept(self.sm, self.dram, self.fills, self.served)
+
+    def tails(self) -> Floats:
+        """Times its p99 alone at its share, of each that is a server, under MPS."""
+        return TAILS.longer(self.sm, self.fills, self.in_bursts, self.p99_ms)
 
     def kept(self, speeds: Floats) -> Floats:
         """Part of its speed alone at its share that each keeps."""
@@ -182,8 +195,15 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             fills(profile) * ones,
             (kind_of(profile) == "server") * ones,
             active_idle_w(profile) * ones,
+            profile.in_bursts * ones,
+            [_p99_ms(profile, share) for share in shares],
         ]
     )
+
+
+def _p99_ms(profile: Profile, share_percent: float) -> float:
+    alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
+    return math.inf if alone_ms is None else alone_ms
 
 
 def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterator[Prediction]:
@@ -195,7 +215,7 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
         longer = np.ones_like(speeds)
     else:
         speeds = alone.speeds(reach := alone.could)
-        longer = TAILS.longer(alone.sm, alone.fills)
+        longer = alone.tails()
     sure = alone.busiest * (math.inf if in_turns else SURE_OF_BUSIEST)
     limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
     kept = alone.kept(speeds)

@@ -15,12 +15,12 @@ from advisor.decide.constraints import RULES
 from advisor.decide.limits import cores_wanted, decisive_speed, floor, is_served
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.recommendation import environments
+from advisor.decide.rules import MEANINGS
 from advisor.decide.same_work import gain_to_the_end, same_work
 from advisor.decide.ways import SetDecision, worth
 from advisor.decide.worth import worth_of
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
-from advisor.predict.rules import MEANINGS
 from advisor.wire import recommendation as wire
 from advisor.wire.sets import LookedAt, Needs, SetAdvice, Way
 from advisor_advice.answer import ModelAdvice

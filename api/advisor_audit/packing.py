@@ -22,7 +22,7 @@ from advisor.place.running import Kind as PlacedKind
 from advisor.place.running import Pool, make_placing
 from advisor.place.set_answers import SetAnswers, set_answers
 from advisor.predict.profiles import Floats, Profile
-from advisor.predict.set_law import TAILS, SetClass, class_of, filling_beside
+from advisor.predict.set_law import SetClass, class_of, filling_beside
 from advisor_audit.kinds import Kind
 
 LEAST_GAIN = 0.03
@@ -220,9 +220,8 @@ class Packer:
         else:
             rates = many.at(rows, np.array([level]))
             speeds, power_w = np.minimum(rates.speed[0, :size], 1.0), float(rates.power_w[0])
-        sm = many.alone.sm[list(members), level][:, None]
-        fills = many.alone.fills[list(members), level][:, None]
-        beside = float(filling_beside(sm, fills).max()) if size > 1 else 0.0
+        alone = many.alone.seated([[kind] for kind in members], level)
+        beside = float(filling_beside(alone.sm, alone.fills).max()) if size > 1 else 0.0
         shares = tuple(map(float, many.shares[list(members), level]))
         limited = min(shares) < WHOLE
         # What a server does not answer is lost, not done later.
@@ -232,7 +231,7 @@ class Packer:
             speeds=tuple(map(float, speeds)),
             shares=shares,
             floors=tuple(map(float, self.answers.floors[list(members)])),
-            longer=tuple(map(float, TAILS.longer(sm, fills)[:, 0])),
+            longer=tuple(map(float, alone.tails()[:, 0])),
             of_class=class_of("limited" if limited else "uncapped", beside),
             power_w=power_w,
             alone_w=float(alone_w.sum()),

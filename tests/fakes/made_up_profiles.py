@@ -8,9 +8,9 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.core.split import Split
+from advisor.decide.rules import physical_predictions
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import COLUMNS, Profile
-from advisor.predict.rules import physical_predictions
 
 SHARES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 

@@ -16,9 +16,9 @@ from advisor.core.wording import energy_text, less_or_more
 from advisor.decide.reasons import percent
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.recommendation import environments
+from advisor.decide.rules import MEANINGS
 from advisor.decide.same_work import WorkToTheEnd, same_work
 from advisor.formats.moments import duration_text
-from advisor.predict.rules import MEANINGS
 from advisor_advice.answer import ModelAdvice
 from advisor_advice.words import pair
 from advisor_cli.advise.set_screen import how

@@ -16,13 +16,14 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 from fitting import active
 from law import percentiles
-from rows import Part, Row, measured_rows
+from rows import Row, measured_rows
 
+from advisor.predict.bursts import computes_in_bursts
 from advisor.predict.profiles import Floats, make_profiles
 from advisor.predict.set_law import TAILS, SetClass, Tails, class_of, filling_beside
 from advisor.predict.sets import fills
@@ -35,13 +36,10 @@ LAWS = tuple(
         [crowd / 4 for crowd in range(2, 13)],
         [waiting / 4 for waiting in range(17)],
         (12.0, 24.0),
+        (3.0, 6.0, 12.0, 24.0, 48.0),
     )
 )
 MET = 0.9
-
-PULSES = 0.045
-"""Standard error of the watts of a job alone over a window, for each 1: those that pause have more
-(5 to 8 %), others less than 4.2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,8 @@ class Tail:
     Attributes:
         longer: p99 for each 1 ms alone.
         is_met: Whether it served its demand.
-        pulses: A job beside it computes in bursts.
+        in_bursts: 1 for jobs that compute in bursts.
+        jobs: Their names.
     """
 
     server: str
@@ -62,12 +61,19 @@ class Tail:
     place: int
     sm: Floats
     fills: Floats
-    pulses: bool = False
+    in_bursts: Floats
+    alone_ms: float
+    jobs: tuple[str, ...]
 
     @property
     def of_class(self) -> SetClass:
         filling = float(filling_beside(self.sm, self.fills)[self.place, 0])
         return class_of("time-sliced" if self.mode == "time-sliced" else "uncapped", filling)
+
+    @property
+    def pulses(self) -> bool:
+        """A job beside it computes in bursts; it does not itself."""
+        return bool(self.in_bursts.any())
 
     @property
     def neighbours(self) -> int:
@@ -98,8 +104,25 @@ def main() -> None:
         ]
         cells = (_cell([off for tail, off in offs if cut(tail)]) for cut in CUTS.values())
         print(f"| {name} | {' | '.join(cells)} |")
+    by_bursts(mps, by_others)
     for name, (low, middle, high, windows) in errors(tails, said["the law"]).items():
         print(f"P99_ERRORS, {name}: {low:.2f} {middle:.2f} {high:.2f} ({windows} windows)")
+
+
+def by_bursts(mps: Sequence[Tail], by_others: Sequence[float]) -> None:
+    """Of servers of sets whose demand is met, beside jobs that compute in bursts, by both."""
+    nearest = nearest_of(mps)
+    without = left_out(mps, lambda free: by(replace(nearest(free), burst_ms=1e-9)))
+    offs: dict[tuple[bool, str], list[tuple[float, float]]] = defaultdict(list)
+    for tail, one, other in zip(mps, without, by_others, strict=True):
+        if _is_calm(tail) and tail.pulses:
+            off = math.log(tail.longer / one), math.log(tail.longer / other)
+            bursts = {n for n, found in zip(tail.jobs, tail.in_bursts, strict=True) if found}
+            for key in [(False, name) for name in bursts] + [(True, tail.server)]:
+                offs[key].append(off)
+    print("\n| beside, then of | as if they did not | the law |\n|---|--:|--:|")
+    for (_, name), found in sorted(offs.items()):
+        print(f"| {name} | {' | '.join(_cell(column) for column in zip(*found, strict=True))} |")
 
 
 def under_mps(tails: Iterable[Tail]) -> list[Tail]:
@@ -158,16 +181,13 @@ def _cell(offs: Sequence[float]) -> str:
 
 def by(law: Tails) -> Callable[[Tail], float]:
     """What a law says of windows."""
-    return lambda tail: float(law.longer(tail.sm, tail.fills)[tail.place, 0])
+    return lambda tail: float(_longer(law, tail)[0])
 
 
 def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
     """What finds the law that errs least on some of the windows."""
     all_laws = Tails(*np.array([astuple(law) for law in LAWS]).T)
-    offs = {
-        id(tail): np.abs(np.log(all_laws.longer(tail.sm, tail.fills)[tail.place] / tail.longer))
-        for tail in tails
-    }
+    offs = {id(tail): np.abs(np.log(_longer(all_laws, tail) / tail.longer)) for tail in tails}
 
     def nearest(some: Sequence[Tail]) -> Tails:
         counts = Counter((tail.server, tail.source) for tail in some)
@@ -175,6 +195,10 @@ def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
         return LAWS[int(np.argmin(sums))]
 
     return nearest
+
+
+def _longer(law: Tails, tail: Tail) -> Floats:
+    return law.longer(tail.sm, tail.fills, tail.in_bursts, np.array(tail.alone_ms))[tail.place]
 
 
 def medians(free: Sequence[Tail]) -> Callable[[Tail], float]:
@@ -209,18 +233,20 @@ def of_sets(rows: Sequence[Row]) -> Iterator[Tail]:
     for row, n, part in seen:
         where = (part.whole.job, part.alone.share_percent, row.mode == "time-sliced")
         if part.p99_ms and where in alone:
-            longer = part.p99_ms / statistics.median(alone[where])
-            fills = row.column(lambda p: p.fills)
-            is_met = part.speed >= MET
-            pulses = any(pulse(other) > PULSES for other in row.parts if other is not part)
+            alone_ms = statistics.median(alone[where])
             yield Tail(
-                part.whole.job, "sets", row.mode, longer, is_met, n, active(row), fills, pulses
+                server=part.whole.job,
+                source="sets",
+                mode=row.mode,
+                longer=part.p99_ms / alone_ms,
+                is_met=part.speed >= MET,
+                place=n,
+                sm=active(row),
+                fills=row.column(lambda p: p.fills),
+                in_bursts=row.column(lambda p: computes_in_bursts(p.whole)),
+                alone_ms=alone_ms,
+                jobs=tuple(p.whole.job for p in row.parts),
             )
-
-
-def pulse(part: Part) -> float:
-    """Standard error of the watts of a job alone, for each 1."""
-    return (part.alone.power_stderr_w or 0.0) / (part.alone.power_w or 1.0)
 
 
 def of_pairs() -> Iterator[Tail]:
@@ -232,16 +258,25 @@ def of_pairs() -> Iterator[Tail]:
         if len(seats) < len(jobs) or any(p.share_percent < job.shares[0] for job, p in seats):
             continue
         sm = np.array([job.at([p.share_percent])["sm_active_percent"] for job, p in seats]) / 100
-        filling = np.array([[1.0 if fills(job) else 0.0] for job, _ in seats])
+        filling = np.array([[float(fills(job))] for job, _ in seats])
+        bursts = np.array([[float(job.in_bursts)] for job, _ in seats])
         mode = "limits" if point.mode == "mps" else point.mode
         for n, (job, part) in enumerate(seats):
             alone_ms = job.serving and job.serving.p99_alone_ms(part.share_percent)
             if part.latency_p99_ms and part.offered_rate and alone_ms and not np.isnan(sm).any():
-                longer, served = (
-                    part.latency_p99_ms / alone_ms,
-                    (part.rate or 0) / part.offered_rate,
+                yield Tail(
+                    server=part.job,
+                    source="pairs",
+                    mode=mode,
+                    longer=part.latency_p99_ms / alone_ms,
+                    is_met=(part.rate or 0) / part.offered_rate >= MET,
+                    place=n,
+                    sm=sm,
+                    fills=filling,
+                    in_bursts=bursts,
+                    alone_ms=alone_ms,
+                    jobs=tuple(p.job for p in point.parts),
                 )
-                yield Tail(part.job, "pairs", mode, longer, served >= MET, n, sm, filling)
 
 
 if __name__ == "__main__":

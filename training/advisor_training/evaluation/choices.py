@@ -11,9 +11,9 @@ from advisor.core.split import EQUAL
 from advisor.decide import recommend
 from advisor.decide.constraints import violations
 from advisor.decide.limits import Limits, floor
+from advisor.decide.rules import simple_choices
 from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
 from advisor.predict.profiles import Profile
-from advisor.predict.rules import simple_choices
 from advisor.settings import MIN_SPEED
 from advisor_training.dataset.data import Data
 from advisor_training.dataset.pairs import BASELINES, Measurement
@@ -152,7 +152,7 @@ RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
         "larger-rate": _larger_rate,
     }
 )
-"""Rules that need no model, as `advisor.predict.rules` names them: the way that each of them
+"""Rules that need no model, as `advisor.decide.rules` names them: the way that each of them
 takes."""
 
 

@@ -70,7 +70,7 @@ def test_one_copy_is_the_job_alone() -> None:
     [
         (job(memory_used_mib=4e4), {"memory_mib": 1e5}, "memory", 2),
         (job(), {"host_cores": 3.5}, "host cores", 3),
-        (job(serving=SERVING), {"max_p99_ms": {"job": 18.0}}, "tail", 4),
+        (job(serving=SERVING), {"max_p99_ms": {"job": 14.0}}, "tail", 4),
         (job(), {"max_power_w": 300.0}, "power", 3),
         (job(70.0), {"min_gain": 0.2}, "SMs", 2),
         (job(20.0, 70.0), {"min_gain": 0.2}, "DRAM", 2),

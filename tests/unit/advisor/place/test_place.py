@@ -17,6 +17,7 @@ from advisor.core.finish import Rest, Work, finish
 from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide.limits import Limits
+from advisor.decide.rules import physical_predictions
 from advisor.errors import InputError, NoSplitError
 from advisor.place.first_come import first_come
 from advisor.place.groups import ALONE, make_groups
@@ -35,7 +36,6 @@ from advisor.place.schedule import JobRun, Schedule, schedule, slots
 from advisor.place.solver import LEAST_S, alone, place
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profile
-from advisor.predict.rules import physical_predictions
 
 HOUR_S = 3600.0
 IDLE_W = 70.0

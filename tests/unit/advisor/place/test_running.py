@@ -18,6 +18,7 @@ from advisor.core.objectives import AIMS, Prices
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.decide.constraints import violations
 from advisor.decide.limits import UNSURE_BELOW, Limits, is_served
+from advisor.decide.rules import physical_predictions
 from advisor.errors import InputError, NoSplitError
 from advisor.place import set_master
 from advisor.place.many_sets import LEVELS, many_alone
@@ -28,7 +29,6 @@ from advisor.place.set_bound import SetBound
 from advisor.place.set_search import SetSearch
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
-from advisor.predict.rules import physical_predictions
 from advisor.predict.serving import Serving
 from advisor.predict.sets import SetPredictor
 

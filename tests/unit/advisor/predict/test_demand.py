@@ -14,8 +14,8 @@ from made_up_profiles import Physics, profile
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.decide.recommend import Request, recommend
+from advisor.decide.rules import physical_predictions
 from advisor.predict.features import matrix, power_features, speed_features
-from advisor.predict.rules import physical_predictions
 from advisor.predict.sides import side
 
 DEMAND = 120.0

@@ -1,6 +1,7 @@
 """What is said of sets of jobs by physics, of made-up jobs and of measured sets."""
 
 import itertools
+import math
 import random
 import statistics
 from collections.abc import Sequence
@@ -149,13 +150,31 @@ def test_a_job_with_latencies_and_no_demand_takes_what_it_is_active_on() -> None
 def test_a_tail_grows_with_what_the_others_want() -> None:
     """With each small job, most with one that fills the GPU; alone it is what it is alone."""
     wanted = [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]
-    longer = [
-        TAILS.longer(np.array(sm)[:, None], np.array([[float(x > 0.5)] for x in sm]))[0, 0]
-        for sm in wanted
-    ]
+    longer = [tail_of_the_first(sm) for sm in wanted]
     assert longer[0] == pytest.approx(1.0)
     assert longer == sorted(longer)
     assert longer[-1] > 2 * longer[-2]
+
+
+def test_a_burst_is_a_whole_gpu_to_a_server_that_is_faster_than_it() -> None:
+    """One that takes far longer meets its neighbour's mean, and of several the longest counts."""
+    bursts = [0.0, 1.0, 1.0]
+    fast, slow = (tail_of_the_first([0.2, 0.1, 0.1], bursts, alone_ms) for alone_ms in (1e-9, 1e9))
+    assert slow == pytest.approx(tail_of_the_first([0.2, 0.1, 0.1]))
+    in_a_burst = (1 + (TAILS.crowd * 1.3) ** 2) / (1 + (TAILS.crowd * 0.2) ** 2)
+    assert fast == pytest.approx(in_a_burst)
+    in_a_burst_itself = tail_of_the_first([0.2, 0.1], [1.0, 0.0], 1e-6)
+    assert in_a_burst_itself == pytest.approx(tail_of_the_first([0.2, 0.1]))
+
+
+def tail_of_the_first(
+    sm: list[float], in_bursts: list[float] | None = None, alone_ms: float = math.inf
+) -> float:
+    """Beside jobs of these activities, of which those above one half fill the GPU."""
+    activities = np.array(sm)[:, None]
+    bursts = np.array(in_bursts or [0.0] * len(sm))[:, None]
+    fills = np.where(activities > 0.5, 1.0, 0.0)
+    return float(TAILS.longer(activities, fills, bursts, np.array(alone_ms))[0, 0])
 
 
 def test_servers_serve_no_more_together_than_the_card_can() -> None:

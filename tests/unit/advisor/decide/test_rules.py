@@ -6,8 +6,8 @@ import pytest
 from made_up_profiles import SHARES, profile
 
 from advisor.core.split import EQUAL, EXCLUSIVE, NINE, UNCAPPED, Split
+from advisor.decide.rules import MEANINGS, physical_predictions, simple_choices
 from advisor.predict.predictions import Prediction
-from advisor.predict.rules import MEANINGS, physical_predictions, simple_choices
 
 
 def most_work(predictions: Sequence[Prediction]) -> Prediction:
