@@ -69,7 +69,7 @@ class SplitResult:
     @property
     def stp(self) -> float:
         """Sum of relative speeds (system throughput, STP): 1 is what one job at a time gives."""
-        return sum(part.speed for part in self.parts)
+        return sum(self.speeds)
 
     @property
     def same_work_w(self) -> float:
@@ -294,9 +294,5 @@ def priced(objective: Objective, prices: Prices) -> Objective:
             )
         return replace(objective, value=prices.cost_ratio)
     if objective.name == DEFAULT_OBJECTIVE and prices.host_w:
-
-        def with_host(result: SplitResult) -> float:
-            return objective.value(prices.with_host(result))
-
-        return replace(objective, value=with_host)
+        return replace(objective, value=lambda result: objective.value(prices.with_host(result)))
     return objective

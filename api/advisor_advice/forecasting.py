@@ -211,7 +211,8 @@ def _a_card_each(given: SetAdvice, *, joins: bool) -> NoSplitError:
     jobs, model = counted(job.job for job in given.jobs), given.gpu_model
     ways = [way for way in given.ways if way.sharing != "exclusive"]
     kept = [way for way in ways if not way.violations]
-    near = max(kept or ways, key=lambda way: way.energy_saved.value)
+    call = next((way for way in kept if way.name == given.call), None)
+    near = call or max(kept or ways, key=lambda way: way.energy_saved.value)
     take = f"--share {_last(near)}" if joins else f"--split {near.name}"
     if not kept:
         # Limits of those that run cannot be named beside a newcomer.
@@ -221,9 +222,6 @@ def _a_card_each(given: SetAdvice, *, joins: bool) -> NoSplitError:
             why=f"nearest is {near.name}: {'; '.join(near.violations)}",
             fix=f"give each a GPU of its own, or {near_hint}",
         )
-    call = next((way for way in kept if way.name == given.call), None)
-    near = call or near
-    take = f"--share {_last(near)}" if joins else f"--split {near.name}"
     return NoSplitError(
         f"{jobs} {'need' if call else 'should'} not share the {model}",
         why=f"with {near.name} the same work takes {less_or_more(near.energy_saved.value)} energy "

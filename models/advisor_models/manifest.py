@@ -102,11 +102,7 @@ def read_artefact(folder: Path) -> Artefact:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a folder whose files are what it says.
-
-    Raises:
-        ModelError: as for `read_artefact`.
-    """
+    """The manifest alone; every file of the folder is read and checked as `read_artefact` does."""
     return read_artefact(folder).manifest
 
 

@@ -212,9 +212,6 @@ class RunningJob:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 600))
             return file.read().decode(errors="replace").strip()
 
-    def _last_lines(self) -> str:
-        return "\n".join(self.tail().splitlines()[-_LAST_LINES:]) or "(nothing)"
-
     def leave(self) -> None:
         """Ask the job at its gate to end; returns at once."""
         if self._process.status is None:
@@ -276,10 +273,11 @@ class RunningJob:
         return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0]
 
     def _error(self, what: str, why: str = "") -> JobError:
+        end = "\n".join(self.tail().splitlines()[-_LAST_LINES:]) or "(nothing)"
         return JobError(
             f"{self.job.name} at {self.share} % {what}",
             why=why,
-            fix=f"its output is in {self.output}; the end of it:\n{self._last_lines()}",
+            fix=f"its output is in {self.output}; the end of it:\n{end}",
         )
 
 

@@ -105,13 +105,13 @@ class Shim:
             ready = {file for file, _ in poll.poll(self._wait_ms())}
             if wake in ready:
                 os.read(wake, _CHUNK)
-            if self._pipe in ready and not self._pump():
+            if self._pipe in ready and not self._take():
                 poll.unregister(self._pipe)
             if 0 in ready and not self._obey(os.read(0, 64)):
                 poll.unregister(0)
             if self._end_s is not None and time.monotonic() >= self._end_s:
                 self._kill()
-        self._drain()
+        self._take(_DRAIN_BYTES)
         _say("empty")
 
     def _wait_ms(self) -> int | None:
@@ -128,7 +128,7 @@ class Shim:
             if pid == 0:
                 return True
             if pid == self._first:
-                self._drain()
+                self._take(_DRAIN_BYTES)
                 _say(f"ended {os.waitstatus_to_exitcode(status)}")
 
     def _obey(self, words: bytes) -> bool:
@@ -152,21 +152,15 @@ class Shim:
             time.sleep(pause_s)
             pause_s = min(0.02, pause_s + 0.0005)
 
-    def _pump(self) -> bool:
-        """Take a piece of the output; False at its end."""
-        try:
-            data = os.read(self._pipe, _CHUNK)
-        except BlockingIOError:
-            return True
-        self._output.write(data)
-        return bool(data)
-
-    def _drain(self) -> None:
-        taken = 0
+    def _take(self, least_bytes: int = 1) -> bool:
+        """Take what is there of the output, so much and the rest of a piece; False at its end."""
         with suppress(BlockingIOError):
-            while taken < _DRAIN_BYTES and (data := os.read(self._pipe, _CHUNK)):
-                taken += len(data)
+            while least_bytes > 0:
+                if not (data := os.read(self._pipe, _CHUNK)):
+                    return False
                 self._output.write(data)
+                least_bytes -= len(data)
+        return True
 
 
 def _start(order: Order) -> tuple[int, int]:
@@ -277,12 +271,11 @@ def _say(line: str) -> None:
 
 
 def _order() -> Order:
-    line = b""
-    # Nothing follows before the answer.
-    while not line.endswith(b"\n"):
-        if not (data := os.read(0, _CHUNK)):
-            sys.exit(0)
-        line += data
+    # Nothing follows before the answer, so no command is lost in a buffer.
+    with open(0, "rb", closefd=False) as file:
+        line = file.readline()
+    if not line.endswith(b"\n"):
+        sys.exit(0)
     return json.loads(line)
 
 

@@ -25,12 +25,7 @@ from advisor.decide.recommend import TIE
 from advisor.predict.gaps import ACTIVE_IDLE_ABOVE
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.situation import is_launch_bound, kind_of
-from advisor_models.intervals import (
-    SPLIT,
-    UNCAPPED,
-    LogBounds,
-    bounds_of_stratum,
-)
+from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, bounds_of_stratum
 from advisor_training.dataset.data import Data, active_idle_above_w, make_data
 from advisor_training.dataset.measured import CheckedPoints, read_measured
 from advisor_training.dataset.pairs import Measurement
@@ -39,10 +34,7 @@ from advisor_training.evaluation.bounds import SpeedBounds
 from advisor_training.evaluation.choices import CandidateScope, Choice, ChoiceQuestion, Kept, choose
 from advisor_training.learn.conformal import bounds_of
 from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.head_learners import (
-    POWER_LEARNER,
-    SPEED_LEARNER,
-)
+from advisor_training.learn.head_learners import POWER_LEARNER, SPEED_LEARNER
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out
 from advisor_training.learn.learners import Learner, fit, physical
 from advisor_training.learn.protocols import BY_RUN, PROTOCOLS
