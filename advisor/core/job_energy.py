@@ -27,7 +27,7 @@ from advisor.core.observations import Observation, ObservedPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class JobLoad:
     """One of the jobs on a GPU.
 
     Attributes:
@@ -42,7 +42,7 @@ class Load:
 
 
 def divide_energy(
-    energy_j: float, duration_s: float, idle_power_w: float | None, loads: Sequence[Load]
+    energy_j: float, duration_s: float, idle_power_w: float | None, loads: Sequence[JobLoad]
 ) -> list[Interval]:
     """The part of each job with its bounds, J; the values sum to `energy_j`, for any jobs but none.
 
@@ -83,16 +83,16 @@ def with_job_energy(seen: Observation, idle_power_w: float | None) -> Observatio
     return replace(seen, parts=tuple(parts))
 
 
-def _load(part: ObservedPart, units_total: int | None) -> Load:
+def _load(part: ObservedPart, units_total: int | None) -> JobLoad:
     known = part.rate is not None and part.solo_rate
-    return Load(
+    return JobLoad(
         units=part.units or part.share_percent / WHOLE * (units_total or WHOLE),
         relative_speed=(part.rate or 0.0) / part.solo_rate if known and part.solo_rate else None,
         solo_power_w=part.solo_power_w,
     )
 
 
-def _use_w(load: Load, idle_power_w: float | None) -> float | None:
+def _use_w(load: JobLoad, idle_power_w: float | None) -> float | None:
     if load.relative_speed is None or load.solo_power_w is None or idle_power_w is None:
         return None
     return max(0.0, load.relative_speed) * max(0.0, load.solo_power_w - idle_power_w)

@@ -150,7 +150,6 @@ def exclusive(alone: Sequence[tuple[float, float]]) -> SplitResult:
 DEFAULT_OBJECTIVE = "energy-efficiency"
 
 COST = "cost"
-
 PER_WATT_OBJECTIVE = "throughput-per-watt"
 RAW_OBJECTIVE = "raw-throughput-per-watt"
 
@@ -261,8 +260,7 @@ class Prices:
 
     def of(self, held_s: float, energy_j: float) -> float:
         """What it costs to hold a GPU for a time in which it takes an energy."""
-        hours = held_s / 3600
-        return hours * self.of_hour(0.0) + self.kwh * energy_j / 3.6e6
+        return held_s / 3600 * self.of_hour(0.0) + self.kwh * energy_j / 3.6e6
 
     def with_host(self, result: SplitResult) -> SplitResult:
         """The same with the watts of the server."""
@@ -294,5 +292,9 @@ def priced(objective: Objective, prices: Prices) -> Objective:
             )
         return replace(objective, value=prices.cost_ratio)
     if objective.name == DEFAULT_OBJECTIVE and prices.host_w:
-        return replace(objective, value=lambda result: objective.value(prices.with_host(result)))
+
+        def with_host(result: SplitResult) -> float:
+            return objective.value(prices.with_host(result))
+
+        return replace(objective, value=with_host)
     return objective

@@ -11,12 +11,12 @@ from advisor.decide.limits import Limits, with_card_memory
 from advisor.errors import InputError
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Profile
-from advisor_audit.kinds import Head, Kind, Survey
+from advisor_audit.kinds import Kind, Survey, WindowHead
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import WORLDS, saved
 from advisor_audit.reading import Source, read_all
-from advisor_audit.result import Audit, Span
+from advisor_audit.result import Audit, ReadSpan
 from advisor_audit.totals import Hours, Totals, to_prove
 from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
 
@@ -35,7 +35,7 @@ class Wanted:
         known: Profiles that the store has, by GPU model and job.
     """
 
-    head: Head
+    head: WindowHead
     within: str = "namespace"
     objective: Aim = "least-energy"
     limits: Limits = field(default_factory=Limits)
@@ -179,9 +179,9 @@ def _packer(
     )
 
 
-def _span(source: Source, wanted: Wanted, slot_s: float) -> Span:
+def _span(source: Source, wanted: Wanted, slot_s: float) -> ReadSpan:
     begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
-    return Span(
+    return ReadSpan(
         source=source.url,
         begin=begin,
         end=end,
@@ -196,7 +196,7 @@ def _span(source: Source, wanted: Wanted, slot_s: float) -> Span:
     )
 
 
-def _audit(totals: Totals, span: Span, mig: int) -> Audit:
+def _audit(totals: Totals, span: ReadSpan, mig: int) -> Audit:
     held, jobs = totals.now(), totals.jobs()
     return Audit(
         made_at=now(),

@@ -19,7 +19,7 @@ SHORTEST_SHARED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class SourceFacts:
     """What a source says of all its series.
 
     Attributes:
@@ -59,7 +59,7 @@ class GpuPage:
 
 def gpu_pages(
     series: Iterable[Series],
-    site: Site,
+    site: SourceFacts,
     begin_s: float,
     steps: int,
     ignored: Collection[str] = (),

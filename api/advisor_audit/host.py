@@ -33,7 +33,7 @@ Means = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunningJob:
+class HostJob:
     """Who holds a GPU.
 
     Attributes:
@@ -60,7 +60,7 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Together:
+class HostSet:
     """Jobs that could move to one card, as a set of an audit; its ranges are of 90 %."""
 
     jobs: tuple[str, ...]
@@ -76,9 +76,9 @@ class HostSeen:
 
     at: str
     basis: str
-    jobs: tuple[RunningJob, ...]
+    jobs: tuple[HostJob, ...]
     free_gpus: tuple[int | None, ...]
-    together: tuple[Together, ...]
+    together: tuple[HostSet, ...]
 
 
 @dataclass(slots=True)
@@ -139,9 +139,9 @@ class HostWatch:
             together=tuple(_together(walk, self._wanted)),
         )
 
-    def _job(self, gpu: Gpu, read: Means, one: Segment, survey: Survey) -> RunningJob:
+    def _job(self, gpu: Gpu, read: Means, one: Segment, survey: Survey) -> HostJob:
         pids, active = self._cards[gpu.uuid].pids, one.means.get(SM)
-        return RunningJob(
+        return HostJob(
             job=one.owner.name if one.owner else " + ".join(map(_name, pids)),
             gpu=gpu.index,
             gpu_model=gpu.model,
@@ -219,14 +219,14 @@ def _at_half(profile: Profile) -> float:
     return float(np.interp(HALF, profile.shares, rates) / rates[-1])
 
 
-def _together(walk: Walk, wanted: Wanted) -> list[Together]:
+def _together(walk: Walk, wanted: Wanted) -> list[HostSet]:
     """Sets that save most first."""
-    found, worlds = list[Together](), worlds_of(walk, wanted)
+    found, worlds = list[HostSet](), worlds_of(walk, wanted)
     saved = saved_w(walk.walked.hours, worlds) if walk.walked.hours else {}
     for jobs, key in walk.walked.teams:
         one = walk.packers[key.model].set_of(key.members, key.level)
         found.append(
-            Together(
+            HostSet(
                 jobs=tuple(job.name for job in jobs),
                 speeds=one.speeds,
                 limits_percent=one.shares,

@@ -19,7 +19,7 @@ from advisor.predict.profiles import COLUMNS, Profile
 from advisor.predict.serving import Serving
 from advisor_audit.phases import Segment
 from advisor_audit.sources.series import BUSY, CLOCK, FREE, LIMIT, POWER, USED, Owner
-from advisor_audit.workloads import Seen, Workload, activity_of, workload_of
+from advisor_audit.workloads import SeenWorkload, Workload, activity_of, workload_of
 
 SM, DRAM, MEMORY_BUSY = "sm_active_percent", "dram_active_percent", "memory_busy_percent"
 
@@ -47,7 +47,7 @@ say that all others are held back."""
 Guess: TypeAlias = Callable[[int], Profile]
 
 
-class Head(Protocol):
+class WindowHead(Protocol):
     """Estimates profiles from windows."""
 
     def profile(self, window: SoloWindow) -> Profile:
@@ -84,7 +84,7 @@ class Survey:
     """
 
     known: Mapping[tuple[str, str], Profile] = field(default_factory=dict[tuple[str, str], Profile])
-    seen: dict[Workload, Seen] = field(default_factory=lambda: defaultdict(Seen))
+    seen: dict[Workload, SeenWorkload] = field(default_factory=lambda: defaultdict(SeenWorkload))
     several: set[Owner] = field(default_factory=set[Owner])
     idle_w: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     totals_mib: dict[str, float] = field(default_factory=dict[str, float])
@@ -173,7 +173,7 @@ class Survey:
             kept[1] += one.seen_s
             kept[2] = max(kept[2], value)
 
-    def profiles(self, kinds: Iterable[Kind], head: Head) -> list[Profile]:
+    def profiles(self, kinds: Iterable[Kind], head: WindowHead) -> list[Profile]:
         """Of each kind: as it was measured, else as it is estimated from its mean window."""
         return [
             self.known[kind.model, kind.known]
@@ -182,12 +182,12 @@ class Survey:
             for kind in kinds
         ]
 
-    def guesses(self, kinds: Iterable[Kind], head: Head) -> Callable[[int], list[Profile]]:
+    def guesses(self, kinds: Iterable[Kind], head: WindowHead) -> Callable[[int], list[Profile]]:
         """The same in each world, where what is measured is as it is."""
         found = [(kind, self._guess(kind, head)) for kind in kinds]
         return lambda world: [_as_seen(kind, guess(world)) for kind, guess in found]
 
-    def _guess(self, kind: Kind, head: Head) -> Guess:
+    def _guess(self, kind: Kind, head: WindowHead) -> Guess:
         if kind.known:
             return lambda _: self.known[kind.model, kind.known]
         return head.guesses(self.window(kind), is_server=kind.is_server)

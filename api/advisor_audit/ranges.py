@@ -22,7 +22,7 @@ from advisor.core.interval import NORMAL_90, Interval
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import ENERGY_ERRORS, SPEED_ERRORS
 from advisor_audit.packing import PackedSet, Packer
-from advisor_audit.walk import SetKey, Slot, Walked
+from advisor_audit.walk import SetKey, SlotCards, Walked
 
 WORLDS, DRAWS = 16, 25
 """Worlds, and draws of what sets do in each."""
@@ -91,7 +91,7 @@ def _in_world(walked: Walked, packers: Packers, world: int) -> tuple[Floats, Flo
     return _sum(sample, does), np.ceil(most - 1e-9)
 
 
-def _packed(slot: Slot, packers: Packers) -> Counter[SetKey]:
+def _packed(slot: SlotCards, packers: Packers) -> Counter[SetKey]:
     found = Counter[SetKey]()
     for model, counts in slot.groups:
         for (members, level), count in packers[model].pack(counts).items():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from advisor.files.whole_files import replace_file
-from advisor_audit.grid import Site, gpu_pages
+from advisor_audit.grid import SourceFacts, gpu_pages
 from advisor_audit.phases import Segment, Watched, segments
 from advisor_audit.sources.lines import write_lines
 from advisor_audit.sources.prometheus import Asked
@@ -104,7 +104,7 @@ def read_all(
         SourceError: the source is gone, or answers nonsense.
         OSError: the folder cannot be written.
     """
-    site = Site(
+    site = SourceFacts(
         metrics=source.metrics, within=within, exporters=source.exporters, step_s=source.step_s
     )
     found = pages_of(source, folder)
@@ -133,7 +133,7 @@ class _Kept:
 
 
 def _page(
-    series: Iterator[Series], site: Site, begin_s: float, steps: int, kept: _Kept
+    series: Iterator[Series], site: SourceFacts, begin_s: float, steps: int, kept: _Kept
 ) -> Iterator[Segment]:
     gpus, mig = gpu_pages(series, site, begin_s, steps)
     kept.mig |= mig

@@ -14,7 +14,7 @@ Basis: TypeAlias = Literal["measured", "estimated", "predicted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class ReadSpan:
     """What was read.
 
     Attributes:
@@ -158,7 +158,7 @@ class Audit:
     """
 
     made_at: str
-    span: Span
+    span: ReadSpan
     now: Now
     shared: Shared
     sets: tuple[SharingSet, ...]

@@ -20,7 +20,7 @@ from advisor_audit.ranges import ONE_WINDOW_ENERGY, Saved, interval
 from advisor_audit.result import Basis, NextProfile, Now, SeenJob, Shared, SharingSet
 from advisor_audit.sources.series import POWER
 from advisor_audit.walk import SetKey, Team, Walked
-from advisor_audit.workloads import Seen, Workload, workload_of
+from advisor_audit.workloads import SeenWorkload, Workload, workload_of
 
 MOST_JOBS, MOST_SETS, MOST_NEXT = 500, 100, 10
 """Jobs and sets that are listed, those with the most hours first; profiles that are asked for."""
@@ -167,7 +167,9 @@ class Totals:
     def _several(self) -> set[Workload]:
         return {workload_of(owner) for owner in self.survey.several}
 
-    def _seen(self, job: Workload, seen: Seen, tail: Interval | None, several: bool) -> SeenJob:
+    def _seen(
+        self, job: Workload, seen: SeenWorkload, tail: Interval | None, several: bool
+    ) -> SeenJob:
         known = (seen.model, job.known_as) in self.survey.known
         read, active, _ = seen.activity
         sm_read = SM in self.hours.channels

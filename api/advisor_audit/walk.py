@@ -5,7 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from advisor_audit.kinds import Kind, Survey
 from advisor_audit.packing import Members, Packer
@@ -40,8 +40,12 @@ class Team(NamedTuple):
     key: SetKey
 
 
+_Group: TypeAlias = dict[int, list[Workload]]
+"""Jobs that may share, in one slot: their names by the numbers of their kinds."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
-class Slot:
+class SlotCards:
     """One slot: cards with sharing, and what they are.
 
     Attributes:
@@ -79,15 +83,8 @@ class Walked:
     known_hours: float = 0.0
     most_now: int = 0
     slots: int = 0
-    top: list[Slot] = field(default_factory=list[Slot])
-    sample: list[Slot] = field(default_factory=list[Slot])
-
-
-@dataclass(slots=True)
-class _Group:
-    """Jobs that may share, in one slot: names of each kind."""
-
-    names: dict[int, list[Workload]] = field(default_factory=lambda: defaultdict(list))
+    top: list[SlotCards] = field(default_factory=list[SlotCards])
+    sample: list[SlotCards] = field(default_factory=list[SlotCards])
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +118,7 @@ class Walk:
 
     def _slot(self, there: Sequence[Segment], begin_s: float) -> None:
         walked, hours = self.walked, self.walked.slot_s / 3600
-        groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
+        groups: dict[tuple[str, str], _Group] = defaultdict(lambda: defaultdict(list))
         apart = 0
         for one in there:
             kind, why = self._kind(one)
@@ -131,7 +128,7 @@ class Walk:
                 continue
             walked.known_hours += hours if kind.known else 0.0
             group = groups[one.model, self._group(one)]
-            group.names[self.numbers[kind]].append(workload_of(one.owner))
+            group[self.numbers[kind]].append(workload_of(one.owner))
         sets, alone = Counter[SetKey](), 0
         for (model, _), group in sorted(groups.items()):
             alone += self._packed(model, group, sets)
@@ -139,10 +136,10 @@ class Walk:
             walked.hours[key] += count * hours
         used = sum(count * (1 + self.lag_cards(key)) for key, count in sets.items())
         counts = [
-            (model, {n: len(names) for n, names in group.names.items()})
+            (model, {n: len(names) for n, names in group.items()})
             for (model, _), group in sorted(groups.items())
         ]
-        slot = Slot(apart + alone + used, begin_s, apart + alone, len(there), counts, sets)
+        slot = SlotCards(apart + alone + used, begin_s, apart + alone, len(there), counts, sets)
         (heapq.heappush if len(walked.top) < TOP_SLOTS else heapq.heappushpop)(walked.top, slot)
         walked.most_now = max(walked.most_now, len(there))
         if walked.slots % walked.every == walked.every // 2:
@@ -170,9 +167,9 @@ class Walk:
 
     def _packed(self, model: str, group: _Group, sets: Counter[SetKey]) -> int:
         """Add the sets of a group; how many jobs stay alone."""
-        found = self.packers[model].pack({n: len(names) for n, names in group.names.items()})
+        found = self.packers[model].pack({n: len(names) for n, names in group.items()})
         walked, hours, alone = self.walked, self.walked.slot_s / 3600, 0
-        names = {n: sorted(of_kind, reverse=True) for n, of_kind in group.names.items()}
+        names = {n: sorted(of_kind, reverse=True) for n, of_kind in group.items()}
         for (members, level), count in found.items():
             if len(members) == 1:
                 alone += count

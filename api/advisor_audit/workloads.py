@@ -30,7 +30,7 @@ def workload_of(owner: Owner) -> Workload:
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenWorkload:
     """What was seen of a workload.
 
     Attributes:

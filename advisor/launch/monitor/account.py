@@ -6,7 +6,7 @@ from advisor.core.flags import UNWATCHED
 from advisor.core.observations import ObservedPart
 from advisor.core.split import ADVISED_JOBS
 from advisor.core.telemetry import TelemetrySource
-from advisor.launch.monitor.energy import EnergyMeter, Metered
+from advisor.launch.monitor.energy import CardMeter, Metered
 from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.stretch import Stretch
@@ -28,7 +28,7 @@ class Account:
     def __init__(
         self, pair: LaunchSet, jobs: Sequence[JobMonitor], source: TelemetrySource, now_s: float
     ) -> None:
-        self._pair, self._jobs, self._energy = pair, jobs, EnergyMeter(source)
+        self._pair, self._jobs, self._energy = pair, jobs, CardMeter(source)
         self._last_s = now_s
         self._recent_j = RateMeter(RECENT_S)
         self._begin = self._read = self._energy.read(now_s)

@@ -34,7 +34,7 @@ class Metered:
         return self.joules if near else None
 
 
-class EnergyMeter:
+class CardMeter:
     """Energy since the first reading: by the counter, else integrated from the power.
 
     A source that is silent leaves a gap that the counter bridges. Without a counter one of

@@ -21,7 +21,7 @@ _STARTS_ALONE = ("job", "job-hung")
 
 
 @dataclass(frozen=True, slots=True)
-class SeatedJob:
+class LaunchedJob:
     """A job of a launch: what is known of it, and how it does."""
 
     part: LaunchPart
@@ -47,13 +47,13 @@ class SeenLaunch:
     launch_id: str
     gpu: str
     status: LaunchStatus
-    jobs: tuple[SeatedJob, ...]
+    jobs: tuple[LaunchedJob, ...]
     refused: frozenset[str]
     joining: bool
     stop_asked: bool
 
     @property
-    def running(self) -> tuple[SeatedJob, ...]:
+    def running(self) -> tuple[LaunchedJob, ...]:
         """Jobs that have not ended."""
         return tuple(job for job in self.jobs if job.runs)
 
@@ -88,10 +88,10 @@ def see(folder: LaunchFolder) -> SeenLaunch:
             own = next((one for one in joined if one.job == job.name), None)
             if own is not None:
                 joined.remove(own)
-            seated.append(SeatedJob(request.part, own or replace(start, outcome="starting")))
+            seated.append(LaunchedJob(request.part, own or replace(start, outcome="starting")))
         elif answer.code in _STARTS_ALONE:
             failed = replace(start, outcome="failed", error=answer.cause)
-            seated.append(SeatedJob(request.part, failed))
+            seated.append(LaunchedJob(request.part, failed))
         else:
             refused.add(job.name)
     return SeenLaunch(
@@ -146,9 +146,9 @@ def must_be_alone(record: QueueRecord) -> tuple[Collection[str], Collection[str]
     return {one.job for one in lost} - one_by_one, one_by_one
 
 
-def _seated(spec: LaunchSpec, first: Sequence[JobStatus]) -> Iterator[SeatedJob]:
+def _seated(spec: LaunchSpec, first: Sequence[JobStatus]) -> Iterator[LaunchedJob]:
     for part, status in zip(spec.pairs[0].parts, first, strict=True):
-        yield SeatedJob(part, status)
+        yield LaunchedJob(part, status)
 
 
 def _ended(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> Iterator[EndedJob]:
@@ -173,7 +173,7 @@ def _ended(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> 
 
 
 def _came(
-    job: SeatedJob, record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]
+    job: LaunchedJob, record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]
 ) -> Came | None:
     """What came of a job; None: it was stopped, and waits again."""
     outcome, name = job.status.outcome, job.status.job

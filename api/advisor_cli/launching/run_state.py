@@ -8,7 +8,7 @@ from typing import Literal
 from advisor.core.wording import count_of
 from advisor.formats.moments import duration_text
 from advisor.launch.records.queue_record import EndedJob
-from advisor.launch.records.queue_state import SeatedJob, SeenLaunch
+from advisor.launch.records.queue_state import LaunchedJob, SeenLaunch
 from advisor_advice.filling.queue_run import QueueLook, QueueRun
 
 State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
@@ -145,7 +145,7 @@ def _seated(
     )
 
 
-def _predicted(queue: QueueRun, launch: SeenLaunch, job: SeatedJob) -> float | None:
+def _predicted(queue: QueueRun, launch: SeenLaunch, job: LaunchedJob) -> float | None:
     """Of a job beside those that run with it now."""
     card = next((card for card in queue.cards if card.gpu.uuid == launch.gpu), None)
     running = launch.running
@@ -159,7 +159,7 @@ def _predicted(queue: QueueRun, launch: SeenLaunch, job: SeatedJob) -> float | N
     return None if expected is None else expected.parts[running.index(job)].speed.value
 
 
-def _progress(job: SeatedJob, look: QueueLook, works_s: Mapping[str, float]) -> float | None:
+def _progress(job: LaunchedJob, look: QueueLook, works_s: Mapping[str, float]) -> float | None:
     steps = _all_steps(job.part.job.name, job.part.solo_rate, look, works_s)
     return min(1.0, job.status.steps / steps) if steps else None
 

@@ -26,13 +26,13 @@ from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
-from advisor_profiling.attached.told import AskedProcess, Told, find_told, output_of
+from advisor_profiling.attached.told import AskedProcess, ToldProgress, find_told, output_of
 from advisor_profiling.attached.watching import GpuSeen, WatchedNow, command_of, family, workdir_of
 from advisor_profiling.attached.watching import watch as watching
 
 if TYPE_CHECKING:
     from advisor.core.interval import Interval
-    from advisor_audit.host import HostSeen, RunningJob
+    from advisor_audit.host import HostJob, HostSeen
 
 _Look = TypeVar("_Look")
 
@@ -153,7 +153,7 @@ def _host_text(seen: "HostSeen") -> str:
     return "\n".join(f"{seen.at} {text}" for text in (*jobs, *_moves(seen)))
 
 
-def _job_cells(job: "RunningJob") -> tuple[str, ...]:
+def _job_cells(job: "HostJob") -> tuple[str, ...]:
     return (
         "-" if job.gpu is None else f"{job.gpu}",
         job.job,
@@ -182,7 +182,7 @@ def _moves(seen: "HostSeen") -> Iterator[str]:
         yield "none of it was tried, and a job that runs cannot move: advisor launch starts them so"
 
 
-def _job(pid: int, command: Sequence[str], name: str, told: Told | None) -> Job:
+def _job(pid: int, command: Sequence[str], name: str, told: ToldProgress | None) -> Job:
     if told is None:
         raise InputError(
             f"process {pid} tells nobody how far it is, so it makes no job",
@@ -251,7 +251,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} %"
 
 
-def _how(pid: int, command: Sequence[str], told: Told | None) -> Iterator[str]:
+def _how(pid: int, command: Sequence[str], told: ToldProgress | None) -> Iterator[str]:
     """What `advisor profile` would need, a line each."""
     where = f" (in {workdir_of(pid)}, once this process has ended)"
     name = _name(command)

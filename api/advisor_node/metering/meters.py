@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from advisor.core.gpu import Share
-from advisor.core.job_energy import Load, divide_energy
+from advisor.core.job_energy import JobLoad, divide_energy
 from advisor.core.results import TOLERANCE, Verdict, judge
 from advisor.core.telemetry import TelemetrySource
-from advisor.launch.monitor.energy import EnergyMeter, Metered
+from advisor.launch.monitor.energy import CardMeter, Metered
 from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import OVER, State
@@ -126,10 +126,10 @@ class TenantMeter(Generic[T]):
         """`rate` over its rate alone on the whole GPU."""
         return relative(self.rate(), self.reference.rate)
 
-    def load(self, units_total: int) -> Load:
+    def load(self, units_total: int) -> JobLoad:
         """Of the GPU, for the division of its energy."""
         units = self.proof.units or self.tenant.share.percent / 100 * units_total
-        return Load(
+        return JobLoad(
             units=units, relative_speed=self.relative_speed(), solo_power_w=self.reference.power_w
         )
 
@@ -142,7 +142,7 @@ class GpuMeter:
     """
 
     def __init__(self, source: TelemetrySource | None, units_total: int) -> None:
-        self._energy = None if source is None else EnergyMeter(source)
+        self._energy = None if source is None else CardMeter(source)
         self._units_total = units_total
         self._looked_s: float | None = None
         self.metered: Metered | None = None

@@ -15,7 +15,7 @@ _LARGEST_NUMBER = 2**63 - 1
 """What an SQL BIGINT holds."""
 
 
-class AuditLog(OpenDatabase):
+class AuditEntries(OpenDatabase):
     """The audit log at one database."""
 
     def audit(self, entry: AuditEntry) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from advisor.errors import InputError
 from advisor.wire.lists import AuditEntry
-from advisor_data.service.audit_table import AuditLog
+from advisor_data.service.audit_table import AuditEntries
 from advisor_data.service.launch_table import Launches, LaunchRow
 from advisor_data.service.token_table import Scope, Token, Tokens
 from advisor_data.store.sql_engine import open_engine
@@ -20,7 +20,7 @@ from advisor_data.store.tables import changes
 __all__ = ["AuditEntry", "LaunchRow", "Scope", "ServiceState", "Token", "open_service_state"]
 
 
-class ServiceState(Tokens, Launches, AuditLog):
+class ServiceState(Tokens, Launches, AuditEntries):
     """The state at one database."""
 
     def change_count(self) -> int:

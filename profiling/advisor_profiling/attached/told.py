@@ -42,7 +42,7 @@ class AskedProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldProgress:
     """Where a process tells how far it is.
 
     Attributes:
@@ -54,7 +54,9 @@ class Told:
     read: Callable[[], float | None]
 
 
-def find_told(pids: Sequence[int], command: Sequence[str], asked: AskedProcess) -> Told | None:
+def find_told(
+    pids: Sequence[int], command: Sequence[str], asked: AskedProcess
+) -> ToldProgress | None:
     """Where the processes of a job tell its progress; None: nowhere that anybody can read.
 
     Only pages of servers that are known, or were named, are asked for: another port may be one on
@@ -80,16 +82,16 @@ def output_of(pids: Sequence[int]) -> str:
     return "a pipe" if name.startswith("pipe:") else name
 
 
-def _by_file(pids: Sequence[int], *, begun: bool = True) -> Told | None:
+def _by_file(pids: Sequence[int], *, begun: bool = True) -> ToldProgress | None:
     """A file that was counted in already, or one that may be."""
     for pid in pids:
         path = Path(environment_of(pid).get(PROGRESS_MARK, "/nonexistent"))
         if path.is_file() and ((count := CounterFile(path)).read() > 0 or not begun):
-            return Told(ProgressSettings(), count.read)
+            return ToldProgress(ProgressSettings(), count.read)
     return None
 
 
-def _by_page(command: Sequence[str], asked: AskedProcess) -> Told | None:
+def _by_page(command: Sequence[str], asked: AskedProcess) -> ToldProgress | None:
     known = server_of(command)
     url = asked.url or (known and known[1])
     name = asked.counter or (known and known[0].counter)
@@ -118,17 +120,19 @@ def _by_page(command: Sequence[str], asked: AskedProcess) -> Told | None:
         counter=name,
         histogram=known and known[0].histogram,
     )
-    return Told(settings, read)
+    return ToldProgress(settings, read)
 
 
-def _by_output(pids: Sequence[int], pattern: str | None) -> Told | None:
+def _by_output(pids: Sequence[int], pattern: str | None) -> ToldProgress | None:
     for path in _outputs(pids):
         output = _Output(path)
         if pattern is not None:
-            return Told(ProgressSettings(kind="output", pattern=pattern), output.reader(pattern))
+            return ToldProgress(
+                ProgressSettings(kind="output", pattern=pattern), output.reader(pattern)
+            )
         if found := output.search():
             read = output.reader(found.progress.pattern or "")
-            return Told(replace(found.progress), read)
+            return ToldProgress(replace(found.progress), read)
     return None
 
 

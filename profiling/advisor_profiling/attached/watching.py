@@ -13,7 +13,7 @@ from advisor.errors import InputError, SourceError
 from advisor.formats.moments import now
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.runtime.host.processes import MPS_SERVER, descendants, name_of, owner_of
-from advisor_profiling.attached.told import Told
+from advisor_profiling.attached.told import ToldProgress
 from advisor_profiling.telemetry.nvml import NvmlSource, compute_pids, list_gpus
 
 _SM_ACTIVE = "counter.sm_active"
@@ -88,7 +88,9 @@ def family(pid: int) -> list[int]:
     return [pid, *descendants(pid)]
 
 
-def watch(pid: int, told: Told | None, every_s: float, lasts_s: float) -> Iterator[WatchedNow]:
+def watch(
+    pid: int, told: ToldProgress | None, every_s: float, lasts_s: float
+) -> Iterator[WatchedNow]:
     """A look each so many seconds, until the process has ended or the time is over.
 
     Raises:

@@ -24,7 +24,7 @@ from advisor_node.slurm.matching.meetings import (
     pairs_and_joins,
     planned_sets,
 )
-from advisor_node.slurm.matching.queued import WHOLE, QueuedJob
+from advisor_node.slurm.matching.queued import WHOLE, SlurmTask
 
 GATHER_S = 5.0
 """Jobs that are submitted together come within this time: the first shall not take the next."""
@@ -52,7 +52,7 @@ class Change:
         why: For its user.
     """
 
-    job: QueuedJob
+    job: SlurmTask
     named: Named
     counted: int
     starts_in_s: int | None = 0
@@ -73,7 +73,7 @@ class QueueRound:
         sets: Which jobs should run together, three or more.
     """
 
-    jobs: Sequence[QueuedJob]
+    jobs: Sequence[SlurmTask]
     nodes: Mapping[str, SlurmNode]
     partitions: Mapping[str, Partition]
     ask: Ask
@@ -88,14 +88,14 @@ class QueueRound:
         cards: dict[object, list[Card]] = defaultdict(list)
         for card in open_cards(self.jobs, self._kind):
             cards[self._kind(card[0])].append(card)
-        waiting: dict[object, list[QueuedJob]] = defaultdict(list)
+        waiting: dict[object, list[SlurmTask]] = defaultdict(list)
         for job in self.jobs:
             if job.undecided and self._came_s(job) <= self.now_s:
                 waiting[self._kind(job)].append(job)
         for kind in dict.fromkeys((*cards, *waiting)):
             yield from self._of(cards[kind], waiting[kind][:_MOST_WAITING])
 
-    def _of(self, cards: Sequence[Card], waiting: Sequence[QueuedJob]) -> Iterator[Change]:
+    def _of(self, cards: Sequence[Card], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""
         good = self._good(pairs_and_joins(cards, waiting, self.model))
         # Of who shares with nobody the service may know nothing, and then plans nothing.
@@ -180,22 +180,22 @@ class QueueRound:
             if sent and self.now_s - job.eligible_s > START_S:
                 yield replace(self._whole(job, "it could not start beside another"), node="")
 
-    def _whole(self, job: QueuedJob, why: str) -> Change:
+    def _whole(self, job: SlurmTask, why: str) -> Change:
         told = replace(named(job), share_text="100", counted=WHOLE, memory_mib=None)
         return Change(job=job, named=told, counted=WHOLE, why=f"a whole GPU: {why}")
 
     # Who may meet
 
-    def _came_s(self, job: QueuedJob) -> float:
+    def _came_s(self, job: SlurmTask) -> float:
         """When a waiting job could have begun without us."""
         return job.eligible_s - self.wait_s
 
-    def _kind(self, job: QueuedJob) -> object:
+    def _kind(self, job: SlurmTask) -> object:
         partition = self.partitions.get(job.partition)
         one_user = partition is None or partition.one_user
         return (job.partition, job.where, job.user if one_user else None)
 
-    def _limit(self, job: QueuedJob, low_speed: float) -> int | None:
+    def _limit(self, job: SlurmTask, low_speed: float) -> int | None:
         """The time that leaves it its work; None: no limit, -1: its partition allows less."""
         partition = self.partitions.get(job.partition)
         given = job.limit_min or (partition.default_min if partition else None)
@@ -231,5 +231,5 @@ def _part(shares: Sequence[float], place: int, of: int) -> int:
     return max(1, round(of * shares[place] / sum(shares)))
 
 
-def _name(job: QueuedJob) -> str:
+def _name(job: SlurmTask) -> str:
     return named(job).job

@@ -19,7 +19,7 @@ from advisor_node.slurm.matching.cluster import (
 )
 from advisor_node.slurm.matching.decide import Change, QueueRound
 from advisor_node.slurm.matching.meetings import with_places
-from advisor_node.slurm.matching.queued import QueuedJob, read_queue
+from advisor_node.slurm.matching.queued import SlurmTask, read_queue
 from advisor_node.slurm.matching.slurm import Ask, ask
 
 LOG = logging.getLogger("advisor.node")
@@ -91,7 +91,7 @@ class Matching:
         write_facts(self._settings, found, self._partitions, list(nodes.values()), time.time())
         self._seen_s = time.monotonic()
 
-    def _round(self, jobs: list[QueuedJob], nodes: Mapping[str, SlurmNode]) -> QueueRound:
+    def _round(self, jobs: list[SlurmTask], nodes: Mapping[str, SlurmNode]) -> QueueRound:
         return QueueRound(
             jobs=with_places(jobs, nodes),
             nodes=nodes,

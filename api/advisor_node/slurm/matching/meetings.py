@@ -14,9 +14,9 @@ from advisor_node.advice import Question, Sets, Together
 from advisor_node.matching import Offer
 from advisor_node.slurm.comment import Named
 from advisor_node.slurm.matching.cluster import SlurmNode
-from advisor_node.slurm.matching.queued import WHOLE, QueuedJob
+from advisor_node.slurm.matching.queued import WHOLE, SlurmTask
 
-Card = tuple[QueuedJob, ...]
+Card = tuple[SlurmTask, ...]
 """Jobs on one GPU, or one that is to begin on a part of any."""
 
 Plan = Callable[[Sequence[JobRequest], str | None], Sets]
@@ -36,10 +36,10 @@ class Meeting(Offer):
     """
 
     there: Card = ()
-    coming: tuple[QueuedJob, ...]
+    coming: tuple[SlurmTask, ...]
 
     @property
-    def jobs(self) -> tuple[QueuedJob, ...]:
+    def jobs(self) -> tuple[SlurmTask, ...]:
         """All of them."""
         return (*self.there, *self.coming)
 
@@ -50,7 +50,7 @@ class Meeting(Offer):
         return same or bool(self.question.running)
 
 
-def with_places(jobs: Sequence[QueuedJob], nodes: Mapping[str, SlurmNode]) -> list[QueuedJob]:
+def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> list[SlurmTask]:
     """The same; those that are on their way to a node have the GPU that Slurm will give them.
 
     That is the first on which there is room.
@@ -59,7 +59,7 @@ def with_places(jobs: Sequence[QueuedJob], nodes: Mapping[str, SlurmNode]) -> li
     for job in jobs:
         for card, counted in job.cards.items():
             held[card] += counted
-    found: list[QueuedJob] = []
+    found: list[SlurmTask] = []
     for job in jobs:
         node = nodes.get(job.needs_node) if job.pending and job.part else None
         counted = job.counted or WHOLE
@@ -71,9 +71,9 @@ def with_places(jobs: Sequence[QueuedJob], nodes: Mapping[str, SlurmNode]) -> li
     return found
 
 
-def open_cards(jobs: Sequence[QueuedJob], kind: Callable[[QueuedJob], object]) -> Iterator[Card]:
+def open_cards(jobs: Sequence[SlurmTask], kind: Callable[[SlurmTask], object]) -> Iterator[Card]:
     """Those on which something is left for others; on each all jobs are of one kind."""
-    on: dict[tuple[str, int], list[QueuedJob]] = defaultdict(list)
+    on: dict[tuple[str, int], list[SlurmTask]] = defaultdict(list)
     for job in jobs:
         for card in job.cards:
             on[card].append(job)
@@ -90,7 +90,7 @@ def open_cards(jobs: Sequence[QueuedJob], kind: Callable[[QueuedJob], object]) -
 
 
 def pairs_and_joins(
-    cards: Sequence[Card], waiting: Sequence[QueuedJob], model: str | None
+    cards: Sequence[Card], waiting: Sequence[SlurmTask], model: str | None
 ) -> Iterator[Meeting]:
     """Of two each; kinds are the cards, and then the jobs that wait."""
     for n, job in enumerate(waiting, len(cards)):
@@ -104,7 +104,7 @@ def pairs_and_joins(
 
 def planned_sets(
     cards: Sequence[Card],
-    waiting: Sequence[QueuedJob],
+    waiting: Sequence[SlurmTask],
     among: Collection[str],
     plan: Plan,
     model: str | None,
@@ -116,7 +116,7 @@ def planned_sets(
     job alone beside it.
     """
 
-    def looked_at(job: QueuedJob) -> bool:
+    def looked_at(job: SlurmTask) -> bool:
         return job.key in among and named(job).beside is None
 
     places = {job.key: place for place, job in enumerate(waiting, len(cards))}
@@ -125,7 +125,7 @@ def planned_sets(
     asked = [*(job for _, card in begun for job in card), *able]
     if len(asked) <= ADVISED_JOBS:
         return
-    rest: dict[str, deque[QueuedJob]] = defaultdict(deque)
+    rest: dict[str, deque[SlurmTask]] = defaultdict(deque)
     for job in able:
         rest[named(job).job].append(job)
     for names in plan([_request(job) for job in asked], model):
@@ -141,18 +141,18 @@ def planned_sets(
             yield _meeting(seats, there, tuple(found), model, planned=True)
 
 
-def _names(card: Collection[QueuedJob]) -> Counter[str]:
+def _names(card: Collection[SlurmTask]) -> Counter[str]:
     return Counter(named(job).job for job in card)
 
 
-def _share(job: QueuedJob) -> float:
+def _share(job: SlurmTask) -> float:
     return float(named(job).share_text or WHOLE)
 
 
 def _meeting(
     kinds: tuple[int, ...],
     there: Card,
-    coming: tuple[QueuedJob, ...],
+    coming: tuple[SlurmTask, ...],
     model: str | None,
     *,
     planned: bool = False,
@@ -173,18 +173,18 @@ def _meeting(
     )
 
 
-def named(job: QueuedJob) -> Named:
+def named(job: SlurmTask) -> Named:
     """What the comment of a job says that names itself."""
     assert job.named is not None
     return job.named
 
 
-def _request(job: QueuedJob) -> JobRequest:
+def _request(job: SlurmTask) -> JobRequest:
     own = named(job)
     return JobRequest(job=own.job, min_speed=own.min_speed, max_p99_ms=own.max_p99_ms)
 
 
-def _want(a: QueuedJob, b: QueuedJob) -> bool:
+def _want(a: SlurmTask, b: SlurmTask) -> bool:
     """Whether each may have the other beside it."""
     mine, other = named(a), named(b)
     return mine.beside in (None, other.job) and other.beside in (None, mine.job)

@@ -20,7 +20,7 @@ _MOST_TASKS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
+class SlurmTask:
     """A job of the queue, or a task of an array.
 
     Attributes:
@@ -70,7 +70,7 @@ class QueuedJob:
         return named is not None and named.counted is not None and named.counted < WHOLE
 
 
-def read_queue(ask: Ask) -> list[QueuedJob]:
+def read_queue(ask: Ask) -> list[SlurmTask]:
     """All jobs that wait or run; those of highest priority, then the oldest first."""
     jobs = [job for row in rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)]
     return sorted(jobs, key=lambda job: (-job.priority, *_order(job.key)))
@@ -81,7 +81,7 @@ def _order(key: str) -> tuple[int, int]:
     return int(base), int(task or 0)
 
 
-def _jobs(row: Mapping[str, Any]) -> Iterator[QueuedJob]:
+def _jobs(row: Mapping[str, Any]) -> Iterator[SlurmTask]:
     state: Any = row.get("job_state")
     states = list(map(str, listed(state))) or [str(state)]
     if not {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"} & set(states):
@@ -108,10 +108,10 @@ def _tasks(text: str) -> Iterator[int]:
             yield from range(first, last + 1, max(1, step))
 
 
-def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> QueuedJob:
+def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
     comment = str(row.get("comment") or "")
     asked = re.fullmatch(r"gres[:/]mps[:=]([0-9]+)", str(row.get("tres_per_node") or ""))
-    return QueuedJob(
+    return SlurmTask(
         key=key,
         user=str(row.get("user_name") or row.get("user_id")),
         partition=str(row.get("partition")),

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
-from advisor.core.job_energy import Load, divide_energy, with_job_energy
+from advisor.core.job_energy import JobLoad, divide_energy, with_job_energy
 from advisor.core.observations import Observation, ObservedPart
 
 LOADS = st.lists(
     st.builds(
-        Load,
+        JobLoad,
         units=st.floats(1, 132),
         relative_speed=st.none() | st.floats(0, 2),
         solo_power_w=st.none() | st.floats(0, 1000),
@@ -22,13 +22,13 @@ LOADS = st.lists(
     max_size=5,
 )
 
-STANDING = Load(units=33, relative_speed=0.0, solo_power_w=480)
-BUSY = Load(units=99, relative_speed=0.5, solo_power_w=480)
+STANDING = JobLoad(units=33, relative_speed=0.0, solo_power_w=480)
+BUSY = JobLoad(units=99, relative_speed=0.5, solo_power_w=480)
 
 
 @given(st.floats(0, 1e6), st.floats(0.1, 1e4), st.none() | st.floats(0, 500), LOADS)
 def test_parts_of_the_energy_add_up(
-    energy_j: float, duration_s: float, idle_w: float | None, loads: Sequence[Load]
+    energy_j: float, duration_s: float, idle_w: float | None, loads: Sequence[JobLoad]
 ) -> None:
     """Nothing is lost or counted twice, nobody gives energy back, and bounds hold the values."""
     parts = divide_energy(energy_j, duration_s, idle_w, loads)
@@ -46,8 +46,8 @@ def test_bounds_are_all_of_the_difference_or_none(
 ) -> None:
     """What one job has least, the other one has most: together the whole."""
     loads = [
-        Load(units=units, relative_speed=a, solo_power_w=500),
-        Load(units=132, relative_speed=b, solo_power_w=300),
+        JobLoad(units=units, relative_speed=a, solo_power_w=500),
+        JobLoad(units=132, relative_speed=b, solo_power_w=300),
     ]
     one, other = divide_energy(10 * power_w, 10, 80, loads)
     if one.low > 800 * units / (units + 132) and other.low > 800 * 132 / (units + 132):
@@ -55,7 +55,7 @@ def test_bounds_are_all_of_the_difference_or_none(
         assert one.high + other.low == pytest.approx(10 * power_w)
 
 
-def values(*loads: Load, idle_w: float | None = 80) -> list[float]:
+def values(*loads: JobLoad, idle_w: float | None = 80) -> list[float]:
     """Of 3000 J in 10 s."""
     return [part.value for part in divide_energy(3000, 10, idle_w, loads)]
 
@@ -64,7 +64,7 @@ def test_energy_is_divided_by_size_and_by_use() -> None:
     """80 W for 10 s by SMs, the rest by speed times power above idle."""
     assert values(STANDING, BUSY) == [200, 2800]
     assert values(STANDING, BUSY, idle_w=None) == [750, 2250]
-    assert values(Load(units=33), BUSY) == [750, 2250]
+    assert values(JobLoad(units=33), BUSY) == [750, 2250]
     assert values(BUSY) == [3000]
     assert values() == []
 
@@ -72,8 +72,8 @@ def test_energy_is_divided_by_size_and_by_use() -> None:
 def test_bounds_say_how_far_the_jobs_are_from_what_they_draw_alone() -> None:
     """Alone they would draw 200 and 100 W above 80 W; together they draw 240 above, or 360."""
     loads = [
-        Load(units=66, relative_speed=0.5, solo_power_w=480),
-        Load(units=66, relative_speed=0.5, solo_power_w=280),
+        JobLoad(units=66, relative_speed=0.5, solo_power_w=480),
+        JobLoad(units=66, relative_speed=0.5, solo_power_w=280),
     ]
     assert divide_energy(3800, 10, 80, loads) == [
         Interval(2400, 2400, 2400),
@@ -86,11 +86,11 @@ def test_bounds_say_how_far_the_jobs_are_from_what_they_draw_alone() -> None:
 
 def test_bounds_of_what_nobody_knows_are_wide() -> None:
     """Idle power by SMs is all that must be."""
-    assert divide_energy(3000, 10, 80, [Load(units=33), BUSY]) == [
+    assert divide_energy(3000, 10, 80, [JobLoad(units=33), BUSY]) == [
         Interval(750, 200, 2400),
         Interval(2250, 600, 2800),
     ]
-    assert divide_energy(3000, 10, None, [Load(units=33), BUSY])[0] == Interval(750, 0, 3000)
+    assert divide_energy(3000, 10, None, [JobLoad(units=33), BUSY])[0] == Interval(750, 0, 3000)
 
 
 def observation(energy_j: float | None) -> Observation:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_audit.grid import Site, gpu_pages
+from advisor_audit.grid import SourceFacts, gpu_pages
 from advisor_audit.phases import Segment, Watched, segments
 from advisor_audit.sources.series import Owner, Series, metrics_for
 
@@ -48,7 +48,9 @@ def found(
 ) -> list[Segment]:
     """What is found, where pages end at `cuts`."""
     metrics = metrics_for({one.metric for one in series})
-    site = Site(metrics=metrics, within="namespace", exporters=frozenset(exporters), step_s=STEP_S)
+    site = SourceFacts(
+        metrics=metrics, within="namespace", exporters=frozenset(exporters), step_s=STEP_S
+    )
     watched, result = Watched(), list[Segment]()
     for a, b in pairwise([0, *cuts, minutes]):
         pages, _ = gpu_pages(series, site, a * STEP_S, b - a)

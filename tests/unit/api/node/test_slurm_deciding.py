@@ -13,7 +13,7 @@ from advisor_node.slurm.comment import Named
 from advisor_node.slurm.matching.cluster import Partition, SlurmNode
 from advisor_node.slurm.matching.decide import GATHER_S, HOLD_S, START_S, Change, QueueRound
 from advisor_node.slurm.matching.meetings import Plan, with_places
-from advisor_node.slurm.matching.queued import QueuedJob
+from advisor_node.slurm.matching.queued import SlurmTask
 
 NOW_S, WAIT_S = 100_000.0, 60.0
 NODE = SlurmNode(name="n1", partitions=("p",), free_cpus=8, gpus=3, is_shared=True)
@@ -25,9 +25,9 @@ SHARES = {("a", "b"): ("50", "26"), ("a", "c"): ("50", "50"), ("a", "a"): ("40",
 SAVED = {("a", "b"): 0.2, ("a", "c"): 0.15, ("a", "a"): 0.3}
 
 
-def waiting(key: str, job: str = "", ago_s: float = 20.0, **more: Any) -> QueuedJob:
+def waiting(key: str, job: str = "", ago_s: float = 20.0, **more: Any) -> SlurmTask:
     """A job that came some time ago and waits for others."""
-    made = QueuedJob(
+    made = SlurmTask(
         key=key, user="u", partition="p", pending=True, comment=f"advisor:job={job or key}",
         named=Named(job=job or key), counted=100, eligible_s=NOW_S - ago_s + WAIT_S,
         priority=1.0, limit_min=None, cpus=1, where="", needs_node="", held=False, cards={},
@@ -35,7 +35,7 @@ def waiting(key: str, job: str = "", ago_s: float = 20.0, **more: Any) -> Queued
     return replace(made, **more)
 
 
-def begun(key: str, index: int = 0, counted: int = 66, **more: Any) -> QueuedJob:
+def begun(key: str, index: int = 0, counted: int = 66, **more: Any) -> SlurmTask:
     """A job that runs on its part of a GPU."""
     named = Named(job=key, share_text="50", counted=counted)
     runs: dict[str, Any] = {"pending": False, "named": named, "counted": counted}
@@ -87,7 +87,7 @@ def sets_of(size: int) -> Plan:
     return plan
 
 
-def decided(*jobs: QueuedJob, **more: Any) -> dict[str, Change]:
+def decided(*jobs: SlurmTask, **more: Any) -> dict[str, Change]:
     made = QueueRound(
         jobs=with_places(jobs, {"n1": NODE}), nodes={"n1": NODE}, partitions={"p": PARTITION},
         ask=ask, now_s=NOW_S, wait_s=WAIT_S,
@@ -223,7 +223,7 @@ def test_pairs_are_parted_for_two_that_would_be_left_alone() -> None:
     assert set(decided(*jobs)) == {"1", "2"}
 
 
-def look(jobs: list[QueuedJob], **more: Any) -> list[QueuedJob]:
+def look(jobs: list[SlurmTask], **more: Any) -> list[SlurmTask]:
     """The queue after a look, and after Slurm has started those that were told to start.
 
     Slurm takes the first GPU with room for what is counted, on a node with three.
@@ -232,7 +232,7 @@ def look(jobs: list[QueuedJob], **more: Any) -> list[QueuedJob]:
     held = Counter[tuple[str, int]]()
     for job in jobs:
         held.update(job.cards)
-    found: list[QueuedJob] = []
+    found: list[SlurmTask] = []
     for job in jobs:
         change = changes.get(job.key)
         if change is None:
@@ -248,13 +248,13 @@ def look(jobs: list[QueuedJob], **more: Any) -> list[QueuedJob]:
     return found
 
 
-def looks(jobs: list[QueuedJob], **more: Any) -> Iterator[list[QueuedJob]]:
+def looks(jobs: list[SlurmTask], **more: Any) -> Iterator[list[SlurmTask]]:
     """The queue, look by look, until nothing changes any more."""
     while (after := look(jobs, **more)) != jobs:
         yield (jobs := after)
 
 
-def on(jobs: list[QueuedJob]) -> dict[int, dict[str, int]]:
+def on(jobs: list[SlurmTask]) -> dict[int, dict[str, int]]:
     """What is counted of each GPU for whom."""
     found: dict[int, dict[str, int]] = {}
     for job in jobs:

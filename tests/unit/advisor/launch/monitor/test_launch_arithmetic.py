@@ -11,7 +11,7 @@ from advisor.core.interval import Interval
 from advisor.core.observations import MARGIN, is_far
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
-from advisor.launch.monitor.energy import EnergyMeter, Metered
+from advisor.launch.monitor.energy import CardMeter, Metered
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.set_monitor import work_per_joule
 
@@ -34,9 +34,9 @@ class Sensor:
         return {name: known[name] for name in names}
 
     @property
-    def energy(self) -> EnergyMeter:
+    def energy(self) -> CardMeter:
         """What adds it up."""
-        return EnergyMeter(cast("TelemetrySource", self))
+        return CardMeter(cast("TelemetrySource", self))
 
 
 @given(RATES, st.lists(STEPS_S, min_size=2, max_size=60), st.sampled_from([None, 5.0]))

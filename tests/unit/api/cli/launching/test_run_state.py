@@ -9,7 +9,7 @@ from command_line import Advisor
 
 from advisor.core.job import Job
 from advisor.launch.records.queue_record import EndedJob, QueueFile, QueueRecord, open_queue
-from advisor.launch.records.queue_state import SeatedJob, SeenLaunch
+from advisor.launch.records.queue_state import LaunchedJob, SeenLaunch
 from advisor.launch.records.spec import LaunchPart
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_advice.filling.queue_run import QueueLook, QueueRun
@@ -41,7 +41,7 @@ def queue_of(file: QueueFile, folder: Path) -> QueueRun:
 def running(*names: str, steps: float, speed: float) -> SeenLaunch:
     """A launch in which they run."""
     jobs = tuple(
-        SeatedJob(
+        LaunchedJob(
             LaunchPart(job=JOBS[name], solo_rate=10.0),
             JobStatus(
                 job=name,
