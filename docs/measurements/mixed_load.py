@@ -169,9 +169,9 @@ async def _parts(
     port: int, pid: int, token: str, name: str, seconds: int, listens_s: float
 ) -> None:
     chance = random.Random(7)
-    warm = [_post(WARM, ADVICE, body) for body in chance.sample(make_bodies(), WARM_QUESTIONS)]
+    warm = [_request(WARM, ADVICE, body) for body in chance.sample(make_bodies(), WARM_QUESTIONS)]
     began = time.perf_counter()
-    while await Client(port).ask(_get("ready", "/readyz")) != 200:
+    while await Client(port).ask(_request("ready", "/readyz")) != 200:
         await asyncio.sleep(0.01)
     ready_s = time.perf_counter() - began
     print(f"{name}: listens after {listens_s:.2f} s, ready after {ready_s:.2f} s more", flush=True)
@@ -227,7 +227,7 @@ async def _placing(port: int) -> str:
     names = sorted({job["job"] for body in make_bodies() for job in json.loads(body)["jobs"]})
     jobs = [{"job": job, "count": each, "work_s": 3600} for job in names[:PLACED_TYPES]]
     jobs[-1]["count"] = QUEUE - each * (PLACED_TYPES - 1)
-    sent = _post("placement", "/v1/placements", json.dumps({"jobs": jobs, "gpus": GPUS}))
+    sent = _request("placement", "/v1/placements", json.dumps({"jobs": jobs, "gpus": GPUS}))
     client, took_s = Client(port), list[float]()
     try:
         while True:
@@ -246,21 +246,21 @@ def _mixed(chance: random.Random, warm: Sequence[Sent], token: str, count: int) 
         lambda: chance.choice(warm): 33,
         lambda: _advice(chance.choices(names, k=2), min_speed=chance.uniform(0.2, 0.5)): 22,
         lambda: _advice(chance.choices(names, k=2), fine=True, components=True): 2,
-        lambda: _get("jobs", "/v1/jobs?limit=100"): 7,
-        lambda: _get("profile", f"/v1/profiles/{chance.choice(names)}?limit=20"): 7,
-        lambda: _get("observations", "/v1/observations?limit=20"): 7,
+        lambda: _request("jobs", "/v1/jobs?limit=100"): 7,
+        lambda: _request("profile", f"/v1/profiles/{chance.choice(names)}?limit=20"): 7,
+        lambda: _request("observations", "/v1/observations?limit=20"): 7,
         lambda: _point(chance, token): 3,
         lambda: _observation(chance, token): 3,
-        lambda: _post("wrong", ADVICE, '{"jobs": 1}'): 6,
-        lambda: _get("wrong token", "/v1/jobs", "advisor_wrong"): 5,
-        lambda: _get("metrics", "/metrics"): 5,
+        lambda: _request("wrong", ADVICE, '{"jobs": 1}'): 6,
+        lambda: _request("wrong token", "/v1/jobs", token="advisor_wrong"): 5,
+        lambda: _request("metrics", "/metrics"): 5,
     }
     for make in chance.choices(list(kinds), list(kinds.values()), k=count):
         yield make()
 
 
 def _advice(names: Sequence[str], **fields: Any) -> Sent:
-    return _post("advice", ADVICE, json.dumps({"jobs": [{"job": n} for n in names], **fields}))
+    return _request("advice", ADVICE, json.dumps({"jobs": [{"job": n} for n in names], **fields}))
 
 
 def _point(chance: random.Random, token: str) -> Sent:
@@ -268,7 +268,7 @@ def _point(chance: random.Random, token: str) -> Sent:
     row = {k: v for k, v in to_sql(bundled_solo_points()[0]).items() if v is not None}
     del row["point_id"], row["started_at_us"]
     row |= {"job": "written", "run": f"run-{chance.getrandbits(60):x}", "flags": []}
-    return _post("write", "/v1/points", json.dumps({"points": [row]}), token)
+    return _request("write", "/v1/points", json.dumps({"points": [row]}), token)
 
 
 def _observation(chance: random.Random, token: str) -> Sent:
@@ -283,21 +283,17 @@ def _observation(chance: random.Random, token: str) -> Sent:
         state="finished",
         started_at=now(),
     )
-    return _post("write", "/v1/observations", write({"observations": [seen]}), token)
+    return _request("write", "/v1/observations", write({"observations": [seen]}), token)
 
 
-def _get(kind: str, path: str, token: str = "") -> Sent:
-    return Sent(kind, _head("GET", path, token) + b"\r\n")
-
-
-def _post(kind: str, path: str, body: str, token: str = "") -> Sent:
-    head = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
-    return Sent(kind, _head("POST", path, token) + head.encode())
-
-
-def _head(method: str, path: str, token: str) -> bytes:
-    who = f"Authorization: Bearer {token}\r\n" if token else ""
-    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{who}".encode()
+def _request(kind: str, path: str, body: str | None = None, token: str = "") -> Sent:
+    """`POST` where there is a body, else `GET`."""
+    lines = [f"{'GET' if body is None else 'POST'} {path} HTTP/1.1", "Host: localhost"]
+    if token:
+        lines.append(f"Authorization: Bearer {token}")
+    if body is not None:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+    return Sent(kind, "\r\n".join((*lines, "", body or "")).encode())
 
 
 def _token(home: Path) -> str:

@@ -33,7 +33,7 @@ from advisor.core.job import Job
 from advisor.core.wording import energy_text, less_or_more
 from advisor.formats.job_file import find_job
 from advisor.formats.moments import duration_text, now
-from advisor.launch.monitor.account import Energy
+from advisor.launch.monitor.energy import CardMeter
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.known_profiles import all_profiles
 from advisor_profiling.testbed.live import find_gpu, open_source
@@ -140,7 +140,7 @@ def _metered(gpu: Gpu, settings: Settings) -> Generator[dict[str, Any]]:
     """Seconds and joules of the block, once it is left."""
     took: dict[str, Any] = {}
     source, over = open_source(gpu, None, settings), threading.Event()
-    energy = Energy(source)
+    energy = CardMeter(source)
 
     def look() -> None:
         # Again and again: where there is no counter the power is added up.
