@@ -142,7 +142,7 @@ def unknown_job(
     then = "this command again" + (
         f", with {_called(name)} for it" if _called(name) != name else ""
     )
-    near = difflib.get_close_matches(name, names)
+    near = difflib.get_close_matches(name.lower(), names)
     return InputError(
         f"there is no job {name}{among}",
         why="nothing says what it runs" if among else "nothing was measured of it",

@@ -67,6 +67,7 @@ def test_unknown_job_has_the_same_next_steps_everywhere(
         "similar names: vit-train, vit-train-b2, vit-infer.",
     ]
     assert len(advisor("profile", "vit-trian").err.splitlines()) == 3
+    assert "similar names: triad." in advisor("recommend", "TRIAD").err
 
 
 @pytest.mark.parametrize(
