@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,9 @@ def open_database(url: str | None, home: Path) -> Database:
 
 
 def is_begun(url: str | None, home: Path) -> bool:
-    """Whether there may be points; opening a store makes one, which who only reads may not."""
-    return url is not None or any(place.exists() for place in _places(home))
+    """Whether there may be points; opening a store makes one, which not everybody may."""
+    may_write = os.access(home, os.W_OK)
+    return url is not None or may_write or any(place.exists() for place in _places(home))
 
 
 def migrate(url: str | None, home: Path) -> bool:
