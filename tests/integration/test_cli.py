@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +123,19 @@ def test_jobs_lists_definitions_and_profiles(
     assert "not measured" in table[2]
 
 
-def test_jobs_of_a_home_that_nothing_is_in_yet(advisor: Advisor, tmp_path: Path) -> None:
-    """Who only reads makes no database, which a folder that is read-only would refuse."""
-    (tmp_path / "home").mkdir(mode=0o700)
+def test_a_home_that_may_only_be_read(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who only reads makes no database there, which the folder would refuse."""
+    home, may = tmp_path / "home", os.access
+    home.mkdir(mode=0o700)
+
+    def is_another(path: str | Path, mode: int) -> bool:
+        return path != home and may(path, mode)
+
+    monkeypatch.setattr(os, "access", is_another)
     assert advisor("jobs").code == advisor("recommend", "bert-serve-30", "triad").code == 0
-    assert not list((tmp_path / "home").iterdir())
+    assert not list(home.iterdir())
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "5", "wide"])
