@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from advisor.checked import checked_methods
 from advisor.client.errors import ApiError, TooSlowError, UnreachableError
 from advisor.client.exchange import Ask, quoted
 from advisor.client.launching import Launching
@@ -32,6 +33,7 @@ _FILLING_S = 10.0
 """What filling the largest matrices and counting their bits may take."""
 
 
+@checked_methods
 class Client(Recorded, Launching):
     """A service, spoken to one request after the other; several threads may share it.
 

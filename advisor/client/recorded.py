@@ -7,6 +7,8 @@ from advisor.client.exchange import Ask, Exchange, quoted
 from advisor.core.observations import Observation, Record
 from advisor.core.records import Point, SoloPoint
 from advisor.core.split import ADVISED_JOBS
+from advisor.core.wording import shown
+from advisor.errors import InputError
 from advisor.formats.rows import to_row
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
@@ -138,7 +140,15 @@ class Recorded(Exchange):
 
 
 def _rows(records: Iterable[Record]) -> list[dict[str, Any]]:
-    return [to_row(record) for record in records]
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        if not isinstance(record, Record):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"{shown(record)} is neither a point nor an observation",
+                fix="give SoloPoint, PairPoint or Observation; `advisor data import` takes files",
+            )
+        rows.append(to_row(record))
+    return rows
 
 
 def _of_job(job: str) -> str:

@@ -82,6 +82,16 @@ def printable(text: str) -> str:
     return "".join(map(_shown, text))
 
 
+_SHOWN = 60
+"""Characters of a value in a message."""
+
+
+def shown(given: object) -> str:
+    """A value as a message may repeat it: in ASCII, so that no terminal is steered by it."""
+    text = ascii(given)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
 class PrintableFormatter(logging.Formatter):
     """Of a log: causes quote what others said, and who reads it may do so in a terminal.
 

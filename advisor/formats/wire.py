@@ -11,6 +11,7 @@ pydantic does the reading; it is imported with the first reading, since that tak
 import dataclasses
 import functools
 import json
+import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -127,6 +128,8 @@ def _one_plain(value: Any) -> Any:
         return dict(cast("Mapping[Any, Any]", value))
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, numbers.Real):  # of numpy
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
     raise TypeError(f"JSON has no word for a {type(value).__name__}")
 
 

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from certificates import make_certificate
 from hypothesis import given
@@ -406,6 +407,32 @@ def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(InputError, match=r"http://127\.0\.0\.1:8765") as refused:
         Client(url)
     assert "pw" not in str(refused.value)
+
+
+def test_a_value_of_another_kind_is_refused_in_words(scripted: Scripted) -> None:
+    """Before anything is sent; of a token and an address only the kind is told."""
+    wrong: Any = b"adv_secret"
+    for make in (lambda: Client(wrong), lambda: Client(scripted.url, wrong)):
+        with pytest.raises(InputError, match="is a bytes") as refused:
+            make()
+        assert "secret" not in str(refused.value)
+    with Client(scripted.url) as client:
+        for ask, what in (
+            (lambda: client.recommend(wrong), "asked is b'adv_secret'. it takes a Recommendation"),
+            (lambda: client.profile(wrong), "job is b'adv_secret'. it takes text"),
+            (lambda: client.import_points([wrong]), "is neither a point nor an observation"),
+            (lambda: client.audit(limit=cast("Any", "5")), "limit is '5'. it takes a whole number"),
+        ):
+            with pytest.raises(InputError, match=what):
+                ask()
+    assert not scripted.seen
+
+
+def test_numbers_of_numpy_are_sent_as_numbers() -> None:
+    watts, count = cast("Any", np.float32(300)), cast("Any", np.int64(2))
+    asked = to_plain(ReplicasRequest.of("a", most=count, max_power_w=watts))
+    assert (asked["most"], asked["max_power_w"]) == (2, 300.0)
+    assert json.dumps(asked)
 
 
 def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:

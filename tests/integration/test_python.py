@@ -2,12 +2,13 @@
 
 import inspect
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -69,9 +70,9 @@ def test_partners_end_a_cell_as_a_table() -> None:
 
 
 def test_a_list_of_names_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match="is no name of a job") as raised:
+    with pytest.raises(InputError, match="it takes text") as raised:
         recommend(["bert-serve-30", "triad"])  # pyright: ignore[reportArgumentType]
-    assert raised.value.fix == 'name each: recommend("a", "b")'
+    assert raised.value.fix == "give each by itself: advisor.recommend(*jobs)"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,25 @@ def test_a_list_of_names_is_refused_in_words() -> None:
         (recommend, {"isolate": "no"}, "isolate is 'no'. it takes True or False"),
         (recommend, {"min_speed": [0.5, 0.7]}, "does not say whose it is"),
         (replicas, {"max_power": "500W"}, "max_power is '500W'. it takes a number"),
+        (recommend, {"min_gain": math.nan}, "min_gain is nan. it takes a number"),
+        (recommend, {"min_gain": 3}, "a least gain of 3 is not possible"),
         (replicas, {"most": 2.5}, "most is 2.5. it takes a whole number"),
+        (advisor.profile, {"shares": 10}, "shares is 10. it takes text or a list, each a number"),
+        (advisor.profile, {"units": [12, "x"]}, "units is [12, 'x']. it takes text or a list"),
+        (advisor.profile, {"repeats": "2"}, "repeats is '2'. it takes a whole number"),
+        (advisor.profile, {"repeats": 0}, "0 windows per share measure nothing"),
+        (advisor.profile, {"window": None}, "window is None. it takes a number"),
+        (advisor.profile, {"window": math.inf}, "no window takes inf s"),
+        (advisor.profile, {"mode": "mig"}, "mode is 'mig'. it takes 'mps' or"),
+        (advisor.profile, {"resume": np.array([1, 2])}, "it takes True or False"),
+        (advisor.profile, {"name": "x" * 5000 + "\x1b", "unit": 3}, "unit is 3. it takes text"),
+        (advisor.load_dataset, {"solo": 3}, "solo is 3. it takes text or a path"),
+        (
+            advisor.training_data,
+            {"pairs": ["a.csv"]},
+            "pairs is ['a.csv']. it takes text",
+        ),
+        (advisor.energy, {"told": "print"}, "told is 'print'. it takes a function"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_in_words(
@@ -98,10 +117,20 @@ def test_a_value_of_another_kind_is_refused_in_words(
     assert raised.value.fix
 
 
+def test_a_long_value_is_cut_short_and_steers_no_terminal() -> None:
+    with pytest.raises(InputError) as raised:
+        advisor.profile("triad", window="\x1b[2J" + "x" * 5000)  # pyright: ignore[reportArgumentType]
+    assert len(str(raised.value)) < 200
+    assert str(raised.value).isprintable()
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     watts: Any = np.float32(800)
     told = recommend("bert-serve-30", "triad", max_power=watts, min_gain=0)
     assert told == recommend("bert-serve-30", "triad", max_power=800.0, min_gain=0.0)
+    least, shares = cast("Any", np.int64(0)), cast("Any", np.array([10, 100]))
+    assert recommend("triad", "fft", min_speed=least) == recommend("triad", "fft", min_speed=0)
+    assert len(profile_here.profile("triad", shares=shares, gpu="replay").points) == 2
 
 
 def test_a_replay_in_python_has_the_points_of_the_command(advisor: Advisor) -> None:

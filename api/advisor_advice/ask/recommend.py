@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from advisor.checked import checked
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.records import SoloPoint
@@ -19,13 +20,13 @@ from advisor.wire.recommendation import Recommendation
 from advisor.wire.requests import MIN_GAIN, RecommendationRequest, SetRequest
 from advisor.wire.sets import SetAdvice
 from advisor_advice.answer import ModelAdvice, answer, request_of, set_request_of
-from advisor_advice.ask.checked import checked
 from advisor_advice.ask.words import (
     ByJob,
     every_job,
     job_requests,
     longest_p99_ms,
     min_speeds,
+    read_gain,
     read_works,
     words,
 )
@@ -94,7 +95,7 @@ def advise(
         NoSplitError: nothing keeps every limit.
         StoreError: what was measured here cannot be read.
     """
-    settings, names = read_settings(), every_job(jobs)
+    settings, names, min_gain = read_settings(), every_job(jobs), read_gain(min_gain)
     if not names:
         raise InputError("no job was named", fix="name one to seven profiled jobs")
     memory_mib = None if memory is None else parse_memory_mib(str(memory))

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+from advisor.checked import checked
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.split import MOST_JOBS
 from advisor.settings import read_settings
 from advisor.wire.requests import MIN_GAIN, ReplicasRequest
 from advisor.wire.sets import Replicas
 from advisor_advice.answer import set_request_of
-from advisor_advice.ask.checked import checked
-from advisor_advice.ask.words import ByJob, job_requests, longest_p99_ms, words
+from advisor_advice.ask.words import ByJob, job_requests, longest_p99_ms, read_gain, words
 from advisor_advice.set_advice import advise_replicas
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
@@ -60,7 +60,7 @@ def replicas(
         max_p99_ms=for_all_ms,
         max_power_w=max_power,
         memory_mib=None if memory is None else parse_memory_mib(str(memory)),
-        min_gain=min_gain,
+        min_gain=read_gain(min_gain),
         gpu_model=gpu_model,
         gpu_uuid=gpu_uuid,
         isolate=isolate,

@@ -1,8 +1,9 @@
 """Options of advice as the request that they stand for: words on a command line, or values."""
 
+import numbers
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from advisor.errors import InputError
 from advisor.formats.moments import read_duration
@@ -20,19 +21,20 @@ def words(said: ByJob) -> tuple[str, ...]:
     Raises:
         InputError: values that do not say of which job they are.
     """
-    match said:
+    given: Any = said  # one of numpy's numbers, too
+    match given:
         case None:
             return ()
-        case str() | int() | float():
+        case str() | numbers.Real():
             return (str(said),)
         case Mapping():
-            by_name = cast("Mapping[str, float | str]", said)
+            by_name = cast("Mapping[str, float | str]", given)
             return tuple(f"{job}={value}" for job, value in by_name.items())
         case _:
-            every = tuple(said)
-    if numbers := [one for one in every if not isinstance(one, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+            every = tuple(cast("Iterable[str]", given))
+    if unnamed := [one for one in every if not isinstance(one, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
-            f"{numbers[0]!r} in a list does not say whose it is",
+            f"{unnamed[0]!r} in a list does not say whose it is",
             fix='name the jobs: {"a": 0.5, "b": 0.7}',
         )
     return every
@@ -68,12 +70,10 @@ def every_job(texts: Sequence[str]) -> tuple[str, ...]:
     """Each job as often as it is asked for; `A*3` or `A:3` stands for three of A.
 
     Raises:
-        InputError: a count that is none, or a list where a name was expected.
+        InputError: a count that is none.
     """
     found = list[str]()
     for text in texts:
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"{text!r} is no name of a job", fix='name each: recommend("a", "b")')
         job, sign, count = text.rpartition("*" if "*" in text else ":")
         if job and count.isdecimal() and 0 < int(count) < 100:
             found += [job] * int(count)
@@ -82,6 +82,28 @@ def every_job(texts: Sequence[str]) -> tuple[str, ...]:
         else:
             raise InputError(f"{text!r} is no number of a job", fix="write A*3 for three of A")
     return tuple(found)
+
+
+def read_gain(value: str | float) -> float:
+    """A least gain: `0.03`, or `3%`; typer hands its default in as it is.
+
+    Raises:
+        InputError: it is neither, or cannot be meant.
+    """
+    text = str(value)
+    percent = text.removesuffix("%")
+    try:
+        gain = float(percent) / (100 if percent != text else 1)
+    except ValueError as error:
+        raise InputError(f"{text!r} is not a gain", fix="write 0.03, or 3%") from error
+    if not 0 <= gain < 1:
+        asked = f"did you mean {text}%? " if 1 <= gain <= 50 else ""
+        raise InputError(
+            f"a least gain of {text} is not possible",
+            why="1 is all of the energy or time that the jobs take",
+            fix=f"{asked}write a part such as 0.03, or 3%",
+        )
+    return gain
 
 
 def check_known(option: str, job: str, jobs: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """What `advisor profile` is to measure, as its options tell it."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
@@ -93,6 +94,8 @@ class ProfileRequest:
             InputError: said so.
         """
         check_replay([self.gpu], self.noise, self.source, self.mode)
+        if not 0 < self.window < math.inf:
+            raise InputError(f"no window takes {self.window:g} s", fix="give --window 8")
         _ = self.sweep
 
     @property
@@ -144,8 +147,10 @@ def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
     """What options ask for, whose lists are divided by commas.
 
     Raises:
-        InputError: one is no list of numbers, or both are given.
+        InputError: one is no list of numbers, both are given, or nothing is to be measured.
     """
+    if repeats < 1:
+        raise InputError(f"{repeats} windows per share measure nothing", fix="give --repeats 1")
     wanted = SweepRequest(numbers("shares", shares, float), numbers("units", units, int), repeats)
     if wanted.shares and 0 < min(wanted.shares) < 1:
         percent = ",".join(f"{100 * share:g}" for share in wanted.shares if share <= 1)

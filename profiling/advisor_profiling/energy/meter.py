@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from typing import Self
 
+from advisor.checked import checked
 from advisor.core.gpu import Gpu
 from advisor.core.interval import Interval
 from advisor.core.telemetry import TelemetrySource
@@ -137,6 +138,7 @@ class _Running:
             watched.source.close()
 
 
+@checked
 def energy(*gpus: int | str, told: Callable[[Energy], object] | None = None) -> EnergyMeter:
     """Measure the energy of GPUs while code runs: `with advisor.energy() as e`.
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.checked import checked
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.observations import Record
 from advisor.core.records import PairPoint, SoloPoint
@@ -32,6 +33,7 @@ _BUNDLED: Mapping[str, Callable[[], Sequence[Record]]] = {
 }
 
 
+@checked
 def load_dataset(
     which: str | Path = "pairs", *, solo: str | Path | None = None, relative: bool = True
 ) -> "pd.DataFrame":

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from advisor.core.gpu import MEMORY_LIMIT
+from advisor.core.wording import shown
 from advisor.errors import InputError
 from advisor.settings import LIMIT_VARIABLES
 from advisor_kubernetes import names
@@ -16,7 +17,7 @@ from advisor_kubernetes.admission.shape import (
     PodShape,
     booked_percent,
 )
-from advisor_kubernetes.admission.wishes import Wishes, shown
+from advisor_kubernetes.admission.wishes import Wishes
 from advisor_kubernetes.objects import Object, part, parts, word
 
 _RESERVED = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES")

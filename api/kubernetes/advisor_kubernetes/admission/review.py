@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeAlias
 
+from advisor.core.wording import shown
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import refusals
 from advisor_kubernetes.admission.advising import Advise, advised, question_of
 from advisor_kubernetes.admission.refusals import Site
 from advisor_kubernetes.admission.shape import patch_of, shape_of, without_devices, without_gpu
-from advisor_kubernetes.admission.wishes import read_wishes, shown
+from advisor_kubernetes.admission.wishes import read_wishes
 from advisor_kubernetes.objects import Object, part, parts, word
 from advisor_node.advice import NoAnswer
 

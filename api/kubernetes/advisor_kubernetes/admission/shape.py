@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
+from advisor.core.wording import shown
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.wishes import shown
 from advisor_kubernetes.objects import Object, part, parts
 
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from advisor.core.wording import shown
 from advisor.errors import InputError
 from advisor.wire.bounds import NAME
 from advisor_kubernetes import names
@@ -17,7 +18,6 @@ _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,2})?")
 """Few digits: each other number is another question to the service."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +92,3 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
             fix="correct them, or leave them out",
         )
     return asked
-
-
-def shown(given: object) -> str:
-    """A value as a message may repeat it: in ASCII, so that no terminal is steered by it."""
-    text = ascii(given)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
