@@ -1,6 +1,7 @@
 """The only reader of the environment, and of the file with what it does not set."""
 
 import os
+import pwd
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -150,11 +151,10 @@ def variable_of(name: str) -> str:
 
 
 def _read(environment: Mapping[str, str]) -> Settings:
-    data_home = environment.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     pipe_dir = environment.get("CUDA_MPS_PIPE_DIRECTORY")
     jobs, runtime_dir = environment.get("ADVISOR_JOBS"), _runtime_dir(environment).absolute()
     return Settings(
-        home=Path(environment.get("ADVISOR_HOME") or Path(data_home) / "advisor").absolute(),
+        home=_home(environment).absolute(),
         runtime_dir=runtime_dir,
         lock_dir=_lock_dir(environment, runtime_dir).absolute(),
         jobs_dir=Path(jobs).absolute() if jobs else Path("jobs"),
@@ -188,6 +188,23 @@ def workload_path(file_name: str) -> Path:
 def python() -> str:
     """The interpreter that runs our own small programs next to a job."""
     return sys.executable
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    if given := environment.get("ADVISOR_HOME"):
+        return Path(given)
+    if data_home := environment.get("XDG_DATA_HOME"):
+        return Path(data_home) / "advisor"
+    if not (user_home := environment.get("HOME")):  # unset or empty, as cron and containers may
+        try:
+            user_home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError as error:
+            raise InputError(
+                "there is no folder for measurements",
+                why=f"HOME is not set, and user {os.getuid()} of this host has none",
+                fix="set ADVISOR_HOME to a folder",
+            ) from error
+    return Path(user_home) / ".local/share/advisor"
 
 
 def _min_speed(given: str | None) -> float:

@@ -1,12 +1,14 @@
 """Where sockets and locks go when nobody says."""
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 from other_user import mallory_does, shared_folder
 
 from advisor import settings
+from advisor.errors import InputError
 from advisor.settings import read_settings
 
 OWN = f"/tmp/advisor-{os.getuid()}"
@@ -69,3 +71,18 @@ def test_no_job_sees_a_secret() -> None:
     found = read_settings({**secrets, "PATH": "/bin", "CUDA_MPS_PIPE_DIRECTORY": "/x"})
     assert set(found.job_environment()) == {"PATH", "ADVISOR_RUNTIME_DIR"}
     assert found.secrets() == secrets
+
+
+def test_an_empty_home_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some cron and containers set it: points went to /.local/share."""
+    own = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local/share/advisor"
+    assert read_settings({"HOME": ""}).home == read_settings({}).home == own
+    assert read_settings({"HOME": "/h"}).home == Path("/h/.local/share/advisor")
+
+    def nobody(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    with pytest.raises(InputError, match="set ADVISOR_HOME"):
+        read_settings({"HOME": ""})
+    assert read_settings({"ADVISOR_HOME": "/a"}).home == Path("/a")
