@@ -5,7 +5,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast, get_args
 
@@ -37,10 +37,23 @@ def record_from_row(row: Mapping[str, Any]) -> Record:
     Raises:
         InputError: as for `from_row`.
     """
+    return from_row(_kind_of(row), row)
+
+
+def check_columns(names: Iterable[str]) -> None:
+    """Refuse the columns of a file that no record has: it may have no row that would say so.
+
+    Raises:
+        InputError: said so.
+    """
+    row = dict.fromkeys(names)
+    _check_known(_kind_of(row), nested(row).keys() - {JOBS})
+
+
+def _kind_of(row: Mapping[str, Any]) -> type[Record]:
     if "launch_id" in row:
-        return from_row(Observation, row)
-    several = JOBS in row or FIRST_JOB in row
-    return from_row(PairPoint if several else SoloPoint, row)
+        return Observation
+    return PairPoint if JOBS in row or FIRST_JOB in row else SoloPoint
 
 
 @functools.cache
@@ -120,15 +133,19 @@ def _part(kind: type[Part], number: int, row: Any) -> Part:
 
 def _values(kind: type[Record] | type[Part], row: Mapping[str, Any]) -> dict[str, Any]:
     """Checked values of the columns that have one."""
+    _check_known(kind, row.keys())
     known = column_types(kind)
-    if unknown := sorted(set(row) - set(known)):
-        raise InputError(f"unknown column {', '.join(unknown)}", fix="see docs/schema.md")
     given = ((name, value) for name, value in row.items() if value is not None)
     values = {name: _value(name, known[name][0], value) for name, value in given}
     values = {name: value for name, value in values.items() if value is not None}
     if missing := [name for name in _required(kind) if name not in values]:
         raise InputError(f"missing column or value: {', '.join(missing)}", fix="see docs/schema.md")
     return values
+
+
+def _check_known(kind: type[Record] | type[Part], names: Set[str]) -> None:
+    if unknown := sorted(names - column_types(kind).keys()):
+        raise InputError(f"unknown column {', '.join(unknown)}", fix="see docs/schema.md")
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from advisor.core.records import SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.flat_rows import flat
-from advisor.formats.rows import column_types, received, record_from_row, to_row
+from advisor.formats.rows import check_columns, column_types, received, record_from_row, to_row
 from advisor_data.files import parquet
 from advisor_data.store.lines import json_row, warn_torn, whole_lines
 from advisor_data.store.points import IDENTITY, checked
@@ -133,6 +133,8 @@ def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
     try:
         header = next(reader, list[str]())
         _check_header(header)
+        with _at(f"line {reader.line_num}"):
+            check_columns(header)
         for values in filter(None, reader):
             yield f"line {reader.line_num}", _csv_row(header, values, reader.line_num)
     except csv.Error as error:

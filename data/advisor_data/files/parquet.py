@@ -12,7 +12,7 @@ from advisor.core.observations import PARTS, Part, Record
 from advisor.core.records import SCHEMA_VERSION
 from advisor.errors import InputError
 from advisor.formats.flat_rows import JOBS
-from advisor.formats.rows import column_types, to_row
+from advisor.formats.rows import check_columns, column_types, to_row
 from advisor.installed import install
 from advisor_data.store.points import KIND_NAMES
 
@@ -43,6 +43,7 @@ def decode(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         # Not read_table, which starts the data set reader and its threads: 0.2 s for one file.
         file = parquet.ParquetFile(arrow.BufferReader(data))
         _check_version(file.schema_arrow.metadata)
+        check_columns(file.schema_arrow.names)
         # A few kilobytes may stand for millions of rows: anyone who counts them stops in time.
         batches = file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False)
         rows = (row for batch in batches for row in batch.to_pylist())

@@ -162,7 +162,9 @@ def test_parquet_made_by_pandas_is_read(tmp_path: Path) -> None:
         ("", "no header"),
         (f"{HEADER}\n{ROW}\n{ROW.replace('12.5', 'fast')}\n", "line 3: rate is 'fast'"),
         (f"{HEADER}\n\n{ROW.replace(',50,', ',,')}\n", "line 3: missing .* share_percent"),
-        (f"{HEADER},watts\n{ROW},3\n", "line 2: unknown column watts"),
+        (f"{HEADER},watts\n{ROW},3\n", "line 1: unknown column watts"),
+        ("when,watts\n", "line 1: unknown column watts, when"),
+        (f"{PAIR_HEADER},watts_1\n", "line 1: unknown column watts_1"),
         (f"{HEADER},job\n{ROW},x\n", "column job stands twice"),
         (f"{HEADER}\n{ROW},3\n", "line 2 has 9 values for 8 columns"),
         (f"{HEADER}\n{ROW[:20]}\n", "line 2 has 5 values for 8 columns"),
@@ -172,7 +174,7 @@ def test_parquet_made_by_pandas_is_read(tmp_path: Path) -> None:
             f"{PAIR_HEADER}\n{PAIR_ROW.replace('30', '130')}\n",
             "line 2: job 1 of the row: share_percent is 130",
         ),
-        (f"{PAIR_HEADER},job\n{PAIR_ROW},x\n", "line 2: unknown column job"),
+        (f"{PAIR_HEADER},job\n{PAIR_ROW},x\n", "line 1: unknown column job"),
         (
             f"{PAIR_HEADER}\n{PAIR_ROW}\n{PAIR_ROW.replace('12.5', '13')}\n",
             "line 3: the same .*jobs.share_percent",
@@ -184,6 +186,17 @@ def test_a_bad_csv_is_refused_with_its_place(tmp_path: Path, text: str, complain
     path.write_text(text)
     with pytest.raises(InputError, match=rf"p\.csv: {complaint}"):
         read_points(path)
+
+
+def test_unknown_columns_are_refused_where_no_row_has_them(tmp_path: Path) -> None:
+    """A table of something else was taken in without a word; one of ours without points is none."""
+    pandas: Any = importlib.import_module("pandas")
+    pandas.DataFrame({"when": [], "job": []}).to_parquet(tmp_path / "p.parquet")
+    with pytest.raises(InputError, match=r"p\.parquet: unknown column when"):
+        read_points(tmp_path / "p.parquet")
+    for name in ("p.csv", "p.parquet", "p.jsonl"):
+        write_points(tmp_path / name, [])
+        assert read_points(tmp_path / name) == []
 
 
 @pytest.mark.parametrize(
