@@ -192,7 +192,6 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
 )
 """Every objective by name; all of them are maximised."""
 
-
 ADVISED: Mapping[str, Objective] = MappingProxyType(
     {
         **OBJECTIVES,
@@ -207,7 +206,6 @@ ADVISED: Mapping[str, Objective] = MappingProxyType(
 """What advice can be asked for. Cost needs prices; without one of energy it is that of GPU time."""
 
 Aim: TypeAlias = Literal["fewest-cards", "least-energy", "cost"]
-
 AIMS: tuple[Aim, ...] = get_args(Aim)
 """What a placement of running jobs can make small."""
 
@@ -222,7 +220,9 @@ def find_objective(name: str) -> Objective:
         near = [n for n in ADVISED if name and name in n] or get_close_matches(name, ADVISED)
         asked = f"did you mean {' or '.join(near)}? Else " if near else ""
         raise InputError(
-            f"there is no objective {name}", fix=f"{asked}give one of {', '.join(ADVISED)}"
+            f"there is no objective {name}",
+            why="advisor place and POST /v1/placements/sets have it" if name in AIMS else "",
+            fix=f"{asked}give one of {', '.join(ADVISED)}",
         )
     return ADVISED[name]
 

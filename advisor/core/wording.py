@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import PurePath
 
 from advisor.core.gpu import WHOLE
@@ -45,6 +46,12 @@ def counted(names: Iterable[str]) -> str:
     """Names as `listed`, equal ones once: `2 x a and b`."""
     counts = Counter(names)
     return listed(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
+
+
+def as_asked(names: Iterable[str]) -> str:
+    """Names as commands take them, copies that follow each other once: `a*2 b`."""
+    runs = ((name, len([*alike])) for name, alike in groupby(names))
+    return " ".join(f"{name}*{count}" if count > 1 else name for name, count in runs)
 
 
 def limits_text(jobs: Iterable[str], shares_percent: Iterable[float]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.gpu import MEMORY_PART
-from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, find_objective
+from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
 from advisor.core.split import Split
 from advisor.decide.limits import Limits
 from advisor.errors import InputError, NoSplitError
@@ -178,7 +178,6 @@ def make_problem(
         InputError: nonsense, too many kinds of jobs, or an objective that is not for queues.
         NoSplitError: a job keeps no limit, neither alone nor next to any other job of the queue.
     """
-    find_objective(objective)
     if objective not in SAVES_ENERGY:
         raise InputError(
             f"a queue is not placed by {objective}",

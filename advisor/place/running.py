@@ -168,6 +168,7 @@ class RunningPlan:
     Attributes:
         sets: How many cards have each, those with the most jobs first.
         waiting: Jobs without a card, by kind: none is left, or none on which they keep the limits.
+        waiting_cost: What they are counted with in the cost.
         bound: No plan costs less.
         timed_out: Whether the time limit ended the search for sets.
     """
@@ -175,6 +176,7 @@ class RunningPlan:
     placing: Placing
     sets: Mapping[PlacedSet, int]
     waiting: Mapping[int, int]
+    waiting_cost: float
     cost: float
     bound: float
     timed_out: bool

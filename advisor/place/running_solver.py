@@ -215,13 +215,13 @@ def _plan(
         n: kind.count - seated[n] for n, kind in enumerate(placing.kinds) if kind.count > seated[n]
     }
     order = sorted(used, key=lambda one: (-len(one.kinds), -used[one], one.pool, one.kinds))
-    cost = sum(count * one.cost for one, count in used.items())
-    cost += sum(count * waiting_costs[kind] for kind, count in waiting.items())
+    waiting_cost = sum(count * waiting_costs[kind] for kind, count in waiting.items())
     return RunningPlan(
         placing=placing,
         sets={one: used[one] for one in order},
         waiting=waiting,
-        cost=cost,
+        waiting_cost=waiting_cost,
+        cost=sum(count * one.cost for one, count in used.items()) + waiting_cost,
         bound=bound,
         timed_out=timed_out,
     )

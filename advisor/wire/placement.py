@@ -219,6 +219,7 @@ class SetPlacement:
         cards: In use; a card each takes as many as `seated`.
         cost: Of the plan: cards, W or money an hour, as `objective` counts, jobs that wait and
             work that lags behind among it.
+        waiting_cost: What of it jobs that wait are counted with.
         bound: No plan costs less.
         gap: By which part of its cost a better plan could be better.
         energy_saved: Of the same work on a card each, the cards that become free switched off.
@@ -235,6 +236,7 @@ class SetPlacement:
     cards: int
     power_w: float
     cost: float
+    waiting_cost: float
     bound: float
     gap: float
     energy_saved: float

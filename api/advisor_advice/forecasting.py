@@ -219,7 +219,7 @@ def _a_card_each(given: SetAdvice, *, joins: bool) -> NoSplitError:
         near_hint = (not joins and given.near) or f"take it: {take}"
         return NoSplitError(
             f"no split of {jobs} on the {model} keeps the limits",
-            why=f"nearest is {near.name}: {'; '.join(near.violations)}",
+            why=f"nearest is {near.name}: {'; '.join(dict.fromkeys(near.violations))}",
             fix=f"give each a GPU of its own, or {near_hint}",
         )
     return NoSplitError(
@@ -249,9 +249,10 @@ def _better_apart(r: Decision) -> NoSplitError:
     if near is None:
         kept = nearest(r.candidates[:-1], mirrored=are_mirrored(r.profiles))
         loosened = allowing(kept, r.profiles, r.request)
+        broken = dict.fromkeys(violation.text for violation in kept.violations)
         return NoSplitError(
             f"no split of {jobs} on the {model} keeps the limits",
-            why=f"nearest is {kept.name}: {'; '.join(v.text for v in kept.violations)}",
+            why=f"nearest is {kept.name}: {'; '.join(broken)}",
             fix=f"run one after the other, or {near_miss(r) or loosened}",
         )
     near = r.call or near

@@ -9,6 +9,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Prices
 from advisor.core.split import split_environments
 from advisor.core.units import vendor_of
+from advisor.core.wording import as_asked
 from advisor.decide.limits import Limits
 from advisor.formats.wire import write_bytes
 from advisor.place.problem import JobGroup
@@ -186,6 +187,7 @@ def sets_to_wire(placed: PlacedRunning) -> wire.SetPlacement:
         cards=plan.cards,
         power_w=plan.power_w,
         cost=plan.cost,
+        waiting_cost=plan.waiting_cost,
         bound=plan.bound,
         gap=plan.gap,
         energy_saved=1 - drawn_w / same_w if same_w else 0.0,
@@ -240,6 +242,5 @@ def launch_text(plan: RunningPlan, one: PlacedSet) -> str:
 
     The split is the one that keeps the limits of the plan, so these are not told again.
     """
-    names = Counter(plan.placing.kinds[kind].name for kind in one.kinds)
-    jobs = " ".join(f"{job}*{count}" if count > 1 else job for job, count in names.items())
+    jobs = as_asked(plan.placing.kinds[kind].name for kind in one.kinds)
     return f"{jobs} --split {one.split}" if one.split else jobs

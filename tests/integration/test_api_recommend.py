@@ -114,6 +114,7 @@ def bad(*names: str, **more: Any) -> str:
         (bad(*GOOD, split="nine"), "split: there is no such key"),
         (bad(*GOOD, fine="all"), "fine: "),
         (bad(*GOOD, objective="speed"), "there is no objective speed"),
+        (bad(*GOOD, objective="fewest-cards"), "POST /v1/placements/sets"),
         (bad(*GOOD, gpu_model="A100"), "no profile on A100: fft, gemm"),
         (bad(*GOOD, max_power_w="500 W"), "max_power_w"),
         (bad(*GOOD, max_power_kw=0.5), "max_power_kw"),

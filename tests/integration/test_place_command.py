@@ -262,7 +262,7 @@ def test_json_of_sets_has_stable_keys(place: Advisor) -> None:
     assert set(found) == {
         *("objective", "gpus", "queued", "seated", "waiting", "cards", "power_w", "cost", "bound"),
         *("gap", "energy_saved", "energy_saved_idle", "gpu_time_saved", "sets", "timed_out"),
-        *("bundled_profiles", "warnings"),
+        *("bundled_profiles", "warnings", "waiting_cost"),
     }
     assert (found["queued"], found["seated"], found["waiting"]) == (14, 14, [])
     assert found["bound"] <= found["cost"] == found["cards"] < 6
@@ -302,10 +302,29 @@ def test_energy_of_a_plan_has_the_watts_of_the_server(
     assert found["power_w"] == alone["power_w"]
 
 
+def test_costs_are_written_without_exponents(place: Advisor) -> None:
+    """Of thousands of jobs, too; what lags behind and is no watt of now is said to be in it."""
+    text = " ".join(place("triad:9000", "--gpus", "3", "--objective", "least-energy").out.split())
+    assert " W with what jobs lag behind, and " in text
+    assert "e+0" not in text
+
+
+def test_an_objective_that_is_none_is_told_all_there_are(place: Advisor) -> None:
+    """Those of queues and those of sets."""
+    done = place(*SETS, "--objective", "fewest-card")
+    assert done.code == 2
+    for name in ("energy-efficiency", "throughput", "fewest-cards", "least-energy", "cost"):
+        assert name in done.err, done.err
+
+
 def test_who_waits_is_told_why(place: Advisor) -> None:
     """Where cards are short, and where a job that draws too much alone finds no neighbour."""
-    short = place("triad:3", "--gpus", "1", "--objective", "fewest-cards")
-    assert "Waiting no card is left for " in short.out
+    asked = ("triad:3", "--gpus", "1", "--objective", "fewest-cards")
+    short = " ".join(place(*asked).out.split())
+    assert "Waiting no card is left for " in short
+    found = answer(place, *asked)
+    assert found["cost"] - found["waiting_cost"] == found["cards"] == 1
+    assert f"fewest-cards: 1 card, and {found['waiting_cost']:g} for jobs that wait;" in short
     hot = ("gemm:2", "resnet50-train-b2:1", "--gpus", "9", "--max-power", "600")
     done = place(*hot, "--objective", "fewest-cards")
     assert "Waiting 1 gemm: limits, or a profile" in done.out, done.err

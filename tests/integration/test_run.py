@@ -125,6 +125,11 @@ def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     first.send_signal(signal.SIGKILL)
     first.communicate(timeout=10)
     assert len(queue_files(h100)) == 1
+    plan = answer_of(h100.advisor("run", *names, "--dry-run", "--json").stdout)
+    assert "resnet50-train-b2" in plan["running"]
+    anew = answer_of(h100.advisor("run", *names, "--dry-run", "--fresh", "--json").stdout)
+    assert sorted([one["job"] for one in anew["first"]] + anew["waiting"]) == sorted(names)
+    assert anew["running"] == []
     os.kill(job_pid(h100, "90000"), signal.SIGKILL)
     said = run(h100, *names, code=5)
     assert states(said)["resnet50-train-b2"] == "failed"
@@ -227,7 +232,7 @@ def test_dry_run_starts_nothing(h100: FakeHost) -> None:
     """It says who starts at once, who waits, and who must be alone, and why."""
     done = h100.advisor("run", *TWELVE, "--dry-run", "--json")
     plan = answer_of(done.stdout)
-    assert set(plan) == {"dry_run", "first", "waiting", "alone"}
+    assert set(plan) == {"dry_run", "first", "running", "waiting", "alone"}
     assert set(plan["first"][0]) == {"job", "gpu", "share_percent", "predicted_speed"}
     assert plan["first"][0]["job"] == "bert-serve-10"
     assert sorted([job["job"] for job in plan["first"]] + plan["waiting"]) == sorted(TWELVE)

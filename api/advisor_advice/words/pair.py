@@ -7,7 +7,7 @@ from advisor.core.flags import ONE_WINDOW
 from advisor.core.objectives import COST
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing, Split
 from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
-from advisor.core.wording import less_or_more, listed
+from advisor.core.wording import as_asked, less_or_more, listed
 from advisor.decide.limits import is_served
 from advisor.decide.reasons import near_miss, percent
 from advisor.decide.recommend import Decision, RatedSplit
@@ -72,7 +72,7 @@ def lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
         of_jobs = zip(r.profiles, p.parts, p.split.shares, strict=True)
         yield "Each", "; ".join(_each(own, part, p.split, share) for own, part, share in of_jobs)
         yield "Risk", _risk(r, way)
-        jobs = " ".join(profile.job for profile in r.profiles)
+        jobs = as_asked(profile.job for profile in r.profiles)
         split = f" --split {way.name}" if way is r.call or way.sharing != "limited" else ""
         yield "Start", f"advisor launch {jobs}{split}"
     else:

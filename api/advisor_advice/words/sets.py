@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
 
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Prices
 from advisor.core.units import UNIT_NAMES, vendor_of
-from advisor.core.wording import count_of, counted, less_or_more, limits_text
+from advisor.core.wording import as_asked, count_of, counted, less_or_more, limits_text
 from advisor.decide.reasons import percent
 from advisor.decide.same_work import HOUR_S
 from advisor.wire.recommendation import JobShare, Said
@@ -71,10 +70,8 @@ def lines(given: SetAdvice, prices: Prices) -> Iterator[tuple[str, str]]:
 
 
 def launch_command(way: Way) -> str:
-    """The command that runs them so; copies that follow each other as `A*3`."""
-    runs = ((job, len([*alike])) for job, alike in groupby(share.job for share in way.jobs))
-    jobs = " ".join(f"{job}*{count}" if count > 1 else job for job, count in runs)
-    return f"advisor launch {jobs} --split {way.name}"
+    """The command that runs them so."""
+    return f"advisor launch {as_asked(share.job for share in way.jobs)} --split {way.name}"
 
 
 def _hour_of_work(way: Way, given: SetAdvice) -> tuple[tuple[float, float], ...]:

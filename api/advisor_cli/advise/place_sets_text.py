@@ -14,8 +14,6 @@ from advisor_cli.shared.screen import Screen, print_folded, print_screen
 
 _WIDTH = 110
 
-_UNITS = {"fewest-cards": "cards", "least-energy": "W", "cost": "an hour"}
-
 
 def show(found: SetPlacement, details: Collection[str] = ()) -> None:
     """Print the first lines, and what is asked for of `pairs`, `schedule` and `notes`."""
@@ -56,16 +54,29 @@ def _lines(found: SetPlacement) -> Iterator[tuple[str, str]]:
         f"off, {less_or_more(found.energy_saved_idle)} with them idle, "
         f"{less_or_more(found.gpu_time_saved)} GPU time",
     )
-    unit = _UNITS[found.objective]
+    late = f", and {_number(found.waiting_cost)} for jobs that wait" if found.waiting else ""
     yield (
         "Bound",
-        f"{found.objective}: {found.cost:,.6g} {unit}; no plan has less than {found.bound:,.6g} "
-        f"(at most {percent(max(found.gap, 0.0), 1)} less)",
+        f"{found.objective}: {_own_cost(found)}{late}; no plan has less than "
+        f"{_number(found.bound)} (at most {percent(max(found.gap, 0.0), 1)} less)",
     )
     slowest = min((job for one in found.sets for job in one.jobs), key=lambda job: job.speed)
     yield "Slowest", f"{slowest.job}, {percent(slowest.speed)} of its speed alone"
     notes = len([*_remarks(found)])
     yield "More", f"--pairs (who with whom) --schedule (launches) --notes ({notes}) --json"
+
+
+def _own_cost(found: SetPlacement) -> str:
+    """Of jobs that have a card."""
+    if found.objective == "fewest-cards":
+        return count_of(found.cards, "card")
+    unit = "W" if found.objective == "least-energy" else "an hour"
+    return f"{_number(found.cost - found.waiting_cost)} {unit} with what jobs lag behind"
+
+
+def _number(cost: float) -> str:
+    """With three digits and more."""
+    return f"{cost:,.0f}" if cost >= 100 else f"{cost:.4g}"
 
 
 def _sets(found: SetPlacement) -> Table:

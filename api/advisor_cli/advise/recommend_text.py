@@ -12,7 +12,7 @@ from advisor.core.gpu import Vendor
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
 from advisor.core.units import vendor_of
-from advisor.core.wording import energy_text, less_or_more
+from advisor.core.wording import as_asked, energy_text, less_or_more
 from advisor.decide.reasons import percent
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.recommendation import environments
@@ -100,7 +100,7 @@ def _how(r: Decision) -> Iterator[str]:
         yield f"run {jobs}; each has the whole GPU"
         return
     names = [p.job for p in r.profiles]
-    command = f"advisor launch {' '.join(names)} --split {r.choice.name}"
+    command = f"advisor launch {as_asked(names)} --split {r.choice.name}"
     seats = zip(names, environments(r.profiles, r.choice), strict=True)
     yield from how(command, r.choice.sharing, r.profiles[0].gpu_model, seats)
 

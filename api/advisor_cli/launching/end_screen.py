@@ -16,7 +16,7 @@ from advisor.core.observations import (
     energy_to_end_j,
 )
 from advisor.core.units import UNIT_NAMES, vendor_of
-from advisor.core.wording import energy_text, less_or_more, listed
+from advisor.core.wording import as_asked, energy_text, less_or_more, listed
 from advisor.formats.moments import duration_text
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
@@ -120,7 +120,7 @@ def _in_order(seen: Observation, status: LaunchStatus) -> list[_Job]:
 def _headline(state: str, seen: Observation | None, jobs: Sequence[_Job]) -> str:
     if seen is None:
         return f"{state.upper()}: nothing ran together."
-    names = listed(job.part.job for job in jobs)
+    names = listed(as_asked(job.part.job for job in jobs).split())
     return f"{state.upper()} after {duration_text(_took_s(seen))}: {names} {_split(seen, jobs)}."
 
 
@@ -261,9 +261,13 @@ def _outside(seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None)
         if j.forecast
     ]
     values += [("power", seen.power_w, forecast.power_w, " W")] if forecast else []
+    outside: dict[tuple[str, str], list[str]] = {}
     for name, value, said, unit in values:
         if value is not None and not said.low <= value <= said.high:
-            yield f"{name} {value:.4g}{unit}, not {said.low:.4g} to {said.high:.4g}"
+            expected = f"{unit}, not {said.low:.4g} to {said.high:.4g}"
+            outside.setdefault((name, expected), []).append(f"{value:.4g}")
+    for (name, expected), found in outside.items():
+        yield f"{name} {listed(found)}{expected}"
 
 
 def _kept(seen: Observation) -> str:
@@ -286,6 +290,6 @@ def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str
     if jobs:
         shares = "/".join(f"{job.share_percent:g}" for job in status.jobs)
         split = shares if status.sharing == "limited" else status.sharing
-        names = " ".join(job.job for job in status.jobs)
+        names = as_asked(job.job for job in status.jobs)
         yield "Again", f"advisor launch {names} --split {split}"
     yield "Details", f"advisor launches show {status.launch_id}"

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
-from advisor.core.wording import counted, less_or_more
+from advisor.core.wording import as_asked, counted, less_or_more
 from advisor.launch.records.answers import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.start.plan import plan_of
@@ -26,13 +27,13 @@ def plan_lines(plan: LaunchPlan) -> Iterator[str]:
     """The same for a person."""
     yield f"nothing is started; on GPU {plan.gpu} ({plan.gpu_model or 'not seen'}):"
     for pair in plan.pairs:
-        yield f"{' + '.join(job.job for job in pair.jobs)} at {pair.split}"
-        for job in pair.jobs:
-            yield from _job_lines(job)
+        yield f"{as_asked(job.job for job in pair.jobs)} at {pair.split}"
+        for job, alike in groupby(pair.jobs):
+            yield from _job_lines(job, len([*alike]))
         yield f"  memory: {_memory_text(pair.memory)}"
         if pair.forecast:
             yield "  expected: " + ", ".join(_expected(pair))
-            yield from _rests(pair) if plan.when_one_ends == "keep" else ()
+            yield from dict.fromkeys(_rests(pair)) if plan.when_one_ends == "keep" else ()
     for note in plan.notes:
         yield f"! {note}"
 
@@ -46,9 +47,9 @@ def _with_file(planned: PlannedJob, job: Job) -> PlannedJob:
     )
 
 
-def _job_lines(job: PlannedJob) -> Iterator[str]:
+def _job_lines(job: PlannedJob, copies: int) -> Iterator[str]:
     units = f", {job.units} units" if job.units is not None else ""
-    yield f"  {job.job}: {job.share_percent:g} %{units}"
+    yield f"  {as_asked([job.job] * copies)}: {job.share_percent:g} %{units}"
     yield f"    {' '.join(job.command or ())}"
     for name, value in job.environment.items():
         yield f"    {name}={value}"
@@ -65,8 +66,10 @@ def _memory_text(memory: PlannedMemory) -> str:
 def _expected(pair: PlannedPair) -> Iterator[str]:
     forecast = pair.forecast
     assert forecast is not None
-    for job, expected in zip(pair.jobs, forecast.jobs, strict=True):
-        yield f"{job.job} {expected.rate.value:.4g} {job.rate_unit}/s"
+    yield counted(
+        f"{job.job} {expected.rate.value:.4g} {job.rate_unit}/s"
+        for job, expected in zip(pair.jobs, forecast.jobs, strict=True)
+    )
     yield f"{forecast.power_w.value:.0f} W"
     if saved := forecast.energy_saved:
         yield f"{less_or_more(saved.value)} energy for the same work than one after the other"

@@ -11,10 +11,10 @@ from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu
 from advisor.core.job import Job
 from advisor.core.split import Split
 from advisor.core.units import vendor_of
-from advisor.core.wording import listed
+from advisor.core.wording import as_asked, listed
 from advisor.decide.filling import OBJECTIVE
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
-from advisor.launch.records.queue_record import open_queue
+from advisor.launch.records.queue_record import QueueFile, open_queue
 from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
@@ -93,7 +93,9 @@ def run(asked: QueueAsked, as_json: AsJson = False) -> None:
     cards = [_card(gpu, found, asked, settings) for gpu in there]
     _check_alone(found, cards)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
-        if asked.fresh and not asked.dry_run:
+        if asked.fresh and asked.dry_run:
+            file = QueueFile(file.path.with_suffix(".fresh"))  # is never written
+        elif asked.fresh:
             stop_all(QueueRun(found, cards, file, settings))
             file.remove()
         queue = QueueRun(found, cards, file, settings)
@@ -149,7 +151,7 @@ def _check_ends(jobs: Sequence[Job]) -> None:
         raise InputError(
             "all of these are servers",
             why="a queue ends its servers with its last batch job",
-            fix=f"run them until they are stopped: advisor launch {' '.join(j.name for j in jobs)}",
+            fix=f"run them until they are stopped: advisor launch {as_asked(j.name for j in jobs)}",
         )
 
 
@@ -226,12 +228,17 @@ def _check_servers(queue: QueueRun, first: _First) -> None:
 
 
 def _plan(queue: QueueRun, first: _First) -> RunPlan:
-    waiting = [*queue.look().waiting]
+    look = queue.look()
+    waiting = [*look.waiting]
     for _, made in first:
         for job in made.jobs:
             waiting.remove(job.name)
-    rows = [row for card, made in first for row in _first_jobs(card, made)]
-    return RunPlan(first=tuple(rows), waiting=tuple(waiting), alone=_alone(queue.cards))
+    return RunPlan(
+        first=tuple(row for card, made in first for row in _first_jobs(card, made)),
+        running=tuple(job.status.job for launch in look.launches for job in launch.running),
+        waiting=tuple(waiting),
+        alone=_alone(queue.cards),
+    )
 
 
 def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:

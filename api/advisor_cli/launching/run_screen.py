@@ -31,15 +31,19 @@ class RunPlan:
 
     dry_run: bool = True
     first: tuple[FirstJob, ...]
+    running: tuple[str, ...]
     waiting: tuple[str, ...]
     alone: Mapping[str, str]
 
     def screen(self) -> Screen:
         """The same for a person."""
         number = len(self.first) + len(self.waiting)
-        return Screen(f"{count_of(number, 'job')}; nothing is started.", self._lines())
+        run = f", and {len(self.running)} that run" if self.running else ""
+        return Screen(f"{count_of(number, 'job')}{run}; nothing is started.", self._lines())
 
     def _lines(self) -> Iterator[tuple[str, str]]:
+        if self.running:
+            yield "Running", f"{', '.join(self.running)}: the same command takes them up"
         for gpu in dict.fromkeys(job.gpu for job in self.first):
             yield f"GPU {gpu}", "; ".join(_first(job) for job in self.first if job.gpu == gpu)
         if joining := [name for name in self.waiting if name not in self.alone]:
@@ -79,7 +83,7 @@ def end_screen(state: RunState) -> Screen:
 
 
 def _end_lines(state: RunState) -> Iterator[tuple[str, str]]:
-    yield "Time", _beside(state.gpu_s, state.alone_s, duration_text)
+    yield "GPUs", f"held for {_beside(state.gpu_s, state.alone_s, duration_text)}"
     if state.energy_j is not None:
         yield "Energy", _beside(state.energy_j, state.alone_j, energy_text)
     for job in state.jobs:

@@ -6,7 +6,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.wording import count_of, in_ranges, listed, printable
+from advisor.core.wording import as_asked, count_of, in_ranges, listed, printable
 
 
 def test_lists_and_counts() -> None:
@@ -14,6 +14,12 @@ def test_lists_and_counts() -> None:
     assert lists == ["", "1", "1 and 2", "a, b and c"]
     assert [count_of(1, "pair"), count_of(2, "pair")] == ["1 pair", "2 pairs"]
     assert [count_of(1, "process"), count_of(2, "process")] == ["1 process", "2 processes"]
+
+
+def test_copies_are_named_as_commands_take_them() -> None:
+    """Only those that follow each other, as shares are told in that order."""
+    assert as_asked(["a", "a", "b", "a"]) == "a*2 b a"
+    assert as_asked([]) == ""
 
 
 def test_three_in_a_row_are_a_range() -> None:

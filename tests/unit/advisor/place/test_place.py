@@ -536,7 +536,7 @@ def test_objectives_that_are_not_for_queues_are_refused(monkeypatch: pytest.Monk
         ({"idle_power_w": 0.0}, "idle GPU is 0"),
         ({"idle_power_w": math.nan}, "idle GPU is nan"),
         ({"alone_w": 0.0}, "of a alone is 0"),
-        ({"objective": "profit"}, "no objective profit"),
+        ({"objective": "profit"}, "not placed by profit"),
     ],
 )
 def test_nonsense_is_refused(fields: dict[str, Any], words: str) -> None:

@@ -187,10 +187,25 @@ def test_pair_of_one_job_and_a_queue(capsys: pytest.CaptureFixture[str]) -> None
     heads = [line for line in lines if not line.startswith(" ")]
     assert heads == [
         "FINISHED after 1 h 2 min: score and train at 66 + 66 of 132 SMs.",
-        "FINISHED after 1 h 2 min: train and train at 66 + 40 of 132 SMs.",
+        "FINISHED after 1 h 2 min: train*2 at 66 + 40 of 132 SMs.",
     ]
     assert lines.count("  Each    score 66 % of its speed (50 predicted)") == 1
-    assert "  Again   advisor launch train train --split 50/30" in lines
+    assert "  Again   advisor launch train*2 --split 50/30" in lines
+
+
+def test_copies_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """As they are asked for; what was out of the same range is said together."""
+    seen = replace(SEEN, parts=(TRAIN, replace(TRAIN, rate=21.0)))
+    jobs = tuple(replace(STATUS.jobs[0], job=TRAIN.job) for _ in range(2))
+    said = JobForecast(rate=Interval(90.0, 80.0, 100.0), solo_rate=100.0)
+    assert STATUS.forecast
+    forecast = replace(STATUS.forecast, jobs=(said, said))
+    text = " ".join(
+        " ".join(printed(capsys, replace(STATUS, jobs=jobs, forecast=forecast), seen)).split()
+    )
+    assert "train*2 at 66 + 66 of 132 SMs" in text
+    assert text.count("rate of train") == 1, text
+    assert "and 21 images/s, not 80 to 100" in text, text
 
 
 def test_three_jobs(capsys: pytest.CaptureFixture[str]) -> None:

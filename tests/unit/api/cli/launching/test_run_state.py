@@ -105,7 +105,7 @@ def test_the_end_stands_beside_each_job_alone(file: QueueFile, tmp_path: Path) -
     state = run_state(queue, look, {})
     assert (state.state, state.alone_s, state.alone_j) == ("failed", 250.0, 70_000.0)
     lines = dict(end_screen(state).lines)
-    assert lines["Time"] == "3 min; each alone, by its profile, 4 min: 40 % less"
+    assert lines["GPUs"] == "held for 3 min; each alone, by its profile, 4 min: 40 % less"
     assert lines["Energy"].endswith("19.4 Wh: 14 % less")
     assert lines["Failed"] == "b: no such file; advisor launches show l1"
     assert not queue.finish(look)
