@@ -95,7 +95,7 @@ _SHOWN = 60
 
 def shown(given: object) -> str:
     """A value as a message may repeat it: in ASCII, so that no terminal is steered by it."""
-    text = ascii(given)
+    text = ascii(given[:_SHOWN] if isinstance(given, str) else given)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 

@@ -10,6 +10,7 @@ pydantic does the reading; it is imported with the first reading, since that tak
 
 import dataclasses
 import functools
+import itertools
 import json
 import numbers
 import re
@@ -31,8 +32,8 @@ _NAMED = 5
 MOST_LISTED = 1000
 """Faults that are looked at; listing a hundred thousand takes seconds."""
 
-_LONGEST = 80
-"""Characters of a key or a value that are repeated."""
+_LONGEST, _SHOWN = 80, 60
+"""Characters of a key and of a value that are repeated."""
 
 
 SCHEMA = 5
@@ -184,18 +185,26 @@ def _read(kind: type[T], text: bytes | str, name: str, *, extra: Any) -> T:
 def _wire_error(error: "ValidationError", name: str) -> WireError:
     if (count := error.error_count()) > MOST_LISTED:
         return WireError(f"{name} has {count} faults", fix="correct it, or send less at once")
-    places: dict[str, list[str]] = {}
+    places: dict[str, list[Mapping[str, Any]]] = {}
     listed = error.errors(include_url=False, include_context=False)
     for fault in listed:
         # A list whose items are wrong counts as too short as well.
         if fault["type"] == "too_short" and any(_is_inside(fault, other) for other in listed):
             continue
         loc = [part for part in fault["loc"] if not _TYPE.match(str(part))]
-        places.setdefault(path_of(loc) or name, []).append(_words(cast("Any", fault)))
+        places.setdefault(path_of(loc) or name, []).append(cast("Any", fault))
+    return WireError(told_faults(places))
+
+
+def told_faults(places: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """The first of the faults that pydantic found, by their places: `gpus: it should be ..`."""
     # A value that may be of several types has a fault for each of them.
-    said = [f"{place}: {', or '.join(dict.fromkeys(words))}" for place, words in places.items()]
-    more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
-    return WireError("; ".join(said[:_NAMED]) + more)
+    said = [
+        f"{place}: {', or '.join(dict.fromkeys(map(_words, faults)))}{_value_told(faults[0])}"
+        for place, faults in itertools.islice(places.items(), _NAMED)
+    ]
+    more = f"; and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
+    return "; ".join(said) + more
 
 
 def _is_inside(outer: Any, inner: Any) -> bool:
@@ -220,7 +229,26 @@ def _words(fault: Mapping[str, Any]) -> str:
             return "it should be a JSON object"
         case _:
             message = cast("str", fault["msg"]).removeprefix("Value error, ")
-            return message.replace("Input should", "it should").replace(" after validation", "")
+            message = message.replace(" after validation", "").partition(", unable to")[0]
+            return re.sub(r"^\w+ should", "it should", message)
+
+
+_TOLD = (
+    *("missing", "unexpected_keyword_argument", "extra_forbidden", "value_error", "json_invalid"),
+    *("too_short", "too_long"),
+)
+"""Faults whose words have all that there is to say."""
+
+
+def _value_told(fault: Mapping[str, Any]) -> str:
+    """The value at fault as JSON has it, in ASCII and short: no body comes back in a message."""
+    value = fault.get("input")
+    if fault["type"] in _TOLD:
+        return ""
+    if isinstance(value, str | int | float | None):
+        text = json.dumps(value[:_SHOWN] if isinstance(value, str) else value)
+        return f", not {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'}"
+    return f", not {'an object' if isinstance(value, dict) else 'an array'}"
 
 
 _TYPE = re.compile(r"^(?:float|int|str|bool|none|(?:dict|tuple|list|nullable|tagged-union)\[.*)$")

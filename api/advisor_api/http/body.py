@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
+from advisor.core.wording import shown
 from advisor_api.http.limits import Most
 from advisor_api.http.options import ServeOptions
 
@@ -110,7 +111,9 @@ def length_of(headers: Mapping[bytes, bytes]) -> int:
     text = headers.get(b"content-length", b"0")
     # More digits than a body of any size has.
     if not text.isdigit() or len(text) > 18:
-        raise HTTPException(400, "the header content-length is not a number.", headers=_CLOSE)
+        raise HTTPException(
+            400, f"the header content-length is {shown(text)[1:]}, no number.", headers=_CLOSE
+        )
     return int(text)
 
 
@@ -149,5 +152,6 @@ def _check_type(headers: Mapping[bytes, bytes]) -> None:
     kind, _, parameter = headers.get(b"content-type", b"").lower().partition(b";")
     charset = parameter.strip().removeprefix(b"charset=").strip(b'"')
     if kind.strip() != b"application/json" or charset not in (b"", b"utf-8"):
-        text = "a body must be JSON. Send Content-Type: application/json."
+        given = shown(headers.get(b"content-type", b"").decode("latin-1"))
+        text = f"Content-Type is {given}, and a body must be JSON. Send application/json."
         raise HTTPException(415, text, headers=_CLOSE)

@@ -4,7 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from fastapi import Request
@@ -16,12 +16,16 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
+from advisor.core.wording import shown
 from advisor.errors import AdvisorError
-from advisor.formats.wire import as_answer
+from advisor.formats.wire import as_answer, told_faults
 
 LOG = logging.getLogger("advisor.service")
 
 METHOD_NOT_ALLOWED = 405
+
+_UNSAID = ("Not Found", "Method Not Allowed")
+"""What the library says of a path or a method that no route has."""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
@@ -64,9 +68,6 @@ _CODE_OF_STATUS = {
     503: "overloaded",
 }
 """The code of what HTTP itself refuses, by its status."""
-
-_NAMED = 5
-"""How many faults of a body are reported at once; a large body may have thousands."""
 
 _TYPE = re.compile(r"constrained-|(dict|list|tuple|union|function-[a-z]+)\[")
 """How the library names the types of which a value may be one."""
@@ -178,6 +179,11 @@ def log_fault(error: Exception, fault: Fault, request_id: str) -> None:
 async def _answer(request: Request, error: Exception) -> Response:
     request_id = cast("str", request.scope["advisor.request_id"])
     fault = fault_of(error)
+    if fault.message in _UNSAID:
+        asked = f"{request.method} {shown(request.url.path)}"
+        fault = replace(
+            fault, message=f"there is no {asked} here. GET /openapi.json says what there is."
+        )
     log_fault(error, fault, request_id)
     headers = dict(fault.headers)
     if fault.status == METHOD_NOT_ALLOWED:
@@ -215,23 +221,15 @@ def _hidden(status: int, code: str, what: str) -> Fault:
 
 
 def _faults_of_input(error: RequestValidationError) -> str:
-    places: dict[str, list[str]] = {}
+    places: dict[str, list[Mapping[str, Any]]] = {}
     for fault in cast("Sequence[Mapping[str, Any]]", error.errors()):
-        places.setdefault(_place(fault["loc"]), []).append(_plain(str(fault["msg"])))
-    # A value that may be of several types has a fault for each of them.
-    told = [f"{place}: {', or '.join(dict.fromkeys(said))}" for place, said in places.items()]
-    more = f"; and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-    return "; ".join(told[:_NAMED]) + more + "."
+        places.setdefault(_place(fault["loc"]), []).append(fault)
+    return f"{told_faults(places)}."
 
 
 def _place(names: Sequence[str | int]) -> str:
     """Where a fault is, without the names that the library has for types."""
     return ".".join(str(name)[:_LONGEST] for name in names if not _TYPE.match(str(name)))
-
-
-def _plain(message: str) -> str:
-    """What is wrong, in the words that JSON has for it."""
-    return message.replace("Input should", "it should").replace("valid dictionary", "JSON object")
 
 
 def not_found(what: str, fix: str) -> HTTPException:

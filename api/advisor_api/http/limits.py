@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
+from advisor.core.wording import shown
 from advisor_api.http.options import ServeOptions
 
 _CALLERS = 10_000
@@ -108,7 +109,7 @@ class Hosts:
         if not (ours or name == local_address):
             raise HTTPException(
                 421,
-                f"this server is not {name[:100]!r}. Allow the name: "
+                f"this server is not {shown(name)}. Allow the name: "
                 "advisor serve --allowed-host NAME.",
             )
         if ours and len(self._good) < _HOSTS:
@@ -138,10 +139,14 @@ def check_path(scope: Scope) -> None:
         HTTPException: 400 or 414.
     """
     raw: bytes = scope["raw_path"]
-    if len(raw) + len(scope["query_string"]) > _LONGEST_PATH:
-        raise HTTPException(414, f"a path may have {_LONGEST_PATH} bytes, with its query.")
+    if (size := len(raw) + len(scope["query_string"])) > _LONGEST_PATH:
+        raise HTTPException(
+            414, f"a path may have {_LONGEST_PATH} bytes with its query, and has {size}."
+        )
     if not scope["path"].isprintable() or b"%00" in scope["query_string"]:
-        raise HTTPException(400, "the path has characters that cannot be printed.")
+        raise HTTPException(
+            400, f"the path has characters that cannot be printed: {shown(scope['path'])}."
+        )
 
 
 def _name_of(host: bytes) -> str:
@@ -154,7 +159,7 @@ def _name_of(host: bytes) -> str:
         name, _, port = text.partition(":")
         good = True
     if not good or not name or (port and not (port.isascii() and port.isdigit())):
-        raise HTTPException(400, "there is no usable Host header.")
+        raise HTTPException(400, f"Host is {shown(text)}, and should be the name of the server.")
     return name
 
 

@@ -7,11 +7,10 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from advisor.core.wording import shown
 from advisor_api.http.access import say_where_no_token_is_needed
 from advisor_api.http.errors import ERROR_ANSWERS
 from advisor_api.http.sent import SentRoute
-
-_LONGEST = 80
 
 
 def v1_router(tag: str, route_class: type[APIRoute] = SentRoute) -> APIRouter:
@@ -44,10 +43,11 @@ async def _known_query(request: Request) -> None:
     if strangers := sorted(set(given) - known):
         there = ", ".join(sorted(known)) or "none"
         raise HTTPException(
-            422, f"there is no query parameter {strangers[0][:_LONGEST]!r}. There is {there}."
+            422, f"there is no query parameter {shown(strangers[0])}. There is {there}."
         )
     if len(set(given)) < len(given):
-        raise HTTPException(422, "a query parameter is there twice. Leave one of them out.")
+        twice = next(name for name in given if given.count(name) > 1)
+        raise HTTPException(422, f"the query parameter {twice} is there twice. Leave one out.")
 
 
 def _parameters(dependant: Any) -> Iterator[str]:
