@@ -62,7 +62,7 @@ def test_an_unknown_key_is_refused_or_left_out() -> None:
     [
         (b'{"jobs": [{"job": 1}]}', r"jobs\[0\]\.job: it should be a valid string, not 1\.$"),
         (b'{"jobs": [{"job": [1]}]}', r"a valid string, not an array\.$"),
-        (b'{"jobs": {}}', "jobs: it should be a valid array, not an object\.$"),
+        (b'{"jobs": {}}', r"jobs: it should be a valid array, not an object\.$"),
         (b'{"jobs": [{"job": "a", "min_speed": true}]}', r"jobs\[0\]\.min_speed: .* not true\.$"),
         (b'{"jobs": [{"job": "a", "min_speed": NaN}]}', r"jobs\[0\]\.min_speed: .* finite"),
         (b'{"jobs": [{"job": "a", "min_speed": 1e999}]}', r"jobs\[0\]\.min_speed: .* finite"),
