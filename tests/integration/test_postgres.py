@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import store_points
 from launch_writer import row
@@ -14,6 +15,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import StoreError
 from advisor_data import migrate, open_store
 from advisor_data.service.state import open_service_state
+from advisor_data.store import sql_engine
 
 pytestmark = pytest.mark.postgres
 
@@ -141,6 +143,20 @@ def test_a_connection_lost_in_use(
         postgres_server.stop()
         postgres_server.start()
         assert store.add([point(2)]) == 1
+
+
+def test_a_lock_that_is_not_let_go_of(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was stopped within a transaction holds up nobody for ever, nor the start."""
+    monkeypatch.setattr(sql_engine, "_LOCK_S", 0.1)
+    with open_store(postgres_url, tmp_path) as store:
+        with psycopg.connect(postgres_url) as other:
+            other.execute("LOCK TABLE solo_points IN ACCESS EXCLUSIVE MODE")
+            for ask in (lambda: store.add([point(1)]), store.solo_points):
+                with pytest.raises(StoreError, match="another process holds a lock"):
+                    ask()
+        assert store.add([point(1)]) == 1
 
 
 def test_a_database_that_is_not_there(postgres_server: Server, tmp_path: Path) -> None:

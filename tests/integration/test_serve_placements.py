@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from raw_server import JSON, Answer, RawServer, raw_server, raw_server_with
 
-from advisor.runtime.host.processes import cpu_s, descendants, wait_until
+from advisor.runtime.host.processes import cpu_s, descendants, is_stopped, wait_until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -31,6 +31,20 @@ def test_killed_placement_is_told_and_the_next_one_is_placed(tmp_path: Path) -> 
         assert "ask again" in refused.json["error"]["message"]
         assert _place(served, SHORT).json["queued"] == 2
         _none_outlives(served, pool, signal.SIGKILL)
+
+
+def test_placements_go_on_where_somebody_stops_their_process(tmp_path: Path) -> None:
+    """While it waits and while it works: whoever asked would wait for ever, and all who follow."""
+    with raw_server(tmp_path / "home") as served, ThreadPoolExecutor() as pool:
+        assert _place(served, SHORT).status == 200
+        [pid] = descendants(served.process.pid)
+        os.kill(pid, signal.SIGSTOP)
+        asked, _ = _long(served, pool)
+        os.kill(pid, signal.SIGSTOP)
+        assert wait_until(lambda: not is_stopped(pid), 60)
+        assert not asked.done()
+        os.kill(pid, signal.SIGKILL)
+        assert asked.result(30).code == "process-ended"
 
 
 def test_no_placement_outlives_a_service_that_is_stopped(tmp_path: Path) -> None:

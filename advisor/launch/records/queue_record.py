@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from advisor.errors import BusyError
+from advisor.errors import BusyError, InputError
 from advisor.files.home import open_home
 from advisor.files.locks import try_lock
 from advisor.files.safe_files import writing_private
@@ -85,8 +85,17 @@ class QueueFile:
     path: Path
 
     def read(self) -> QueueRecord:
-        """The record; an empty one where there is none yet."""
-        with suppress(OSError, ValueError):
+        """The record; an empty one where there is none yet.
+
+        Raises:
+            InputError: it cannot be read; as an empty one it would begin all jobs again.
+        """
+        what = f"{self.path}, which says how far this queue is, cannot be read"
+        fix = "see that nothing of it runs, then remove the file: all its jobs begin again"
+        with (
+            InputError.instead_of((OSError, ValueError), what, fix=fix),
+            suppress(FileNotFoundError),
+        ):
             return loads(QueueRecord, self.path.read_bytes())
         return QueueRecord()
 

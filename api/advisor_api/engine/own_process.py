@@ -28,6 +28,8 @@ from advisor.settings import SECRETS, Settings, python
 _NICENESS = 10
 """Beside a service that wants the core, such a process gets a tenth of it."""
 
+_LOOK_S = 1.0
+
 MOST_KIB = 512 * 1024
 """A process that took more memory is not used again: Python gives little of it back."""
 
@@ -129,7 +131,10 @@ class _OwnProcess:
     def ask(self, what: Callable[..., bytes], args: tuple[Any, ...]) -> tuple[Any, bool]:
         """What it returned or raised, and whether it has grown."""
         try:
+            self._go_on()
             self._pipe.send((what, args))
+            while not self._pipe.poll(_LOOK_S):
+                self._go_on()
             return self._pipe.recv()
         except (EOFError, OSError) as error:
             raise ProcessEndedError(
@@ -137,6 +142,10 @@ class _OwnProcess:
                 why="somebody killed it, or memory ran out",
                 fix="ask again, another one starts; where it ends again, ask for less at once",
             ) from error
+
+    def _go_on(self) -> None:
+        """Let it go on, should somebody have stopped it: nobody else would."""
+        self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
         """At once; nothing of it stays."""

@@ -18,9 +18,9 @@ from advisor_data.store.sql_engine import (
     make_engine,
     migrate,
     refuse_other,
-    sqlite_path,
     store_errors,
 )
+from advisor_data.store.sqlite_file import sqlite_path
 from advisor_data.store.store import FILES_PREFIX, default_url
 from advisor_data.store.tables import VERSION_TABLE, changes
 

@@ -1,11 +1,8 @@
 """Connections to a database: SQLite in one file, or a PostgreSQL server; and its errors as ours."""
 
-import os
-import sqlite3
-import time
+import threading
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, Self
 
 from sqlalchemy import (
@@ -23,10 +20,10 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from advisor.errors import InputError, StoreError
-from advisor.files.safe_files import private_file
 from advisor.installed import install
 from advisor_data.store.profile_table import renew_all
 from advisor_data.store.schema import SchemaState, schema_state, upgrade
+from advisor_data.store.sqlite_file import in_sqlite_file
 from advisor_data.store.tables import changes
 
 _DRIVERS = {
@@ -39,8 +36,8 @@ _DRIVERS = {
 _PATIENCE = {"sqlite": ("timeout", 30), "postgresql": ("connect_timeout", 10)}
 """How long to wait for a lock or for the server, s; the URL may give another time."""
 
-_JOURNALS = ("-wal", "-shm", "-journal")
-"""What SQLite puts next to its file."""
+_LOCK_S = 30
+"""The same for a lock of PostgreSQL, which would wait without end."""
 
 _MIGRATION_LOCK = {
     "sqlite": "BEGIN IMMEDIATE",
@@ -51,6 +48,7 @@ _MIGRATION_LOCK = {
 _FIXES = (
     ("full", "free space and run again; what is stored already is safe"),
     ("locked", "another process is writing: wait for it, or end it"),
+    ("lock timeout", "another process holds a lock: wait for it, or end it"),
     (
         "unable to open",
         "check that the folder is there and may be written, which SQLite does to read as well; "
@@ -72,6 +70,7 @@ class OpenDatabase:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._turn = threading.Lock()
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
@@ -81,8 +80,21 @@ class OpenDatabase:
     @contextmanager
     def _writing(self) -> Generator[Connection]:
         """In one transaction: all of it, or nothing."""
-        with store_errors(self._engine.url), self._engine.begin() as connection:
+        with store_errors(self._engine.url), self._in_turn(), self._engine.begin() as connection:
             yield connection
+
+    @contextmanager
+    def _in_turn(self) -> Generator[None]:
+        """SQLite has one writer: others wait here, and leave the connections to who reads."""
+        if self._engine.dialect.name != "sqlite":
+            yield
+        elif self._turn.acquire(timeout=_PATIENCE["sqlite"][1]):
+            try:
+                yield
+            finally:
+                self._turn.release()
+        else:
+            raise SQLAlchemyError("database is locked")
 
     def close(self) -> None:
         self._engine.dispose()
@@ -147,10 +159,9 @@ def make_engine(text: str) -> Engine:
     ):
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=dialect != "sqlite")
     if dialect == "sqlite":
-        if url.database and ":memory:" not in url.database:
-            # As late as that: who only asks whether there is a database must not make one.
-            event.listen(engine, "do_connect", lambda *_: _close_to_others(url))
-        event.listen(engine, "connect", _make_durable)
+        in_sqlite_file(engine)
+    else:
+        event.listen(engine, "connect", _bound_waits)
     return engine
 
 
@@ -235,36 +246,9 @@ def _url(text: str) -> URL:
     return url.set(drivername=_DRIVERS[url.drivername])
 
 
-def sqlite_path(url: URL) -> Path:
-    """The file of an SQLite database; SQLite itself also takes addresses of files."""
-    return Path((url.database or "").removeprefix("file:"))
-
-
-def _close_to_others(url: URL) -> None:
-    """Tokens, jobs and their secrets are in there; SQLite makes its journals as the file is.
-
-    What it says to a file or folder that is not there, or to a folder, stays its own.
-    """
-    file = sqlite_path(url)
-    if os.path.isdir(file):  # noqa: PTH112 - Path asks and fails where a link may not be followed
-        return
-    for path in (file, *(file.with_name(file.name + end) for end in _JOURNALS)):
-        with suppress(OSError):
-            private_file(path, make=path == file and not url.query.get("uri"))
-
-
-def _make_durable(connection: Any, _record: object) -> None:
-    """One writer next to many readers, and each commit on disk before it returns."""
-    connection.execute("PRAGMA synchronous=FULL")
-    for tries_left in reversed(range(20)):
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            # Where two processes make a new file WAL at once, SQLite refuses one without waiting.
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or not tries_left:
-                raise
-            time.sleep(0.05)
+def _bound_waits(connection: Any, _record: object) -> None:
+    connection.execute(f"SET lock_timeout = '{_LOCK_S}s'")
+    connection.commit()
 
 
 def _upgrade(engine: Engine) -> bool:

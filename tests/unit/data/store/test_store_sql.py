@@ -1,6 +1,8 @@
 """What only the SQLite store can do or suffer."""
 
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -63,6 +65,35 @@ def test_a_locked_file_is_a_store_error_and_works_later(file: Path) -> None:
             with pytest.raises(StoreError, match="another process is writing"):
                 store.add([point()])
         assert store.add([point()]) == 1
+
+
+def test_writers_that_wait_leave_connections_to_readers(file: Path) -> None:
+    """A stopped import once held up all advice: those behind it had every connection there is."""
+    with open_store(f"sqlite:///{file}", file) as store, ThreadPoolExecutor(21) as pool:
+        with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            added = [pool.submit(store.add, [point(number)]) for number in range(20)]
+            for _ in range(10):
+                time.sleep(0.05)
+                assert pool.submit(store.solo_points).result(20) == []
+        assert [one.result() for one in added] == [1] * 20
+
+
+def test_nothing_is_kept_in_a_file_that_is_gone(tmp_path: Path) -> None:
+    """The kernel would take writes as long as somebody has it open, and they would be lost."""
+    home, moved = tmp_path / "home", tmp_path / "moved"
+    with open_store(None, home) as store:
+        store.add([point(1)])
+        home.rename(moved)
+        for ask in (lambda: store.add([point(2)]), store.solo_points):
+            with pytest.raises(StoreError, match="check that the folder is there"):
+                ask()
+        with open_store(None, home) as other:
+            other.add([point(3)])
+        assert store.add([point(4)]) == 1
+        assert store.solo_points() == [point(3), point(4)]
+    with open_store(None, moved) as before:
+        assert before.solo_points() == [point(1)]
 
 
 @pytest.mark.usefixtures("small_disk")

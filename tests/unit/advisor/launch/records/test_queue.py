@@ -7,7 +7,7 @@ import pytest
 
 from advisor.core.job import Job
 from advisor.core.split import Split
-from advisor.errors import BusyError
+from advisor.errors import BusyError, InputError
 from advisor.launch.records.folder import LaunchFolder, create_folder
 from advisor.launch.records.joins import JoinAnswer, JoinRequest, answer, ask_join
 from advisor.launch.records.queue_record import EndedJob, QueueRecord, open_queue, queue_name
@@ -151,6 +151,15 @@ def test_the_same_jobs_are_the_same_queue(tmp_path: Path) -> None:
         assert came(file.read().to_go_on()) == {"a": "finished"}
         file.remove()
         assert file.read() == QueueRecord()
+
+
+@pytest.mark.parametrize("text", ['{"launches":["1"],"end', '{"of_a_newer_version":1}', None])
+def test_a_record_that_cannot_be_read_begins_no_job_again(tmp_path: Path, text: str | None) -> None:
+    """As an empty one it did: what was done ran twice, and what ran got a second copy."""
+    with open_queue(tmp_path / "home", tmp_path, "ab") as file:
+        file.path.mkdir() if text is None else file.path.write_text(text)
+        with pytest.raises(InputError, match=r"cannot be read.*remove the file"):
+            file.read()
 
 
 def test_a_set_may_be_open_to_more_than_it_has() -> None:
