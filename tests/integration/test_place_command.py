@@ -309,6 +309,14 @@ def test_costs_are_written_without_exponents(place: Advisor) -> None:
     assert "e+0" not in text
 
 
+def test_a_search_that_had_too_little_time_says_so(place: Advisor) -> None:
+    """Next to the bound, which is far away then."""
+    asked = (*SETS, "vit-train:3", "fft:9", "--objective", "least-energy", "--time-limit", "0")
+    text = " ".join(place(*asked).out.split())
+    assert " less; a longer --time-limit tells more)" in text, text
+    assert answer(place, *asked)["timed_out"]
+
+
 def test_an_objective_that_is_none_is_told_all_there_are(place: Advisor) -> None:
     """Those of queues and those of sets."""
     done = place(*SETS, "--objective", "fewest-card")

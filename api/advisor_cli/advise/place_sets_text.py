@@ -58,7 +58,8 @@ def _lines(found: SetPlacement) -> Iterator[tuple[str, str]]:
     yield (
         "Bound",
         f"{found.objective}: {_own_cost(found)}{late}; no plan has less than "
-        f"{_number(found.bound)} (at most {percent(max(found.gap, 0.0), 1)} less)",
+        f"{_number(found.bound)} (at most {percent(max(found.gap, 0.0), 1)} less"
+        f"{'; a longer --time-limit tells more' if found.timed_out else ''})",
     )
     slowest = min((job for one in found.sets for job in one.jobs), key=lambda job: job.speed)
     yield "Slowest", f"{slowest.job}, {percent(slowest.speed)} of its speed alone"

@@ -1,6 +1,7 @@
 """`advisor launches`: what was launched on this host, where it stands, stopping and cleaning up."""
 
 import os
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from advisor.runtime.jobs.ending import check_none
 from advisor.settings import read_settings
 from advisor_cli.launching.live import exit_code, final_json, observations, statuses
 from advisor_cli.launching.text import line, summary, table
-from advisor_cli.shared.console import plain_console, plain_table, print_table
+from advisor_cli.shared.console import PIPE_WIDTH, plain_console, plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_data.service.cleaning import Cleaner
@@ -67,7 +68,8 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
     if as_json:
         say(as_json_text(final_json(folder, status)))
         return
-    plain_console(highlight=False).print(table(status))
+    console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console.print(table(status, console.width))
     for text in summary(status, map(to_row, observations(folder))):
         say(text)
 

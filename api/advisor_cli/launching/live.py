@@ -76,8 +76,9 @@ def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
 
 def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:
     """A table that is drawn again with each status."""
-    with Live(console=plain_console(), auto_refresh=False) as live:
-        return _last(found, lambda status: live.update(table(status), refresh=True))
+    console = plain_console()
+    with Live(console=console, auto_refresh=False) as live:
+        return _last(found, lambda one: live.update(table(one, console.width), refresh=True))
 
 
 def show_json(folder: LaunchFolder) -> Follow:

@@ -11,14 +11,20 @@ from advisor.core.wording import less_or_more, listed
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor_cli.shared.console import plain_table
 
-_COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "", "speed", "progress")
+_COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "off", "speed", "progress")
 _OVER = tuple("mean" if name == "now" else name for name in _COLUMNS)
 
+_SPARE = ("units", "memory")
+"""Columns that a narrow screen does without: of a number that is cut off nobody sees that it is."""
 
-def table(status: LaunchStatus) -> Group:
-    """Everything on one screen."""
-    columns = _OVER if status.over else _COLUMNS
-    shown = plain_table(columns, _rows(status), whole=columns)
+
+def table(status: LaunchStatus, width: int) -> Group:
+    """Everything on one screen of so many characters; where names are too long they wrap."""
+    columns = list(zip(_OVER if status.over else _COLUMNS, *_rows(status), strict=True))
+    if sum(max(map(len, column)) + 2 for column in columns) - 2 > width:
+        columns = [column for column in columns if column[0] not in _SPARE]
+    names, *rows = zip(*columns, strict=True)
+    shown = plain_table(names, rows, whole=names[1:])
     return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
 
 

@@ -146,6 +146,7 @@ def main() -> None:
     parser.add_argument("--days", type=float, default=DAYS)
     parser.add_argument("--gpus", type=int, default=sum(GPUS.values()))
     parser.add_argument("--only", choices=EXPERIMENTS, action="append")
+    parser.add_argument("--without", metavar="CASE", action="append", default=[])
     parser.add_argument("--load", type=float, action="append")
     parser.add_argument("--out", type=Path, default=Path("build/cluster.json"))
     options = parser.parse_args()
@@ -169,6 +170,8 @@ def experiment(
         counts, jobs = of.draw(world, options.gpus, load, options.days, seed)
         ran: dict[str, tuple[Ran, float]] = {}
         for case, (sites, policy) in of.cases(world, seed).items():
+            if case in options.without:
+                continue
             began = time.process_time()
             ran[case] = simulate(sites, counts, jobs, policy), time.process_time() - began
         horizon_s = max(found.end_s for found, _ in ran.values())

@@ -44,10 +44,10 @@ FAILED = LaunchStatus(
 )
 
 
-def drawn(status: LaunchStatus) -> list[str]:
-    console = Console(width=160)
+def drawn(status: LaunchStatus, width: int = 160) -> list[str]:
+    console = Console(width=width)
     with console.capture() as captured:
-        console.print(table(status))
+        console.print(table(status, width))
     return [text.rstrip() for text in captured.get().splitlines()]
 
 
@@ -87,6 +87,17 @@ def test_what_was_observed_stays_when_it_is_over() -> None:
     assert rows["train"][7:] == ["90", "images/s", "100", "-10%", "45", "%", "12,345"]
     assert rows["power"] == ["power", "510", "W", "500", "+2%"]
     assert rows["energy"] == ["energy", "saved", "10.0", "%", "12.0", "%"]
+
+
+def test_a_narrow_terminal_cuts_no_number_off() -> None:
+    """On 80 columns names wrap, and two columns are missing."""
+    long = replace(JOBS[0], job="resnet50-train-b2", share_percent=100, rate=321.4)
+    lines = drawn(replace(STATUS, jobs=(long, JOBS[1])), 80)
+    assert max(map(len, lines)) <= 80
+    heads, text = lines[1].split(), " ".join(lines[2].split())
+    assert heads == ["share", "state", "now", "predicted", "off", "speed", "progress"]
+    assert text.endswith("100 % running 321.4 images/s 100 +221% 40 % 12,345"), text
+    assert "".join(row.split(" ", 1)[0] for row in lines[2:4]) == long.job
 
 
 def test_who_joined_and_who_left_is_told_with_the_time() -> None:
