@@ -78,7 +78,7 @@ def refused(response: httpx.Response) -> ClientError:
     )
 
 
-def broken(error: httpx.TransportError, url: httpx.URL) -> ClientError:
+def broken(error: httpx.RequestError, url: httpx.URL) -> ClientError:
     """The error that a failed exchange stands for. Names the host, never what was sent."""
     place = f"{url.scheme}://{url.netloc.decode()}"
     if isinstance(error, httpx.TimeoutException):
@@ -86,6 +86,12 @@ def broken(error: httpx.TransportError, url: httpx.URL) -> ClientError:
             f"no answer in time from {place}",
             why="the service is busy or hangs, or something on the way drops what is sent",
             fix="ask again, with a larger timeout_s where much is asked for",
+        )
+    if isinstance(error, httpx.DecodingError):
+        return AnswerError(
+            f"the answer of {place} cannot be read",
+            why=str(error),
+            fix="check the address: something else listens there, or a proxy in between answers",
         )
     certificate = "CERTIFICATE_VERIFY_FAILED" in str(error)
     return UnreachableError(
@@ -107,7 +113,7 @@ def retry_after_s(response: httpx.Response) -> float | None:
 def _error_of(response: httpx.Response) -> Mapping[str, Any] | None:
     try:
         body: Any = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     match body:
         case {"error": {"code": str(), "message": str()} as error}:

@@ -25,6 +25,9 @@ FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
 """A service that wants to be asked later than this has its error passed on."""
 
+_LARGEST_BYTES = 256 * 2**20
+"""Of one answer; the largest, a placement of many jobs, has some tens of millions."""
+
 _BUSY = (429, 503)
 
 _JSON = {"Content-Type": "application/json"}
@@ -115,17 +118,20 @@ class Exchange:
             time.sleep(pause_s)
             repeat += 1
 
-    def _result(self, ask: Ask) -> httpx.Response | httpx.TransportError:
+    def _result(self, ask: Ask) -> httpx.Response | httpx.RequestError:
+        timeout_s = self._timeout_s + ask.patience_s
+        ends_s = time.monotonic() + timeout_s
         try:
-            return self._http.request(
+            with self._http.stream(
                 ask.method,
                 ask.path,
                 params={name: value for name, value in ask.query.items() if value is not None},
                 content=None if ask.body is None else write(ask.body),
                 headers={**ask.headers, **({} if ask.body is None else _JSON)},
-                timeout=self._timeout_s + ask.patience_s,
-            )
-        except httpx.TransportError as error:
+                timeout=timeout_s,
+            ) as response:
+                return _whole(response, ends_s)
+        except httpx.RequestError as error:
             return error
 
 
@@ -134,16 +140,31 @@ def quoted(name: str) -> str:
     return quote(name, safe="")
 
 
-def _pause_s(result: httpx.Response | httpx.TransportError, repeat: int) -> float | None:
+def _whole(response: httpx.Response, ends_s: float) -> httpx.Response:
+    """The answer with its body; time limits of httpx are for each read of the socket."""
+    body = bytearray()
+    for part in response.iter_bytes():
+        body += part
+        if time.monotonic() > ends_s:
+            raise httpx.ReadTimeout("", request=response.request)
+        if len(body) > _LARGEST_BYTES:
+            raise httpx.DecodingError(f"more than {_LARGEST_BYTES} bytes", request=response.request)
+    after = {name: value for name, value in response.headers.items() if name == "retry-after"}
+    return httpx.Response(response.status_code, headers=after, content=bytes(body))
+
+
+def _pause_s(result: httpx.Response | httpx.RequestError, repeat: int) -> float | None:
     """How long to wait before asking again; None: it would not help."""
     if isinstance(result, httpx.Response):
         after_s = retry_after_s(result) if result.status_code in _BUSY else None
         return after_s if after_s is not None and after_s <= LONGEST_PAUSE_S else None
     # Anyone who set a time limit does not want to wait for several of them.
-    return None if isinstance(result, httpx.TimeoutException) else FIRST_PAUSE_S * 2**repeat
+    if isinstance(result, (httpx.TimeoutException, httpx.DecodingError)):
+        return None
+    return FIRST_PAUSE_S * 2**repeat
 
 
-def _error(result: httpx.Response | httpx.TransportError) -> ClientError:
+def _error(result: httpx.Response | httpx.RequestError) -> ClientError:
     if isinstance(result, httpx.Response):
         return refused(result)
     error = broken(result, result.request.url)

@@ -34,11 +34,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import uvloop
@@ -57,7 +57,11 @@ FIRST_S = 3.0
 NEVER_ASKED_S = 10
 WARM_QUESTIONS = 100
 QUEUE, PLACED_TYPES, GPUS = 20_000, 12, 400
-ADVICE, WARM = "/v1/recommendations", "warm advice"
+ADVICE, WARM, OTHERS = "/v1/recommendations", "warm advice", "all others"
+
+NAMES = sorted({job["job"] for body in make_bodies() for job in json.loads(body)["jobs"]})
+
+Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,7 @@ class Client:
     took_ms: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     late_ms: list[float] = field(default_factory=list[float])
     faults: int = 0
-    _idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(
-        default_factory=list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
-    )
+    _idle: list[Connection] = field(default_factory=list[Connection])
 
     async def at_times(self, requests: Sequence[Sent]) -> None:
         """Send them, so many a second, and wait for the last."""
@@ -102,14 +104,14 @@ class Client:
 
     async def ask(self, sent: Sent) -> int:
         """The status of its answer, all of which has come."""
-        pair = self._idle.pop() if self._idle else await asyncio.open_connection(port=self.port)
-        reader, writer = pair
+        idle = self._idle.pop() if self._idle else await asyncio.open_connection(port=self.port)
+        reader, writer = idle
         writer.write(sent.head)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         left = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
         while left:
             left -= len(await reader.read(min(left, 65_536)))
-        self._idle.append(pair)
+        self._idle.append(idle)
         return int(head.split(maxsplit=2)[1])
 
 
@@ -169,42 +171,39 @@ async def _parts(
     port: int, pid: int, token: str, name: str, seconds: int, listens_s: float
 ) -> None:
     chance = random.Random(7)
-    warm = [_request(WARM, ADVICE, body) for body in chance.sample(make_bodies(), WARM_QUESTIONS)]
+    warm = [_request(ADVICE, b, kind=WARM) for b in chance.sample(make_bodies(), WARM_QUESTIONS)]
     began = time.perf_counter()
-    while await Client(port).ask(_request("ready", "/readyz")) != 200:
+    while await Client(port).ask(_request("/readyz")) != 200:
         await asyncio.sleep(0.01)
-    ready_s = time.perf_counter() - began
-    print(f"{name}: listens after {listens_s:.2f} s, ready after {ready_s:.2f} s more", flush=True)
+    print(f"{name}: listens after {listens_s:.2f} s, ready after "
+          f"{time.perf_counter() - began:.2f} s more", flush=True)  # fmt: skip
     first = chance.choices(warm, k=round(FIRST_S * PER_S))
     await _part(name, "first seconds", port, first)
     for one in warm:
         await Client(port).ask(one)
     count = seconds * PER_S
     await _part(name, "alone", port, chance.choices(warm, k=count // 2))
-    mixed = list(_mixed(chance, warm, token, count))
-    await _part(name, "mixed", port, mixed)
-    mixed = list(_mixed(chance, warm, token, count))
+    await _part(name, "mixed", port, _mixed(chance, warm, token, count))
+    mixed, took_s = _mixed(chance, warm, token, count), list[float]()
     used_s, own_s = cpu_s(pid), time.process_time()
-    placing = asyncio.create_task(_placing(port))
+    placing = asyncio.create_task(_placing(port, took_s))
     await _part(name, "beside placements", port, mixed)
-    took_s = placing.cancel() and (await asyncio.gather(placing, return_exceptions=True))[0]
+    if not placing.cancel():
+        placing.result()  # says why it ended
     own_ms = 1e3 * (time.process_time() - own_s) / count
-    print(f"{name}: {took_s}; {own_ms:.2f} ms of CPU of this process for each request; service "
-          f"{cpu_s(pid) - used_s:.0f} s of CPU, {_memory(pid)}", flush=True)  # fmt: skip
+    print(f"{name}: {len(took_s)} placements, {max(took_s, default=0):.1f} s at most; {own_ms:.2f} "
+          f"ms of CPU here for each request, {cpu_s(pid) - used_s:.0f} s in the service, "
+          f"{_memory(pid)}", flush=True)  # fmt: skip
 
 
 async def _part(name: str, part: str, port: int, requests: Sequence[Sent]) -> None:
     client = Client(port)
     await client.at_times(requests)
-    others = [took for kind, found in client.took_ms.items() if kind != WARM for took in found]
-    rows = {WARM: client.took_ms[WARM], **({"all others": others} if others else {})}
     late = _percentile(client.late_ms, 99)
-    for kind, took_ms in rows.items():
-        print(
-            f"| {name} | {part}: {kind} | {len(took_ms)} | {statistics.median(took_ms):.1f} "
-            f"| {_percentile(took_ms, 99):.1f} | {max(took_ms):.1f} | {late:.1f} | {_load()} |",
-            flush=True,
-        )
+    for kind, took_ms in sorted(client.took_ms.items(), reverse=True):
+        print(f"| {name} | {part}: {kind} | {len(took_ms)} | {statistics.median(took_ms):.1f} "
+              f"| {_percentile(took_ms, 99):.1f} | {max(took_ms):.1f} | {late:.1f} | {_load()} |",
+              flush=True)  # fmt: skip
     if client.faults:
         print(f"{name}: {client.faults} requests failed")
 
@@ -221,46 +220,40 @@ def _memory(pid: int) -> str:
     return f"{' + '.join(f'{memory_mib(one):.0f}' for one in family(pid))} MiB"
 
 
-async def _placing(port: int) -> str:
-    """One placement after the other until cancelled; how long they took."""
+async def _placing(port: int, took_s: list[float]) -> None:
+    """One placement after the other until cancelled, and how long each took."""
     each = QUEUE // PLACED_TYPES + 1
-    names = sorted({job["job"] for body in make_bodies() for job in json.loads(body)["jobs"]})
-    jobs = [{"job": job, "count": each, "work_s": 3600} for job in names[:PLACED_TYPES]]
+    jobs = [{"job": job, "count": each, "work_s": 3600} for job in NAMES[:PLACED_TYPES]]
     jobs[-1]["count"] = QUEUE - each * (PLACED_TYPES - 1)
-    sent = _request("placement", "/v1/placements", json.dumps({"jobs": jobs, "gpus": GPUS}))
-    client, took_s = Client(port), list[float]()
-    try:
-        while True:
-            began = time.perf_counter()
-            client.faults += await client.ask(sent) != 200
-            took_s.append(time.perf_counter() - began)
-    except asyncio.CancelledError:
-        told = f", {min(took_s):.1f} to {max(took_s):.1f} s" if took_s else ""
-        return f"{len(took_s)} placements{told}, {client.faults} failed"
+    sent = _request("/v1/placements", json.dumps({"jobs": jobs, "gpus": GPUS}))
+    client = Client(port)
+    while True:
+        began = time.perf_counter()
+        if (status := await client.ask(sent)) != 200:
+            sys.exit(f"a placement was answered {status}")
+        took_s.append(time.perf_counter() - began)
 
 
-def _mixed(chance: random.Random, warm: Sequence[Sent], token: str, count: int) -> Iterator[Sent]:
+def _mixed(chance: random.Random, warm: Sequence[Sent], token: str, count: int) -> list[Sent]:
     """As schedulers, people and pages ask; shares in percent."""
-    names = sorted({job["job"] for body in make_bodies() for job in json.loads(body)["jobs"]})
     kinds: dict[Callable[[], Sent], int] = {
         lambda: chance.choice(warm): 33,
-        lambda: _advice(chance.choices(names, k=2), min_speed=chance.uniform(0.2, 0.5)): 22,
-        lambda: _advice(chance.choices(names, k=2), fine=True, components=True): 2,
-        lambda: _request("jobs", "/v1/jobs?limit=100"): 7,
-        lambda: _request("profile", f"/v1/profiles/{chance.choice(names)}?limit=20"): 7,
-        lambda: _request("observations", "/v1/observations?limit=20"): 7,
+        lambda: _advice(chance.choices(NAMES, k=2), min_speed=chance.uniform(0.2, 0.5)): 22,
+        lambda: _advice(chance.choices(NAMES, k=2), fine=True, components=True): 2,
+        lambda: _request("/v1/jobs?limit=100"): 7,
+        lambda: _request(f"/v1/profiles/{chance.choice(NAMES)}?limit=20"): 7,
+        lambda: _request("/v1/observations?limit=20"): 7,
         lambda: _point(chance, token): 3,
         lambda: _observation(chance, token): 3,
-        lambda: _request("wrong", ADVICE, '{"jobs": 1}'): 6,
-        lambda: _request("wrong token", "/v1/jobs", token="advisor_wrong"): 5,
-        lambda: _request("metrics", "/metrics"): 5,
+        lambda: _request(ADVICE, '{"jobs": 1}'): 6,
+        lambda: _request("/v1/jobs", token="advisor_wrong"): 5,
+        lambda: _request("/metrics"): 5,
     }
-    for make in chance.choices(list(kinds), list(kinds.values()), k=count):
-        yield make()
+    return [make() for make in chance.choices(list(kinds), list(kinds.values()), k=count)]
 
 
 def _advice(names: Sequence[str], **fields: Any) -> Sent:
-    return _request("advice", ADVICE, json.dumps({"jobs": [{"job": n} for n in names], **fields}))
+    return _request(ADVICE, json.dumps({"jobs": [{"job": n} for n in names], **fields}))
 
 
 def _point(chance: random.Random, token: str) -> Sent:
@@ -268,7 +261,7 @@ def _point(chance: random.Random, token: str) -> Sent:
     row = {k: v for k, v in to_sql(bundled_solo_points()[0]).items() if v is not None}
     del row["point_id"], row["started_at_us"]
     row |= {"job": "written", "run": f"run-{chance.getrandbits(60):x}", "flags": []}
-    return _request("write", "/v1/points", json.dumps({"points": [row]}), token)
+    return _request("/v1/points", json.dumps({"points": [row]}), token)
 
 
 def _observation(chance: random.Random, token: str) -> Sent:
@@ -283,10 +276,10 @@ def _observation(chance: random.Random, token: str) -> Sent:
         state="finished",
         started_at=now(),
     )
-    return _request("write", "/v1/observations", write({"observations": [seen]}), token)
+    return _request("/v1/observations", write({"observations": [seen]}), token)
 
 
-def _request(kind: str, path: str, body: str | None = None, token: str = "") -> Sent:
+def _request(path: str, body: str | None = None, token: str = "", kind: str = OTHERS) -> Sent:
     """`POST` where there is a body, else `GET`."""
     lines = [f"{'GET' if body is None else 'POST'} {path} HTTP/1.1", "Host: localhost"]
     if token:

@@ -1,9 +1,10 @@
 """A server that answers with what a test says, in turn, and keeps what it was asked."""
 
 import json
+import socket
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
@@ -95,3 +96,22 @@ def scripted_http() -> Generator[Scripted]:
             server.ended.set()
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def dripping(begun: bytes) -> Generator[str]:
+    """The address of a server that says so much, and then a letter now and then, without end."""
+    ended = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        with listener.accept()[0] as client, suppress(OSError):
+            client.sendall(begun)
+            while not ended.wait(0.01):
+                client.sendall(b"a")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        ended.set()
+        thread.join()

@@ -15,7 +15,7 @@ import pytest
 from certificates import make_certificate
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_http import Reply, Scripted, scripted_http
+from scripted_http import Reply, Scripted, dripping, scripted_http
 from serving import Served, serving
 from store_points import observation
 from waiting import PATIENCE_S
@@ -40,6 +40,7 @@ from advisor.client import (
     TakenIn,
     TooSlowError,
     UnreachableError,
+    exchange,
 )
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
@@ -355,6 +356,22 @@ def test_a_slow_answer_ends_in_time(scripted: Scripted) -> None:
     assert len(scripted.seen) == 1
 
 
+def test_an_answer_without_end_is_given_up(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it comes a letter at a time, or faster than memory lasts."""
+    with (
+        dripping(b"HTTP/1.1 200 OK\r\n\r\n") as url,
+        Client(url, timeout_s=0.3) as client,
+        pytest.raises(TooSlowError, match="time"),
+    ):
+        client.models()
+    monkeypatch.setattr(exchange, "_LARGEST_BYTES", 1000)
+    scripted.will(Reply(body=b" " * 2000))
+    with pytest.raises(AnswerError, match="more than 1000 bytes"):
+        speak(scripted.url, "models")
+
+
 def test_nobody_there() -> None:
     with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:9.*advisor serve"):
         speak("http://127.0.0.1:9", "models")
@@ -368,6 +385,8 @@ def test_nobody_there() -> None:
         Reply(status=404, body={"detail": "Not Found"}),
         Reply(body=["models"]),
         Reply(status=302, headers={"Location": "http://127.0.0.1:9/"}),
+        Reply(status=500, body=b"[" * 200_000),
+        Reply(body=b"zip", headers={"Content-Encoding": "gzip"}),
     ],
 )
 def test_something_else_listens_there(scripted: Scripted, reply: Reply) -> None:

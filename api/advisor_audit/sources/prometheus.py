@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import requests
 import urllib3
@@ -33,6 +33,14 @@ _BUSY = (408, 429, 500, 502, 503, 504)
 _TOO_MUCH = re.compile(r"too many|exceeded|too large|too long|timed out|limit", re.IGNORECASE)
 _FEWEST_STEPS = 5
 _ADDRESS = "name the address before /api/v1, such as http://prometheus:9090"
+
+
+_NONSENSE = (ValueError, LookupError, TypeError, RecursionError)
+
+
+def _series(found: Any) -> Series:
+    times_s, values = ([float(pair[n]) for pair in found["values"]] for n in (0, 1))
+    return Series({**found["metric"]}, times_s, values)
 
 
 def _cause(error: BaseException) -> str:
@@ -136,13 +144,10 @@ class Prometheus:
             matched = f'{name}{{{self._uuid}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
             # Of a total the newest; the mean of others, which has no value where nothing was seen.
             over = "max" if "TOTAL" in name.upper() else "avg"
-            for labels, values in self._range(f"{over}_over_time({matched})", begin_s, end_s):
-                times_s, texts = [float(t) for t, _ in values], [float(v) for _, v in values]
-                yield Series({**labels, "__name__": name}, times_s, texts)
+            for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
+                yield Series({**one.labels, "__name__": name}, one.times_s, one.values)
 
-    def _range(
-        self, query: str, begin_s: float, end_s: float
-    ) -> Iterator[tuple[Mapping[str, str], list[Any]]]:
+    def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:
         asked = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}
         try:
             found = self._get(
@@ -155,15 +160,21 @@ class Prometheus:
             yield from self._range(query, begin_s, begin_s + half_s)
             yield from self._range(query, begin_s + half_s, end_s)
             return
-        for one in found["result"]:
-            yield one["metric"], one["values"]
+        try:
+            series = [_series(one) for one in found["result"]]
+        except _NONSENSE as error:
+            raise self._wrong("what it calls series is none") from error
+        yield from series
 
     def _values(self, path: str, where: Mapping[str, str]) -> list[str]:
         """Of a label, or the labels; these cannot be asked for in parts."""
         try:
-            return self._get(path, where)
+            found = self._get(path, where)
         except _TooMuchError as error:
             raise self._wrong(str(error)) from error
+        if not isinstance(found, list):
+            raise self._wrong(f"of {path} it has no list of names")
+        return [str(name) for name in cast("list[object]", found)]
 
     def _get(self, path: str, asked: Mapping[str, str], *, post: bool = False) -> Any:
         """The data of an answer; a server that is busy or gone is asked again, later each time."""
@@ -226,7 +237,11 @@ class Prometheus:
                 if len(body) > _LARGEST_BYTES:
                     raise _TooMuchError(f"more than {_LARGEST_BYTES} bytes")
             wait = answer.headers.get("Retry-After", "")
-            return answer.status_code, bytes(body), float(wait) if wait.isdigit() else None
+            return (
+                answer.status_code,
+                bytes(body),
+                float(wait) if wait.isascii() and wait.isdigit() else None,
+            )
 
     def _data(self, status: int, body: bytes) -> Any:
         if status in (401, 403):
@@ -238,8 +253,8 @@ class Prometheus:
             answer = json.loads(body)
             if answer["status"] == "success":
                 return answer["data"]
-            said = str(answer["error"])
-        except (ValueError, KeyError, TypeError):
+            said = " ".join(str(answer["error"]).split())  # no line of it passes for one of ours
+        except _NONSENSE:
             raise self._wrong(f"HTTP {status} without JSON of Prometheus") from None
         if _TOO_MUCH.search(said):
             raise _TooMuchError(said)

@@ -1,16 +1,14 @@
 """What is asked of a Prometheus, what is kept on disk, and what is not asked again."""
 
-import contextlib
 import io
 import json
-import socket
-import threading
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import pytest
 from exporter import RENAMED
 from metrics_server import MetricsServer, Samples, metrics_server
+from scripted_http import Reply, dripping, scripted_http
 
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor_audit.reading import Pages, read_all
@@ -136,22 +134,46 @@ def test_busy_server_is_asked_later(server: MetricsServer, tmp_path: Path) -> No
 )
 def test_an_answer_without_end_is_given_up(server: MetricsServer, begun: bytes) -> None:
     """A server that says a little now and then, headers as well, holds nobody."""
-    ended = threading.Event()
+    with (
+        dripping(begun) as url,
+        pytest.raises(SourceError, match=r"took longer than 0\.2 s"),
+    ):
+        open_source(server, url=url, longest_s=0.2)
 
-    def drip(listener: socket.socket) -> None:
-        with listener.accept()[0] as client, contextlib.suppress(OSError):
-            client.sendall(begun)
-            while not ended.wait(0.01):
-                client.sendall(b"a")
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=drip, args=(listener,))
-        thread.start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(SourceError, match=r"took longer than 0\.2 s"):
-            open_source(server, url=url, longest_s=0.2)
-        ended.set()
-        thread.join()
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply(body=b"[" * 200_000), "without JSON"),
+        (Reply(body={"status": "success", "data": None}), "no list of names"),
+        (Reply(body={"status": "success", "data": [["a"], 1]}), "no metric has a name"),
+        (
+            Reply(status=400, body={"status": "error", "error": "no\nadvisor: all is well"}),
+            "no advisor: all is well",
+        ),
+        (Reply(status=503, headers={"Retry-After": "\xb2"}, body=b"limit"), "without JSON"),
+    ],
+)
+def test_nonsense_is_told(server: MetricsServer, reply: Reply, said: str) -> None:
+    """Brackets without end, other values, and lines that pass for ours."""
+    with scripted_http() as other:
+        other.will(reply)
+        with pytest.raises(SourceError, match=said):
+            open_source(server, url=other.url)
+
+
+@pytest.mark.parametrize("result", [None, [1], [{"metric": {}, "values": [[1]]}], [{"metric": 1}]])
+def test_series_that_are_none_are_told(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch, result: object
+) -> None:
+    source = open_source(server)
+
+    def answered(*_: object, **__: object) -> object:
+        return {"result": result}
+
+    monkeypatch.setattr(source, "_get", answered)
+    with pytest.raises(SourceError, match="what it calls series is none"):
+        list(source.read(0, BEGIN_S, BEGIN_S + HOUR_S))
 
 
 def test_too_much_at_once_is_asked_in_parts(server: MetricsServer, tmp_path: Path) -> None:
