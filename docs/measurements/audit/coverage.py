@@ -4,7 +4,7 @@
 
 Each week has 50 to 200 GPUs and jobs of six families that were drawn, and is audited by a head that
 has seen none of these: its trees and its errors are of the other families alone. Series go straight
-to the audit, without a server, as `week.py` writes them. True is what the same packing makes of
+to the audit, without a server, as `written.py` has them. True is what the same packing makes of
 whole profiles, where sets do what the law says; and, drawn, where they do what measured sets did.
 Hours and energy are those of the time that was seen, as an audit says. Every second week is audited
 without SM activity, too.
@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 from straight import Straight
 from truth import Truth, run_audit, truth
-from week import Week, Written, make_week, profiles
+from week import Week, make_week, profiles
+from written import Written
 
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.objectives import Prices

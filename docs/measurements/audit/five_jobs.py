@@ -1,7 +1,7 @@
 """Five jobs that NVML alone watches, then launched together as an audit of that advises.
 
     python docs/measurements/audit/five_jobs.py FOLDER --gpus 0,1,2,3    # about 5 minutes
-    python docs/measurements/audit/five_jobs.py FOLDER --print           # once more what was found
+    python docs/measurements/audit/five_jobs_said.py FOLDER              # once more what was found
 
 Each job runs alone on a GPU, as its file says and without advisor; the first on as many GPUs as
 there are, the others where those have been. Meanwhile `advisor audit --nvml` watches the host. Its
@@ -26,11 +26,13 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+
+from five_jobs_said import Found, lines
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from worked_jobs import write_job
@@ -38,7 +40,6 @@ from worked_jobs import write_job
 from advisor.core.gpu import CARD_UNITS, WHOLE, Gpu
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
-from advisor.core.telemetry import POWER_GPU
 from advisor.formats.job_file import find_job
 from advisor.formats.moments import to_text
 from advisor.progress import FILE_BYTES
@@ -48,17 +49,14 @@ from advisor_audit.sources.series import METRICS
 from advisor_data.files.files import write_points
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.live import find_gpu
+from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.rules import WindowRules
+from advisor_profiling.window.window import measure_idle
 
-FIVE = (
-    "whisper-infer-b2", "mobilenet-train-b2", "notebook-busy", "recommender-serve-10",
-    "bert-serve-30",
-)  # fmt: skip
+FIVE = "whisper-infer-b2,mobilenet-train-b2,notebook-busy,recommender-serve-10,bert-serve-30"
 """None of them fills an H100 alone."""
 
-START_S, AUDIT_STARTS_S, LOOK_S, STEP_S = 180.0, 8.0, 0.2, 2.0
-IDLE_S = 3.0
-
-Found = dict[str, Any]
+START_S, AUDIT_STARTS_S, LOOK_S, STEP_S, IDLE_S = 180.0, 8.0, 0.2, 2.0, 3.0
 
 
 @dataclass(slots=True, eq=False)
@@ -66,21 +64,16 @@ class Alone:
     """A job that runs alone on a GPU.
 
     Attributes:
-        number: Of the jobs that the audit sees on that GPU, from 1.
+        seen_as: Its name in the audit: NVML knows none.
         window: Two moments with the count at each.
     """
 
     job: Job
     gpu: Gpu
-    number: int
+    seen_as: str
     process: "subprocess.Popen[bytes]"
     counter: CounterFile
     window: list[tuple[float, float]]
-
-    @property
-    def seen_as(self) -> str:
-        """Its name in the audit: NVML knows none."""
-        return f"{self.gpu.uuid} #{self.number}"
 
     def mark(self) -> None:
         """The window begins, or ends, now."""
@@ -95,24 +88,16 @@ class Alone:
 
 def main() -> None:
     """Watch, ask, launch, and print what was predicted and observed."""
-    options = _options()
-    folder = options.folder.absolute()
-    file: Path = folder / "five_jobs.json"
-    if not options.print:
-        folder.mkdir(parents=True, exist_ok=True)
-        _measure(folder, file, options)
-    for line in _lines(json.loads(file.read_text())):
-        print(line)
-
-
-def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Five jobs seen by NVML alone, then launched.")
     parser.add_argument("folder", type=Path, help="where everything goes")
     parser.add_argument("--gpus", default="0", help="indices or UUIDs, with commas")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each watch and launch")
-    parser.add_argument("--jobs", default=",".join(FIVE), help="job files, with commas")
-    parser.add_argument("--print", action="store_true", help="measure nothing: print the figures")
-    return parser.parse_args()
+    parser.add_argument("--jobs", default=FIVE, help="job files, with commas")
+    options = parser.parse_args()
+    folder: Path = options.folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    _measure(folder, folder / "five_jobs.json", options)
+    print(*lines(folder / "five_jobs.json"), sep="\n")
 
 
 def _measure(folder: Path, file: Path, options: argparse.Namespace) -> None:
@@ -121,7 +106,11 @@ def _measure(folder: Path, file: Path, options: argparse.Namespace) -> None:
     os.environ |= {"ADVISOR_HOME": str(folder / "home"), "ADVISOR_JOBS": str(folder / "jobs")}
     settings = read_settings()
     (folder / "jobs").mkdir(exist_ok=True)
-    jobs = [_copy(find_job(name, own.jobs_dir), folder) for name in options.jobs.split(",")]
+    known = [find_job(name, own.jobs_dir) for name in options.jobs.split(",")]
+    # Under names of which nothing is known.
+    jobs = [replace(job, name=f"five-{job.name}") for job in known]
+    for job in jobs:
+        write_job(folder / "jobs", job, offered_rate=job.offered_rate)
     gpus = [find_gpu(name) for name in options.gpus.split(",")]
     idle_w = {gpu.uuid: _idle_w(gpu) for gpu in gpus}
     found: Found = {"at": _moment(time.time()), "gpu_model": gpus[0].model, "idle_w": idle_w}
@@ -133,35 +122,20 @@ def _measure(folder: Path, file: Path, options: argparse.Namespace) -> None:
 
     save(points=[])
     seen = _watched(jobs, gpus, options.seconds, folder, settings)
-    means = [_means(folder / "series.jsonl", one) for one in seen]
-    points = [_point(one, of, idle_w) for one, of in zip(seen, means, strict=True)]
+    points = [_point(one, _means(folder / "series.jsonl", one), idle_w) for one in seen]
     save(points=[asdict(point) for point in points])
     write_points(folder / "points.jsonl", points)
-    audit = json.loads((folder / "audit.json").read_text())
     names = {one.seen_as: one.job.name for one in seen}
-    save(audit=_of_audit(audit, names), launches=[])
+    save(audit=_of_audit(json.loads((folder / "audit.json").read_text()), names), launches=[])
     for advised in _advised(found["audit"]):
         launched = _launched(advised, gpus[0], options.seconds, folder)
         save(launches=[*found["launches"], {"advised": advised, **launched}])
 
 
-def _copy(job: Job, folder: Path) -> Job:
-    """The same under a name of which nothing is known."""
-    renamed = replace(job, name=f"five-{job.name}")
-    write_job(folder / "jobs", renamed, offered_rate=job.offered_rate)
-    return renamed
-
-
 def _idle_w(gpu: Gpu) -> float | None:
     """Mean over some seconds in which nothing runs."""
-    source, read = NvmlSource(gpu.uuid), list[float]()
-    until_s = time.monotonic() + IDLE_S
-    while time.monotonic() < until_s:
-        watts = source.read([POWER_GPU])[POWER_GPU]
-        read += [] if watts is None else [watts]
-        time.sleep(LOOK_S)
-    source.close()
-    return sum(read) / len(read) if read else None
+    with closing(NvmlSource(gpu.uuid)) as source:
+        return measure_idle(source, LiveClock(), WindowRules(idle_s=IDLE_S))
 
 
 def _watched(
@@ -170,25 +144,23 @@ def _watched(
     """Every job alone on a GPU for so long, with an audit beside them."""
     waves = [jobs[n : n + len(gpus)] for n in range(0, len(jobs), len(gpus))]
     minutes = len(waves) * (seconds + START_S) / 60
-    there = dict[str, Alone]()
-    over, audit = list[Alone](), None
+    seen, last, audit = list[Alone](), dict[str, Alone](), None
     try:
         for number, wave in enumerate(waves, start=1):
             for job, gpu in zip(wave, gpus, strict=False):
-                if gpu.uuid in there:
-                    over.append(there.pop(gpu.uuid))
-                    over[-1].mark()
-                    over[-1].stop()
-                there[gpu.uuid] = _started(job, gpu, number, folder, settings)
-            for job, gpu in zip(wave, gpus, strict=False):
-                _await(there[gpu.uuid])
-                _say(f"{job.name} is at work on GPU {gpu.index}")
-            if audit is None:
-                audit = _audit(minutes, folder)
-            for one in (there[gpu.uuid] for _, gpu in zip(wave, gpus, strict=False)):
+                if gpu.uuid in last:
+                    last[gpu.uuid].mark()
+                    last[gpu.uuid].stop()
+                last[gpu.uuid] = _started(job, gpu, number, folder, settings)
+                seen.append(last[gpu.uuid])
+            for one in (begun := seen[-len(wave) :]):
+                _await(one)
+                _say(f"{one.job.name} is at work on GPU {one.gpu.index}")
+            audit = audit or _audit(minutes, folder)
+            for one in begun:
                 one.mark()
             time.sleep(seconds)
-        for one in there.values():
+        for one in last.values():
             one.mark()
         assert audit is not None
         audit.send_signal(signal.SIGINT)  # what was seen until now is audited
@@ -198,9 +170,9 @@ def _watched(
     finally:
         if audit is not None:
             audit.kill()
-        for one in (*over, *there.values()):
+        for one in seen:
             one.stop()
-    return [*over, *there.values()]
+    return seen
 
 
 def _audit(minutes: float, folder: Path) -> "subprocess.Popen[bytes]":
@@ -222,15 +194,11 @@ def _started(job: Job, gpu: Gpu, number: int, folder: Path, settings: Settings) 
     progress.write_bytes(bytes(FILE_BYTES))
     told = {"CUDA_VISIBLE_DEVICES": gpu.uuid, "ADVISOR_PROGRESS_FILE": str(progress)}
     with (folder / f"{job.name}.log").open("wb") as log:
+        env = {**settings.job_environment(), **told, **dict(job.env)}
         process = subprocess.Popen(
-            job.command,
-            cwd=job.workdir,
-            env={**settings.job_environment(), **told, **dict(job.env)},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+            job.command, cwd=job.workdir, env=env, stdout=log, stderr=log, start_new_session=True
         )
-    return Alone(job, gpu, number, process, CounterFile(progress), [])
+    return Alone(job, gpu, f"{gpu.uuid} #{number}", process, CounterFile(progress), [])
 
 
 def _await(one: Alone) -> None:
@@ -257,8 +225,7 @@ def _means(series: Path, one: Alone) -> Mapping[str, float]:
 
 def _point(one: Alone, means: Mapping[str, float], idle_w: Mapping[str, float | None]) -> SoloPoint:
     (begin_s, first), (end_s, last) = one.window
-    known = {field.name for field in fields(SoloPoint)}
-    read: Found = {name: value for name, value in means.items() if name in known}
+    read: Found = {n: v for n, v in means.items() if n in SoloPoint.__dataclass_fields__}
     return SoloPoint(
         **read,
         job=one.job.name,
@@ -300,13 +267,14 @@ def _advised(audit: Found) -> list[Found]:
 def _launched(advised: Found, gpu: Gpu, seconds: float, folder: Path) -> Found:
     """At the limits of the audit; where there are none, or they are refused, as is recommended."""
     shares = advised.get("limits_percent", ())
-    text = "/".join(f"{share:g}" for share in shares) if min(shares, default=0) < WHOLE else None
-    split = "uncapped" if shares and text is None else text
+    split = "uncapped" if shares else None
+    if min(shares, default=WHOLE) < WHOLE:
+        split = "/".join(f"{share:g}" for share in shares)
     command = [sys.executable, "-m", "advisor_cli", "launch", *advised["jobs"], "--json"]
     command += [f"--profiles={folder / 'points.jsonl'}", f"--gpu={gpu.uuid}"]
     command += [f"--duration={seconds:g}"]
     tried: Found = {}
-    for way in (split, None) if split else (None,):
+    for way in dict.fromkeys((split, None)):
         _say(f"launching {' + '.join(advised['jobs'])}, {way or 'as recommended'}")
         asked = [] if way is None else [f"--split={way}"]
         done = subprocess.run([*command, *asked], capture_output=True, text=True, check=False)
@@ -317,71 +285,6 @@ def _launched(advised: Found, gpu: Gpu, seconds: float, folder: Path) -> Found:
             break
         tried["refused"] = done.stderr[-500:] or last.get("cause") or last
     return tried
-
-
-def _lines(found: Found) -> Iterator[str]:
-    yield f"five jobs on {found['gpu_model']}, {found['at']}; {found['seconds']:g} s each"
-    points = {point["job"]: point for point in found["points"]}
-    fills = {job["job"]: job["fills"] for job in found.get("audit", {}).get("jobs", ())}
-    yield "| alone, measured | rate | W | SMs active, % | the audit says that it fills a card |"
-    yield "|---|--:|--:|--:|---|"
-    for name, point in points.items():
-        active = point["sm_active_percent"]
-        cells = f"{point['rate']:.4g} {point['rate_unit']}/s", f"{point['power_w']:.0f}"
-        sm = "-" if active is None else f"{active:.0f}"
-        yield f"| {name} | {' | '.join(cells)} | {sm} | {_yes(fills.get(name))} |"
-    for one in found.get("launches", ()):
-        yield ""
-        yield from _of_launch(one, points)
-
-
-def _yes(fills: bool | None) -> str:
-    return "not known" if fills is None else "yes" if fills else "no"
-
-
-def _of_launch(one: Found, points: Mapping[str, Any]) -> Iterator[str]:
-    advised, status = one["advised"], one["launch"]
-    if "refused" in one:
-        yield f"! {one['refused']}"
-    if not status.get("observations"):
-        yield f"not launched: {' + '.join(advised['jobs'])} (exit code {one['exit_code']})"
-        return
-    seen, forecast = status["observations"][0], status["forecast"]
-    rates = {part["job"]: part["rate"] for part in seen["jobs"]}
-    yield f"{' + '.join(advised['jobs'])}, {one['split'] or 'as recommended'}"
-    yield "| speed | audit | forecast from one window | observed |"
-    yield "|---|--:|--:|--:|"
-    said = advised.get("speeds") or [None] * len(advised["jobs"])
-    expected = forecast["jobs"] if forecast else [None] * len(said)
-    for name, audited, one_of in zip(advised["jobs"], said, expected, strict=True):
-        speed = "-" if one_of is None else _range(one_of["rate"], 100 / one_of["solo_rate"])
-        now = "-" if rates[name] is None else f"{100 * rates[name] / points[name]['rate']:.0f} %"
-        yield f"| {name} | {_percent(audited)} | {speed} % | {now} |"
-    told: Found = forecast or {}
-    watts, saved = told.get("power_w"), told.get("energy_saved")
-    audited_w, gain_w = advised.get("power_w"), advised.get("saved_w")
-    part = gain_w / (audited_w + gain_w) if audited_w and gain_w is not None else None
-    yield f"| power, W | {_watts(audited_w)} | {_range(watts)} | {_watts(seen['power_w'])} |"
-    yield (
-        f"| energy saved against a card each | {_percent(part)} | {_range(saved, 100)} % "
-        f"| {_percent(seen['energy_saved'])} |"
-    )
-    yield f"flags: {', '.join(seen['flags']) or 'none'}"
-
-
-def _percent(part: float | None) -> str:
-    return "-" if part is None else f"{100 * part:.0f} %"
-
-
-def _watts(watts: float | None) -> str:
-    return "-" if watts is None else f"{watts:.0f}"
-
-
-def _range(of: Mapping[str, float] | None, times: float = 1) -> str:
-    if of is None:
-        return "-"
-    value, low, high = (times * of[key] for key in ("value", "low", "high"))
-    return f"{value:.0f} ({low:.0f} to {high:.0f})"
 
 
 def _moment(at_s: float) -> str:

@@ -18,7 +18,8 @@ from pathlib import Path
 import requests
 from straight import Straight
 from truth import held_minutes, measured_sets, minutes_of_pods, run_audit, table, truth
-from week import MINUTE_S, Week, Written, make_week
+from week import MINUTE_S, Week, make_week
+from written import Written
 
 from advisor_audit.reading import Source
 from advisor_audit.sources.prometheus import Prometheus

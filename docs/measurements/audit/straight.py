@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from week import MINUTE_S, Written
+from week import MINUTE_S
+from written import Written
 
 from advisor_audit.sources.prometheus import PAGE_S, Asked
 from advisor_audit.sources.series import Series
