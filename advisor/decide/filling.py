@@ -80,9 +80,9 @@ def best_beside(
 
 
 def alone(profile: Profile, share_percent: float = WHOLE) -> Prediction:
-    """What a job does that has the GPU for itself."""
+    """What a job does that has the GPU for itself; a server has no more than its demand to do."""
     at = profile.at([share_percent])
-    speed = float(at["rate"][0]) / profile.whole_gpu_rate
+    speed = min(1.0, float(at["rate"][0]) / profile.whole_gpu_rate)
     power_w = float(at["power_w"][0])
     return Prediction(
         split=Split((share_percent,)),

@@ -102,8 +102,11 @@ def make_placing(
             raise InputError(f"{kind.name} has no profile on any of these GPU models", fix=fix)
     per_card, per_w = _weights(aim, prices or Prices())
     paces = _paces(kinds, pools)
-    watts = np.array([[_power_w(profile) for profile in pool.profiles] for pool in pools])
-    alone = (per_card + per_w * watts) / np.maximum(paces, 1e-9)
+    costs = [
+        [per_card + per_w * p.whole_gpu_power_w if p else np.inf for p in pool.profiles]
+        for pool in pools
+    ]
+    alone = np.array(costs) / np.maximum(paces, 1e-9)
     # Where cards alone count, work that lags behind is for --min-speed to say.
     lag = np.zeros(len(kinds)) if aim == "fewest-cards" else alone.min(axis=0)
     return Placing(

@@ -1,7 +1,7 @@
 """Who joins those that run on a GPU, and what that saves against waiting."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from made_up_profiles import profile
@@ -54,6 +54,15 @@ def beside(
             return None
 
     return best_beside([there], alone(there), waiting, ask)
+
+
+def test_nobody_alone_is_faster_than_alone() -> None:
+    """In the window of a server some more requests can arrive than its users ask for."""
+    serving = Serving(offered_rate=100.0, rate_noise=0.02, latency_p99_ms=())
+    rates = 1.015 * SERVER.values["rate"]
+    busy = replace(SERVER, serving=serving, values={**SERVER.values, "rate": rates})
+    assert busy.at([100.0])["rate"][0] > busy.whole_gpu_rate
+    assert alone(busy).parts[0].speed.value == 1.0
 
 
 def test_what_is_saved_is_of_the_same_work() -> None:

@@ -350,6 +350,24 @@ def test_work_goes_where_it_costs_least() -> None:
     assert {one.pool for one in place_running(placing).sets} == {1}
 
 
+@pytest.mark.parametrize(
+    ("aim", "prices"), [("fewest-cards", None), ("cost", Prices(gpu_hour=2.5))]
+)
+def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) -> None:
+    """It runs on the other one, also where watts count nothing (nothing times no bound is NaN)."""
+    one, both = job("a", 97.0, 600.0), job("b", 97.0, 600.0)
+    pools = [
+        Pool(gpu_model=model, gpus=2, profiles=of, limits=Limits(), idle_power_w=70.0)
+        for model, of in (("new", (None, both)), (one.gpu_model, (one, both)))
+    ]
+    kinds = [Kind(name="a", count=2), Kind(name="b", count=2)]
+    placing = make_placing(kinds, pools, aim, prices)
+    assert np.isfinite(placing.lag).all()
+    plan = place_running(placing)
+    assert plan.seated == 4
+    assert math.isfinite(plan.cost)
+
+
 def test_what_cannot_be_placed_is_refused() -> None:
     """An aim that is none, no price, no profile, and a job that keeps its limits nowhere."""
     kinds, small = [Kind(name="a", count=1)], job("a")
