@@ -58,7 +58,6 @@ class PairOptions:
 def predict_options(
     profiles: Sequence[Profile],
     predictor: Predictor,
-    splits: Sequence[Split] = NINE,
     checked: CheckedCounts | None = None,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> PairOptions:
@@ -67,9 +66,8 @@ def predict_options(
     Args:
         profiles: One of each type, all of one GPU model.
         predictor: Of pairs.
-        splits: What is asked of it, where both profiles have the shares; in the place of one with
-            an unsafe count the nearest safe one.
-        checked: What the check of the GPU model found.
+        checked: What the check of the GPU model found: in the place of a split with an unsafe count
+            the nearest safe one is asked for.
         on_progress: Called after each pair with the pairs done and all pairs.
 
     Raises:
@@ -84,10 +82,10 @@ def predict_options(
     for profile in profiles:
         check_power(f"the idle power in the profile of {profile.job}", profile.idle_power_w)
     types = np.array(np.triu_indices(len(profiles)))
-    shape = types.shape[1], len(splits)
+    shape = types.shape[1], len(NINE)
     options = PairOptions(
         types=types,
-        splits=tuple(splits),
+        splits=NINE,
         speed=np.full((2, *shape), np.nan),
         low_speed=np.full((2, *shape), np.nan),
         power_w=np.full(shape, np.nan),
@@ -97,7 +95,7 @@ def predict_options(
     used: list[tuple[Split | None, ...]] = []
     pairs = combinations_with_replacement(profiles, 2)  # in the order of triu_indices
     for row, pair in enumerate(pairs):
-        safe = safe_splits_of(pair, splits, checked)
+        safe = safe_splits_of(pair, NINE, checked)
         # Most pairs have the same ones, and there can be tens of thousands of pairs.
         used.append(used[-1] if used and used[-1] == safe else safe)
         _fill(options, row, predictor, pair, safe)

@@ -227,7 +227,6 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
             parts=tuple(
                 _part(
                     profile,
-                    split,
                     split.shares[job],
                     class_of(split.sharing, float(beside[job, way])),
                     speed=float(speeds[job, way]),
@@ -255,7 +254,6 @@ def _power(value_w: float, of_class: SetClass, limit_w: float) -> Interval:
 
 def _part(
     profile: Profile,
-    split: Split,
     share_percent: float,
     of_class: SetClass,
     *,

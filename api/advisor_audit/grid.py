@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -58,11 +58,7 @@ class GpuPage:
 
 
 def gpu_pages(
-    series: Iterable[Series],
-    site: SourceFacts,
-    begin_s: float,
-    steps: int,
-    ignored: Collection[str] = (),
+    series: Iterable[Series], site: SourceFacts, begin_s: float, steps: int
 ) -> tuple[dict[str, GpuPage], set[str]]:
     """Each GPU of a page, and the GPUs that are there as MIG instances only.
 
@@ -77,7 +73,7 @@ def gpu_pages(
     for one in series:
         channel, scale = by_metric.get(one.metric, ("", 1.0))
         gpu = gpu_of(one.labels)
-        if gpu is None or not channel or gpu in ignored:
+        if gpu is None or not channel:
             if one.labels.get("GPU_I_ID"):
                 mig.add(gpu_of({**one.labels, "GPU_I_ID": ""}) or "")
             continue

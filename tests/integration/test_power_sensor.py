@@ -27,7 +27,7 @@ from advisor_power.sensor.poller import recorders
 from advisor_power.sensor.recording import LoadReady, run_stage
 from advisor_power.sensor.stimulus import LoadStage
 from advisor_power.sensor.trace import Trace, append, begin_trace, read_trace
-from advisor_profiling.testbed.answering import AnsweringJob, Workload, started
+from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, started
 
 PYTHON = str(FAKES / "fake_power_load.py")
 
@@ -49,7 +49,7 @@ def load(
 ) -> Generator[AnsweringJob]:
     """The load of the command, on the fake card."""
     folder.mkdir()
-    workload = Workload(
+    workload = AnsweringSpec(
         command=(program, str(workload_path("power_load.py"))),
         units=None,
         backend=UncappedBackend(Gpu(uuid=UUID, model="Fake H200")),

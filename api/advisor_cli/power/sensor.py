@@ -22,7 +22,7 @@ from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.replay import recorded_sensor
 from advisor_power.sensor.trace import Trace, read_trace
-from advisor_profiling.testbed.answering import Workload, script_workload
+from advisor_profiling.testbed.answering import AnsweringSpec, script_workload
 from advisor_profiling.testbed.live import find_gpu, worker_backend
 
 NOT_ACCEPTED = 6
@@ -90,7 +90,7 @@ def _measure(gpu_name: str, python: str, settings: Settings, console: Console) -
     return found
 
 
-def _record(load: Workload, file: Path, console: Console) -> Trace:
+def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
     wanted = SensorRecording(
         load=load,
         file=file,

@@ -21,7 +21,7 @@ from advisor_power.sensor.stimulus import (
     waves,
 )
 from advisor_power.sensor.trace import Trace, TraceHeader, append, begin_trace, read_trace
-from advisor_profiling.testbed.answering import AnsweringJob, Workload, started
+from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, started
 
 _WRITTEN_S = 1.0
 """After so long the recorders have written what they have."""
@@ -41,7 +41,7 @@ class LoadReady:
 class SensorRecording:
     """What is recorded, and how."""
 
-    load: Workload
+    load: AnsweringSpec
     """The workload `power_load.py`, on a card on which nobody else computes."""
     file: Path
     """Must not be there."""

@@ -37,7 +37,7 @@ _Ready = TypeVar("_Ready", bound=SaidReady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class AnsweringSpec:
     """A workload process that is to be started, in an empty folder for its pipes and output.
 
     Attributes:
@@ -61,9 +61,9 @@ def script_workload(
     python: str,
     units: int | None,
     folder: Path,
-) -> Workload:
+) -> AnsweringSpec:
     """One of our workloads, under an interpreter that has PyTorch, in a folder that is empty."""
-    return Workload(
+    return AnsweringSpec(
         command=(python, str(workload_path(script)), *options),
         units=units,
         backend=backend,
@@ -72,7 +72,9 @@ def script_workload(
     )
 
 
-def started(name: str, workload: Workload, kind: type[_Ready]) -> "tuple[AnsweringJob, _Ready]":
+def started(
+    name: str, workload: AnsweringSpec, kind: type[_Ready]
+) -> "tuple[AnsweringJob, _Ready]":
     """A workload process that is ready and under its limit, and what it says of itself.
 
     Raises:
@@ -94,7 +96,7 @@ class AnsweringJob:
         LimitNotProvenError: the limit is not in force.
     """
 
-    def __init__(self, name: str, workload: Workload) -> None:
+    def __init__(self, name: str, workload: AnsweringSpec) -> None:
         folder, backend, base = workload.folder, workload.backend, workload.base
         pipes = folder / "commands", folder / "answers"
         for pipe in pipes:

@@ -48,7 +48,6 @@ def measure_operation(
     home: Path,
     report: Report,
     planned: Callable[[KernelPlan], object],
-    seed: int = 0,
 ) -> KernelReport:
     """Measure an operation; its runs are kept in the home.
 
@@ -63,7 +62,7 @@ def measure_operation(
     begun, channel = time.monotonic(), sensors.channel
     check_resolution(channel, wanted.resolution_ms)
     _check_fits(bench.ready.execution_s, channel, wanted)
-    runner = Runner(bench, channel, wanted.lead_s, random.Random(seed))
+    runner = Runner(bench, channel, wanted.lead_s, random.Random(0))
     session = Session(home, _conditions(bench, gpu, sensors, wanted))
     kept = None if wanted.fresh else session.read()
     if kept is None:

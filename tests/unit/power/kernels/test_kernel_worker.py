@@ -23,7 +23,7 @@ from advisor_power.kernels.running.polled import PolledReadings
 from advisor_power.kernels.trace import PowerReading
 from advisor_power.sensor import polled
 from advisor_profiling.testbed import answering
-from advisor_profiling.testbed.answering import Workload, started
+from advisor_profiling.testbed.answering import AnsweringSpec, started
 
 PIPES = ["--commands", "c", "--answers", "a"]
 
@@ -174,7 +174,7 @@ def start(folder: Path, units: int | None = None) -> LiveKernelBench:
     """A bench whose worker is started as `open_worker` starts it."""
     backend: Any = SimpleNamespace(gpu=Gpu(uuid="GPU-1", model="Fake", units_total=132))
     command = ("python3", "x.py")
-    workload = Workload(command=command, units=units, backend=backend, base={}, folder=folder)
+    workload = AnsweringSpec(command=command, units=units, backend=backend, base={}, folder=folder)
     job, ready = started("power-kernel", workload, KernelReady)
     unused: Any = None
     worker = GpuWorker(
