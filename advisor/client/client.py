@@ -47,8 +47,9 @@ class Client(Recorded, Launching):
     Raises:
         InputError: one of these cannot be used.
 
-    Every method raises a `ClientError`: `ApiError` where the service refuses or fails,
-    `UnreachableError`, `TooSlowError` or `AnswerError` where it gives no answer that can be used.
+    Every method raises an `InputError` for a value of another kind, and else a `ClientError`:
+    `ApiError` where the service refuses or fails, `UnreachableError`, `TooSlowError` or
+    `AnswerError` where it gives no answer that can be used.
     """
 
     def recommend(self, asked: RecommendationRequest) -> Recommendation:

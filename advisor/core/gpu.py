@@ -111,7 +111,11 @@ class Share:
     memory_mib: int | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.percent) and 0 < self.percent <= 100):
+        try:
+            is_possible = math.isfinite(self.percent) and 0 < self.percent <= 100
+        except TypeError:  # text, as of a form
+            is_possible = False
+        if not is_possible:
             raise InputError(
                 f"a share of {self.percent} % is not possible",
                 why="the driver takes 0, negative numbers and numbers above 100 as no limit at all",

@@ -1,6 +1,7 @@
 """The arithmetic between percent and SMs."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -90,6 +91,12 @@ def test_the_percentage_of_a_count_is_the_smallest(total: int, data: st.DataObje
     units = 2 * data.draw(st.integers(SM_FLOOR // 2 + 1, total // 2))
     percent = percent_for_units(units, total)
     assert percent == 1 or units_for_percent(percent - 1, total) < units
+
+
+@pytest.mark.parametrize("percent", ["50", None, [50]])
+def test_a_share_that_is_no_number_is_refused_in_words(percent: Any) -> None:
+    with pytest.raises(InputError, match=r"is not possible.*give a percentage"):
+        Share(percent)
 
 
 def test_share_prints_as_the_driver_reads_it() -> None:
