@@ -153,6 +153,18 @@ def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
+@pytest.mark.nightly
+def test_daemon_that_hangs_stops_both(jobs: FakeHost) -> None:
+    """Shown as stopping for as long as that takes: each question to it takes 10 s."""
+    name = detached(jobs, "one", "two", *RUNS)
+    (jobs.pipe_dir / "hang").touch()
+    await_status(jobs, name, lambda status: status["state"] == "stopping")
+    status = await_end(jobs, name)
+    assert (status["state"], status["code"]) == ("failed", "partition")
+    assert not [text for text in status["warnings"] if "watched by nobody" in text]
+    await_nobody(jobs)
+
+
 # supervisors
 
 

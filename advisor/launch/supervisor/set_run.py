@@ -163,9 +163,10 @@ class SetRun:
                 self._writer.warn(*monitor.alarms(), *check.warnings(monitor), *pace.look(monitor))
                 self._show(monitor)
             ending = found
+        finally:
+            # Also where a look failed: to end jobs beside a daemon that hangs takes half a minute.
             if not monitor.over:
                 self._show(monitor, "stopping")
-        finally:
             try:
                 with closing(newcomers):
                     monitor.stop()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from advisor.errors import PartitionError
-from advisor.runtime.host.beats import beat
+from advisor.runtime.host.beats import beat, beating
 from advisor.runtime.host.processes import of_user
 
 BINARY = "nvidia-cuda-mps-control"
@@ -210,15 +210,17 @@ def run(
     command = text or " ".join(arguments[1:])
     beat()
     try:
-        done = subprocess.run(
-            arguments,
-            env=dict(environment),
-            input=text + "\n",
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-            **of_user(user),
+        done = beating(
+            lambda: subprocess.run(
+                arguments,
+                env=dict(environment),
+                input=text + "\n",
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+                **of_user(user),
+            )
         )
     except FileNotFoundError as error:
         raise PartitionError(

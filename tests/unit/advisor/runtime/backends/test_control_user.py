@@ -1,11 +1,13 @@
-"""The MPS control program, asked by root on the daemon of a user."""
+"""The MPS control program: asked by root on the daemon of a user, and waited for."""
 
+import os
 from pathlib import Path
 
 import pytest
 from other_user import MALLORY, shared_folder
 
-from advisor.runtime.backends.mps_control import BINARY, Control
+from advisor.runtime.backends.mps_control import BINARY, Control, run
+from advisor.runtime.host.beats import heard_by
 
 
 @pytest.mark.parametrize(("user", "answer"), [(MALLORY, MALLORY), (0, 0), (None, 0)])
@@ -18,3 +20,11 @@ def test_the_program_runs_as_the_user_of_the_daemon(user: int | None, answer: in
         control = Control(Path("/nonexistent"), {"PATH": f"{folder}:/usr/bin:/bin"}, user)
         said = control.ask("anything").split()
     assert set(said[:2] if answer == 0 else said) == {str(answer)}
+
+
+def test_who_waits_for_the_daemon_is_heard_meanwhile() -> None:
+    """Else a daemon that hangs is told as a supervisor that was stopped."""
+    heard: list[None] = []
+    with heard_by(lambda: heard.append(None)):
+        run(["sleep", "1"], os.environ)
+    assert len(heard) > 1
