@@ -820,6 +820,9 @@ def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
     visit.page.wait_for_selector("#results .notice.failed")
     assert "is no line of a queue" in visit.text("#results")
     visit.page.click("summary:has-text('Or draw a plan')")
+    visit.page.fill("#plan", '{"sets": []}')
+    visit.page.click("#draw")
+    visit.page.wait_for_selector("#results .notice:has-text('run together')")
     # An end on the hour, whose time is to be whole under the end of the axis.
     whole = plan.json | {"makespan_s": 10_800.0}
     for text, shown in (("{}", ".notice.failed"), (json.dumps(whole), ".gantt rect")):

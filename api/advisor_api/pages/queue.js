@@ -88,6 +88,9 @@ function readPlan(text) {
   } catch {
     // Said below, as of anything else that is no plan.
   }
+  if (Array.isArray(found?.sets)) {
+    throw new Said("These jobs run together from now on: no times are planned that could be drawn. advisor place --pairs --schedule tells who, and where.");
+  }
   if (!Array.isArray(found?.schedule) || !Array.isArray(found?.baselines)) {
     throw new Said("This is no plan. Paste the whole of what advisor place --json prints.");
   }
