@@ -205,16 +205,18 @@ def figures(rows: Rows) -> tuple[str, list[Figure]]:
 
 def days(rows: Rows) -> Iterator[Figure]:
     """Cards held of each mix and load."""
+    colours = dict(zip(dict.fromkeys(row["case"] for row in rows), COLOURS, strict=False))
     for name, load in dict.fromkeys((row["experiment"], row["load"]) for row in rows):
         these = [row for row in rows if (row["experiment"], row["load"]) == (name, load)]
-        yield Figure("held", f"{name}'s mix, load {load}", partial(held, these), 0.6)
+        yield Figure("held", f"{name}'s mix, load {load}", partial(held, these, colours), 0.6)
 
 
-def held(rows: Rows, axes: Any, ink: Ink) -> None:
+def held(rows: Rows, colours: Mapping[str, str], axes: Any, ink: Ink) -> None:
     """A line for each policy over the hours: the mean over seeds, and lowest and highest."""
     length = min(len(row["held"]) for row in rows)
     hours = np.arange(length) * EVERY_S / HOUR_S
-    for case, colour in zip(dict.fromkeys(row["case"] for row in rows), COLOURS, strict=False):
+    for case in dict.fromkeys(row["case"] for row in rows):
+        colour = colours[case]
         counts = np.array([row["held"][:length] for row in of_case(rows, case)])
         axes.plot(hours, counts.mean(axis=0), color=colour, label=case)
         axes.fill_between(hours, counts.min(axis=0), counts.max(axis=0), color=colour, alpha=0.2)
