@@ -77,6 +77,8 @@ def analyse(
         idle_w = before_w if before_w is not None and after_idle else 0.0
         if fault := fault_of(_band_w(curve), idle_w, limit_w, differ):
             curve, no_curve = None, f"the curve that readings give is not to be believed: {fault}"
+            if not isinstance(difference, str):
+                difference = replace(difference, curve_j=None, differ=None)
     ssp_w = _ssp_power(runs, channel, ssp_execution)
     sse_w = curve and _execution_power(curve, runs, sse)
     return KernelPower(

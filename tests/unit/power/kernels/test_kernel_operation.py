@@ -213,6 +213,7 @@ def test_curve_that_is_not_to_be_believed_is_no_result(
     assert power.ssp_power_w is not None
     assert power.difference is not None
     assert power.difference.counter.value > 0
+    assert (power.difference.curve_j, power.difference.differ) == (None, None)
     text = "\n".join(report_lines(power))
     assert f"no curve    {power.no_curve}" in text
     assert measured(MadeUpKernel(rising), tmp_path / "other", WantedKernel(runs=160)).curve
