@@ -236,7 +236,7 @@ class SetPlacement:
     cards: int
     power_w: float
     cost: float
-    waiting_cost: float
+    waiting_cost: float = 0.0
     bound: float
     gap: float
     energy_saved: float

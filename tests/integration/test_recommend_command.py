@@ -107,7 +107,7 @@ def test_a_little_energy_and_many_hours_are_the_users_call() -> None:
     assert (answer["verdict"], answer["choice"]["split"]) == ("your call", "exclusive")
     text = recommend(*pair)
     assert text.startswith("YOUR CALL: one after the other, or share for time: bert-train 66")
-    assert f"advisor launch bert-train bert-train --split {answer['call']}" in text
+    assert f"advisor launch bert-train*2 --split {answer['call']}" in text
     assert "% more for the same work" in text
     assert as_json(*pair, "--min-gain", "0")["verdict"] == "your call"
 
