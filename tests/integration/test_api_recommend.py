@@ -245,8 +245,8 @@ def test_placement_in_sets_is_that_of_the_command_line(api: Api, advisor: Adviso
 def test_answer_of_a_set_is_that_of_the_command_line(api: Api, advisor: Advisor) -> None:
     """Both doors give the same ways, numbers and warnings."""
     more = {"gpu_model": "NVIDIA H200", "isolate": True}
-    answer = api.post("/v1/sets", {"jobs": jobs(*SET, min_speed=0.25), **more})
-    options = ("--gpu-model", "NVIDIA H200", "--isolate", "--min-speed", "0.25")
+    answer = api.post("/v1/sets", {"jobs": jobs(*SET, min_speed=0.2), **more})
+    options = ("--gpu-model", "NVIDIA H200", "--isolate", "--min-speed", "0.2")
     assert answer == told(advisor, "recommend", *SET, *options)
     read(SetAdvice, json.dumps(answer))
 

@@ -109,7 +109,7 @@ def test_servers_share_and_say_what_freed_cards_draw() -> None:
 def test_isolate_takes_turns_or_a_card_each() -> None:
     """Under MPS a fault of one ends all: of servers the tail is too long in turns."""
     assert as_json(*SERVERS, "--isolate")["verdict"] == "a card each"
-    told = recommend("resnet50-train-b2*3", *H100, "--isolate", "--min-speed", "0.25", "--how")
+    told = recommend("resnet50-train-b2*3", *H100, "--isolate", "--min-speed", "0.2", "--how")
     assert told.startswith("SHARE: 3 x resnet50-train-b2 in turns, without MPS")
     assert "no MPS daemon may run" in told
     assert told.count("advisor launch resnet50-train-b2*3 --split time-sliced") == 2
@@ -242,7 +242,7 @@ def test_copies_are_told_with_what_ends_them() -> None:
 def test_copies_take_in_what_was_measured_and_say_how_faults_spread() -> None:
     """Three of a training were measured without limits and in turns, of which two are unsure."""
     for options, faults in (((), "ends all"), (("--isolate",), "leaves the others running")):
-        told = replicas("mobilenet-train-b2", *H100, "--most", "3", "--min-speed", "0.25", *options)
+        told = replicas("mobilenet-train-b2", *H100, "--most", "3", "--min-speed", "0.2", *options)
         assert "3 copies. measured: 2 windows" in " ".join(told.split())
         assert f"a fault of one copy {faults}" in told
         assert told.splitlines()[-4].endswith("measured")

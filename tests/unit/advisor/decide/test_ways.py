@@ -167,7 +167,7 @@ def test_small_jobs_share_without_limits() -> None:
 
 
 def test_a_fault_that_must_stay_alone_takes_turns() -> None:
-    found = recommended([SMALL] * 3, isolate=True, default_min_speed=0.25)
+    found = recommended([SMALL] * 3, isolate=True, default_min_speed=0.2)
     assert found.choice is not None
     assert found.choice.name == "time-sliced"
 
