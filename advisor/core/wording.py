@@ -89,14 +89,14 @@ def printable(text: str) -> str:
     return "".join(map(_shown, text))
 
 
-_SHOWN = 60
+SHOWN = 60
 """Characters of a value in a message."""
 
 
 def shown(given: object) -> str:
     """A value as a message may repeat it: in ASCII, so that no terminal is steered by it."""
-    text = ascii(given[:_SHOWN] if isinstance(given, str) else given)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    text = ascii(given[:SHOWN] if isinstance(given, str) else given)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
 class PrintableFormatter(logging.Formatter):

@@ -19,6 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from advisor.core.wording import SHOWN
 from advisor.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ _NAMED = 5
 MOST_LISTED = 1000
 """Faults that are looked at; listing a hundred thousand takes seconds."""
 
-_LONGEST, _SHOWN = 80, 60
-"""Characters of a key and of a value that are repeated."""
+_LONGEST = 80
+"""Characters of a key that are repeated."""
 
 
 SCHEMA = 5
@@ -246,8 +247,8 @@ def _value_told(fault: Mapping[str, Any]) -> str:
     if fault["type"] in _TOLD:
         return ""
     if isinstance(value, str | int | float | None):
-        text = json.dumps(value[:_SHOWN] if isinstance(value, str) else value)
-        return f", not {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'}"
+        text = json.dumps(value[:SHOWN] if isinstance(value, str) else value)
+        return f", not {text if len(text) <= SHOWN else f'{text[:SHOWN]}...'}"
     return f", not {'an object' if isinstance(value, dict) else 'an array'}"
 
 

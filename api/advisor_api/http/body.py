@@ -111,8 +111,9 @@ def length_of(headers: Mapping[bytes, bytes]) -> int:
     text = headers.get(b"content-length", b"0")
     # More digits than a body of any size has.
     if not text.isdigit() or len(text) > 18:
+        given = shown(text.decode("latin-1"))
         raise HTTPException(
-            400, f"the header content-length is {shown(text)[1:]}, no number.", headers=_CLOSE
+            400, f"the header content-length is {given}, no number.", headers=_CLOSE
         )
     return int(text)
 
