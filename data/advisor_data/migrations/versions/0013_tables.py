@@ -25,6 +25,7 @@ NOT_REVOKED = sa.text("revoked_at IS NULL")
 
 
 def upgrade() -> None:
+    """In the order of what is kept in them: measurements, launches, then what a service needs."""
     _points()
     _observations()
     _profiles()
@@ -174,4 +175,10 @@ def _unique(table: str, name: str, where: sa.TextClause | None, *columns: str) -
 
 
 def downgrade() -> None:
-    raise NotImplementedError("there is no version before")
+    """Drop all tables, with everything that was measured: there is no version before."""
+    for table in (
+        "solo_points", "pair_points", "pair_point_parts", "observations", "observation_parts",
+        "advisor_profiles", "advisor_changes", "advisor_tokens", "advisor_launches",
+        "advisor_audit_log",
+    ):
+        op.drop_table(table)

@@ -5,12 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, text
-from store_points import point
+from sqlalchemy import create_engine, inspect, text
+from store_points import observation, point
 
 from advisor.errors import StoreError
 from advisor_data import migrate, open_store
@@ -65,6 +66,27 @@ def test_versions_are_those_of_the_migrations() -> None:
     config.set_main_option("script_location", "advisor_data:migrations")
     scripts = ScriptDirectory.from_config(config)
     assert [script.revision for script in scripts.walk_revisions()] == revisions()[::-1]
+
+
+def test_a_schema_can_be_taken_back_to_any_version(url: str, tmp_path: Path) -> None:
+    """Down to no tables and up again, with records in it; an older version counts no time twice."""
+    migrate(url, tmp_path)
+    with open_store(url, tmp_path) as store:
+        store.add([point()])
+        store.add([observation(), observation(1, stretch=1)])
+    engine = create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", "advisor_data:migrations")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0013")
+        for table in ("solo_points", "observations"):
+            assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 1
+        assert connection.scalar(text("SELECT count(*) FROM observation_parts")) == 2
+        command.downgrade(config, "base")
+        assert inspect(connection).get_table_names() == [VERSION_TABLE]
+    engine.dispose()
+    assert migrate(url, tmp_path)
 
 
 def test_a_database_that_is_current_is_opened_without_alembic(tmp_path: Path) -> None:
