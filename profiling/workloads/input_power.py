@@ -195,7 +195,7 @@ def answer(player: Any, command: dict[str, Any]) -> dict[str, Any]:
         return {"stopped": player.stop()}
     try:
         return {"loaded": player.load(command["load"])}
-    except Exception as error:  # noqa: BLE001 - one pair must not end those behind it
+    except Exception as error:  # noqa: BLE001 - whatever torch raises of one pair, those behind it go on
         refused = fault_of(error)["fault"]
     # Not while the error is handled: it holds the matrices.
     if not player.usable():

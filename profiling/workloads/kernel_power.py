@@ -203,7 +203,7 @@ def answering(file: Path) -> Generator[TextIO]:
     with file.open("w") as answers:
         try:
             yield answers
-        except Exception as error:
+        except Exception as error:  # of any kind: raised again when it is told
             with contextlib.suppress(OSError):
                 say(answers, fault_of(error))
             raise

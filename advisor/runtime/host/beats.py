@@ -44,8 +44,7 @@ def beating(call: Callable[[], T]) -> T:
     """What a call returns that waits by itself, as for a program or a database; beats meanwhile."""
     if not _listeners:
         return call()
-    answer = Future[T]()
-    Thread(target=_answer, args=(answer, call), daemon=True).start()
+    answer = in_thread(call)
     end_s = time.monotonic() + _MOST_S
     while time.monotonic() < end_s:
         try:
@@ -57,8 +56,15 @@ def beating(call: Callable[[], T]) -> T:
     return answer.result()
 
 
+def in_thread(call: Callable[[], T]) -> Future[T]:
+    """What a call returns or raises, from a thread of its own; the process ends without it."""
+    answer = Future[T]()
+    Thread(target=_answer, args=(answer, call), daemon=True).start()
+    return answer
+
+
 def _answer(answer: "Future[T]", call: Callable[[], T]) -> None:
     try:
         answer.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+    except BaseException as error:  # noqa: BLE001 - whatever it is, raised where it is waited for
         answer.set_exception(error)

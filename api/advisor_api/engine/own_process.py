@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, undone_by
 from advisor.settings import SECRETS, Settings, python
 
 _NICENESS = 10
@@ -72,11 +72,9 @@ class OwnProcesses:
     # Kept and given back by the thread that works: a caller who no longer waits changes nothing.
     def _work(self, what: Callable[..., bytes], args: tuple[Any, ...]) -> bytes:
         process = self._taken()
-        try:
+        # Whatever it was in the middle of, it answers nobody else.
+        with undone_by(lambda: self._drop(process)):
             value, has_grown = process.ask(what, args)
-        except BaseException:  # whatever it was in the middle of, it answers nobody else
-            self._drop(process)
-            raise
         if has_grown:
             self._drop(process)
         else:

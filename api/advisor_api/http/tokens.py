@@ -91,7 +91,7 @@ class TokenCache:
             began = time.monotonic()
             try:
                 tokens = await asyncio.to_thread(self._find, now.keys())
-            except Exception as error:  # noqa: BLE001 told to each of those that wait
+            except Exception as error:  # noqa: BLE001 else all that wait would wait for ever
                 for future in now.values():
                     future.set_exception(error)
                     future.exception()  # somebody who waited may be gone

@@ -6,13 +6,13 @@ smaller ones (https://prometheus.io/docs/prometheus/latest/querying/api/).
 """
 
 import json
-import queue
 import random
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import requests
@@ -20,6 +20,7 @@ import urllib3
 from requests.utils import get_auth_from_url
 
 from advisor.errors import SourceError
+from advisor.runtime.host.beats import in_thread
 from advisor_audit.sources.series import NAMES, UUIDS, Series, gpu_of, metrics_for, workload_name
 
 GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
@@ -205,21 +206,10 @@ class Prometheus:
     def _once(self, path: str, asked: Mapping[str, str], *, post: bool) -> _Answer:
         """One answer within its time: the timeouts of requests are for each read of the socket."""
         self.asked.requests += 1
-        found = queue.SimpleQueue[_Answer | Exception]()
-
-        def ask() -> None:
-            try:
-                found.put(self._exchanged(path, asked, post=post))
-            except Exception as error:  # noqa: BLE001 raised again by who waits
-                found.put(error)
-
-        threading.Thread(target=ask, daemon=True).start()
-        try:
-            answer = found.get(timeout=self._longest_s)
-        except queue.Empty:
-            raise _TooMuchError(f"an answer took longer than {self._longest_s:g} s") from None
-        if isinstance(answer, Exception):
-            raise answer
+        exchange = in_thread(partial(self._exchanged, path, asked, post=post))
+        if not wait({exchange}, self._longest_s).done:
+            raise _TooMuchError(f"an answer took longer than {self._longest_s:g} s")
+        answer = exchange.result()
         self.asked.received_bytes += len(answer[1])
         return answer
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 import typer
 from rich.console import Console
 
-from advisor.errors import AdvisorError, JobError
+from advisor.errors import AdvisorError, JobError, undone_by
 from advisor.runtime.host.cores import physical_cores
 
 _PR_SET_PDEATHSIG = 1
@@ -42,13 +42,10 @@ def run_on_each(
         typer.Exit: none gave an answer, and their one code is no error's of ours.
     """
     children: list[subprocess.Popen[str]] = []
-    try:
+    with undone_by(lambda: _end(children)):  # nobody measures on for a command that is gone
         for options, cores in zip(_options(gpus, shard), _cores(len(gpus)), strict=True):
             children.append(_start([*arguments, *options], cores))
         found = _listen(gpus, children, console)
-    except BaseException:  # Ctrl-C too: nobody measures on for a command that is gone
-        _end(children)
-        raise
     ends = (child.wait() for child in children)
     codes = [end if end >= 0 else 128 - end for end in ends]
     ended = zip(gpus, codes, strict=True)
@@ -147,9 +144,8 @@ def _listen(
 def _end(children: Sequence[subprocess.Popen[str]]) -> None:
     """As Ctrl-C ends one; each still stops its jobs in the safe order."""
     for child in children:
-        with contextlib.suppress(ProcessLookupError):
-            # Not SIGINT: a job of a shell in the background may have to ignore that.
-            child.send_signal(signal.SIGTERM)
+        # Not SIGINT: a job of a shell in the background may have to ignore that.
+        child.send_signal(signal.SIGTERM)
     for child in children:
         child.wait()
 

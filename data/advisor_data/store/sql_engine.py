@@ -19,7 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from advisor.errors import InputError, StoreError
+from advisor.errors import InputError, StoreError, undone_by
 from advisor.installed import install
 from advisor_data.store.profile_table import renew_all
 from advisor_data.store.schema import SchemaState, schema_state, upgrade
@@ -117,16 +117,13 @@ def open_engine(url: str) -> Engine:
         UnsafeFileError: its file belongs to another user, or cannot be closed to others.
     """
     engine = make_engine(url)
-    try:
+    with undone_by(engine.dispose):
         with store_errors(engine.url), engine.connect() as connection:
             state = schema_state(connection)
         if state == "older" and engine.dialect.name == "sqlite":
             _upgrade(engine)
         else:
             refuse_other(state, address(engine.url))
-    except BaseException:  # Ctrl-C too: nobody else has the engine to close it
-        engine.dispose()
-        raise
     return engine
 
 

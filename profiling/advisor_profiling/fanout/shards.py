@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import InputError
+from advisor.errors import InputError, undone_by
 from advisor.files.whole_files import replace_file
 from advisor.settings import python
 
@@ -119,13 +119,13 @@ def _prepare() -> None:
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
     """Its exit code; where the engine ends this process, the command is ended first."""
-    try:
+    with undone_by(lambda: _end(child)):
         # Ray's interrupt does not reach a process that waits in the kernel.
         while (code := child.poll()) is None:
             time.sleep(_POLL_S)
         return code
-    except BaseException:  # the engine's interrupt, and whatever else ends this process
-        with suppress(ProcessLookupError):
-            child.terminate()
-        child.wait()
-        raise
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    child.wait()
