@@ -11,13 +11,13 @@ from advisor.decide.limits import Limits, with_card_memory
 from advisor.errors import InputError
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Profile
-from advisor_audit.kinds import Kind, Survey, WindowHead
+from advisor_audit.kinds import SeenKind, Survey, WindowHead
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import WORLDS, saved
 from advisor_audit.reading import Source, read_all
 from advisor_audit.result import Audit, ReadSpan
-from advisor_audit.totals import Hours, Totals, to_prove
+from advisor_audit.totals import AuditTotals, Hours, to_prove
 from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
 
 _FEWEST_SLOTS = 96
@@ -89,7 +89,7 @@ def audit(
     for page, (begin_s, end_s) in enumerate(pages.pages):
         walk.page(pages.segments(page), begin_s, end_s)
         on_progress("packing", page + 1, len(pages.pages))
-    totals = Totals(
+    totals = AuditTotals(
         survey=survey,
         packers=walk.packers,
         walked=walk.walked,
@@ -123,15 +123,15 @@ def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wal
     return Walk(survey, packers, numbers, wanted.within, walked)
 
 
-def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[Kind]]:
+def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[SeenKind]]:
     """Of each GPU model, in a fixed order."""
-    found: set[Kind] = set()
+    found: set[SeenKind] = set()
     for one in read:
         kind = survey.kind_of(one) if one.owner not in survey.several else None
         if kind:
             found.add(kind)
             survey.count(one, kind)
-    by_model: dict[str, list[Kind]] = {}
+    by_model: dict[str, list[SeenKind]] = {}
     for kind in sorted(found):
         by_model.setdefault(kind.model, []).append(kind)
     return by_model
@@ -155,7 +155,7 @@ def worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
 
 
 def _packers(
-    kinds: Mapping[str, Sequence[Kind]],
+    kinds: Mapping[str, Sequence[SeenKind]],
     profiles: Mapping[str, Sequence[Profile]],
     survey: Survey,
     wanted: Wanted,
@@ -164,7 +164,11 @@ def _packers(
 
 
 def _packer(
-    model: str, kinds: Sequence[Kind], survey: Survey, wanted: Wanted, profiles: Sequence[Profile]
+    model: str,
+    kinds: Sequence[SeenKind],
+    survey: Survey,
+    wanted: Wanted,
+    profiles: Sequence[Profile],
 ) -> Packer:
     limits = with_card_memory(wanted.limits, model)
     if limits.memory_mib is None:
@@ -196,7 +200,7 @@ def _span(source: Source, wanted: Wanted, slot_s: float) -> ReadSpan:
     )
 
 
-def _audit(totals: Totals, span: ReadSpan, mig: int) -> Audit:
+def _audit(totals: AuditTotals, span: ReadSpan, mig: int) -> Audit:
     held, jobs = totals.now(), totals.jobs()
     return Audit(
         made_at=now(),

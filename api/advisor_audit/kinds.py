@@ -59,7 +59,7 @@ class WindowHead(Protocol):
         ...
 
 
-class Kind(NamedTuple):
+class SeenKind(NamedTuple):
     """A cell of windows, or a job that the store knows.
 
     Attributes:
@@ -92,10 +92,10 @@ class Survey:
     most_w: dict[str, float] = field(default_factory=dict[str, float])
     clocks_mhz: dict[str, float] = field(default_factory=dict[str, float])
     groups: set[str] = field(default_factory=set[str])
-    _cells: dict[Kind, dict[str, list[float]]] = field(
-        default_factory=dict[Kind, dict[str, list[float]]]
+    _cells: dict[SeenKind, dict[str, list[float]]] = field(
+        default_factory=dict[SeenKind, dict[str, list[float]]]
     )
-    _seconds: dict[Kind, float] = field(default_factory=lambda: defaultdict(float))
+    _seconds: dict[SeenKind, float] = field(default_factory=lambda: defaultdict(float))
 
     def add_page(self, segments: Collection[Segment]) -> None:
         """One page of the whole cluster."""
@@ -137,7 +137,7 @@ class Survey:
         """Of a card; None: nobody knows."""
         return MEMORY_MIB.get(model) or self.totals_mib.get(model) or None
 
-    def kind_of(self, one: Segment) -> Kind | None:
+    def kind_of(self, one: Segment) -> SeenKind | None:
         """The kind of a segment; None: too little was read to say anything."""
         if one.owner is None or POWER not in one.means or activity_of(one) is None:
             return None
@@ -146,9 +146,9 @@ class Survey:
             return None
         workload = workload_of(one.owner)
         if one.state == "busy" and (one.model, workload.known_as) in self.known:
-            return Kind(one.model, workload.known_as, False, ())
+            return SeenKind(one.model, workload.known_as, False, ())
         is_server = one.state == "busy" and self.seen[workload].is_server
-        return Kind(one.model, "", is_server, self._cell(one, memory_mib))
+        return SeenKind(one.model, "", is_server, self._cell(one, memory_mib))
 
     def _cell(self, one: Segment, memory_mib: float) -> tuple[int, ...]:
         means, model = one.means, one.model
@@ -162,7 +162,7 @@ class Survey:
             int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / WIDE_PERCENT),
         )
 
-    def count(self, one: Segment, kind: Kind) -> None:
+    def count(self, one: Segment, kind: SeenKind) -> None:
         """One more window of a kind."""
         if kind.known:
             return
@@ -173,7 +173,7 @@ class Survey:
             kept[1] += one.seen_s
             kept[2] = max(kept[2], value)
 
-    def profiles(self, kinds: Iterable[Kind], head: WindowHead) -> list[Profile]:
+    def profiles(self, kinds: Iterable[SeenKind], head: WindowHead) -> list[Profile]:
         """Of each kind: as it was measured, else as it is estimated from its mean window."""
         return [
             self.known[kind.model, kind.known]
@@ -182,17 +182,19 @@ class Survey:
             for kind in kinds
         ]
 
-    def guesses(self, kinds: Iterable[Kind], head: WindowHead) -> Callable[[int], list[Profile]]:
+    def guesses(
+        self, kinds: Iterable[SeenKind], head: WindowHead
+    ) -> Callable[[int], list[Profile]]:
         """The same in each world, where what is measured is as it is."""
         found = [(kind, self._guess(kind, head)) for kind in kinds]
         return lambda world: [_as_seen(kind, guess(world)) for kind, guess in found]
 
-    def _guess(self, kind: Kind, head: WindowHead) -> Guess:
+    def _guess(self, kind: SeenKind, head: WindowHead) -> Guess:
         if kind.known:
             return lambda _: self.known[kind.model, kind.known]
         return head.guesses(self.window(kind), is_server=kind.is_server)
 
-    def window(self, kind: Kind) -> SoloWindow:
+    def window(self, kind: SeenKind) -> SoloWindow:
         """The mean window of a kind."""
         sums = self._cells[kind._replace(is_server=False)]
         means = {channel: total / seconds for channel, (total, seconds, _) in sums.items()}
@@ -210,7 +212,7 @@ class Survey:
         )
 
 
-def _as_seen(kind: Kind, profile: Profile) -> Profile:
+def _as_seen(kind: SeenKind, profile: Profile) -> Profile:
     """With the demand of what looks like a server."""
     if kind.known or not kind.is_server:
         return profile

@@ -18,12 +18,11 @@ from advisor.core.objectives import Aim, Prices
 from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import Limits
 from advisor.place.many_sets import LEVELS, Sets
-from advisor.place.running import Kind as PlacedKind
-from advisor.place.running import Pool, make_placing
+from advisor.place.running import Kind, Pool, make_placing
 from advisor.place.set_answers import SetAnswers, set_answers
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.set_law import SetClass, class_of, filling_beside
-from advisor_audit.kinds import Kind
+from advisor_audit.kinds import SeenKind
 
 LEAST_GAIN = 0.03
 """Of what a set costs without the job: a fault of one can end all, so less is not worth it."""
@@ -83,7 +82,7 @@ class Packer:
         kinds: In the order of their numbers.
     """
 
-    kinds: Sequence[Kind]
+    kinds: Sequence[SeenKind]
     answers: SetAnswers
     alone: Floats = field(init=False)
     _rows: dict[tuple[Members, int], Row] = field(default_factory=dict[tuple[Members, int], Row])
@@ -242,7 +241,7 @@ class Packer:
 
 
 def make_packer(
-    kinds: Sequence[Kind],
+    kinds: Sequence[SeenKind],
     profiles: Sequence[Profile],
     idle_power_w: float,
     aim: Aim,
@@ -262,7 +261,7 @@ def make_packer(
         idle_power_w=idle_power_w,
     )
     named = [
-        PlacedKind(name=profile.job, count=MOST_JOBS, is_server=kind.is_server)
+        Kind(name=profile.job, count=MOST_JOBS, is_server=kind.is_server)
         for kind, profile in zip(kinds, profiles, strict=True)
     ]
     return Packer(kinds, set_answers(make_placing(named, [pool], aim, prices), 0))

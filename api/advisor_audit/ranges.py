@@ -42,7 +42,7 @@ Weights: TypeAlias = Mapping[SetKey, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Saved:
+class SavedInWorlds:
     """What sharing saves in each world, by the law and then as drawn; shape (worlds, 1 + draws).
 
     Attributes:
@@ -56,7 +56,9 @@ class Saved:
     cards: Floats
 
 
-def saved(walked: Walked, packers: Packers, worlds: Iterable[Packers], seed: int = 0) -> Saved:
+def saved(
+    walked: Walked, packers: Packers, worlds: Iterable[Packers], seed: int = 0
+) -> SavedInWorlds:
     """What was packed, and how packing in each world differs from that."""
     slots = {key: h * 3600 / walked.slot_s for key, h in walked.hours.items()}
     all_slots, sampled = (
@@ -67,7 +69,7 @@ def saved(walked: Walked, packers: Packers, worlds: Iterable[Packers], seed: int
     times = walked.slots / max(len(walked.sample), 1)
     table = np.array([all_slots + (sample - sampled) * times for sample, _ in found])
     hours = walked.slot_s / 3600
-    return Saved(
+    return SavedInWorlds(
         freed_h=table[:, 0] * hours,
         kwh=table[:, 1] * hours / 1000,
         cards=np.array([cards for _, cards in found]),

@@ -16,7 +16,7 @@ from advisor.predict.set_law import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS
 from advisor_audit.kinds import SM, Survey
 from advisor_audit.packing import PackedSet, Packer
 from advisor_audit.phases import Segment
-from advisor_audit.ranges import ONE_WINDOW_ENERGY, Saved, interval
+from advisor_audit.ranges import ONE_WINDOW_ENERGY, SavedInWorlds, interval
 from advisor_audit.result import Basis, NextProfile, Now, SeenJob, Shared, SharingSet
 from advisor_audit.sources.series import POWER
 from advisor_audit.walk import SetKey, Team, Walked
@@ -58,7 +58,7 @@ HELD = ("busy", "paused", "shared")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Totals:
+class AuditTotals:
     """All that the answer is made of."""
 
     survey: Survey
@@ -66,7 +66,7 @@ class Totals:
     walked: Walked
     hours: Hours
     prices: Prices
-    saved: Saved
+    saved: SavedInWorlds
 
     def now(self) -> Now:
         """What is held today."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from advisor_audit.kinds import Kind, Survey
+from advisor_audit.kinds import SeenKind, Survey
 from advisor_audit.packing import Members, Packer
 from advisor_audit.phases import Segment
 from advisor_audit.workloads import Workload, workload_of
@@ -97,7 +97,7 @@ class Walk:
 
     survey: Survey
     packers: Mapping[str, Packer]
-    numbers: Mapping[Kind, int]
+    numbers: Mapping[SeenKind, int]
     within: str
     walked: Walked
 
@@ -150,7 +150,7 @@ class Walk:
         """Cards for what the jobs of a set lag behind."""
         return self.packers[key.model].set_of(key.members, key.level).lag_cards
 
-    def _kind(self, one: Segment) -> tuple[Kind | None, str]:
+    def _kind(self, one: Segment) -> tuple[SeenKind | None, str]:
         if one.state == "shared":
             return None, "shared already"
         if one.owner in self.survey.several:

@@ -53,7 +53,7 @@ class LeftOutJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class OneWindowHead:
     """Estimates profiles, and what they might be."""
 
     model: OneWindowModel
@@ -126,7 +126,7 @@ class ErrorsFile:
 
 
 @functools.cache
-def bundled_head() -> Head:
+def bundled_head() -> OneWindowHead:
     """The one that comes with the package.
 
     Raises:
@@ -134,4 +134,4 @@ def bundled_head() -> Head:
     """
     with ModelError.instead_of(ValueError, f"{ERRORS} cannot be read", fix="install advisor again"):
         left_out = parse(ErrorsFile, bundled_file(ERRORS)).left_out
-    return Head(model=bundled_one_window(), left_out=left_out)
+    return OneWindowHead(model=bundled_one_window(), left_out=left_out)

@@ -30,7 +30,7 @@ from advisor.core.objectives import Prices
 from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import OneWindowModel
-from advisor_models.one_window_errors import Head
+from advisor_models.one_window_errors import OneWindowHead
 from advisor_training.learn.one_window import fit_one_window, learnable, left_out_errors
 from advisor_training.learn.protocols import family_of
 
@@ -78,7 +78,7 @@ def audited(week: tuple[int, int]) -> list[tuple[str, dict[str, "Held"]]]:
     return every
 
 
-def unseen_head(number: int) -> tuple[Head, list[str]]:
+def unseen_head(number: int) -> tuple[OneWindowHead, list[str]]:
     """A head, and jobs of families that it has not seen."""
     names = sorted(profiles())
     families = sorted({family_of(name) for name in names})
@@ -86,7 +86,7 @@ def unseen_head(number: int) -> tuple[Head, list[str]]:
     points = [*bundled_solo_points(), *bundled_set_references()]
     known = learnable(make_profiles(points).values())
     others = [p for p in known if family_of(p.job) not in unseen]
-    head = Head(
+    head = OneWindowHead(
         model=OneWindowModel(fit_one_window(others)), left_out=tuple(left_out_errors(others))
     )
     return head, [name for name in names if family_of(name) in unseen]
@@ -115,7 +115,7 @@ class Held:
 
 
 def judged(
-    week: Week, true: Truth, head: Head, lacking: Collection[str]
+    week: Week, true: Truth, head: OneWindowHead, lacking: Collection[str]
 ) -> Iterator[tuple[str, Held]]:
     """Each figure of one audit."""
     source = Straight(Written(week, BEGIN_S), lacking)

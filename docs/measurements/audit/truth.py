@@ -12,23 +12,23 @@ from advisor.core.objectives import NO_PRICES, Prices
 from advisor.core.records import PairPoint
 from advisor.decide.limits import Limits, with_card_memory
 from advisor_audit.audit import Wanted, audit
-from advisor_audit.kinds import Kind, Survey
+from advisor_audit.kinds import SeenKind, Survey
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.phases import Segment
-from advisor_audit.ranges import Saved, saved
+from advisor_audit.ranges import SavedInWorlds, saved
 from advisor_audit.reading import Source, pages_of
 from advisor_audit.result import Audit, Now, Shared
-from advisor_audit.totals import Hours, Totals
+from advisor_audit.totals import AuditTotals, Hours
 from advisor_audit.walk import SLOT_S, Walk, Walked
 from advisor_data.files.bundled import bundled_set_points
-from advisor_models.one_window_errors import Head, bundled_head
+from advisor_models.one_window_errors import OneWindowHead, bundled_head
 
 
 def run_audit(
     source: Source,
     folder: Path,
     within: str = "namespace",
-    head: Head | None = None,
+    head: OneWindowHead | None = None,
     prices: Prices = NO_PRICES,
 ) -> Audit:
     """As the command does it, with no profile known."""
@@ -43,7 +43,7 @@ class Truth:
 
     now: Now
     shared: Shared
-    saved: Saved
+    saved: SavedInWorlds
 
 
 def truth_packer(week: Week) -> Packer:
@@ -59,7 +59,7 @@ def truth(week: Week, within: str = "namespace") -> Truth:
     hours.gpus = {str(n) for n in range(week.gpus)}
     walk = Walk(survey, {MODEL: packer}, numbers, within, Walked(SLOT_S, 1))
     walk.page(found, 0.0, week.minutes * MINUTE_S)
-    totals = Totals(
+    totals = AuditTotals(
         survey=survey,
         packers={MODEL: packer},
         walked=walk.walked,
@@ -77,7 +77,7 @@ def _survey(week: Week) -> Survey:
     return survey
 
 
-def _packer(survey: Survey, found: Sequence[Segment]) -> tuple[Packer, dict[Kind, int]]:
+def _packer(survey: Survey, found: Sequence[Segment]) -> tuple[Packer, dict[SeenKind, int]]:
     kinds = sorted({kind for one in found if (kind := survey.kind_of(one))})
     for one in found:
         if kind := survey.kind_of(one):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Limits
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_audit.kinds import Kind, Survey
+from advisor_audit.kinds import SeenKind, Survey
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.phases import Segment
-from advisor_audit.ranges import Saved, interval, saved
+from advisor_audit.ranges import SavedInWorlds, interval, saved
 from advisor_audit.sources.series import Owner
 from advisor_audit.walk import Walk, Walked
 from advisor_audit.workloads import Workload, workload_of
@@ -33,7 +33,7 @@ def profiles() -> list[Profile]:
 
 @pytest.fixture(scope="module")
 def packer(profiles: Sequence[Profile]) -> Packer:
-    kinds = [Kind(MODEL, profile.job, False, ()) for profile in profiles]
+    kinds = [SeenKind(MODEL, profile.job, False, ()) for profile in profiles]
     limits = Limits(memory_mib=CARD_MIB)
     return make_packer(kinds, profiles, 70.0, "least-energy", limits, NO_PRICES)
 
@@ -76,7 +76,7 @@ def segment(gpu: int, owner: Owner, begin_h: float, end_h: float, memory: float 
 
 def packed(
     segments: Sequence[Segment], within: str = "namespace", hours: int = 4, worlds: int = 0
-) -> tuple[Walked, Saved | None]:
+) -> tuple[Walked, SavedInWorlds | None]:
     """What was packed, and what is saved in worlds."""
     survey = Survey()
     survey.add_page(segments)
