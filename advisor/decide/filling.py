@@ -25,7 +25,7 @@ LEAST_TIME_SAVED, LEAST_ENERGY_SAVED = 0.1, 0.05
 """About twice what two jobs need to gain to share a fate: shares stay when neighbours have ended,
 and speeds of sets are predicted to 16 % only (docs/measurements/sets.md)."""
 
-Ask = Callable[[Sequence[Profile], Running | None], SetDecision | None]
+_Ask = Callable[[Sequence[Profile], Running | None], SetDecision | None]
 """The advice for a set, all but the last of which may be running; None: there is no way."""
 
 
@@ -53,7 +53,7 @@ def best_beside(
     there: Sequence[Profile],
     now: Prediction,
     waiting: Iterable[Profile],
-    ask: Ask,
+    ask: _Ask,
     running: Running | None = None,
 ) -> Beside | None:
     """The waiting job that saves most beside those that are there; None: all better wait.

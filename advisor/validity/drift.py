@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.validity.cusum import SLACK, find_changes
-from advisor.wire.observed import DriftedJob, Quantity
+from advisor.wire.observed import DriftedJob, DriftQuantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Compared:
     job: str
     gpu_model: str
     gpu_uuid: str | None
-    quantity: Quantity
+    quantity: DriftQuantity
     setting: str
     observed: float
     expected: Interval
@@ -52,7 +52,7 @@ class Compared:
 
 def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:
     """The quantities that drift, by job, GPU model, card and quantity; values in any order."""
-    series: defaultdict[tuple[str, str, str, Quantity], list[Compared]] = defaultdict(list)
+    series: defaultdict[tuple[str, str, str, DriftQuantity], list[Compared]] = defaultdict(list)
     for one in compared:
         if one.observed > 0 and one.expected.value > 0:
             series[one.job, one.gpu_model, one.gpu_uuid or "", one.quantity].append(one)

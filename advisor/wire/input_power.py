@@ -21,8 +21,8 @@ MOST_OPERANDS = 2000
 MOST_INPUTS = 64
 """Products of one request."""
 
-Side: TypeAlias = Annotated[int, Bounds(ge=1, le=2**31 - 1)]
-Part: TypeAlias = Annotated[float, Bounds(ge=0, le=1)]
+MatrixSide: TypeAlias = Annotated[int, Bounds(ge=1, le=2**31 - 1)]
+Fraction: TypeAlias = Annotated[float, Bounds(ge=0, le=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +119,8 @@ class InputAsked:
     """
 
     operands: Annotated[str, Bounds(min_length=1, max_length=MOST_OPERANDS)] | None = None
-    features: Mapping[str, Part] | None = None
-    shape: tuple[Side, Side, Side]
+    features: Mapping[str, Fraction] | None = None
+    shape: tuple[MatrixSide, MatrixSide, MatrixSide]
     dtype: Annotated[str, Bounds(pattern=r"^[a-z0-9_]{1,20}$")]
     units: Annotated[int, Bounds(ge=1, le=10_000)] | None = None
     gpu_model: GpuModel | None = None

@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 
 from advisor.wire.kernel_power import Estimate
 
-Verdict: TypeAlias = Literal["confirmed", "refuted", "open"]
-Quantity: TypeAlias = Literal["ratio", "watts", "energy"]
+ClaimVerdict: TypeAlias = Literal["confirmed", "refuted", "open"]
+ClaimQuantity: TypeAlias = Literal["ratio", "watts", "energy"]
 """What is compared: power to that of references, watts, or energy above idle for equal work, pJ."""
 
 
@@ -41,12 +41,12 @@ class InputSweep:
     name: str
     says: str
     paper: str
-    quantity: Quantity
+    quantity: ClaimQuantity
     levels: tuple[SweepLevel, ...]
     left_out: int
     change: Estimate | None
     clocks_mhz: tuple[float, float] | None
-    verdict: Verdict
+    verdict: ClaimVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

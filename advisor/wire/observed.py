@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from advisor.core.interval import Interval
 from advisor.core.wording import count_of, listed
 
-Quantity: TypeAlias = Literal["rate", "power"]
+DriftQuantity: TypeAlias = Literal["rate", "power"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class DriftedJob:
     job: str
     gpu_model: str
     gpu_uuid: str | None
-    quantity: Quantity
+    quantity: DriftQuantity
     ratio: float
     since: str
     observations: int

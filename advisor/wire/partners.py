@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.core.interval import Interval
 from advisor.frames import Tabular, row_of
-from advisor.wire.recommendation import Verdict
+from advisor.wire.recommendation import SharingVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Partner:
     """
 
     partner: str
-    verdict: Verdict
+    verdict: SharingVerdict
     split: str
     speed: Interval
     partner_speed: Interval
@@ -108,7 +108,7 @@ class Gains:
     beside: str | None
     jobs: tuple[JobCurve, ...]
     left_out: int
-    verdicts: tuple[Verdict | None, ...]
+    verdicts: tuple[SharingVerdict | None, ...]
     splits: tuple[str | None, ...]
     gpu_time_saved: tuple[float | None, ...]
     energy_saved: tuple[float | None, ...]

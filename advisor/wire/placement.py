@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from advisor.wire.observed import CardPower
 from advisor.wire.recommendation import ModelName
 
-Worth: TypeAlias = Literal["yes", "barely", "no"]
+QueueWorth: TypeAlias = Literal["yes", "barely", "no"]
 """Whether sharing pays for a queue: a twentieth of its GPU time or energy or more, less, or nobody
 shares."""
 
@@ -141,7 +141,7 @@ class Placement(Totals):
     objective: str
     gpus: int
     queued: int
-    worth: Worth
+    worth: QueueWorth
     pairs: int
     pairs_without_min_gain: int | None
     filling_jobs: tuple[str, ...]

@@ -13,7 +13,7 @@ from advisor.frames import Tabular, row_of
 from advisor.wire.components import SplitParts
 from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
 
-Verdict: TypeAlias = Literal["share", "your call", "do not share"]
+SharingVerdict: TypeAlias = Literal["share", "your call", "do not share"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class Recommendation(Told):
     warnings: tuple[str, ...]
     model: ModelName
     coverage: float
-    verdict: Verdict = "share"
+    verdict: SharingVerdict = "share"
     call: str | None = None
     card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()

@@ -28,7 +28,7 @@ from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Profile
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import avoided_texts
-from advisor.wire.placement import Worth
+from advisor.wire.placement import QueueWorth
 from advisor.wire.placement_requests import PlacementRequest
 from advisor_advice.answer import of_check
 from advisor_advice.gpu_warnings import gpu_warnings
@@ -78,7 +78,7 @@ class Planned:
         return {group: counts[group] for group in order}
 
     @property
-    def worth(self) -> Worth:
+    def worth(self) -> QueueWorth:
         """Whether sharing pays for the queue as a whole."""
         apart, found = self.others.get(APART), self.plan.schedule
         if not self.plan.pairs:

@@ -58,7 +58,7 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
     )
 
 
-def verdict_of(r: Decision) -> wire.Verdict:
+def verdict_of(r: Decision) -> wire.SharingVerdict:
     """Whether to share."""
     if r.choice.sharing != "exclusive":
         return "share"

@@ -43,7 +43,7 @@ class Wanted:
     known: Mapping[tuple[str, str], Profile] = field(default_factory=dict[tuple[str, str], Profile])
 
 
-Progress = Callable[[str, int, int], None]
+TellProgress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and how much there is."""
 
 
@@ -51,7 +51,7 @@ def audit(
     source: Source,
     folder: Path,
     wanted: Wanted,
-    on_progress: Progress,
+    on_progress: TellProgress,
     keep: IO[bytes] | None = None,
 ) -> Audit:
     """Read a source, or go on reading it, and say what sharing would give.
@@ -138,7 +138,7 @@ def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[SeenKind]]
 
 
 def _told(
-    worlds: Iterable[dict[str, Packer]], on_progress: Progress
+    worlds: Iterable[dict[str, Packer]], on_progress: TellProgress
 ) -> Iterator[dict[str, Packer]]:
     for number, world in enumerate(worlds, 1):
         yield world

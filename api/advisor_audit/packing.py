@@ -30,7 +30,7 @@ LEAST_GAIN = 0.03
 Members: TypeAlias = tuple[int, ...]
 """Kinds of a set by their numbers, ascending."""
 
-Found: TypeAlias = Counter[tuple[Members, int]]
+_Found: TypeAlias = Counter[tuple[Members, int]]
 """Sets with their level, and how many of each."""
 
 
@@ -66,7 +66,7 @@ class PackedSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Row:
+class _Row:
     """Of a set, what it is with each further kind: gains, and the level at which."""
 
     gains: Floats
@@ -85,9 +85,9 @@ class Packer:
     kinds: Sequence[SeenKind]
     answers: SetAnswers
     alone: Floats = field(init=False)
-    _rows: dict[tuple[Members, int], Row] = field(default_factory=dict[tuple[Members, int], Row])
-    _packed: dict[frozenset[tuple[int, int]], Found] = field(
-        default_factory=dict[frozenset[tuple[int, int]], Found]
+    _rows: dict[tuple[Members, int], _Row] = field(default_factory=dict[tuple[Members, int], _Row])
+    _packed: dict[frozenset[tuple[int, int]], _Found] = field(
+        default_factory=dict[frozenset[tuple[int, int]], _Found]
     )
     _costs: dict[tuple[Members, int], float] = field(
         default_factory=dict[tuple[Members, int], float]
@@ -99,7 +99,7 @@ class Packer:
     def __post_init__(self) -> None:
         self.alone = np.array([self._cost_alone(n) for n in range(len(self.kinds))])
 
-    def pack(self, counts: Mapping[int, int]) -> Found:
+    def pack(self, counts: Mapping[int, int]) -> _Found:
         """Sets for so many jobs of each kind, with their level; those alone are among them."""
         key = frozenset(counts.items())
         if key not in self._packed:
@@ -111,7 +111,7 @@ class Packer:
             self._packed[key] = min(ways, key=self._total)
         return self._packed[key]
 
-    def _grown(self, counts: Mapping[int, int], order: Sequence[int]) -> Found:
+    def _grown(self, counts: Mapping[int, int], order: Sequence[int]) -> _Found:
         left, found = dict(counts), Counter[tuple[Members, int]]()
         for seed in order:
             while left.get(seed, 0) > 0:
@@ -141,7 +141,7 @@ class Packer:
             self._costs[members, level] = float(row.costs[free[best]])
         return members, level
 
-    def row(self, members: Members, level: int) -> Row:
+    def row(self, members: Members, level: int) -> _Row:
         """What each further kind would gain a set, and at which level."""
         key = (members, level)
         if key not in self._rows:
@@ -150,7 +150,7 @@ class Packer:
             self._rows[key] = self._asked(members, level)
         return self._rows[key]
 
-    def _asked(self, members: Members, level: int) -> Row:
+    def _asked(self, members: Members, level: int) -> _Row:
         """Each further kind at each level, all at once."""
         answers, kinds, size = self.answers, len(self.kinds), len(members) + 1
         empty = kinds
@@ -175,7 +175,7 @@ class Packer:
         cheapest = table[best, np.arange(kinds)]
         before = self.cost(members, level)
         gains = before + self.alone - cheapest
-        return Row(
+        return _Row(
             gains=np.where(gains > LEAST_GAIN * before, gains, -np.inf), levels=best, costs=cheapest
         )
 

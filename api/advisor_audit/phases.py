@@ -34,10 +34,10 @@ CHANGED_PERCENT, CHANGED_DEVIATIONS = 10.0, 3.0
 """How far a block is from the mean of its phase where the load has changed: at least so many points
 of activity, and so many standard deviations of the phase's own blocks."""
 
-State: TypeAlias = Literal["busy", "paused", "free", "shared", "unseen"]
+_State: TypeAlias = Literal["busy", "paused", "free", "shared", "unseen"]
 
 _UNSEEN = -3
-_STATES: Mapping[int, State] = {NOBODY: "free", SEVERAL: "shared", _UNSEEN: "unseen"}
+_STATES: Mapping[int, _State] = {NOBODY: "free", SEVERAL: "shared", _UNSEEN: "unseen"}
 
 Codes: TypeAlias = npt.NDArray[np.int64]
 
@@ -58,7 +58,7 @@ class Segment:
     model: str
     host: str
     owner: Owner | None
-    state: State
+    state: _State
     phase: int
     begin_s: float
     end_s: float
@@ -101,7 +101,7 @@ class _Frame:
         return self.begin_s + step * self.step_s
 
     def segment(
-        self, first: int, last: int, state: State, owner: Owner | None = None, phase: int = 0
+        self, first: int, last: int, state: _State, owner: Owner | None = None, phase: int = 0
     ) -> Segment:
         """Some steps, as one."""
         means: dict[str, float] = {}

@@ -38,7 +38,7 @@ saved grow from 5.3 points to 5.9 without limits and from 4.6 to 6.2 with them
 Packers: TypeAlias = Mapping[str, Packer]
 """By GPU model."""
 
-Weights: TypeAlias = Mapping[SetKey, float]
+_Weights: TypeAlias = Mapping[SetKey, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -109,7 +109,7 @@ def _together(several: Iterable[Mapping[SetKey, int]]) -> Counter[SetKey]:
     return found
 
 
-def _sum(weights: Weights, does: Mapping[SetKey, Floats]) -> Floats:
+def _sum(weights: _Weights, does: Mapping[SetKey, Floats]) -> Floats:
     """Shape (2, 1 + draws)."""
     return sum((n * does[key] for key, n in weights.items()), np.zeros((2, 1 + DRAWS)))
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from advisor.core.interval import Interval
 
-Basis: TypeAlias = Literal["measured", "estimated", "predicted"]
+AuditBasis: TypeAlias = Literal["measured", "estimated", "predicted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Shared:
         apart_hours: GPU hours of jobs that stay as they are, by why.
     """
 
-    basis: Basis
+    basis: AuditBasis
     cards: Interval
     gpu_hours: Interval
     kwh: Interval | None
@@ -93,7 +93,7 @@ class SharingSet:
         saved_w: For the same work, freed cards off.
     """
 
-    basis: Basis
+    basis: AuditBasis
     jobs: tuple[str, ...]
     group: str
     gpu_model: str
@@ -118,7 +118,7 @@ class SeenJob:
         tail: Times its p99 alone beside the others, of what looks like a server; None: alone.
     """
 
-    basis: Basis
+    basis: AuditBasis
     job: str
     group: str
     gpu_model: str

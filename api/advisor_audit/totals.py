@@ -17,7 +17,7 @@ from advisor_audit.kinds import SM, Survey
 from advisor_audit.packing import PackedSet, Packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import ONE_WINDOW_ENERGY, SavedInWorlds, interval
-from advisor_audit.result import Basis, NextProfile, Now, SeenJob, Shared, SharingSet
+from advisor_audit.result import AuditBasis, NextProfile, Now, SeenJob, Shared, SharingSet
 from advisor_audit.sources.series import POWER
 from advisor_audit.walk import SetKey, Team, Walked
 from advisor_audit.workloads import SeenWorkload, Workload, workload_of
@@ -103,7 +103,7 @@ class AuditTotals:
         kinds = self.packers[key.model].kinds
         return any(not kinds[n].known for n in key.members)
 
-    def _basis(self, key: SetKey) -> Basis:
+    def _basis(self, key: SetKey) -> AuditBasis:
         return "estimated" if self._is_estimated(key) else "predicted"
 
     def shared(self, now: Now) -> Shared:

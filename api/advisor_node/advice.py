@@ -107,10 +107,10 @@ class NoAnswer:
 
 Answer: TypeAlias = Together | Apart | NoAnswer
 
-Sets: TypeAlias = tuple[tuple[str, ...], ...]
+NamedSets: TypeAlias = tuple[tuple[str, ...], ...]
 """Names of jobs that should run together, as often as there are such sets."""
 
-Ask: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
+AskAdvice: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
 """Answers of the service; those that are not known yet are missing."""
 
 
@@ -120,7 +120,7 @@ class Advice:
     def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, now
         self._kept: dict[Question, tuple[float, Answer]] = {}
-        self._planned: dict[SetPlacementRequest, tuple[float, Sets]] = {}
+        self._planned: dict[SetPlacementRequest, tuple[float, NamedSets]] = {}
         self._quiet_until, self._failure = 0.0, NoAnswer("")
 
     def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
@@ -139,7 +139,7 @@ class Advice:
         )
         return {question: answer for question, answer in found if answer is not None}
 
-    def sets(self, jobs: Sequence[JobRequest], model: str | None) -> Sets:
+    def sets(self, jobs: Sequence[JobRequest], model: str | None) -> NamedSets:
         """Which of these jobs should run together, three or more; none where nobody can say."""
         asked = _placement_of(jobs, model)
         if self._planned.get(asked, (0.0, ()))[0] <= self._now():
@@ -166,7 +166,7 @@ class Advice:
             del kept[old]
         kept |= {question: (now + _KEPT_S, answer) for question, answer in found.items()}
 
-    def _plan(self, asked: SetPlacementRequest) -> Mapping[SetPlacementRequest, Sets]:
+    def _plan(self, asked: SetPlacementRequest) -> Mapping[SetPlacementRequest, NamedSets]:
         try:
             planned = self._client.place_sets(asked)
         except ApiError as error:

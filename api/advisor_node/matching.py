@@ -14,7 +14,7 @@ import numpy as np
 from advisor.core.gpu import MEMORY_MIB, MemoryFit
 from advisor.core.split import MOST_JOBS
 from advisor.place.programs import solved
-from advisor_node.advice import Answer, Apart, Ask, Question, Together
+from advisor_node.advice import Answer, Apart, AskAdvice, Question, Together
 
 _SEARCH_S = 1.0
 
@@ -64,7 +64,9 @@ class Offer:
 AnyOffer = TypeVar("AnyOffer", bound=Offer)
 
 
-def weighed(offers: Collection[AnyOffer], ask: Ask) -> Iterator[tuple[AnyOffer, Answer | None]]:
+def weighed(
+    offers: Collection[AnyOffer], ask: AskAdvice
+) -> Iterator[tuple[AnyOffer, Answer | None]]:
     """Each with what is to be said of it; `Together`: they may share."""
     answers = ask([offer.question for offer in offers])
     return ((offer, offer.judged(answers.get(offer.question))) for offer in offers)

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 MOST_LINES, LONG_FUNCTION, MOST_LONG_FUNCTIONS = 300, 40, 40
+SAME_THING = {"Cores", "PairNames"}
+"""What a request and its option have in common; names of jobs in two rooms that import neither."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
@@ -88,6 +90,16 @@ def test_who_catches_everything_says_why() -> None:
     assert silent == []
 
 
+def test_a_name_of_a_type_is_of_one_thing() -> None:
+    """A class or an alias that others may import has a name that no other module gives away."""
+    places: dict[str, list[str]] = {}
+    for path, tree in _sources():
+        for name in {*_types(tree)}:
+            places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: where for name, where in twice.items() if name not in SAME_THING} == {}
+
+
 def test_measuring_scripts_import_what_is_there() -> None:
     """They are run by hand, so nothing else tells that a name of theirs was moved or renamed."""
     modules = {
@@ -145,6 +157,20 @@ def _sources() -> list[tuple[Path, ast.Module]]:
     packages = {p.parent for top in COMPONENTS for p in (ROOT / top).rglob("__init__.py")}
     paths = sorted(path for package in packages for path in package.glob("*.py"))
     return [(p, ast.parse(p.read_text("utf-8"))) for p in paths if "migrations" not in p.parts]
+
+
+def _types(tree: ast.Module) -> Iterator[str]:
+    """Its classes and aliases of types that others may import."""
+    for node in tree.body:
+        match node:
+            case (
+                ast.ClassDef(name=name)
+                | ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias"))
+                | ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() | ast.BinOp())
+            ) if name[0].isupper() and not name.isupper():
+                yield name
+            case _:
+                pass
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

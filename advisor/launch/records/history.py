@@ -20,7 +20,7 @@ FIRST_STEP_S = 1.0
 _MOST_BYTES = 1 << 20
 _DIGITS = 4
 
-Series = tuple[float | None, ...]
+HistoryValues = tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class JobHistory:
     """
 
     job: str
-    speeds: Series = ()
-    p99_ms: Series = ()
+    speeds: HistoryValues = ()
+    p99_ms: HistoryValues = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class History:
 
     started_at: str
     step_s: float
-    power_w: Series = ()
-    energy_saved: Series = ()
+    power_w: HistoryValues = ()
+    energy_saved: HistoryValues = ()
     jobs: tuple[JobHistory, ...] = ()
 
     def thinned(self, most: int) -> "History":
@@ -134,7 +134,7 @@ def _with_step(history: History, seen: Sequence[LaunchStatus], missed: int) -> H
     )
 
 
-def _pairs(series: Series) -> Series:
+def _pairs(series: HistoryValues) -> HistoryValues:
     # A last one without its other half would stand for a step that is not over: it waits for it.
     return tuple(_mean(series[n : n + 2]) for n in range(0, len(series) - 1, 2))
 

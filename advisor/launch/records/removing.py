@@ -19,7 +19,7 @@ from advisor.retention import Retention
 
 DAY_S = 86_400.0
 
-Reason = Literal["age", "size"]
+_Reason = Literal["age", "size"]
 
 _HALF = ".removed"
 
@@ -36,7 +36,7 @@ class EndedLaunch:
     launch_id: str
     ended_at: str
     size_bytes: int
-    reason: Reason | None = None
+    reason: _Reason | None = None
 
     @property
     def ended_s(self) -> float:

@@ -25,7 +25,7 @@ from advisor_data.store.store import is_begun
 _NAMED = 3
 """How many jobs without a profile are named; a placement can have hundreds."""
 
-Profiles = Mapping[str, Profile]
+_Profiles = Mapping[str, Profile]
 """Profiles of one job by GPU model."""
 
 
@@ -49,7 +49,7 @@ class ProfileSet:
 class ProfilesOfJob:
     """The profiles of one job by GPU model; empty: there is none."""
 
-    profiles: Profiles
+    profiles: _Profiles
     bundled: frozenset[str] = frozenset()
     """GPU models of the profiles that came with advisor; a job's own go before these."""
 
@@ -242,7 +242,7 @@ def _common_model(
 
 
 def _not_profiled_on(
-    gpu_model: str, lacking: Sequence[str], found: Mapping[str, Profiles]
+    gpu_model: str, lacking: Sequence[str], found: Mapping[str, _Profiles]
 ) -> InputError:
     """Which profiles are missing, and what they add: rates of one GPU tell none of another."""
     named = lacking[:_NAMED]

@@ -8,7 +8,7 @@ from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import Profile
 from advisor.wire.lists import JobRow
 from advisor.wire.partners import Gains, Partner
-from advisor.wire.recommendation import Verdict
+from advisor.wire.recommendation import SharingVerdict
 from advisor.wire.requests import MOST_CROSSED, GainsRequest, JobRequest, RecommendationRequest
 from advisor_advice.answer import ModelAdvice
 from advisor_advice.partners import DIGITS, curve_of, partner_of
@@ -16,14 +16,14 @@ from advisor_advice.recommendation_wire import verdict_of
 from advisor_advice.site.known_profiles import ProfileSet
 from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
 
-Found = Callable[[Sequence[str], str], Awaitable[ProfileSet]]
+_Found = Callable[[Sequence[str], str], Awaitable[ProfileSet]]
 Answered = Callable[[RecommendationRequest], Awaitable[ModelAdvice]]
 
-_Cell = tuple[Verdict | None, Partner | None]
+_Cell = tuple[SharingVerdict | None, Partner | None]
 
 
 async def crossed(
-    asked: GainsRequest, rows: Sequence[JobRow], found: Found, answered: Answered
+    asked: GainsRequest, rows: Sequence[JobRow], found: _Found, answered: Answered
 ) -> Gains:
     """The gains of jobs that are named, or of those that are measured on the GPU model.
 
@@ -63,7 +63,9 @@ def _measured(rows: Sequence[JobRow], gpu_model: str) -> list[str]:
     return [row.job for row in sorted(own, key=lambda row: (row.source == "bundled", row.job))]
 
 
-async def _profile(name: str, gpu_model: str, found: Found, *, is_named: bool) -> ProfileSet | None:
+async def _profile(
+    name: str, gpu_model: str, found: _Found, *, is_named: bool
+) -> ProfileSet | None:
     try:
         return await found([name], gpu_model)
     except InputError:  # a list may have jobs with too few points for a profile

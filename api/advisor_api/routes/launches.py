@@ -32,7 +32,7 @@ async def _launching(_: Launcher, service: ServiceOf) -> Service:
     return service
 
 
-Launching = Annotated[Service, Depends(_launching)]
+LaunchingService = Annotated[Service, Depends(_launching)]
 """The service, where requests may launch."""
 
 
@@ -47,7 +47,7 @@ Launching = Annotated[Service, Depends(_launching)]
     },
 )
 def launch_jobs(
-    service: Launching,
+    service: LaunchingService,
     caller: Launcher,
     wanted: LaunchRequest,
     audited: Audited,
@@ -91,7 +91,7 @@ def show_history(launch_id: LaunchInPath, _: Reader, service: ServiceOf) -> Resp
     "/launches/{launch_id}", status_code=202, response_model=Launch, responses=may_refuse(409)
 )
 def stop_launch(
-    launch_id: LaunchInPath, service: Launching, caller: Launcher, audited: Audited
+    launch_id: LaunchInPath, service: LaunchingService, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
     status, host = launching.stop(service, launch_id, audited)
@@ -106,7 +106,7 @@ def stop_launch(
 )
 def join_launch(
     launch_id: LaunchInPath,
-    service: Launching,
+    service: LaunchingService,
     caller: Launcher,
     wanted: JoinLaunchRequest,
     audited: Audited,

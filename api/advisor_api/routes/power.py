@@ -24,7 +24,7 @@ from advisor_data.store.pages import Position, Span, us_of
 
 router = v1_router("power")
 
-Measured = TypeVar("Measured", SensorRecord, KernelReport)
+_Measured = TypeVar("_Measured", SensorRecord, KernelReport)
 
 
 @router.get("/power/sensors", response_model=SensorRecords)
@@ -68,7 +68,7 @@ def _predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
         raise not_found(f"{missing.what}: {missing.why}", missing.fix) from missing
 
 
-def _page(known: Sequence[Measured], span: Span) -> tuple[tuple[Measured, ...], str | None]:
+def _page(known: Sequence[_Measured], span: Span) -> tuple[tuple[_Measured, ...], str | None]:
     """What a page has of all that is known, the newest first, and where the next one begins."""
     placed = {_position(one): one for one in known if span.gpu_model in (None, one.gpu_model)}
     wanted = sorted(

@@ -18,13 +18,13 @@ EVERY_S = 10.0
 LINE_S = 60.0
 """A line holds so much: what is written survives an interruption."""
 
-Row: TypeAlias = tuple[Mapping[str, str], float]
+_Row: TypeAlias = tuple[Mapping[str, str], float]
 
 _STATES = {POWER_GPU: POWER, POWER_LIMIT: LIMIT, MEMORY_USED: USED}
 
 
 def record(
-    read: Callable[[], Iterator[Row]],
+    read: Callable[[], Iterator[_Row]],
     path: Path,
     span_s: float,
     on_progress: Callable[[float], None],
@@ -72,7 +72,7 @@ def _series(
         yield Series(dict(labels), [t for t, _ in pairs], [v for _, v in pairs])
 
 
-def read_exporters(urls: Sequence[str]) -> Iterator[Row]:
+def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
     """Every row of these exporters that an audit knows.
 
     Raises:
@@ -98,7 +98,7 @@ class ThisHost:
         for source in self._sources:
             source.start_window()
 
-    def read(self) -> Iterator[Row]:
+    def read(self) -> Iterator[_Row]:
         """What the GPUs read now, under the names of dcgm-exporter."""
         for gpu, found in self.look():
             labels = {"UUID": gpu.uuid, "modelName": gpu.model}

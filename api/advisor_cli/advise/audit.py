@@ -22,7 +22,7 @@ from advisor.files.locks import try_lock
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.known_profiles import own_profiles
-from advisor_audit.audit import Progress, Wanted
+from advisor_audit.audit import TellProgress, Wanted
 from advisor_audit.audit import audit as make_audit
 from advisor_audit.page import headline, page
 from advisor_audit.reading import Source
@@ -160,7 +160,9 @@ def _prometheus(
     return Prometheus(url, session, begin_s=end_s - days * DAY_S, end_s=end_s, step_s=step_s)
 
 
-def _watch(urls: Sequence[str], file: Path, span_s: float, every_s: float, tell: Progress) -> None:
+def _watch(
+    urls: Sequence[str], file: Path, span_s: float, every_s: float, tell: TellProgress
+) -> None:
     """Record GPUs for a while; what Ctrl-C leaves is enough to go on with."""
     host = None if urls else ThisHost()
     read = host.read if host else partial(read_exporters, urls)
@@ -177,7 +179,7 @@ def _watch(urls: Sequence[str], file: Path, span_s: float, every_s: float, tell:
 
 
 @contextmanager
-def _telling() -> Generator[Progress]:
+def _telling() -> Generator[TellProgress]:
     """A bar of what is done, with the time that is left."""
     text = TextColumn("{task.description}", markup=False)
     with progress(text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:

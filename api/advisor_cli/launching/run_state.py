@@ -11,11 +11,11 @@ from advisor.launch.records.queue_record import EndedJob
 from advisor.launch.records.queue_state import LaunchedJob, SeenLaunch
 from advisor_advice.filling.queue_run import QueueLook, QueueRun
 
-State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
+_State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
 """Of a job; `ended` is a server that was ended with the last batch job; of the launch of a `silent`
 one nothing was heard for 10 s."""
 
-_STATES: Mapping[str, State] = {
+_STATES: Mapping[str, _State] = {
     "waiting": "starting",
     "starting": "starting",
     "running": "running",
@@ -31,7 +31,7 @@ class RunJob:
     """One job of the queue; docs/run.md has the keys."""
 
     job: str
-    state: State
+    state: _State
     gpu: int | None = None
     share_percent: float | None = None
     steps: float | None = None
@@ -54,7 +54,7 @@ class RunState:
     alone_s: float | None
     alone_j: float | None
 
-    def count(self, *states: State) -> int:
+    def count(self, *states: _State) -> int:
         """How many jobs are in one of these states."""
         return sum(job.state in states for job in self.jobs)
 

@@ -20,7 +20,7 @@ from advisor_data.files.power_records import BUNDLED, known_kernels, known_senso
 from advisor_power.inputs.keeping import kept_inputs
 from advisor_power.inputs.reference import with_ratios
 from advisor_power.inputs.sweeps import input_reports
-from advisor_power.reports.parts import Found
+from advisor_power.reports.parts import FoundComponents
 from advisor_power.reports.report import LIMITS, SensorSection, Shown, write_report
 from advisor_power.sensor.predicted import predicted_curves
 from advisor_power.sensor.reading_errors import measured
@@ -91,9 +91,9 @@ def _as_json(shown: Shown) -> dict[str, object]:
 
 def _parts(
     asked: Sequence[tuple[str, ...]], settings: Settings, gpu_model: str | None
-) -> tuple[list[Found], list[str]]:
+) -> tuple[list[FoundComponents], list[str]]:
     """What is known of jobs and pairs, and why it is not of others."""
-    found, unknown = list[Found](), list[str]()
+    found, unknown = list[FoundComponents](), list[str]()
     for names in asked:
         try:
             found.append(_parts_of(names, settings, gpu_model))
@@ -103,7 +103,7 @@ def _parts(
     return found, unknown
 
 
-def _parts_of(names: tuple[str, ...], settings: Settings, gpu_model: str | None) -> Found:
+def _parts_of(names: tuple[str, ...], settings: Settings, gpu_model: str | None) -> FoundComponents:
     if len(names) == 1:
         return components_of_job(names[0], settings, gpu_model)
     return components_of_pair(names[0], names[1], settings, gpu_model)

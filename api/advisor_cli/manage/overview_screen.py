@@ -11,7 +11,7 @@ from rich.text import Text
 from advisor.core.wording import count_of, counted, energy_text
 from advisor.formats.moments import duration_text
 from advisor.launch.records.answers import Launch
-from advisor.launch.records.history import Series
+from advisor.launch.records.history import HistoryValues
 from advisor.launch.records.ledger import Saved
 from advisor.launch.records.overview import CardNow, DrawnLaunch, Overview
 from advisor.launch.records.status import GOING, JobStatus
@@ -111,7 +111,7 @@ class _Screen:
         empty = self._letters.empty * (_BAR_WIDTH - full)
         return Text.assemble((self._letters.full * full, "cyan"), (empty, "dim"))
 
-    def _line(self, series: Series) -> Text:
+    def _line(self, series: HistoryValues) -> Text:
         """All of it in a few letters, between its least and its most."""
         known, steps = [value for value in series if value is not None], self._letters.line
         if len(known) < _LINE_WIDTH or not steps:

@@ -37,7 +37,7 @@ _SERVICE = "http://127.0.0.1:8765"
 _LOCAL_S, _FAR_S = 1.0, 10.0
 """Who has named no service does not wait for one that hangs."""
 
-Look = Callable[[], Overview]
+_Look = Callable[[], Overview]
 
 
 def top(
@@ -71,7 +71,7 @@ def top(
 
 def _opened(
     stack: ExitStack, service: str | None, service_ca: Path | None, settings: Settings
-) -> tuple[Look, str]:
+) -> tuple[_Look, str]:
     """What is looked at, and its name: the service, where one answers or is named.
 
     Raises:
@@ -92,7 +92,7 @@ def _opened(
     return host.look, "launches of this host"
 
 
-def _follow(look: Look, source: str) -> None:
+def _follow(look: _Look, source: str) -> None:
     """Show it again every two seconds, or after a key, until q or Ctrl-C."""
     console = plain_console(highlight=False)
     screen = Scrolled()
@@ -110,7 +110,7 @@ def _follow(look: Look, source: str) -> None:
                 return
 
 
-def _shown(look: Look, source: str) -> RenderableType:
+def _shown(look: _Look, source: str) -> RenderableType:
     """What goes wrong is shown in its place: a service that is started again is found again."""
     try:
         return _screen(look(), source)

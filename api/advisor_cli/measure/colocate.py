@@ -31,7 +31,7 @@ from advisor_cli.shared.options import REPLAY
 from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_power.operands.of_job import with_fingerprint
-from advisor_profiling.campaign.colocation import Campaign, Report, carry_out
+from advisor_profiling.campaign.colocation import Campaign, CampaignReport, carry_out
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.campaign.plan import Plan
 from advisor_profiling.campaign.safe_plan import counts_on
@@ -156,7 +156,7 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
     return {job.name: job for job in sound}
 
 
-def _as_json(report: Report, *, replay: bool) -> ReportJson:
+def _as_json(report: CampaignReport, *, replay: bool) -> ReportJson:
     return {
         "gpu_model": report.gpu_model,
         "replay": replay,

@@ -22,7 +22,7 @@ from advisor_data import Store
 from advisor_data.store.file_store import FileStore
 from advisor_data.store.store import FILES_PREFIX
 from advisor_profiling.fanout.hand_out import ShardEngine, hand_out
-from advisor_profiling.fanout.shards import Answer, Shard, read_answer
+from advisor_profiling.fanout.shards import Shard, ShardAnswer, read_answer
 
 OnWhat = Literal["here", "slurm", "ray"]
 
@@ -153,7 +153,7 @@ def _clear(folder: Path, kept: Sequence[Shard]) -> None:
 
 
 def _together(
-    shards: Sequence[Shard], ended: Sequence[Answer], console: Console
+    shards: Sequence[Shard], ended: Sequence[ShardAnswer], console: Console
 ) -> tuple[list[dict[str, Any]], int]:
     errors = [answer.said.get("error") for answer in ended]
     why = [

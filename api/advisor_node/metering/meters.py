@@ -14,7 +14,7 @@ from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.records.status import OVER, State
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor_node.metering.progress_files import ProgressReading
-from advisor_node.metering.proof import GpuUsers, Proof
+from advisor_node.metering.proof import GpuUsers, TenantProof
 from advisor_node.metering.references import Reference
 
 UNSEEN_S = 15.0
@@ -76,7 +76,7 @@ class TenantMeter(Generic[T]):
     """
 
     def __init__(self, tenant: T) -> None:
-        self.tenant, self.reference, self.proof = tenant, Reference(), Proof()
+        self.tenant, self.reference, self.proof = tenant, Reference(), TenantProof()
         self.limit_broken = self.working = self.unseen = False
         self.memory_mib: float | None = None
         self._met_memory = False
@@ -103,7 +103,7 @@ class TenantMeter(Generic[T]):
         if self.working and self.libraries is None:
             self.libraries = loaded_libraries(users.all)
 
-    def take_proof(self, proof: Proof) -> bool:
+    def take_proof(self, proof: TenantProof) -> bool:
         """Take note of what was found of its limit; whether it is broken, for the first time."""
         self.proof = proof
         new = proof.proven is False and not self.limit_broken

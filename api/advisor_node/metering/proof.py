@@ -31,7 +31,7 @@ Probe = Callable[[Share, int | None], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class TenantProof:
     """What was found of a job's limit.
 
     Attributes:
@@ -84,8 +84,8 @@ def strangers(sight: Sight, tenant_of: TenantOf, uids: Collection[str]) -> froze
 
 
 def prove(
-    share: Share, wanted: Mapping[str, str], users: GpuUsers, probe: Probe, known: Proof
-) -> Proof:
+    share: Share, wanted: Mapping[str, str], users: GpuUsers, probe: Probe, known: TenantProof
+) -> TenantProof:
     """Look at a job's limit once.
 
     Args:
@@ -109,8 +109,8 @@ def prove(
         if units is None:
             units = probe(share, owner_of(min(users.clients)))
     except AdvisorError as error:
-        return Proof(False, units, str(error))
-    return Proof(True, units)
+        return TenantProof(False, units, str(error))
+    return TenantProof(True, units)
 
 
 def granted_units(

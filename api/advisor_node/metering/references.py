@@ -13,7 +13,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
 from advisor.validity.usable import is_usable
 
-Profiles = Callable[[str, str], ProfilePoints]
+_Profiles = Callable[[str, str], ProfilePoints]
 """Asks the service for the points of a job on a GPU model; raises a `ClientError`."""
 
 ASK_AGAIN_S = 60.0
@@ -48,7 +48,7 @@ class Reference:
 class ReferenceCache:
     """Asked of the service once a minute at most for each job; what was known stays known."""
 
-    def __init__(self, profiles: Profiles) -> None:
+    def __init__(self, profiles: _Profiles) -> None:
         self._profiles = profiles
         self._known: dict[tuple[str, str], tuple[float, Reference]] = {}
 

@@ -14,7 +14,14 @@ from advisor.runtime.backends.backend import Sight
 from advisor_node.metering.meters import GpuMeter, T, TenantMeter
 from advisor_node.metering.overlaps import Overlaps
 from advisor_node.metering.progress_files import read_progress
-from advisor_node.metering.proof import GpuUsers, Proof, TenantOf, prove, strangers, users_by_tenant
+from advisor_node.metering.proof import (
+    GpuUsers,
+    TenantOf,
+    TenantProof,
+    prove,
+    strangers,
+    users_by_tenant,
+)
 from advisor_node.metering.references import ReferenceCache
 
 LOG = logging.getLogger("advisor.node")
@@ -149,9 +156,9 @@ class Room(Generic[T]):
         except AdvisorError:
             return None
 
-    def _proof(self, meter: TenantMeter[T], own: GpuUsers) -> Proof:
+    def _proof(self, meter: TenantMeter[T], own: GpuUsers) -> TenantProof:
         if meter.unseen:
-            return Proof(False, meter.proof.units, _UNSEEN)
+            return TenantProof(False, meter.proof.units, _UNSEEN)
         wanted = self._tenancy.wanted(meter.tenant)
         return prove(meter.tenant.share, wanted, own, self._daemon.prove, meter.proof)
 

@@ -31,7 +31,13 @@ from advisor_training.dataset.measured import CheckedPoints, read_measured
 from advisor_training.dataset.pairs import Measurement
 from advisor_training.evaluation import choices
 from advisor_training.evaluation.bounds import SpeedBounds
-from advisor_training.evaluation.choices import CandidateScope, Choice, ChoiceQuestion, Kept, choose
+from advisor_training.evaluation.choices import (
+    CandidateScope,
+    Choice,
+    ChoiceQuestion,
+    KeptBy,
+    choose,
+)
 from advisor_training.learn.conformal import bounds_of
 from advisor_training.learn.estimator import extra_trees
 from advisor_training.learn.head_learners import POWER_LEARNER, SPEED_LEARNER
@@ -214,7 +220,7 @@ def chosen_by(by: str, data: Data, held_out: HeldOut, scope: CandidateScope) -> 
     judged = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", 0.4)
     return {
         (by, kept): choose(data, held_out, replace(judged, scope=scope, kept=kept), TIE, judged)
-        for kept in get_args(Kept)
+        for kept in get_args(KeptBy)
     }
 
 

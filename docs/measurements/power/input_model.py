@@ -36,7 +36,7 @@ from advisor_power.learn.evaluate import (
 )
 from advisor_power.learn.held_out import group_left_out
 from advisor_power.learn.model import (
-    Fitted,
+    FittedPower,
     Points,
     above_idle_w,
     physics,
@@ -155,7 +155,7 @@ def other_card(points: Points, gpu_uuid: str) -> dict[str, RelativeErrors]:
     }
 
 
-def carried_over(fitted: Fitted, known: Points) -> Fitted:
+def carried_over(fitted: FittedPower, known: Points) -> FittedPower:
     """What was learned on one card, for another one of which a few points are known.
 
     Power above idle is taken times a factor and moved, for each type by its points there; where
@@ -175,7 +175,7 @@ def carried_over(fitted: Fitted, known: Points) -> Fitted:
     return predict
 
 
-def calibration_points(fitted: Fitted, candidates: Points) -> tuple[InputPoint, ...]:
+def calibration_points(fitted: FittedPower, candidates: Points) -> tuple[InputPoint, ...]:
     """Two points of each type: the usual random numbers, and the lowest expected power above idle.
 
     Of a type without a reference the highest. The reference is what anybody measures first, and

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from advisor.core.gpu import Gpu
 from advisor.settings import Settings, read_settings
-from advisor.wire.input_sweeps import Verdict
+from advisor.wire.input_sweeps import ClaimVerdict
 from advisor_cli.shared.stopping import stoppable
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase
@@ -178,7 +178,7 @@ def types_verdict(own: Sequence[InputPower]) -> str:
     return f"{highest(levels, ('bf16', 'fp16'))} ({said})"
 
 
-def more_than(change: SweepChange | None, other: SweepChange | None) -> Verdict:
+def more_than(change: SweepChange | None, other: SweepChange | None) -> ClaimVerdict:
     """Whether one fall is larger than another one (T9 than T8, and than T11)."""
     if change is None or other is None:
         return "open"
@@ -186,7 +186,7 @@ def more_than(change: SweepChange | None, other: SweepChange | None) -> Verdict:
     return verdict_of(beyond, "rises")
 
 
-def highest(levels: Mapping[str, Level], names: Sequence[str]) -> Verdict:
+def highest(levels: Mapping[str, Level], names: Sequence[str]) -> ClaimVerdict:
     """Whether one of these types draws the most of all (T7)."""
     ours = [level for name, level in levels.items() if name in names]
     others = [level for name, level in levels.items() if name not in names]

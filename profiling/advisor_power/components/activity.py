@@ -12,9 +12,9 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import Measured, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
 
-Part: TypeAlias = Literal["floor", "tensor", "fp32", "integer", "warps", "fabric", "memory"]
+Component: TypeAlias = Literal["floor", "tensor", "fp32", "integer", "warps", "fabric", "memory"]
 
-PARTS: Mapping[Part, str] = MappingProxyType(
+PARTS: Mapping[Component, str] = MappingProxyType(
     {
         "floor": "a context on an idle GPU at full clock, and leakage, which grows with heat",
         "tensor": "tensor cores",
@@ -29,7 +29,7 @@ PARTS: Mapping[Part, str] = MappingProxyType(
 )
 """Every part of the power, and what it stands for."""
 
-SM_CLASSES: Mapping[Part, str] = MappingProxyType(
+SM_CLASSES: Mapping[Component, str] = MappingProxyType(
     {
         "tensor": "tensor_active_percent",
         "fp32": "fp32_active_percent",
@@ -43,9 +43,9 @@ No FP16 and FP64: no job that was measured uses these pipes in earnest, so nothi
 draw. They are looked at when it is asked whether a job is like those that were measured.
 """
 
-_SM_TERMS: Mapping[str, Part] = {part: part for part in SM_CLASSES}
+_SM_TERMS: Mapping[str, Component] = {part: part for part in SM_CLASSES}
 
-TERMS: Mapping[str, Part] = MappingProxyType(
+TERMS: Mapping[str, Component] = MappingProxyType(
     {"floor": "floor", "temperature": "floor", **_SM_TERMS, "fabric": "fabric", "memory": "memory"}
 )
 """Terms in the order of their columns, and the part that each one is of."""

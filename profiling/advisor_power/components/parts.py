@@ -8,7 +8,7 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.predict.profiles import Floats
 from advisor.wire.components import Basis
-from advisor_power.components.activity import PARTS, TERMS, Activity, Part
+from advisor_power.components.activity import PARTS, TERMS, Activity, Component
 from advisor_power.components.weights import ComponentWeights
 
 PERCENTILES = (5.0, 95.0)
@@ -26,7 +26,7 @@ class Components:
 
     total_w: float
     """Measured or predicted; the values of the parts sum to it."""
-    parts_w: Mapping[Part, Interval]
+    parts_w: Mapping[Component, Interval]
     """Every part of `PARTS`."""
     memory: Basis
     """How the memory's is known."""
@@ -35,7 +35,7 @@ class Components:
     unlike: tuple[str, ...] = ()
     """What is outside of all that the weights were fitted to."""
 
-    def share(self, part: Part) -> float:
+    def share(self, part: Component) -> float:
         """Part of the total."""
         return self.parts_w[part].value / self.total_w
 
@@ -98,7 +98,7 @@ def _scaled(watts: Floats, total_w: float) -> Floats:
     return total_w * np.where(sums > 0, watts / np.maximum(sums, 1e-300), floor)
 
 
-def _intervals(watts: Floats) -> dict[Part, Interval]:
+def _intervals(watts: Floats) -> dict[Component, Interval]:
     """Of the first row, with bounds from the others."""
     low, high = np.percentile(watts[1:], PERCENTILES, axis=0)
     value = watts[0]

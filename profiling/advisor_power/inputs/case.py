@@ -7,11 +7,11 @@ from advisor.errors import InputError
 from advisor_power.operands.from_file import pinned
 from advisor_power.operands.grammar import OperandPair, parse_operands
 
-Work: TypeAlias = Literal["product", "half-sums", "copy"]
+InputWork: TypeAlias = Literal["product", "half-sums", "copy"]
 """product: C = A B with sums in fp32, of int8 in int32; half-sums: the same of fp16 with sums in
 fp16; copy: of A."""
 
-Shape: TypeAlias = tuple[int, int, int]
+ProductShape: TypeAlias = tuple[int, int, int]
 """m, n, k: A is m by k, B is k by n."""
 
 _BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
@@ -28,10 +28,10 @@ class InputCase:
 
     operands: str
     """Canonical text of both matrices."""
-    shape: Shape
+    shape: ProductShape
     dtype: str
     """One of `operands.words.DTYPES`."""
-    work: Work = "product"
+    work: InputWork = "product"
 
     @property
     def pair(self) -> OperandPair:
@@ -55,7 +55,9 @@ class InputCase:
         return f"{self.operands} {m}x{n}x{k} {self.dtype}{work}"
 
 
-def case_of(operands: str, shape: Shape, dtype: str, work: Work = "product") -> InputCase:
+def case_of(
+    operands: str, shape: ProductShape, dtype: str, work: InputWork = "product"
+) -> InputCase:
     """A case that can be computed, by its canonical text.
 
     Raises:
@@ -71,7 +73,7 @@ def case_of(operands: str, shape: Shape, dtype: str, work: Work = "product") -> 
     return case
 
 
-def parse_shape(text: str) -> Shape:
+def parse_shape(text: str) -> ProductShape:
     """m, n, k of `MxNxK` or `M,N,K`.
 
     Raises:
@@ -88,7 +90,7 @@ def parse_shape(text: str) -> Shape:
     return m, n, k
 
 
-def _check_shape(shape: Shape, dtype: str) -> None:
+def _check_shape(shape: ProductShape, dtype: str) -> None:
     m, n, k = shape
     multiple = _MULTIPLES.get(dtype, 1)
     sizes = (m, n, k) if dtype == "fp8" else (n, k)

@@ -9,18 +9,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from advisor_power.inputs.case import InputCase, Shape, Work, case_of
+from advisor_power.inputs.case import InputCase, InputWork, ProductShape, case_of
 from advisor_power.inputs.verdicts import Pattern
 from advisor_power.operands.grammar import parse_operands
-from advisor_power.operands.presets import SWEEPS, Level
+from advisor_power.operands.presets import SWEEPS, LevelValue
 
 SIDE = 4096
-SQUARE: Shape = (SIDE, SIDE, SIDE)
+SQUARE: ProductShape = (SIDE, SIDE, SIDE)
 
-MEMORY_SHAPE: Shape = (8192, 1, 16384)
+MEMORY_SHAPE: ProductShape = (8192, 1, 16384)
 """Of copies: larger than the cache of every card."""
 
-Cases = Callable[[str], Mapping[Level, InputCase]]
+Cases = Callable[[str], Mapping[LevelValue, InputCase]]
 """The cases of a sweep by level, for a type."""
 
 
@@ -73,7 +73,7 @@ _MEANS = {"int8": (8, 16, 32, 64), "fp8": (8, 16, 32, 64)}
 
 
 def _of_paper(takeaway: int) -> Cases:
-    def cases(dtype: str) -> dict[Level, InputCase]:
+    def cases(dtype: str) -> dict[LevelValue, InputCase]:
         pairs = SWEEPS[takeaway - 1].pairs(dtype)
         return {x: case_of(_plain(str(pair)), SQUARE, dtype) for x, pair in pairs.items()}
 
@@ -86,24 +86,24 @@ def _plain(operands: str) -> str:
     return str(pair if moved else replace(pair, aligned=True))
 
 
-def _sweep(text: str, levels: tuple[Level, ...]) -> Cases:
-    def cases(dtype: str) -> dict[Level, InputCase]:
+def _sweep(text: str, levels: tuple[LevelValue, ...]) -> Cases:
+    def cases(dtype: str) -> dict[LevelValue, InputCase]:
         return {x: case_of(_plain(text.format(x=x)), SQUARE, dtype) for x in levels}
 
     return cases
 
 
-def _proportional(dtype: str) -> dict[Level, InputCase]:
+def _proportional(dtype: str) -> dict[LevelValue, InputCase]:
     means = _MEANS.get(dtype, (16, 64, 256, 1024, 4096))
     return {x: case_of(f"normal({x},{x / 8:g})", SQUARE, dtype) for x in means}
 
 
-def _sums(_: str) -> dict[Level, InputCase]:
-    works: tuple[tuple[Level, Work], ...] = ((32, "product"), (16, "half-sums"))
+def _sums(_: str) -> dict[LevelValue, InputCase]:
+    works: tuple[tuple[LevelValue, InputWork], ...] = ((32, "product"), (16, "half-sums"))
     return {x: case_of("normal(0,1024)", SQUARE, "fp16", work) for x, work in works}
 
 
-def _copies(dtype: str) -> dict[Level, InputCase]:
+def _copies(dtype: str) -> dict[LevelValue, InputCase]:
     contents = ("zeros", "constant(1)", "normal(0,1)", "random_bits")
     return dict(enumerate(case_of(text, MEMORY_SHAPE, dtype, "copy") for text in contents))
 

@@ -14,9 +14,9 @@ import numpy as np
 from advisor.errors import InputError
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.result import OperandState
-from advisor_power.operands.bits import Matrix
 from advisor_power.operands.fill import Filled, fill, fill_pair
 from advisor_power.operands.fingerprint import Fingerprint, fingerprint
+from advisor_power.tensors.types import Matrix
 
 MOST_PROCESSES = 6
 """Sorting 4096 by 4096 numbers takes longer than measuring their product."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from advisor_power.inputs.case import InputCase, Shape, Work
+from advisor_power.inputs.case import InputCase, InputWork, ProductShape
 from advisor_power.inputs.result import InputPower
 from advisor_power.kernels.estimates import STANDARD_ERRORS_95, around, standard_error
 from advisor_power.operands.presets import USUAL
@@ -20,7 +20,7 @@ _FEWEST = 3
 """References whose scatter says anything."""
 
 
-def reference_for(shape: Shape, dtype: str, work: Work) -> InputCase:
+def reference_for(shape: ProductShape, dtype: str, work: InputWork) -> InputCase:
     """Normal random numbers: what nearly everybody measures with."""
     operands = str(next(iter(USUAL.pairs(dtype).values())))
     return InputCase(operands=operands, shape=shape, dtype=dtype, work=work)

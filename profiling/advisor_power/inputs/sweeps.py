@@ -6,12 +6,12 @@ from itertools import groupby
 from operator import attrgetter
 
 from advisor.wire.input_sweeps import (
+    ClaimQuantity,
+    ClaimVerdict,
     InputCasePower,
     InputReport,
     InputSweep,
-    Quantity,
     SweepLevel,
-    Verdict,
 )
 from advisor.wire.kernel_power import Estimate
 from advisor_power.inputs.case import InputCase
@@ -37,7 +37,7 @@ class MeasuredSweep:
 
     claim: Claim
     levels: dict[float, Level]
-    quantity: Quantity
+    quantity: ClaimQuantity
     left_out: int
     """Levels with outputs that are not finite."""
 
@@ -47,7 +47,7 @@ class MeasuredSweep:
         return change_of(self.levels, self.claim.pattern)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ClaimVerdict:
         """What it says of the claim."""
         return verdict_of(self.change, self.claim.pattern)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from advisor.wire.input_sweeps import Quantity, Verdict
+from advisor.wire.input_sweeps import ClaimQuantity, ClaimVerdict
 from advisor_power.inputs.result import InputPower
 from advisor_power.kernels.estimates import standard_error
 
@@ -52,7 +52,7 @@ class SweepChange:
         return abs(self.clock) >= SAME_CLOCK and self.clock * self.value > 0
 
 
-def quantity_of(results: Sequence[InputPower], *, in_watts: bool = False) -> Quantity:
+def quantity_of(results: Sequence[InputPower], *, in_watts: bool = False) -> ClaimQuantity:
     """Energy where the clock was held back anywhere, by the power limit or by heat.
 
     Power is not comparable there: what draws more runs slower. Energy is that above the idle card,
@@ -68,7 +68,7 @@ def quantity_of(results: Sequence[InputPower], *, in_watts: bool = False) -> Qua
     return "energy" if ratios and not any(ratios) else "ratio"
 
 
-def level_of(results: Sequence[InputPower], quantity: Quantity) -> Level | None:
+def level_of(results: Sequence[InputPower], quantity: ClaimQuantity) -> Level | None:
     """The level that results of several seeds make; None where what is compared is not known."""
     known = [estimate for r in results if (estimate := _quantity(r, quantity)) is not None]
     if not known:
@@ -95,7 +95,7 @@ def change_of(levels: Mapping[float, Level], pattern: Pattern) -> SweepChange | 
     return relative(first, last)
 
 
-def verdict_of(change: SweepChange | None, pattern: Pattern) -> Verdict:
+def verdict_of(change: SweepChange | None, pattern: Pattern) -> ClaimVerdict:
     """What a change says of a claim."""
     if change is None or (change.by_clock and abs(change.value) >= NOTHING):
         return "open"
@@ -121,7 +121,7 @@ def relative(first: Level, other: Level) -> SweepChange:
     return SweepChange(ratio - 1, error, other.clock_mhz / first.clock_mhz - 1)
 
 
-def _quantity(result: InputPower, quantity: Quantity) -> tuple[float, float] | None:
+def _quantity(result: InputPower, quantity: ClaimQuantity) -> tuple[float, float] | None:
     """Value and standard error."""
     power_w = result.power_w
     if quantity == "watts":

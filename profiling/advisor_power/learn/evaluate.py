@@ -15,9 +15,9 @@ from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor_power.learn.held_out import HeldOutInputs, OnGroup, expected, group_left_out
 from advisor_power.learn.model import (
-    Fitted,
-    Learner,
+    FittedPower,
     Points,
+    PowerLearner,
     above_idle_w,
     physics,
     physics_and_trees,
@@ -51,8 +51,8 @@ def _mean(features: Mapping[str, float], name: str) -> float:
     return (features[f"a_{name}"] + features[f"b_{name}"]) / 2
 
 
-def _linear(metrics: Callable[[Points], Floats]) -> Learner:
-    def learn(points: Points) -> Fitted:
+def _linear(metrics: Callable[[Points], Floats]) -> PowerLearner:
+    def learn(points: Points) -> FittedPower:
         lines = {d: _line(metrics, points, d) for d in types_of(points)}
 
         def predict(asked: Points) -> Floats:
@@ -79,7 +79,7 @@ def _rates(points: Points) -> Floats:
     return np.array([p.flop_per_s for p in points])
 
 
-BASELINES: Mapping[str, Learner] = MappingProxyType(
+BASELINES: Mapping[str, PowerLearner] = MappingProxyType(
     {
         "median": _linear(_median),
         "two-metrics": _linear(_two_metrics),
@@ -89,7 +89,7 @@ BASELINES: Mapping[str, Learner] = MappingProxyType(
 """By name."""
 
 
-METHODS: Mapping[str, Learner] = MappingProxyType(
+METHODS: Mapping[str, PowerLearner] = MappingProxyType(
     {"model": physics_and_trees, "physics": physics, **BASELINES}
 )
 """Every learner by name; the first one is the model."""

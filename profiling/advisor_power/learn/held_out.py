@@ -13,7 +13,7 @@ import numpy as np
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputPoint
-from advisor_power.learn.model import Fitted, Learner, Points
+from advisor_power.learn.model import FittedPower, Points, PowerLearner
 from advisor_power.model.pace import Known, held_to, known_of
 
 OnGroup = Callable[[str, int, int], None]
@@ -33,7 +33,7 @@ class HeldOutInputs:
     """Expected."""
 
 
-def expected(fitted: Fitted, known: Known, points: Points) -> HeldOutInputs:
+def expected(fitted: FittedPower, known: Known, points: Points) -> HeldOutInputs:
     """What is expected of points by their data alone.
 
     Raises:
@@ -47,7 +47,7 @@ def expected(fitted: Fitted, known: Known, points: Points) -> HeldOutInputs:
 
 
 def group_left_out(
-    points: Points, learners: Mapping[str, Learner], progress: OnGroup | None = None
+    points: Points, learners: Mapping[str, PowerLearner], progress: OnGroup | None = None
 ) -> dict[str, HeldOutInputs]:
     """Each method, with each group of points left out in its turn.
 

@@ -19,9 +19,9 @@ from advisor_training.learn.estimator import PriorRegressor
 from advisor_training.learn.residuals import Residuals
 
 Points: TypeAlias = Sequence[InputPoint]
-Fitted: TypeAlias = Callable[[Points], Floats]
+FittedPower: TypeAlias = Callable[[Points], Floats]
 """Expected power of points, W; shape (points,). It looks at no measured power."""
-Learner: TypeAlias = Callable[[Points], Fitted]
+PowerLearner: TypeAlias = Callable[[Points], FittedPower]
 
 LEAST_POINTS = 8
 """Of a type: fewer say nothing about its features."""

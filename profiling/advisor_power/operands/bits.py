@@ -1,13 +1,13 @@
 """Types of the GPU as numpy holds them, rounding to them, and changes to their bits."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix: TypeAlias = NDArray[Any]
+from advisor_power.tensors.types import Matrix
 
 STORAGE: dict[str, tuple[Any, Any]] = {
     "fp32": (np.float32, np.uint32),

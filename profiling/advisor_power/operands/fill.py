@@ -7,11 +7,12 @@ from typing import Literal
 import numpy as np
 
 from advisor.errors import InputError
-from advisor_power.operands.bits import Matrix, cast, change_bits, random_bits, width
+from advisor_power.operands.bits import cast, change_bits, random_bits, width
 from advisor_power.operands.from_file import FILE, from_file
 from advisor_power.operands.grammar import Call, Operand, OperandPair
 from advisor_power.operands.values import ARRANGED, SOURCES, Shape
 from advisor_power.operands.words import WORDS
+from advisor_power.tensors.types import Matrix
 
 ELEMENTS_LIMIT = 1 << 28
 """Of one matrix: 1 GiB of float32."""

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from advisor.errors import InputError
 from advisor.wire.input_power import InputFingerprint
-from advisor_power.operands.bits import STORAGE, Matrix
+from advisor_power.operands.bits import STORAGE
 from advisor_power.operands.fill import fill_pair
 from advisor_power.operands.grammar import OperandPair
 from advisor_power.operands.words import DTYPES
+from advisor_power.tensors.types import Matrix
 
 STRETCH = 512
 """Neighbouring elements of a line, along the contraction."""

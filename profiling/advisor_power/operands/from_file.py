@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from advisor.errors import InputError
+from advisor.predict.features import Float32s
 from advisor_power.operands.grammar import Call, Operand, OperandPair
-from advisor_power.operands.values import Floats, Shape
+from advisor_power.operands.values import Shape
 from advisor_power.tensors.tensor_file import TensorFile, open_tensors
 from advisor_power.tensors.types import Tensor, shown
 
@@ -36,7 +37,7 @@ def pinned(pair: OperandPair) -> OperandPair:
     return dataclasses.replace(pair, a=of(pair.a), b=of(pair.b))
 
 
-def from_file(source: Call, shape: Shape) -> Floats:
+def from_file(source: Call, shape: Shape) -> Float32s:
     """The first rows and columns of a tensor, as float32; float64 is rounded.
 
     Raises:

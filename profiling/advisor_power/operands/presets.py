@@ -13,7 +13,7 @@ from typing import TypeAlias
 from advisor_power.operands.bits import width
 from advisor_power.operands.grammar import OperandPair, parse_operands
 
-Level: TypeAlias = float
+LevelValue: TypeAlias = float
 
 _NARROW = ("int8", "fp8")
 
@@ -25,34 +25,34 @@ class Sweep:
     """One experiment of the paper."""
 
     takeaway: int
-    levels: Callable[[str], Sequence[Level]]
+    levels: Callable[[str], Sequence[LevelValue]]
     """By type; of bits up to all that the type has."""
     text: str
     """The operands at a level, with `{x}` for it and `{sd}` for the usual deviation."""
 
-    def pairs(self, dtype: str) -> dict[Level, OperandPair]:
+    def pairs(self, dtype: str) -> dict[LevelValue, OperandPair]:
         """The operands of each level."""
         sd = 32 if dtype in _NARROW else 1024
         return {x: parse_operands(self.text.format(x=f"{x:g}", sd=sd)) for x in self.levels(dtype)}
 
 
-def _parts(_: str) -> Sequence[Level]:
+def _parts(_: str) -> Sequence[LevelValue]:
     return _PARTS
 
 
-def _bits(dtype: str) -> Sequence[Level]:
+def _bits(dtype: str) -> Sequence[LevelValue]:
     return tuple(sorted({round(part * width(dtype)) for part in _PARTS}))
 
 
-def _spreads(dtype: str) -> Sequence[Level]:
+def _spreads(dtype: str) -> Sequence[LevelValue]:
     return (1, 2, 4, 8, 16, 32) if dtype in _NARROW else (1, 8, 32, 128, 1024, 4096)
 
 
-def _means(dtype: str) -> Sequence[Level]:
+def _means(dtype: str) -> Sequence[LevelValue]:
     return (0, 8, 16, 32, 64, 120) if dtype in _NARROW else (0, 16, 64, 256, 1024, 4096)
 
 
-def _counts(_: str) -> Sequence[Level]:
+def _counts(_: str) -> Sequence[LevelValue]:
     return (1, 2, 8, 32, 128, 512)
 
 

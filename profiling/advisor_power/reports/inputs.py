@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from advisor.wire.input_sweeps import InputReport, InputSweep, Quantity, Verdict
+from advisor.wire.input_sweeps import ClaimQuantity, ClaimVerdict, InputReport, InputSweep
 from advisor.wire.kernel_power import Estimate
 from advisor_power.reports.tables import watts, within
 from advisor_training.reports.document import BLUE, GREEN, GREY, RED, Figure, Ink, TextTable
@@ -16,12 +16,12 @@ _OTHERS = ("W", "of reference", "pJ", "flags", "data")
 _HASH = re.compile(r"(sha256=\"[0-9a-f]{8})[0-9a-f]{56}(?=\")")
 """Of the content of a file: eight digits tell files of one table apart."""
 
-_AXES: Mapping[Quantity, str] = {
+_AXES: Mapping[ClaimQuantity, str] = {
     "ratio": "power over the reference",
     "watts": "W",
     "energy": "pJ of an operation or byte",
 }
-_COLOURS: Mapping[Verdict, str] = {"confirmed": GREEN, "refuted": RED, "open": GREY}
+_COLOURS: Mapping[ClaimVerdict, str] = {"confirmed": GREEN, "refuted": RED, "open": GREY}
 
 
 def title_of(one: InputReport) -> str:

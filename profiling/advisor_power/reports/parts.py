@@ -25,17 +25,17 @@ COLOURS: Mapping[str, str] = {
 }
 """Of the parts, as the pages of the service have them: seen on white and on black."""
 
-Found = ComponentsOfJob | ComponentsOfPair
+FoundComponents = ComponentsOfJob | ComponentsOfPair
 
 
-def title_of(found: Found) -> str:
+def title_of(found: FoundComponents) -> str:
     """A heading."""
     if isinstance(found, ComponentsOfJob):
         return f"Parts of the power: {found.job} alone on {found.gpu_model}"
     return f"Parts of the power: {' beside '.join(found.jobs)} on {found.gpu_model}"
 
 
-def notes_of(found: Found) -> Iterator[str]:
+def notes_of(found: FoundComponents) -> Iterator[str]:
     """How to read it, and of a pair where the clock falls most."""
     yield (
         "~ is estimated by weights fitted to "
@@ -51,7 +51,7 @@ def notes_of(found: Found) -> Iterator[str]:
         yield f"Where the clock falls most: {worst.jostling}."
 
 
-def tables_of(found: Found) -> Iterator[TextTable]:
+def tables_of(found: FoundComponents) -> Iterator[TextTable]:
     """Every bar as text, and of a pair who lowers the clock at each split."""
     is_pair = isinstance(found, ComponentsOfPair)
     yield TextTable(
@@ -64,7 +64,7 @@ def tables_of(found: Found) -> Iterator[TextTable]:
         yield TextTable("Who lowers the clock", ("split", "below the highest, MHz", ""), said)
 
 
-def figure_of(number: int, found: Found) -> Figure:
+def figure_of(number: int, found: FoundComponents) -> Figure:
     """A bar for each share or split, and the power limit."""
     powers = _powers(found)
     caption = f"{title_of(found)}. A bar ends at the power"
@@ -75,7 +75,7 @@ def figure_of(number: int, found: Found) -> Figure:
     return Figure(f"parts-{number}", f"{caption}.", draw, height, wide=True)
 
 
-def _powers(found: Found) -> list[tuple[str, PowerParts]]:
+def _powers(found: FoundComponents) -> list[tuple[str, PowerParts]]:
     if isinstance(found, ComponentsOfJob):
         return [(f"{one.share_percent:g} %", one.power) for one in found.shares]
     return [(one.split, one.power) for one in found.splits]

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.errors import InputError
+from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord
 from advisor_power.sensor.channel import power_channel
 from advisor_power.sensor.levels import wave_levels
@@ -18,7 +19,6 @@ from advisor_power.sensor.stimulus import BURSTS, FLAT, IDLE, LOCKED_WAVE
 from advisor_power.sensor.trace import (
     ENERGY,
     POWER_CHANNELS,
-    Floats,
     Look,
     ReadingSeries,
     RecordedStage,

@@ -18,9 +18,10 @@ from typing import NamedTuple, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import Response, memory_s
 from advisor_power.sensor.levels import LevelTimes, window_parts
-from advisor_power.sensor.trace import Floats, ReadingSeries
+from advisor_power.sensor.trace import ReadingSeries
 
 
 class Place(NamedTuple):

@@ -6,9 +6,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import Response
 from advisor_power.sensor.stimulus import BURSTS, FLAT, LOCKED_WAVE, WAVE
-from advisor_power.sensor.trace import Floats, RecordedStage, Span, Trace
+from advisor_power.sensor.trace import RecordedStage, SpanS, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +49,7 @@ def _remembered_at_edges(level: LevelTimes, constant_s: float) -> Floats:
     return np.array(found)
 
 
-def level_times(spans: Sequence[Span]) -> LevelTimes:
+def level_times(spans: Sequence[SpanS]) -> LevelTimes:
     """Stretches that follow each other and do not overlap; at least one."""
     edges = np.array(spans, dtype=np.float64).reshape(-1)
     lengths_s = np.diff(edges.reshape(-1, 2), axis=1)[:, 0]
@@ -100,6 +101,6 @@ def wave_levels(stages: Sequence[RecordedStage]) -> list[LevelTimes]:
     ]
 
 
-def _outside(spans: Sequence[Span], begun_s: float, ended_s: float) -> list[Span]:
+def _outside(spans: Sequence[SpanS], begun_s: float, ended_s: float) -> list[SpanS]:
     edges = [begun_s, *(edge for span in spans for edge in span), ended_s]
     return list(zip(edges[::2], edges[1::2], strict=True))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor_power.sensor.trace import Floats
+from advisor.predict.profiles import Floats
 
 LEAST_CHANGES = 30
 """Fewer do not show a period."""

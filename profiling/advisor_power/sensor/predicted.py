@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
 from advisor.wire.power_readings import SensorCurve
 from advisor_power.sensor.levels import LevelTimes, wave_levels, window_parts
 from advisor_power.sensor.stimulus import FLAT, IDLE, WAVE
-from advisor_power.sensor.trace import Floats, ReadingSeries, RecordedStage, Span, Trace
+from advisor_power.sensor.trace import ReadingSeries, RecordedStage, SpanS, Trace
 
 _BEFORE_STEP_S, _AFTER_STEP_S = 0.3, 0.7
 """Around the moment at which a flat load begins; after it the sensor has time to settle, too."""
@@ -48,7 +49,7 @@ def _curves(trace: Trace, channel: PowerChannel, readings: ReadingSeries) -> Ite
 def _curve(
     load: str,
     stages: Sequence[RecordedStage],
-    shown: Span,
+    shown: SpanS,
     channel: PowerChannel,
     readings: ReadingSeries,
 ) -> Iterator[SensorCurve]:

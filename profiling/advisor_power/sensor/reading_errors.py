@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import SensorRecord
 from advisor.validity.sensor_timing import (
     AVERAGE_SETTLE_S,
@@ -24,7 +25,7 @@ from advisor.validity.sensor_timing import (
 )
 from advisor.wire.power_readings import ReadingError
 from advisor_power.sensor.stimulus import FLAT, LoadStage
-from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, Floats, ReadingSeries, Span, Trace
+from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, ReadingSeries, SpanS, Trace
 
 EXECUTIONS = 20
 KERNELS_S = (30e-6, 100e-6, 300e-6, 1e-3, 3e-3, 10e-3, 30e-3)
@@ -73,14 +74,14 @@ def _row(kernel_s: float, way: str, relative: Floats) -> ReadingError:
     return ReadingError(kernel_s, way, float(median), float(p95), len(sizes))
 
 
-def _shown(series: ReadingSeries | None, spans: Sequence[Span]) -> Floats:
+def _shown(series: ReadingSeries | None, spans: Sequence[SpanS]) -> Floats:
     """The reading that is shown when each run ends."""
     if series is None:
         return np.array([])
     return _newest(series, np.array([end_s for _, end_s in spans]))
 
 
-def _counts(ticks: ReadingSeries | None, spans: Sequence[Span], instant: ReadingSeries) -> Floats:
+def _counts(ticks: ReadingSeries | None, spans: Sequence[SpanS], instant: ReadingSeries) -> Floats:
     """Runs are more than a second apart, so the reading before each is of an idle card."""
     if ticks is None:
         return np.array([])
@@ -107,7 +108,7 @@ def _name(kernel_s: float) -> str:
 
 
 def _runs(kernel_s: float, draw: random.Random) -> LoadStage:
-    end_s, spans = 0.0, list[Span]()
+    end_s, spans = 0.0, list[SpanS]()
     for _ in range(_REPEATS):
         start_s = end_s + draw.uniform(*_GAPS_S)
         end_s = start_s + EXECUTIONS * kernel_s

@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor_power.sensor.trace import Span
+from advisor_power.sensor.trace import SpanS
 
 IDLE, FLAT, BURSTS, WAVE, LOCKED_WAVE = "idle", "flat", "bursts", "wave", "locked-wave"
 """Names of stages: a locked wave has the period of the sensor."""
@@ -32,14 +32,14 @@ class LoadStage:
 
     name: str
     length_s: float
-    on: tuple[Span, ...] = ()
+    on: tuple[SpanS, ...] = ()
     """When the load runs, s from the beginning of the stage."""
 
 
 def steps_and_bursts(seed: int) -> tuple[LoadStage, ...]:
     """What needs no knowledge of the sensor: 4 s idle, 4 s of load, 150 bursts."""
     draw = random.Random(seed)
-    end_s, bursts = 0.0, list[Span]()
+    end_s, bursts = 0.0, list[SpanS]()
     for _ in range(_BURSTS):
         start_s = end_s + draw.uniform(*_GAPS_S)
         end_s = start_s + _BURST_S

@@ -22,19 +22,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.errors import InputError
+from advisor.predict.profiles import Floats
 
 FORMAT = "advisor-power-trace-2"
 
 INSTANT, AVERAGE, MEMORY, ENERGY = "instant", "average", "memory", "energy"
 POWER_CHANNELS = (INSTANT, AVERAGE, MEMORY)
 
-Span: TypeAlias = tuple[float, float]
+SpanS: TypeAlias = tuple[float, float]
 """Begin and end, s."""
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class RecordedStage:
     name: str
     begun_s: float
     ended_s: float
-    on: tuple[Span, ...]
+    on: tuple[SpanS, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +151,8 @@ class _Reader:
     """Collects lines."""
 
     def __init__(self) -> None:
-        self._readings: dict[str, list[Span]] = {}
-        self._stages: list[tuple[str, float, list[Span]]] = []
+        self._readings: dict[str, list[SpanS]] = {}
+        self._stages: list[tuple[str, float, list[SpanS]]] = []
         self._looks: list[Look] = []
         self._full, self._end_s = False, None
 
@@ -202,7 +200,7 @@ class _Reader:
         )
 
 
-def _series(found: list[Span]) -> ReadingSeries:
+def _series(found: list[SpanS]) -> ReadingSeries:
     table = np.array(sorted(found), dtype=np.float64)
     return ReadingSeries(table[:, 0], table[:, 1])
 

@@ -6,16 +6,12 @@ import mmap
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.errors import InputError
 from advisor_power.tensors.headers import NPY_MAGIC, npy_in, safetensors_in
-from advisor_power.tensors.types import TYPES, Tensor, fault, shown
-
-Matrix: TypeAlias = NDArray[Any]
+from advisor_power.tensors.types import TYPES, Matrix, Tensor, fault, shown
 
 _PICKLE = (
     "reading a pickle runs code that the file brings, so it is not read. Where you trust the file, "

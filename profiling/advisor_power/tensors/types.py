@@ -3,12 +3,15 @@
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.errors import InputError
+
+Matrix: TypeAlias = NDArray[Any]
 
 _LONGEST = 80
 """Characters of a name that are repeated in a message."""

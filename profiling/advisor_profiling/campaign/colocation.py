@@ -64,7 +64,7 @@ class PlannedSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CampaignReport:
     """What came of it on one GPU.
 
     Attributes:
@@ -87,7 +87,7 @@ class Report:
     failures: tuple[Failure, ...]
 
 
-def carry_out(campaign: Campaign, open_testbed: OpenTestbed) -> Report:
+def carry_out(campaign: Campaign, open_testbed: OpenTestbed) -> CampaignReport:
     """Measure what is left of the campaign.
 
     Args:
@@ -158,7 +158,7 @@ def _measure(
     beside: Sequence[tuple[str, Target]],
     skipped: tuple[Skipped, ...],
     idle_power_w: float | None = None,
-) -> tuple[Report, float | None]:
+) -> tuple[CampaignReport, float | None]:
     """Measure what is left of the blocks; also the idle power from before the first job."""
     run = campaign.plan.name
     known = [*campaign.store.solo_points(run=run), *campaign.store.pair_points(run=run)]
@@ -172,7 +172,7 @@ def _measure(
         conditions = conditions_on(testbed, run, campaign.rules, idle_power_w)
         outcome = measure_blocks(left, conditions, testbed, campaign.store, campaign.reporter)
         idle_power_w = conditions.idle_power_w
-    report = Report(
+    report = CampaignReport(
         testbed.gpu.model,
         _windows(blocks),
         _windows(left),
@@ -241,6 +241,6 @@ def _windows(blocks: list[Block]) -> int:
     return sum(len(block.targets) for block in blocks)
 
 
-def _sum(first: Report, second: Report) -> Report:
-    summed = [field.name for field in fields(Report) if field.name != "gpu_model"]
+def _sum(first: CampaignReport, second: CampaignReport) -> CampaignReport:
+    summed = [field.name for field in fields(CampaignReport) if field.name != "gpu_model"]
     return replace(first, **{n: getattr(first, n) + getattr(second, n) for n in summed})

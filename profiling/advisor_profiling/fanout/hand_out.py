@@ -7,7 +7,7 @@ from typing import Protocol
 
 from advisor.core.wording import count_of
 from advisor.errors import JobError, undone_by
-from advisor_profiling.fanout.shards import LOG, Answer, Shard, read_answer
+from advisor_profiling.fanout.shards import LOG, Shard, ShardAnswer, read_answer
 
 _POLL_S = 1.0
 _LATE_S = 20.0
@@ -32,7 +32,7 @@ class ShardEngine(Protocol):
 
 def hand_out(
     shards: Sequence[Shard], engine: ShardEngine, say: Callable[[str], None]
-) -> list[Answer]:
+) -> list[ShardAnswer]:
     """Have an engine do shards.
 
     Their folders are there; those that have an answer are not submitted. The engine is stopped
@@ -84,10 +84,10 @@ def _pass_on(shard: Shard, start: int, say: Callable[[str], None]) -> int:
     return start
 
 
-def _none(shard: Shard, error: str) -> Answer:
+def _none(shard: Shard, error: str) -> ShardAnswer:
     """As a command says with `--json` that it failed."""
     log = shard.folder / LOG
     lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     why = error or (lines[-1].strip() if lines else "it ended before it said anything")
     message = f"it gave no answer: {why} (see {shard.folder})"
-    return Answer(JobError.exit_code, {"error": {"message": message}})
+    return ShardAnswer(JobError.exit_code, {"error": {"message": message}})

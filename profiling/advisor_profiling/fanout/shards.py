@@ -47,20 +47,20 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ShardAnswer:
     """How a shard's command ended: its exit code, and its answer as JSON."""
 
     code: int
     said: Mapping[str, Any]
 
 
-def read_answer(shard: Shard) -> Answer | None:
+def read_answer(shard: Shard) -> ShardAnswer | None:
     """A shard's answer; None where it has none yet."""
     # A network file system looks for new files when a folder is listed.
     with suppress(OSError):
         list(shard.folder.iterdir())
     with suppress(FileNotFoundError):
-        return Answer(**json.loads((shard.folder / _ANSWER).read_bytes()))
+        return ShardAnswer(**json.loads((shard.folder / _ANSWER).read_bytes()))
     return None
 
 
@@ -95,7 +95,7 @@ def run_shard(shard: Shard, environment: Mapping[str, str]) -> None:
         )
         code = _wait(child)
     with suppress(ValueError):
-        answer = Answer(code, json.loads(output.read_bytes()))
+        answer = ShardAnswer(code, json.loads(output.read_bytes()))
         replace_file(shard.folder / _ANSWER, json.dumps(asdict(answer)).encode())
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 _BATCHES = 10
 
 
-Readings = Sequence[tuple[float, float]]
+_Readings = Sequence[tuple[float, float]]
 """(time_s, value) each."""
 
 
@@ -77,7 +77,7 @@ def _ratio_stderr(marks: Sequence[tuple[float, float]], rate: float) -> float | 
 
 
 def is_flat(
-    power: Readings, of_jobs: Sequence[Readings], view: tuple[float, float], flat: float
+    power: _Readings, of_jobs: Sequence[_Readings], view: tuple[float, float], flat: float
 ) -> bool:
     """Whether power and every rate are alike in both halves of a view.
 
@@ -95,7 +95,7 @@ def is_flat(
     )
 
 
-def _steady(all_events: Readings, halves: Sequence[tuple[float, float]], flat: float) -> bool:
+def _steady(all_events: _Readings, halves: Sequence[tuple[float, float]], flat: float) -> bool:
     events = [_between(all_events, *half) for half in halves]
     if min(map(len, events)) < 3:
         # Too few steps in the view to see the rate move: any progress at all will do.
@@ -111,5 +111,5 @@ def _alike(first: MeanEstimate | None, second: MeanEstimate | None, flat: float)
     return abs(second.mean - first.mean) <= max(flat * abs(second.mean), noise)
 
 
-def _between(readings: Readings, start_s: float, end_s: float) -> list[tuple[float, float]]:
+def _between(readings: _Readings, start_s: float, end_s: float) -> list[tuple[float, float]]:
     return [reading for reading in readings if start_s <= reading[0] < end_s]

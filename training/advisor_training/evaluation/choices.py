@@ -23,7 +23,7 @@ from advisor_training.learn.held_out import HeldOut
 CandidateScope = Literal["nine", "nine or exclusive", "every way"]
 """What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too."""
 
-Kept = Literal["as advised", "low end", "expected"]
+KeptBy = Literal["as advised", "low end", "expected"]
 
 ChoiceKey = tuple[str, int]
 """What was left out, and the number of the measurement."""
@@ -43,7 +43,7 @@ class ChoiceQuestion:
     objective: Objective
     scope: CandidateScope = "nine"
     min_speed: float = 0.0
-    kept: Kept = "as advised"
+    kept: KeptBy = "as advised"
 
     def allows(self, name: str, result: SplitResult, jobs: tuple[Profile, Profile]) -> bool:
         """Whether a way, as measured, keeps the minimum speeds; jobs that do not share always do.

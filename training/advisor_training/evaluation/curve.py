@@ -15,8 +15,8 @@ from advisor_training.evaluation.methods import HEADLINE, Method, ask
 from advisor_training.learn.protocols import (
     PAPER_REPEATS,
     SUBSETS,
+    AfterFit,
     Draw,
-    Tick,
     answer_draws,
     draw_pairs,
     draw_rows,
@@ -62,7 +62,7 @@ def curve_fits(methods: Sequence[Method]) -> dict[str, int]:
 
 
 def curve(
-    data: Data, methods: Sequence[Method], tick: Callable[[str], Tick]
+    data: Data, methods: Sequence[Method], tick: Callable[[str], AfterFit]
 ) -> list[LearningCurvePoint]:
     """Every method at every amount of data; `tick` gives what is called after each of its fits."""
     return [
@@ -73,7 +73,9 @@ def curve(
     ]
 
 
-def _point(data: Data, method: Method, drawn: Drawn, part: float, tick: Tick) -> LearningCurvePoint:
+def _point(
+    data: Data, method: Method, drawn: Drawn, part: float, tick: AfterFit
+) -> LearningCurvePoint:
     result = ask(
         method,
         data,

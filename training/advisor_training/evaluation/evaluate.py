@@ -26,8 +26,8 @@ from advisor_training.evaluation.other_gpu import leave_gpus_out
 from advisor_training.evaluation.outcomes import figures_of
 from advisor_training.evaluation.rows import MethodResults, choice_rows, error_rows, limit_rows
 from advisor_training.evaluation.values import (
-    Basis,
     Evaluation,
+    EvaluationBasis,
     SeedFigures,
 )
 from advisor_training.learn import carrying_over
@@ -45,7 +45,7 @@ from advisor_training.learn.protocols import (
     BY_WORKLOAD,
     PROTOCOLS,
     RANDOM_ROWS,
-    Tick,
+    AfterFit,
     has_other_runs,
 )
 
@@ -184,7 +184,7 @@ def _seed(data: Data, seed: int, results: MethodResult) -> SeedFigures:
     )
 
 
-def _other_gpus(data: Data, quick: bool, tick: Tick) -> dict[str, Any]:
+def _other_gpus(data: Data, quick: bool, tick: AfterFit) -> dict[str, Any]:
     found = [] if quick else list(leave_gpus_out(data, tick))
     return {
         "gpus": tuple(figures for figures, _ in found),
@@ -208,8 +208,8 @@ def _job_gains(data: Data, results: MethodResults, objective: str) -> dict[str, 
     return found
 
 
-def _basis(data: Data) -> Basis:
-    return Basis(
+def _basis(data: Data) -> EvaluationBasis:
+    return EvaluationBasis(
         gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
         cards=len({m.gpu_uuid for m in data.measurements}),
         jobs=len(data.rows.jobs),

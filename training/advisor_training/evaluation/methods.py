@@ -17,7 +17,7 @@ from advisor_training.evaluation.errors import Errors, errors_of
 from advisor_training.learn.held_out import Mask
 from advisor_training.learn.learners import LEARNERS, Fitted, Learner
 from advisor_training.learn.paper_method import TARGETS, paper_learner
-from advisor_training.learn.protocols import Answers, Tick
+from advisor_training.learn.protocols import AfterFit, Answers
 
 HEADLINE = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
 """Objectives whose figures are always shown."""
@@ -28,7 +28,7 @@ PAPER = "paper"
 
 _COSTS = {"linear": 0.02, PHYSICAL: 0.001}
 
-RunProtocol: TypeAlias = Callable[[Rows, Learner, Tick], Answers]
+RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], Answers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def methods(data: Data) -> dict[str, Method]:
     }
 
 
-def ask(method: Method, data: Data, protocol: RunProtocol, tick: Tick) -> MethodResult:
+def ask(method: Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> MethodResult:
     """A method's answers under a protocol."""
     seconds: list[float] = []
 

@@ -23,7 +23,7 @@ from advisor_training.learn.carrying_over import (
 )
 from advisor_training.learn.held_out import HeldOut, joined
 from advisor_training.learn.learners import LEARNERS
-from advisor_training.learn.protocols import Answers, Tick, each_fold
+from advisor_training.learn.protocols import AfterFit, Answers, each_fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class GpuCurvePoint:
     held: Mapping[str, float]
 
 
-def leave_gpus_out(data: Data, tick: Tick) -> Iterator[tuple[GpuFigures, list[GpuCurvePoint]]]:
+def leave_gpus_out(data: Data, tick: AfterFit) -> Iterator[tuple[GpuFigures, list[GpuCurvePoint]]]:
     """Each GPU model left out, then with pairs of it added; nothing where there is one only."""
     progress = each_fold(tick)
     for name in gpu_models(data.rows):

@@ -15,7 +15,7 @@ from advisor_training.evaluation.choices import (
     CandidateScope,
     Choice,
     ChoiceQuestion,
-    Kept,
+    KeptBy,
     choose,
     choose_by_rule,
     keys_of,
@@ -93,7 +93,7 @@ class LimitRow:
     protocol: str
     method: str
     min_speed: float
-    kept: Kept
+    kept: KeptBy
     shared: BootstrapEstimate
     missed: BootstrapEstimate | None
     saved: BootstrapEstimate
@@ -142,7 +142,7 @@ def error_rows(
 
 def limit_rows(data: Data, protocol: str, results: MethodResult) -> Iterator[LimitRow]:
     """One for each minimum speed, and what is to keep it."""
-    for least, kept in itertools.product(LEAST_SPEEDS, get_args(Kept)):
+    for least, kept in itertools.product(LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         asked = results.method.asks(replace(wanted, kept=kept))
         chosen = choose(data, results.speeds.held_out, asked, results.method.tie, wanted)

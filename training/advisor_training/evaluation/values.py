@@ -39,7 +39,7 @@ class SeedFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class EvaluationBasis:
     """What an evaluation rests on."""
 
     gpu_models: tuple[str, ...]
@@ -74,7 +74,7 @@ class Evaluation:
     """
 
     quick: bool
-    basis: Basis
+    basis: EvaluationBasis
     ceilings: Mapping[str, Ceiling | None]
     choices: tuple[ChoiceRow, ...]
     errors: tuple[ErrorRow, ...]

@@ -33,7 +33,7 @@ SUBSETS = 10
 PAPER_REPEATS = 10
 """How often the paper repeats the drawing (section 5.1)."""
 
-Tick: TypeAlias = Callable[[], None]
+AfterFit: TypeAlias = Callable[[], None]
 """Called after each fit."""
 
 _SAME = {"gemm": "matmul"}
@@ -73,10 +73,10 @@ class EvaluationProtocol:
     name: str
     meaning: str
     fits: Callable[[Rows], int]
-    answer: Callable[[Rows, Learner, Tick], Answers]
+    answer: Callable[[Rows, Learner, AfterFit], Answers]
 
 
-def answer_draws(rows: Rows, learner: Learner, draws: Iterator[Draw], tick: Tick) -> Answers:
+def answer_draws(rows: Rows, learner: Learner, draws: Iterator[Draw], tick: AfterFit) -> Answers:
     """What a learner expects, fitted once for each draw.
 
     Raises:
@@ -159,11 +159,11 @@ def _deal_pairs(rows: Rows) -> Names:
     return np.array([f"fold {place[pair] % FOLDS}" for pair in rows.pair.tolist()])
 
 
-def _by_workload(rows: Rows, learner: Learner, tick: Tick) -> Answers:
+def _by_workload(rows: Rows, learner: Learner, tick: AfterFit) -> Answers:
     return _all_tested(leave_one_job_out(rows, learner, progress=each_fold(tick)))
 
 
-def each_fold(tick: Tick) -> OnFold:
+def each_fold(tick: AfterFit) -> OnFold:
     """A tick after each fold."""
 
     def progress(name: str, done: int, total: int) -> None:

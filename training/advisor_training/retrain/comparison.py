@@ -15,8 +15,8 @@ from advisor_training.learn.bootstrap import BootstrapEstimate, Resamples
 from advisor_training.learn.held_out import Mask
 from advisor_training.retrain.rivals import Questions, Scores
 
-Figure: TypeAlias = Literal["error", "regret"]
-FIGURES: tuple[Figure, ...] = ("error", "regret")
+FigureName: TypeAlias = Literal["error", "regret"]
+FIGURES: tuple[FigureName, ...] = ("error", "regret")
 
 LEAST_JOBS = 4
 """Of a group that decides: drawing again from three jobs hardly ever shows another sign."""
@@ -42,7 +42,7 @@ class ComparedFigure:
     """
 
     group: str
-    figure: Figure
+    figure: FigureName
     tests: int
     jobs: int
     champion_percent: float
@@ -92,7 +92,7 @@ def groups_of(rows: Rows, tests: Questions, newest: Mask, classes: Classes) -> d
 
 
 def _compared(
-    rivals: tuple[Scores, Scores], tests: Questions, group: str, figure: Figure, mask: Mask
+    rivals: tuple[Scores, Scores], tests: Questions, group: str, figure: FigureName, mask: Mask
 ) -> ComparedFigure | None:
     champion, challenger = (_values(scores, figure) for scores in rivals)
     which = np.flatnonzero(mask & ~np.isnan(champion) & ~np.isnan(challenger))
@@ -115,7 +115,7 @@ def _compared(
     )
 
 
-def _values(scores: Scores, figure: Figure) -> npt.NDArray[np.float64]:
+def _values(scores: Scores, figure: FigureName) -> npt.NDArray[np.float64]:
     return scores.error if figure == "error" else scores.regret
 
 

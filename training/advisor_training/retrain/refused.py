@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias, get_args
 from advisor.core.records import Point, SoloPoint
 from advisor_training.retrain.collected import PointSet
 
-Reason: TypeAlias = Literal[
+_Reason: TypeAlias = Literal[
     "malformed", "duplicate", "disputed", "impossible", "flagged", "too-many"
 ]
-REASONS: tuple[Reason, ...] = get_args(Reason)
+REASONS: tuple[_Reason, ...] = get_args(_Reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Refused:
     """
 
     point_id: str
-    reason: Reason
+    reason: _Reason
     why: str
 
 
@@ -34,13 +34,13 @@ class RefusedPoints:
         example: Why the first of them was.
     """
 
-    reason: Reason
+    reason: _Reason
     points: int
     example: str
     point_ids: tuple[str, ...]
 
 
-def refuse(point: Point, reason: Reason, why: str) -> Refused:
+def refuse(point: Point, reason: _Reason, why: str) -> Refused:
     """A refusal that names the point's jobs and moment."""
     jobs = (point.job,) if isinstance(point, SoloPoint) else point.jobs
     return Refused(point.point_id, reason, f"{' + '.join(jobs)} at {point.started_at}: {why}")
@@ -54,7 +54,7 @@ def without(points: PointSet, refused: Iterable[Refused]) -> PointSet:
 
 def by_reason(refused: Iterable[Refused]) -> tuple[RefusedPoints, ...]:
     """Counted by reason, in the order of `REASONS`."""
-    groups: dict[Reason, list[Refused]] = {}
+    groups: dict[_Reason, list[Refused]] = {}
     for one in refused:
         groups.setdefault(one.reason, []).append(one)
     return tuple(

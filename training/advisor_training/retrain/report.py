@@ -10,8 +10,8 @@ from advisor_training.dataset.pairs import LeftOut
 from advisor_training.retrain.comparison import ComparedFigure
 from advisor_training.retrain.refused import RefusedPoints
 
-Outcome: TypeAlias = Literal["nothing-new", "promoted", "kept"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+_Outcome: TypeAlias = Literal["nothing-new", "promoted", "kept"]
+OUTCOMES: tuple[_Outcome, ...] = get_args(_Outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class RetrainReport:
     """
 
     at: str
-    outcome: Outcome
+    outcome: _Outcome
     why: str
     champion: str | None
     replaced: str | None = None

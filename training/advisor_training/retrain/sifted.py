@@ -31,7 +31,7 @@ bound at which launches call a job too fast. Launch-bound jobs alone differ by u
 MOST_TAUGHT, LEAST_TAUGHT = 0.25, 200
 """What one writer may teach in a run: a part of the pairs that were learned from, or so many."""
 
-Profiles = Mapping[tuple[str, str], Profile]
+_Profiles = Mapping[tuple[str, str], Profile]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

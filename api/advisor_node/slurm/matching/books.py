@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from advisor.errors import SourceError
-from advisor_node.slurm.matching.slurm import Ask, settings_of
+from advisor_node.slurm.matching.slurm import SlurmCommand, settings_of
 
 OK = "ok"
 
@@ -14,7 +14,7 @@ _WEIGHT = re.compile(r"(gres/(?:gpu(?::[^=,]*)?|mps))=([0-9.]+)", re.IGNORECASE)
 _COUNT = re.compile(r"gres/gpu(:[^=,]*|)=([0-9]+)")
 
 
-def faults_of(config: Mapping[str, str], partitions: str, ask: Ask) -> Iterator[str]:
+def faults_of(config: Mapping[str, str], partitions: str, ask: SlurmCommand) -> Iterator[str]:
     """Why jobs that share would pass by the books, one after the other; with what to do.
 
     Args:
@@ -31,7 +31,7 @@ def faults_of(config: Mapping[str, str], partitions: str, ask: Ask) -> Iterator[
         yield from _unlimited(ask)
 
 
-def books(ask: Ask) -> str:
+def books(ask: SlurmCommand) -> str:
     """`ok`, or why nothing may be rewritten.
 
     Raises:
@@ -55,7 +55,7 @@ def _unweighed(partitions: str) -> Iterator[str]:
             yield f"partition {name} bills GRES/gpu={whole:g} and GRES/mps={part:g}: write {wanted}"
 
 
-def _unlimited(ask: Ask) -> Iterator[str]:
+def _unlimited(ask: SlurmCommand) -> Iterator[str]:
     """A limit on GPUs that has none on their parts beside it."""
     for kind, key, limits in (("assoc", "Account,User", _LIMITS), ("qos", "Name", _OF_QOS)):
         text = ask("sacctmgr", "-nP", "show", kind, f"format={key},{','.join(limits)}")
@@ -75,7 +75,7 @@ def _word(line: str, key: str) -> str:
     return found[1] if found else ""
 
 
-def all_faults(ask: Ask) -> list[str]:
+def all_faults(ask: SlurmCommand) -> list[str]:
     """All faults, for `advisor doctor`.
 
     Raises:

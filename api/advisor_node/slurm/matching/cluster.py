@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError, SourceError
-from advisor_node.slurm.matching.slurm import Ask, number, rows, settings_of
+from advisor_node.slurm.matching.slurm import SlurmCommand, number, rows, settings_of
 
 _SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*(.*?)\s*")
 
@@ -91,7 +91,7 @@ class SlurmNode:
     types: frozenset[str] = frozenset()
 
 
-def read_partitions(ask: Ask) -> Mapping[str, Partition]:
+def read_partitions(ask: SlurmCommand) -> Mapping[str, Partition]:
     """All partitions, by name."""
     of_all = settings_of(ask("scontrol", "show", "config")).get("JobDefaults", "")
     lines = ask("scontrol", "show", "partition", "-o").splitlines()
@@ -99,7 +99,7 @@ def read_partitions(ask: Ask) -> Mapping[str, Partition]:
     return {partition.name: partition for partition in found if partition.name}
 
 
-def read_nodes(ask: Ask) -> Mapping[str, SlurmNode]:
+def read_nodes(ask: SlurmCommand) -> Mapping[str, SlurmNode]:
     """All nodes, by name."""
     try:
         found = rows(ask("sinfo", "--json"), "nodes")

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.core.wording import listed
-from advisor_node.advice import Ask, Together
+from advisor_node.advice import AskAdvice, Together
 from advisor_node.matching import matched, weighed
 from advisor_node.slurm.comment import Named
 from advisor_node.slurm.matching.cluster import Partition, SlurmNode
 from advisor_node.slurm.matching.meetings import (
-    Card,
+    CardTasks,
     Meeting,
-    Plan,
+    PlanSets,
     named,
     open_cards,
     pairs_and_joins,
@@ -76,16 +76,16 @@ class QueueRound:
     jobs: Sequence[SlurmTask]
     nodes: Mapping[str, SlurmNode]
     partitions: Mapping[str, Partition]
-    ask: Ask
+    ask: AskAdvice
     now_s: float
     wait_s: float
     model: str | None = None
-    sets: Plan = lambda _jobs, _model: ()
+    sets: PlanSets = lambda _jobs, _model: ()
 
     def decide(self) -> Iterator[Change]:
         """What is to be changed now."""
         yield from self._given_up()
-        cards: dict[object, list[Card]] = defaultdict(list)
+        cards: dict[object, list[CardTasks]] = defaultdict(list)
         for card in open_cards(self.jobs, self._kind):
             cards[self._kind(card[0])].append(card)
         waiting: dict[object, list[SlurmTask]] = defaultdict(list)
@@ -95,7 +95,7 @@ class QueueRound:
         for kind in dict.fromkeys((*cards, *waiting)):
             yield from self._of(cards[kind], waiting[kind][:_MOST_WAITING])
 
-    def _of(self, cards: Sequence[Card], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
+    def _of(self, cards: Sequence[CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""
         good = self._good(pairs_and_joins(cards, waiting, self.model))
         # Of who shares with nobody the service may know nothing, and then plans nothing.

@@ -20,7 +20,7 @@ from advisor_node.slurm.matching.cluster import (
 from advisor_node.slurm.matching.decide import Change, QueueRound
 from advisor_node.slurm.matching.meetings import with_places
 from advisor_node.slurm.matching.queued import SlurmTask, read_queue
-from advisor_node.slurm.matching.slurm import Ask, ask
+from advisor_node.slurm.matching.slurm import SlurmCommand, ask
 
 LOG = logging.getLogger("advisor.node")
 
@@ -53,7 +53,7 @@ class Matching:
         ask: Runs Slurm's commands.
     """
 
-    def __init__(self, settings: SiteSettings, advice: Advice, ask: Ask = ask) -> None:
+    def __init__(self, settings: SiteSettings, advice: Advice, ask: SlurmCommand = ask) -> None:
         self._settings, self._advice, self._ask = settings, advice, ask
         self._seen_s = -SITE_S
         self._books = ""

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 
 from advisor.client import JobRequest
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor_node.advice import Question, Sets, Together
+from advisor_node.advice import NamedSets, Question, Together
 from advisor_node.matching import Offer
 from advisor_node.slurm.comment import Named
 from advisor_node.slurm.matching.cluster import SlurmNode
 from advisor_node.slurm.matching.queued import WHOLE, SlurmTask
 
-Card = tuple[SlurmTask, ...]
+CardTasks = tuple[SlurmTask, ...]
 """Jobs on one GPU, or one that is to begin on a part of any."""
 
-Plan = Callable[[Sequence[JobRequest], str | None], Sets]
+PlanSets = Callable[[Sequence[JobRequest], str | None], NamedSets]
 """Which jobs should run together, three or more, on a GPU model."""
 
 _YOUNGER = 1e-6
@@ -35,7 +35,7 @@ class Meeting(Offer):
         coming: Those that wait, in the order in which they begin.
     """
 
-    there: Card = ()
+    there: CardTasks = ()
     coming: tuple[SlurmTask, ...]
 
     @property
@@ -71,7 +71,9 @@ def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> li
     return found
 
 
-def open_cards(jobs: Sequence[SlurmTask], kind: Callable[[SlurmTask], object]) -> Iterator[Card]:
+def open_cards(
+    jobs: Sequence[SlurmTask], kind: Callable[[SlurmTask], object]
+) -> Iterator[CardTasks]:
     """Those on which something is left for others; on each all jobs are of one kind."""
     on: dict[tuple[str, int], list[SlurmTask]] = defaultdict(list)
     for job in jobs:
@@ -90,7 +92,7 @@ def open_cards(jobs: Sequence[SlurmTask], kind: Callable[[SlurmTask], object]) -
 
 
 def pairs_and_joins(
-    cards: Sequence[Card], waiting: Sequence[SlurmTask], model: str | None
+    cards: Sequence[CardTasks], waiting: Sequence[SlurmTask], model: str | None
 ) -> Iterator[Meeting]:
     """Of two each; kinds are the cards, and then the jobs that wait."""
     for n, job in enumerate(waiting, len(cards)):
@@ -103,10 +105,10 @@ def pairs_and_joins(
 
 
 def planned_sets(
-    cards: Sequence[Card],
+    cards: Sequence[CardTasks],
     waiting: Sequence[SlurmTask],
     among: Collection[str],
-    plan: Plan,
+    plan: PlanSets,
     model: str | None,
 ) -> Iterator[Meeting]:
     """Of three and more, each job in one of them; kinds as above.
@@ -151,7 +153,7 @@ def _share(job: SlurmTask) -> float:
 
 def _meeting(
     kinds: tuple[int, ...],
-    there: Card,
+    there: CardTasks,
     coming: tuple[SlurmTask, ...],
     model: str | None,
     *,

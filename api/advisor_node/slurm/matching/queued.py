@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from advisor.errors import InputError
 from advisor_node.slurm.comment import Named, parse_comment
-from advisor_node.slurm.matching.slurm import Ask, listed, number, rows
+from advisor_node.slurm.matching.slurm import SlurmCommand, listed, number, rows
 
 WHOLE = 100
 """What Slurm counts for a whole GPU."""
@@ -70,7 +70,7 @@ class SlurmTask:
         return named is not None and named.counted is not None and named.counted < WHOLE
 
 
-def read_queue(ask: Ask) -> list[SlurmTask]:
+def read_queue(ask: SlurmCommand) -> list[SlurmTask]:
     """All jobs that wait or run; those of highest priority, then the oldest first."""
     jobs = [job for row in rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)]
     return sorted(jobs, key=lambda job: (-job.priority, *_order(job.key)))

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from advisor.errors import SourceError
 
-Ask: TypeAlias = Callable[..., str]
+SlurmCommand: TypeAlias = Callable[..., str]
 """Runs a command of Slurm; its words are the arguments, its output what comes back."""
 
 _PATIENCE_S = 30.0

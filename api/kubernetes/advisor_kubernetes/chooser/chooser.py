@@ -14,7 +14,7 @@ from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.clocks import Agents, Ages
 from advisor_kubernetes.chooser.events import Events
 from advisor_kubernetes.chooser.lease import Lease
-from advisor_kubernetes.chooser.pairing import Decision, Policy, Round, Stay
+from advisor_kubernetes.chooser.pairing import PodDecision, Policy, Round, Stay
 from advisor_kubernetes.chooser.places import Node, added, read_node, requested
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
@@ -157,7 +157,7 @@ class Chooser:
     def _pods(self) -> list[Pod]:
         return self._read(self.pods.objects(), read_pod)
 
-    def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[Decision]:
+    def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[PodDecision]:
         allowed, unread = gpus_allowed(self.quotas.objects())
         return Round(
             pods=pods,
@@ -171,7 +171,7 @@ class Chooser:
             left_alone=self._left_alone,
         ).decide()
 
-    def _carry_out(self, decision: Decision) -> None:
+    def _carry_out(self, decision: PodDecision) -> None:
         if isinstance(decision, Stay):
             self._events.say_it_waits(decision.pod, decision.why, held_up=decision.held_up)
             return

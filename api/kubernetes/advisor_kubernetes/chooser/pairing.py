@@ -19,7 +19,7 @@ from advisor_kubernetes.chooser.offers import (
 from advisor_kubernetes.chooser.places import GpuSlot, Node
 from advisor_kubernetes.chooser.pods import Pod
 from advisor_kubernetes.chooser.writing import unfinished
-from advisor_node.advice import Answer, Apart, Ask, NoAnswer, Together
+from advisor_node.advice import Answer, Apart, AskAdvice, NoAnswer, Together
 from advisor_node.matching import matched, weighed
 
 WithoutAdvice: TypeAlias = Literal["pass", "hold"]
@@ -55,7 +55,7 @@ class Stay:
     held_up: bool = False
 
 
-Decision: TypeAlias = Start | Stay
+PodDecision: TypeAlias = Start | Stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Round:
 
     pods: Sequence[Pod]
     nodes: Sequence[Node]
-    ask: Ask
+    ask: AskAdvice
     now_s: float
     policy: Policy
     allowed: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -83,7 +83,7 @@ class Round:
     )
     left_alone: Collection[str] = ()
 
-    def decide(self) -> Iterator[Decision]:
+    def decide(self) -> Iterator[PodDecision]:
         """What each waiting pod does now; by namespace, that of the oldest first."""
         cards = Cards(self.nodes, self.pods, self.others, mixed_nodes=self.policy.mixed_nodes)
         # A pod whose partner has its share already is given its own, beside it and to nobody else.
@@ -130,7 +130,7 @@ class _Tenant:
         """How many more GPUs it may hold."""
         return self.most - self.cards.number_of(self.namespace)
 
-    def decide(self, pods: Sequence[Pod]) -> Iterator[Decision]:
+    def decide(self, pods: Sequence[Pod]) -> Iterator[PodDecision]:
         rest = {pod.uid: pod for pod in pods}
         for start in self._together(pods):
             for pod in start.pods:
@@ -237,7 +237,7 @@ class _Tenant:
                         ahead=self._is_late(pods[0]),
                     )
 
-    def _alone(self, pod: Pod) -> Decision:
+    def _alone(self, pod: Pod) -> PodDecision:
         late = self._is_late(pod)
         if self.left <= 0 and pod.claim is None:
             of = "no GPU" if self.most == 0 else f"{self.most} GPU{'s' * (self.most > 1)}"

@@ -8,12 +8,12 @@ from advisor.core.gpu import check_card_units
 from advisor.errors import InputError
 from advisor.wire.input_power import InputAsked, InputPrediction
 from advisor_power.model.predictor import InputPredictor
-from advisor_power.operands.bits import Matrix
 from advisor_power.operands.fill import fill
 from advisor_power.operands.fingerprint import features_of, fingerprint
 from advisor_power.operands.grammar import parse_operands
 from advisor_power.operands.in_file import Chosen, MatrixPrint
 from advisor_power.operands.words import DTYPES
+from advisor_power.tensors.types import Matrix
 
 ROWS = 4096
 """Of the random numbers that a matrix is multiplied with."""

@@ -4,11 +4,11 @@ import pytest
 from made_up_profiles import Physics, profile
 
 from advisor.core.split import EQUAL
-from advisor.wire.observed import DriftedJob, Quantity
+from advisor.wire.observed import DriftedJob, DriftQuantity
 from advisor_advice.site.conditions import DriftPredictor
 
 
-def drift(quantity: Quantity, ratio: float) -> DriftedJob:
+def drift(quantity: DriftQuantity, ratio: float) -> DriftedJob:
     return DriftedJob(
         job="a", gpu_model="NVIDIA H200", gpu_uuid="GPU-1", quantity=quantity, ratio=ratio,
         since="2026-11-22", observations=8,

@@ -19,7 +19,7 @@ from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.clocks import Ages
 from advisor_kubernetes.chooser.pairing import (
     MOST_KINDS,
-    Decision,
+    PodDecision,
     Policy,
     Round,
     Start,
@@ -74,7 +74,7 @@ def decided(
     seen: list[Question] | None = None,
     needs: bool = True,
     **more: Any,
-) -> list[Decision]:
+) -> list[PodDecision]:
     """What a round decides where these jobs together save energy; what it asks is `seen`."""
     seen = [] if seen is None else seen
 
@@ -98,11 +98,11 @@ def decided(
     return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=policy, **more).decide()]
 
 
-def is_pair(decision: Decision) -> TypeGuard[Start]:
+def is_pair(decision: PodDecision) -> TypeGuard[Start]:
     return isinstance(decision, Start) and len(decision.pods) == 2
 
 
-def pairs(decisions: list[Decision]) -> list[set[str]]:
+def pairs(decisions: list[PodDecision]) -> list[set[str]]:
     return [{p.key.partition("/")[2] for p in d.pods} for d in decisions if is_pair(d)]
 
 

@@ -17,7 +17,7 @@ from advisor_node.metering import reports
 from advisor_node.metering.meters import UNSEEN_S, Tenant, TenantMeter
 from advisor_node.metering.overlaps import GONE_S, Overlap, Overlaps
 from advisor_node.metering.progress_files import ProgressReading, parse_progress
-from advisor_node.metering.proof import GpuUsers, Proof
+from advisor_node.metering.proof import GpuUsers, TenantProof
 from advisor_node.metering.references import Reference, ReferenceCache, reference_of
 from advisor_node.metering.reports import ObservationQueue
 
@@ -114,7 +114,7 @@ def test_progress_without_a_process_on_the_gpu_is_noticed() -> None:
 def test_a_limit_that_was_broken_stays_broken() -> None:
     """It is told once, whatever is proven later."""
     meter = TenantMeter(tenant())
-    told = [meter.take_proof(Proof(proven)) for proven in (None, True, False, False, True)]
+    told = [meter.take_proof(TenantProof(proven)) for proven in (None, True, False, False, True)]
     assert told == [False, False, True, False, False]
     assert meter.limit_broken
 
@@ -131,7 +131,7 @@ def together(
     meters = [TenantMeter(first), TenantMeter(second)]
     for meter in meters:
         meter.reference = Reference(rate=40.0, power_w=400.0, rates=((25, 10.0), (100, 40.0)))
-        meter.take_proof(Proof(True, 66))
+        meter.take_proof(TenantProof(True, 66))
     overlap, now_s = None, 0.0
     gpu = Gpu(uuid="GPU-1", model="H", units_total=132)
     while now_s <= duration_s:
@@ -185,7 +185,7 @@ def test_doubts_become_flags() -> None:
     short, _ = together(tenant(UID), tenant(OTHER), 2)
     assert "not-settled" in short.observe("n", "slurm").flags
     overlap, _ = together(tenant(UID, "25"), tenant(OTHER, "25"), 20)
-    overlap.meters[0].take_proof(Proof(False, why="x"))
+    overlap.meters[0].take_proof(TenantProof(False, why="x"))
     assert overlap.observe("n", "slurm").flags == ("limit-broken", "too-fast")
     overlap.meters[1].reference = Reference(rates=((25, 1000.0), (100, 4000.0)))
     assert "too-slow" in overlap.observe("n", "slurm").flags

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from advisor.client import JobRequest
-from advisor_node.advice import Answer, Apart, Question, Sets, Together
+from advisor_node.advice import Answer, Apart, NamedSets, Question, Together
 from advisor_node.slurm.comment import Named
 from advisor_node.slurm.matching.cluster import Partition, SlurmNode
 from advisor_node.slurm.matching.decide import GATHER_S, HOLD_S, START_S, Change, QueueRound
-from advisor_node.slurm.matching.meetings import Plan, with_places
+from advisor_node.slurm.matching.meetings import PlanSets, with_places
 from advisor_node.slurm.matching.queued import SlurmTask
 
 NOW_S, WAIT_S = 100_000.0, 60.0
@@ -77,10 +77,10 @@ def of_set(question: Question, names_: list[str]) -> Answer:
     )  # fmt: skip
 
 
-def sets_of(size: int) -> Plan:
+def sets_of(size: int) -> PlanSets:
     """A plan of sets of so many, and of one with those that are left."""
 
-    def plan(jobs: Sequence[JobRequest], _model: str | None) -> Sets:
+    def plan(jobs: Sequence[JobRequest], _model: str | None) -> NamedSets:
         names_ = [job.job for job in jobs]
         return tuple(tuple(names_[n : n + size]) for n in range(0, len(names_), size))
 
@@ -333,7 +333,7 @@ def test_jobs_of_which_nobody_knows_spoil_no_plan() -> None:
     """The service would refuse to plan for all of them."""
     asked: list[list[str]] = []
 
-    def plan(jobs: Sequence[JobRequest], model: str | None) -> Sets:
+    def plan(jobs: Sequence[JobRequest], model: str | None) -> NamedSets:
         asked.append([job.job for job in jobs])
         return sets_of(3)(jobs, model)
 

@@ -34,7 +34,7 @@ from advisor_power.learn.evaluate import (
 )
 from advisor_power.learn.held_out import group_left_out
 from advisor_power.learn.model import (
-    Fitted,
+    FittedPower,
     physics,
     physics_and_trees,
     residuals_of,
@@ -44,7 +44,7 @@ from advisor_training.learn.conformal import bounds_of, held
 POWER = Path(__file__).parents[4] / "docs/measurements/power"
 
 
-def asked(fitted: Fitted, tested: Sequence[InputPoint]) -> RelativeErrors:
+def asked(fitted: FittedPower, tested: Sequence[InputPoint]) -> RelativeErrors:
     """Of power at the rate and the clock that were measured."""
     return relative_errors(
         fitted(tested), np.array([p.power_w for p in tested]), [p.group for p in tested]

@@ -15,7 +15,7 @@ from watching import Watching
 from advisor.core.records import PairPoint, Point
 from advisor.core.split import TIME_SLICED, UNCAPPED, Split
 from advisor_data.store.file_store import FileStore
-from advisor_profiling.campaign.colocation import Campaign, OpenTestbed, Report, carry_out
+from advisor_profiling.campaign.colocation import Campaign, CampaignReport, OpenTestbed, carry_out
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.campaign.pairing import PairNames
 from advisor_profiling.campaign.plan import Plan, PlanEntry, Skipped
@@ -81,7 +81,7 @@ def measure(
     reporter: Watching | None = None,
     *,
     dry_run: bool = False,
-) -> Report:
+) -> CampaignReport:
     """Carry out a part of a plan; what is measured is kept in the folder."""
     with FileStore(folder) as store:
         campaign = Campaign(

@@ -11,9 +11,9 @@ from host import UUID
 from advisor.errors import InputError
 from advisor_profiling.fanout import hand_out as module
 from advisor_profiling.fanout.hand_out import hand_out
-from advisor_profiling.fanout.shards import Answer, Shard, run_shard
+from advisor_profiling.fanout.shards import Shard, ShardAnswer, run_shard
 
-GOOD = Answer(0, {"measured": 3})
+GOOD = ShardAnswer(0, {"measured": 3})
 
 
 @dataclass
@@ -53,7 +53,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Shard]:
     return made
 
 
-def answer(shard: Shard, given: Answer = GOOD) -> None:
+def answer(shard: Shard, given: ShardAnswer = GOOD) -> None:
     """What a shard leaves when it is done."""
     (shard.folder / "answer.json").write_text(json.dumps(asdict(given)))
 
@@ -69,9 +69,9 @@ def test_answers_come_back_in_order(shards: list[Shard], gone: dict[str, str]) -
     """However late each is, also after its end: a network file system shows files late."""
     first, second = shards
     engine = ScriptedEngine(
-        [lambda: None, lambda: answer(second), lambda: answer(first, Answer(5, {}))], gone
+        [lambda: None, lambda: answer(second), lambda: answer(first, ShardAnswer(5, {}))], gone
     )
-    assert hand_out(shards, engine, print) == [Answer(5, {}), GOOD]
+    assert hand_out(shards, engine, print) == [ShardAnswer(5, {}), GOOD]
     assert not engine.stopped
 
 
