@@ -58,7 +58,7 @@ class Shown:
     kernels: Sequence[KernelReport] = ()
     inputs: Sequence[InputReport] = ()
     """What was measured of the data of operations."""
-    parts: Sequence[power_parts.Found] = ()
+    parts: Sequence[power_parts.FoundComponents] = ()
     """What the power of jobs and pairs goes to."""
     unknown: Sequence[str] = ()
     """Why it is not known of others."""
@@ -86,7 +86,7 @@ def write_report(shown: Shown, folder: Path) -> tuple[Path, ...]:
     return write_files({HTML_NAME: page.encode()}, folder)
 
 
-def _parts_section(number: int, found: power_parts.Found) -> Section:
+def _parts_section(number: int, found: power_parts.FoundComponents) -> Section:
     return Section(
         title=power_parts.title_of(found),
         notes=tuple(power_parts.notes_of(found)),
