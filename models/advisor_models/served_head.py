@@ -63,6 +63,7 @@ class ServedHead:
         }
 
     def inputs(self, sides: Sequence[Side]) -> HeadInputs:
+        """What the trees and the prior take of jobs at their shares."""
         return inputs_of(self.head, sides)
 
     def values(self, inputs: HeadInputs, logs: Sequence[float], asked: PredictionRequest) -> Values:
@@ -81,6 +82,7 @@ class ServedHead:
         )
 
     def outside(self, rows: Float32s) -> list[str]:
+        """Features that lie outside of what was learned from; shape (rows, features)."""
         return _outside(self.trained.features, self.trained.ranges, rows)
 
 

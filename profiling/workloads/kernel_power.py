@@ -34,9 +34,17 @@ PING_PONGS = 20
 class Player(Protocol):
     """Runs on a GPU what a command asks for."""
 
-    def ready(self) -> dict[str, Any]: ...
-    def prepare(self, words: list[str]) -> None: ...
-    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]: ...
+    def ready(self) -> dict[str, Any]:
+        """The first answer."""
+        ...
+
+    def prepare(self, words: list[str]) -> None:
+        """Be another operation from now on, by the words of a command line."""
+        ...
+
+    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]:
+        """Times of a run: after a gap, and the operation before for so long or so often."""
+        ...
 
 
 class Operation:
@@ -97,6 +105,7 @@ class GpuPlayer:
         return self._made[name]
 
     def ready(self) -> dict[str, Any]:
+        """The first answer: seconds and launches of one execution, SMs, libraries."""
         import torch
 
         operation = self._operation

@@ -105,6 +105,7 @@ class LibraryProduct:
 
     @property
     def name(self) -> str:
+        """Such as `matmul fp16 forward 512x4096x4096`."""
         return f"matmul {self.dtype} {self.kind} {'x'.join(map(str, self.shape))}"
 
     @property

@@ -33,6 +33,7 @@ class Shape:
 
     @property
     def head_width(self) -> int:
+        """Numbers of one head in a query, key or value."""
         return self.width // self.heads
 
 

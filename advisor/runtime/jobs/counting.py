@@ -33,6 +33,7 @@ class CounterFile:
         return struct.unpack("<q", count)[0] * self._scale
 
     def close(self) -> None:
+        """Let go of the file, into which the job may go on counting."""
         self._file.close()
 
 
@@ -51,6 +52,7 @@ class OutputCounter:
         return self._total
 
     def close(self) -> None:
+        """Let go of the output; lines behind the last `read` are not counted."""
         self._matches.close()
 
     def _take(self, match: re.Match[str]) -> None:

@@ -36,6 +36,7 @@ class ReportFile:
         return parse_reported(self._file.read(LATENCIES_AT))
 
     def close(self) -> None:
+        """Let go of the file, into which the job may go on writing."""
         self._file.close()
 
 
@@ -56,6 +57,7 @@ class ReportedOutput:
         return self._reported
 
     def close(self) -> None:
+        """Let go of the output; values behind the last `read` stay unknown."""
         self._matches.close()
 
 

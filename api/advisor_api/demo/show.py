@@ -72,12 +72,15 @@ class RecordedJob:
         return None
 
     def pids(self) -> list[int]:
+        """No process: it plays."""
         return []
 
     def roots(self) -> list[int]:
+        """As `pids`."""
         return []
 
     def tail(self) -> str:
+        """A record has no output."""
         return ""
 
 
@@ -91,9 +94,11 @@ class RecordedBackend:
         return cast("Backend", self)
 
     def spoiled(self) -> bool:
+        """Never: who failed when it was recorded is not on record."""
         return False
 
     def given_percent(self) -> float | None:
+        """No server is there to give one."""
         return None
 
 

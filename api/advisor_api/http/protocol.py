@@ -113,6 +113,7 @@ class LimitedProtocol(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Count the connection out, whichever list it is in."""
         self._all.forget(self)
         super().connection_lost(exc)
 
@@ -185,22 +186,26 @@ class LimitedProtocol(HttpToolsProtocol):
                 self.headers[place] = (name, host)
 
     def on_message_complete(self) -> None:
+        """A request is here with its body; one that offers another protocol is read again first."""
         if not self.parser.should_upgrade():
             # Mostly all of it comes at once; then nobody need wait for the body, nor set a clock.
             cast("dict[str, Any]", self.scope)[WHOLE] = True
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        """The connection waits for its next request from now on, unless that is here already."""
         queued = bool(self.pipeline)
         super().on_response_complete()
         if not queued and not self.transport.is_closing():
             self._all.kept[self] = time.monotonic()
 
     def pause_writing(self) -> None:
+        """The client reads too slowly: how long it does is counted from now."""
         self._all.stuck[self] = time.monotonic()
         super().pause_writing()
 
     def resume_writing(self) -> None:
+        """The client reads again."""
         self._all.stuck.pop(self, None)
         super().resume_writing()
 

@@ -54,6 +54,7 @@ class Cleaned:
 
     @property
     def size_bytes(self) -> int:
+        """Of the folders of all removed launches."""
         return sum(one.size_bytes for one in self.removed)
 
 

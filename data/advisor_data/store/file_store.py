@@ -40,18 +40,22 @@ class FileStore(Store):
         self.folder = folder
 
     def add(self, points: Iterable[Record]) -> int:
+        """Each file that is appended to is on disk before the next; see `Store`."""
         groups: defaultdict[Path, list[Record]] = defaultdict(list)
         for point in checked(points):
             groups[self._path(type(point), _group(point))].append(point)
         return sum(append_new(path, group) for path, group in groups.items())
 
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
+        """Reads the files of all months; see `Store`."""
         return page_of((o for o in self.observations() if job is None or job in o.jobs), span)
 
     def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
+        """Reads all solo points; see `Store`."""
         return sorted({p.job for p in self.solo_points() if p.job > after})[:limit]
 
     def profile_rows(self, first: str, last: str) -> list[ProfileRow]:
+        """Reads all solo points, as files keep no list of them; see `Store`."""
         return profile_rows(p for p in self.solo_points() if first <= p.job <= last)
 
     def _page(self, kind: type[P], jobs: Sequence[str], span: Span) -> Page[P]:

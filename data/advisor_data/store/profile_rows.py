@@ -34,6 +34,7 @@ class ProfileRow:
 
     @property
     def whole(self) -> bool:
+        """Whether the whole GPU and another share were measured, as predictions need."""
         return WHOLE in self.shares and len(self.shares) > 1
 
 

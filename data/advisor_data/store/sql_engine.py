@@ -97,6 +97,7 @@ class OpenDatabase:
             raise SQLAlchemyError("database is locked")
 
     def close(self) -> None:
+        """Close all connections that nobody uses; the others when they are given back."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:

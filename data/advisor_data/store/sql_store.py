@@ -70,14 +70,17 @@ class SqlStore(OpenDatabase, Database):
             return deleted
 
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
+        """Reads the rows of the page alone; see `Store`."""
         with self._reading() as connection:
             return read_page(connection, Observation, observed(job), span)
 
     def profile_names(self, after: str = "", limit: int = 1000) -> list[str]:
+        """From the list that each write renews, not from points; see `Store`."""
         with self._reading() as connection:
             return profile_table.names(connection, after, limit)
 
     def profile_rows(self, first: str, last: str) -> list[ProfileRow]:
+        """From the list that each write renews, not from points; see `Store`."""
         with self._reading() as connection:
             return profile_table.read(connection, first, last)
 

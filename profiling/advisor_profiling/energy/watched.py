@@ -135,10 +135,12 @@ class WatchedGpu:
 
     @property
     def late(self) -> Lateness:
+        """How long after a change of load the counter shows it, by the record of its sensor."""
         return lateness_of(self.record)
 
     @property
     def ticks(self) -> list[Tick]:
+        """Those that are kept; between the first and the last ones some may be missing."""
         return [*self.first, *self.last]
 
     def look(self, now_s: float) -> None:

@@ -43,9 +43,11 @@ class RayEngine:
             self._tasks[task.remote(shard, self._secrets)] = shard.name
 
     def ended(self) -> Mapping[str, str]:
+        """Tasks that Ray will not start again, with the last line of what they raised."""
         return {self._tasks[task]: self._error(task) for task in self._ready(0)}
 
     def stop(self) -> None:
+        """Interrupt all tasks, and wait a minute at most while they end their jobs."""
         for task in self._tasks:
             self._ray.cancel(task)
         # Each shard first ends its jobs and its MPS daemon.

@@ -78,6 +78,7 @@ class SlurmEngine:
         self._names = {job.job_id: s.name for job, s in zip(jobs, shards, strict=True)}
 
     def ended(self) -> Mapping[str, str]:
+        """Those that `squeue` does not list, none with an error; none while it is silent."""
         # Not submitit's own `done`: it asks sacct, which not every site has.
         queued = self._queued()
         return {n: "" for job, n in self._names.items() if queued is not None and job not in queued}

@@ -31,6 +31,7 @@ class ConsoleReporter:
         self._console, self._replayed = console, replayed
 
     def phase(self, text: str) -> None:
+        """A line for what takes a while."""
         self._say(f"{text} ...")
 
     def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
@@ -42,6 +43,7 @@ class ConsoleReporter:
         self._say(f"{done}/{total}  {_what(point)}  {power}  {eta}{flags}")
 
     def failure(self, failure: Failure) -> None:
+        """A red line for what could not be measured, and why."""
         self._say(f"failed: {failure.target}: {failure.error}", style="red")
 
     def _say(self, text: str, style: str | None = None) -> None:

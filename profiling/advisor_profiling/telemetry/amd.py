@@ -92,6 +92,7 @@ class AmdSource:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
+        """Those it has readers for; the activity of the memory controller is of the moment here."""
         usual = channels_of(name for name in self._readers if name != _MEMORY_BUSY)
         return (*usual, Channel(_MEMORY_BUSY))
 
@@ -101,6 +102,7 @@ class AmdSource:
         return {name: readers[name]() if name in readers else None for name in names}
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
+        """Violations that are active; None where the GPU tells none of those that are known."""
         return _violations(self._read("amdsmi_get_violation_status"))
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
@@ -113,6 +115,7 @@ class AmdSource:
         """AMD SMI averages by itself."""
 
     def close(self) -> None:
+        """Shut AMD SMI down."""
         self._smi.close()
 
     def _power_w(self) -> float | None:

@@ -64,6 +64,7 @@ class DcgmSource:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
+        """What the exporter has shown of the GPU."""
         return channels_of(name for name in self._values if name != THROTTLE_MASK)
 
     def read(self, names: Collection[str]) -> Readings:
@@ -79,6 +80,7 @@ class DcgmSource:
         return {name: means[name] if name in means else values.get(name) for name in names}
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
+        """From the mask of clock event reasons; None where the exporter does not collect it."""
         mask = self._now().get(THROTTLE_MASK)
         return None if mask is None else throttle_names(int(mask))
 
@@ -87,10 +89,12 @@ class DcgmSource:
         return None
 
     def start_window(self) -> None:
+        """Leave the collection that is out now to the window before."""
         self._now()
         self._window = []
 
     def close(self) -> None:
+        """Close the connection to the exporter."""
         self._session.close()
 
     def _means(self) -> dict[str, float | None]:

@@ -136,6 +136,7 @@ class NvmlSource:
         return dict.fromkeys(names) | alone | power | self._gpm.read(names)
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
+        """From NVML's mask of clock event reasons; None where the GPU has none."""
         mask = reading("nvmlDeviceGetCurrentClocksEventReasons", self._device)
         if mask is None:  # the name before driver 535
             mask = reading("nvmlDeviceGetCurrentClocksThrottleReasons", self._device)
@@ -152,9 +153,11 @@ class NvmlSource:
         return sum(used.values()) / _MIB
 
     def start_window(self) -> None:
+        """Take the sample of GPM from which its means are."""
         self._gpm.start()
 
     def close(self) -> None:
+        """Free the samples of GPM, and shut NVML down also where that fails."""
         try:
             self._gpm.close()
         finally:

@@ -40,9 +40,11 @@ class NoPhaseLock:
     """Nothing to keep apart, as in a replay."""
 
     def starting(self) -> AbstractContextManager[None]:
+        """At once: nothing is disturbed."""
         return nullcontext()
 
     def measuring(self) -> AbstractContextManager[None]:
+        """At once: nothing disturbs it."""
         return nullcontext()
 
 
@@ -54,6 +56,7 @@ class HostPhaseLock:
 
     @contextmanager
     def starting(self) -> Generator[None]:
+        """While jobs start: open windows end first, and no new one opens."""
         with self._open("starting") as starts, self._open("measuring") as windows:
             fcntl.flock(starts, fcntl.LOCK_SH)
             _wait_until_free(windows, "measures")

@@ -51,6 +51,7 @@ class ReplayProcess:
         return _added(self._answered, _answered(p50_ms, p99_ms, self._playing_s))
 
     def cpu_s(self) -> float | None:
+        """The recorded percent of a core over the time it has played, s; None without."""
         if self._part is None or self._part.cpu_percent is None:
             return None
         return self._cpu_s + self._part.cpu_percent / 100 * self._playing_s
@@ -62,9 +63,11 @@ class ReplayProcess:
         return self._reported
 
     def memory_mib(self) -> float | None:
+        """As recorded of the window that plays, MiB."""
         return self._part.memory_used_mib if self._part else None
 
     def ready(self) -> bool:
+        """Always: a record has no warm-up."""
         return True
 
     def check(self) -> None:
@@ -74,15 +77,18 @@ class ReplayProcess:
         """The limit was proven when the point was recorded."""
 
     def go(self, slot: int = 0) -> None:
+        """Play with those that run already; a record has its cores, whatever the slot."""
         self._testbed.enter(self)
 
     def hold(self) -> None:
+        """Stand still; what was done stays counted."""
         self._testbed.leave(self)
 
     def leave(self) -> None:
         """A record ends when it is stopped."""
 
     def stop(self) -> None:
+        """Stand still for good, with nothing left open on the GPU."""
         self._testbed.end(self)
 
     def play(

@@ -60,9 +60,11 @@ class ReplaySource:
         return channels_of((POWER_GPU, ENERGY_GPU, *_COLUMNS))
 
     def read(self, names: Collection[str]) -> Readings:
+        """From the point that plays; between points only power and energy have values."""
         return {name: self._reading(name) for name in names}
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
+        """One for a point that was throttled: heat where its flags say so, else the power cap."""
         if self.playing is None or self.playing.throttled is None:
             return None
         heat = HEAT in self.playing.flags
@@ -99,6 +101,7 @@ class ReplaySource:
         return None if recorded_w is None else recorded_w * self.power_factor
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        """None: a record has no processes, and `ReplayProcess` has what was recorded."""
         return None
 
     def start_window(self) -> None:

@@ -156,16 +156,20 @@ class LiveProcess:
         return True
 
     def cpu_s(self) -> float | None:
+        """Of its living processes, s."""
         return self._job.cpu_s()
 
     def memory_mib(self) -> float | None:
+        """Of its living processes, MiB, as the GPU counts it."""
         return self._testbed.source.processes_memory_mib(self._job.pids())
 
     def go(self, slot: int = 0) -> None:
+        """Pin it to the cores of the slot before its gate opens."""
         self._job.pin(self._testbed.cores.slots[slot])
         self._job.go()
 
     def hold(self) -> None:
+        """Close its gate, and leave the cores of the slot to others."""
         self._job.hold()
         self._job.pin(self._testbed.cores.waiting)
 

@@ -27,12 +27,15 @@ class LiveClock:
     """The clock of this host."""
 
     def now_s(self) -> float:
+        """Goes on evenly when the date of the host is set."""
         return time.perf_counter()
 
     def sleep(self, duration_s: float) -> None:
+        """At least so long, as the host gives the core back."""
         time.sleep(duration_s)
 
     def utc(self) -> str:
+        """The date of the host, which somebody may set."""
         return to_exact_text(datetime.now(UTC))
 
 
@@ -44,10 +47,13 @@ class VirtualClock:
         self._now_s = 0.0
 
     def now_s(self) -> float:
+        """All that was slept, added up."""
         return self._now_s
 
     def sleep(self, duration_s: float) -> None:
+        """Returns at once, with the clock moved on."""
         self._now_s += duration_s
 
     def utc(self) -> str:
+        """`start` and all that was slept since."""
         return to_exact_text(self._start + timedelta(seconds=self._now_s))

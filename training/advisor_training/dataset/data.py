@@ -50,6 +50,7 @@ class Data:
     left_out: tuple[LeftOut, ...]
 
     def profiles_of(self, measurement: Measurement) -> tuple[Profile, Profile]:
+        """Of both jobs on the GPU model of the measurement, in its order."""
         model = measurement.gpu_model
         first, second = measurement.jobs
         return self.profiles[first, model], self.profiles[second, model]

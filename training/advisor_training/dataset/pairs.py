@@ -82,6 +82,11 @@ class Measurement:
 
     @property
     def equal(self) -> SplitResult:
+        """At 50/50.
+
+        Raises:
+            KeyError: that split is missing, as it may where the measurement is not full.
+        """
         return self.nine[EQUAL]
 
     @property
@@ -119,6 +124,7 @@ class MeasuredPair:
 
     @property
     def beside_itself(self) -> bool:
+        """Whether it is one job twice: the splits a/b and b/a are the same measurement then."""
         return self.jobs[0] == self.jobs[1]
 
 

@@ -52,10 +52,12 @@ class HeadRows:
     prior: Floats
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "HeadRows":
+        """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
         return HeadRows(self.features[which], self.prior[which])
 
     @staticmethod
     def joined(blocks: "Sequence[HeadRows]") -> "HeadRows":
+        """The rows of all blocks of one head, one block behind the other."""
         return HeadRows(
             np.concatenate([block.features for block in blocks]),
             np.concatenate([block.prior for block in blocks]),
@@ -144,6 +146,7 @@ class Rows:
         return Split(shares, "uncapped" if self.kind[row] == "uncapped" else "limited")
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
+        """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         heads = {name: seen.take(which) for name, seen in fields.pop("heads").items()}
         return Rows(heads=heads, **{name: values[which] for name, values in fields.items()})

@@ -93,6 +93,7 @@ class MethodResult:
         )
 
     def errors(self, data: Data, which: Mask) -> Errors:
+        """Over the rows of a mask, shape (rows,); of the sum of rates by its learner of those."""
         found = errors_of(data, self.speeds, which, sums_only=self.method.sums_only)
         by_rates = errors_of(data, self.rates, which)
         return dataclasses.replace(found, rates_sum=by_rates.rates_sum)

@@ -52,6 +52,7 @@ class HeldOut:
         return self.predicted.power_w
 
     def take(self, which: Mask | npt.NDArray[np.int64]) -> "HeldOut":
+        """Some of the answers: by a mask of shape (n,), or by their numbers in any order."""
         heads = {name: values[which] for name, values in self.heads.items()}
         return HeldOut(self.left_out[which], self.row[which], Predicted(self.speed[which], heads))
 

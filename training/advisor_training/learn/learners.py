@@ -85,6 +85,7 @@ class Untold:
     """In place of a regressor that nothing was there to learn from: it expects NaN."""
 
     def predict(self, inputs: Floats) -> Floats:
+        """NaN for each row; inputs have shape (n, 1 + features), the answer (n,)."""
         return np.full(len(inputs), np.nan)
 
 

@@ -47,6 +47,7 @@ class NextStep:
 
     @property
     def command(self) -> str:
+        """What measures it, as it is typed into a shell."""
         if self.kind == "pair":
             return f"advisor colocate --pairs {shlex.quote('+'.join(self.jobs))}"
         return " ".join(["advisor", self.kind, *map(shlex.quote, self.jobs)])

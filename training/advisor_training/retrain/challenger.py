@@ -56,6 +56,7 @@ class Challenger:
 
     @property
     def manifest(self) -> Manifest:
+        """As it will be written beside the graph."""
         return self.artefact.manifest
 
     @property

@@ -72,6 +72,7 @@ class PointSet:
 
     @property
     def ids(self) -> frozenset[str]:
+        """`point_id` of every point of all kinds."""
         return frozenset(point.point_id for point in self)
 
 

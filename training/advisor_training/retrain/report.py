@@ -46,6 +46,7 @@ class RetrainReport:
 
     @property
     def left_out_points(self) -> int:
+        """New points that it has not learned from, over all reasons."""
         return sum(of_reason.points for of_reason in self.left_out)
 
     @property

@@ -41,6 +41,7 @@ class Workplace:
 
     @property
     def draft(self) -> Path:
+        """Where the challenger is written before the registry takes it."""
         return self.folder / "draft"
 
     def clear(self) -> None:
