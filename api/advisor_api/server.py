@@ -116,6 +116,7 @@ class _Server(uvicorn.Server):
         self._connections = Connections(options, metrics)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen at the socket that is open already, with bounded connections, and tell systemd."""
         [listener] = sockets or []
         loop = asyncio.get_running_loop()
 
@@ -139,6 +140,7 @@ class _Server(uvicorn.Server):
         self._systemd.ready(f"listens on {self._options.url}")
 
     async def on_tick(self, counter: int) -> bool:
+        """End connections that wait too long; once in a while renew the certificate."""
         self._connections.sweep()
         self._systemd.turn()
         if self._certificate is not None and counter % _TICKS_PER_LOOK == 0:
@@ -146,11 +148,13 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell systemd, then answer what is asked already."""
         self._systemd.stopping()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
+        """Signals ask for the end while the block runs; it is the process that ends itself."""
         # uvicorn would end the process by the signal, before the database is closed.
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

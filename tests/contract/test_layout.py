@@ -67,17 +67,6 @@ def test_modules_and_functions_grow_no_longer() -> None:
     assert len(long) <= MOST_LONG_FUNCTIONS, long
 
 
-def test_longer_functions_say_what_they_are() -> None:
-    """Public functions of more than five lines have a docstring: units, errors, what it is for."""
-    bare = [
-        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path, tree in _sources()
-        for node in _public(tree)
-        if (node.end_lineno or 0) - node.lineno >= 5 and not ast.get_docstring(node)
-    ]
-    assert bare == []
-
-
 def test_who_catches_everything_says_why() -> None:
     """A comment stands beside each `except Exception`: a fault must not vanish by habit."""
     broad = re.compile(r" *except( Exception| BaseException)?( as \w+)?:")
@@ -182,13 +171,6 @@ def _names(tree: ast.Module) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Import | ast.ImportFrom):
             yield from (alias.asname or alias.name for alias in node.names)
-
-
-def _public(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Functions and methods that others may call; what is inside a function is its own."""
-    for part in ast.iter_child_nodes(node):
-        if isinstance(part, _Named) and not part.name.startswith("_"):
-            yield from _public(part) if isinstance(part, ast.ClassDef) else [part]
 
 
 def _run(command: list[str], **env: str) -> subprocess.CompletedProcess[str]:

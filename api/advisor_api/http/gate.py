@@ -177,6 +177,7 @@ class _Answer:
         self.status = _GONE
 
     async def send(self, message: Message) -> None:
+        """Pass on a part of the answer; the first one gets the headers that every answer has."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             given: list[tuple[bytes, bytes]] = message.get("headers", [])

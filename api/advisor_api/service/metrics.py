@@ -49,6 +49,7 @@ class _OfEngine(Collector):
         self._engine = engine
 
     def collect(self) -> Iterator[CounterMetricFamily]:
+        """As the registry asks for it, at each scrape."""
         text = "Recommendations, by whether an equal one was kept in memory"
         family = CounterMetricFamily("advisor_recommendations", text, labels=("kept",))
         family.add_metric(("yes",), self._engine.hits)

@@ -55,6 +55,7 @@ class _Screen:
         self._seen, self._letters = seen, letters
 
     def all(self, source: str) -> RenderableType:
+        """What is saved, each card with its launch, and what has ended."""
         seen = self._seen
         drawn = {one.launch.launch_id: one for one in seen.running}
         parts = [self._head(source), _saved(seen), Text(_basis(seen), style="dim"), Text()]

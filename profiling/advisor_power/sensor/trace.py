@@ -151,7 +151,7 @@ class _Reader:
     """Collects lines."""
 
     def __init__(self) -> None:
-        self._readings: dict[str, list[SpanS]] = {}
+        self._readings: dict[str, list[tuple[float, float]]] = {}
         self._stages: list[tuple[str, float, list[SpanS]]] = []
         self._looks: list[Look] = []
         self._full, self._end_s = False, None
@@ -159,6 +159,11 @@ class _Reader:
     _end_s: float | None
 
     def take(self, kind: str, values: list[Any]) -> None:
+        """One line, by its kind.
+
+        Raises:
+            ValueError: a recording has no such line.
+        """
         match kind, values:
             case "reading", [str(channel), time_s, value, _stamp_us]:
                 self._readings.setdefault(channel, []).append((float(time_s), float(value)))
@@ -177,6 +182,7 @@ class _Reader:
                 raise ValueError(f"no line of a recording: {kind} {values}")
 
     def trace(self, header: TraceHeader) -> Trace:
+        """All that was taken; a recording that was broken off ends with its last load."""
         return Trace(
             header=header,
             series={name: _series(found) for name, found in self._readings.items()},
@@ -200,7 +206,7 @@ class _Reader:
         )
 
 
-def _series(found: list[SpanS]) -> ReadingSeries:
+def _series(found: list[tuple[float, float]]) -> ReadingSeries:
     table = np.array(sorted(found), dtype=np.float64)
     return ReadingSeries(table[:, 0], table[:, 1])
 

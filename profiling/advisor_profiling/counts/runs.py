@@ -85,10 +85,12 @@ class _Process:
         self.job, self._started = job, time.monotonic()
 
     def over(self) -> bool:
+        """Whether it has ended, or had its time."""
         late = time.monotonic() - self._started > LONGEST_S
         return late or self.job.exit_code is not None
 
     def end(self, units: int) -> Ended:
+        """Stop it; what it wrote, or the last line of that where it failed or was too slow."""
         code = self.job.exit_code
         self.job.stop()
         if code == 0:

@@ -119,6 +119,7 @@ class _Steps:
     events: list[tuple[float, float]] = field(default_factory=list)
 
     def look(self, now_s: float) -> None:
+        """Note the total where it has changed; the first one is where counting begins."""
         if (total := self.count()) != self.seen:
             # The first look shows a total, not the moment of a change.
             if self.seen is not None:

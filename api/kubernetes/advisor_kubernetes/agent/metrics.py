@@ -148,6 +148,7 @@ class _Http(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        """Count the connection in, and end the oldest where there are too many."""
         with self._lock:
             self._open[id(request)] = request
             if len(self._open) > MOST_CONNECTIONS:
@@ -158,6 +159,7 @@ class _Http(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
+        """Count it out, however it ended."""
         with self._lock:
             self._open.pop(id(request), None)
         super().shutdown_request(request)

@@ -131,6 +131,7 @@ class _Tenant:
         return self.most - self.cards.number_of(self.namespace)
 
     def decide(self, pods: Sequence[Pod]) -> Iterator[PodDecision]:
+        """Those that start together first, then each other one: alone, or why it waits."""
         rest = {pod.uid: pod for pod in pods}
         for start in self._together(pods):
             for pod in start.pods:
