@@ -226,7 +226,10 @@ def _unlimited(answer: Decision) -> Iterator[str]:
     if answer.choice.sharing == "uncapped":
         yield "without limits either job can take what the other needs: speeds are hard to predict"
     elif answer.choice.sharing == "time-sliced":
-        yield "turns are predicted by physics fitted to eleven sets of one host with H100s"
+        yield (
+            "turns are predicted by physics fitted to measured sets and pairs "
+            "(how far off: docs/measurements/sets.md)"
+        )
 
 
 def _risks(answer: Decision) -> Iterator[str]:

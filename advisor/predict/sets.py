@@ -30,7 +30,7 @@ from advisor.predict.set_law import (
     POWER_ERRORS,
     SPEED_ERRORS,
     TAILS,
-    TURNS_EXPONENT,
+    TURNS_KEPT,
     WHOLE_OF_SMALL,
     SetClass,
     class_of,
@@ -139,6 +139,11 @@ class JobsAlone:
         return np.where(self.served, 1 / np.maximum(self.most, 1e-9), self.sm)
 
     @property
+    def small(self) -> Floats:
+        """1 for a job that neither fills the GPU, nor serves, nor computes in bursts."""
+        return (1 - self.fills) * (1 - self.served) * (1 - self.in_bursts)
+
+    @property
     def could(self) -> Floats:
         """What each server could do in the part that the others leave, or in equal parts."""
         equal = 1 / (self.power_w > 0).sum(axis=0)
@@ -211,7 +216,7 @@ def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterat
     alone = alone_at(profiles, np.array([split.shares for split in splits]).T)
     beside, in_turns = filling_beside(alone.sm, alone.fills), splits[0].sharing == "time-sliced"
     if in_turns:
-        reach = speeds = alone.rate * turns(alone.sm, TURNS_EXPONENT)
+        reach = speeds = alone.rate * turns(alone.sm, alone.small, alone.served, TURNS_KEPT)
         longer = np.ones_like(speeds)
     else:
         speeds = alone.speeds(reach := alone.could)

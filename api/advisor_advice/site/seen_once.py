@@ -6,6 +6,7 @@ from dataclasses import replace
 from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
+from advisor.predict.bursts import computes_in_bursts
 from advisor.predict.one_window import window_of_point
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import serving_of
@@ -31,7 +32,7 @@ def _is_sure(point: SoloPoint) -> bool:
 
 
 def _in_its_unit(profile: Profile, point: SoloPoint) -> Profile:
-    """With the rate that was measured, and the demand that it met."""
+    """With the rate that was measured, the demand that it met, and whether it was in bursts."""
     return replace(
         profile,
         rate_unit=point.rate_unit,
@@ -39,5 +40,6 @@ def _in_its_unit(profile: Profile, point: SoloPoint) -> Profile:
         values={**profile.values, "rate": point.rate * profile.values["rate"]},
         flags=(*point.flags, *profile.flags),
         serving=serving_of([point]),
+        in_bursts=computes_in_bursts(point),
         gpu_uuids=frozenset([point.gpu_uuid]),
     )

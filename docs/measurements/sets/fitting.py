@@ -9,10 +9,11 @@ import numpy as np
 from rows import Part, Row
 
 from advisor.core.split import Sharing
+from advisor.predict.bursts import computes_in_bursts
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import (
     MPS,
-    TURNS_EXPONENT,
+    TURNS_KEPT,
     SetClass,
     SideBySide,
     class_of,
@@ -41,20 +42,25 @@ def side_by_side(law: SideBySide) -> Kept:
     return kept
 
 
-def by_turns(exponent: float) -> Kept:
+def by_turns(part: float) -> Kept:
     """Time-sliced."""
-    return lambda row: turns(active(row), exponent)
+    return lambda row: turns(active(row), small(row), row.column(lambda p: p.serves), part)
 
 
 def as_it_stands(row: Row) -> Floats:
     """What the package says."""
     in_turns = row.mode == "time-sliced"
-    return (by_turns(TURNS_EXPONENT) if in_turns else side_by_side(MPS))(row)
+    return (by_turns(TURNS_KEPT) if in_turns else side_by_side(MPS))(row)
 
 
 def active(row: Row, of: str = "sm") -> Floats:
     """Activity of SMs, or of DRAM; shape (jobs, 1)."""
     return row.column(lambda part: part.activity(f"{of}_active_percent"))
+
+
+def small(row: Row) -> Floats:
+    """1 for jobs that neither fill the GPU, nor serve, nor compute in bursts; shape (jobs, 1)."""
+    return row.column(lambda p: not (p.fills or p.serves or computes_in_bursts(p.whole)))
 
 
 def beside(row: Row) -> Floats:

@@ -11,21 +11,18 @@ beyond noise where the whole bracket is. The constants of the law have seen the 
 out, which favours it by what its two rows in law.py differ by.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from fitting import Judged, as_it_stands, beside, judge, speeds, watts
 from law import offs_of_sets
-from rows import Off, Row, again, measured_rows, row_of, tables
+from rows import Off, Row, again, measured_rows, rows_of_pairs, tables
 from sklearn.ensemble import ExtraTreesRegressor
 
-from advisor.core.records import SoloPoint
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import ACTIVE_IDLE_OVER_W
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.files.dataset import select
 
 MODES = ("uncapped", "limits", "time-sliced")
 READINGS = (
@@ -41,7 +38,7 @@ READINGS = (
 
 def main() -> None:
     """Print errors of the law, of trees on top of it, and of another card."""
-    rows, pairs = measured_rows(__doc__), of_pairs()
+    rows, pairs = measured_rows(__doc__), rows_of_pairs()
     law = offs("the law as it stands", stands(rows))
     trees = {
         "trees on sets": offs("trees on sets", learned(rows, [])),
@@ -73,7 +70,7 @@ def stands(rows: Sequence[Row]) -> list[Judged]:
 
 def learned(rows: Sequence[Row], more: Sequence[Row]) -> list[Judged]:
     """The same by trees on top, each job by those that learned without it."""
-    said = {}
+    said = dict[tuple[str, int], tuple[Floats, float]]()
     for job in sorted({job for row in rows for job in row.jobs}):
         free = [row for row in (*rows, *more) if job not in row.jobs]
         of_speed = fitted(free, of_jobs, missed_speeds)
@@ -96,7 +93,7 @@ def fitted(
     rows: Sequence[Row], known: Callable[[Row], Floats], missed: Callable[[Row], Floats]
 ) -> Callable[[Floats], Floats]:
     """Trees of what the law misses, as a factor."""
-    trees = ExtraTreesRegressor(150, min_samples_leaf=3, max_features=0.5, random_state=1)
+    trees: Any = ExtraTreesRegressor(150, min_samples_leaf=3, max_features=0.5, random_state=1)
     trees.fit(
         np.concatenate([known(row) for row in rows]), np.concatenate([missed(row) for row in rows])
     )
@@ -134,15 +131,6 @@ def of_set(row: Row) -> Floats:
 def _alike(row: Row) -> list[float]:
     said_w = watts(row, as_it_stands(row), ACTIVE_IDLE_OVER_W)
     return [len(row.parts), row.fill, said_w, *(float(row.mode == mode) for mode in MODES)]
-
-
-def of_pairs() -> list[Row]:
-    """Bundled pairs whose jobs have a bundled point at each share."""
-    solo: dict[str, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
-    for point in bundled_solo_points():
-        solo[point.gpu_model].setdefault((point.job, point.share_percent), point)
-    rows = (row_of(point, solo[point.gpu_model]) for point in select(bundled_pair_points()).points)
-    return [row for row in rows if row]
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import argparse
 import math
 import random
 import statistics
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,13 @@ import numpy as np
 from advisor.core.flags import HEAT
 from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
-from advisor_data.files.bundled import bundled_set_points, bundled_set_references
+from advisor_data.files.bundled import (
+    bundled_pair_points,
+    bundled_set_points,
+    bundled_set_references,
+    bundled_solo_points,
+)
+from advisor_data.files.dataset import select
 from advisor_profiling.reports.sets import LEFT_OUT
 
 AGAIN = "the same set on another card"
@@ -127,6 +134,20 @@ def bundled_campaigns(runs: Collection[str] = (), gpu_model: str = "") -> list[C
 def measured_rows(text: str | None) -> list[Row]:
     """The sets of those campaigns all of whose jobs were measured alone, too."""
     return [row for campaign in campaigns(text) for row in rows_of(campaign)]
+
+
+def pairs_in_turns() -> list[Row]:
+    """Bundled pairs in turns; none where the command line names campaigns."""
+    return [row for row in rows_of_pairs() if row.mode == "time-sliced" and len(sys.argv) == 1]
+
+
+def rows_of_pairs() -> list[Row]:
+    """Bundled pairs whose jobs have a bundled point at each share, of any card of the model."""
+    solo: dict[str, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
+    for point in bundled_solo_points():
+        solo[point.gpu_model].setdefault((point.job, point.share_percent), point)
+    rows = (row_of(point, solo[point.gpu_model]) for point in select(bundled_pair_points()).points)
+    return [row for row in rows if row]
 
 
 def rows_of(campaign: Campaign, left_out: Collection[str] = LEFT_OUT) -> list[Row]:

@@ -38,8 +38,8 @@ def test_law_of_speeds_and_watts_is_the_fitted_one(
 ) -> None:
     """And so are the errors that widths of intervals come from, of jobs left out."""
     law = defined("law.py")
-    constants, judged = law["fitted"](law["measured_rows"](""))
-    names = ("MPS", "ACTIVE_IDLE_OVER_W", "TURNS_EXPONENT")
+    constants, judged = law["fitted"]([*law["measured_rows"](""), *law["pairs_in_turns"]()])
+    names = ("MPS", "ACTIVE_IDLE_OVER_W", "TURNS_KEPT")
     assert constants == {name: getattr(set_law, name) for name in names}
     errors = law["errors"](judged)
     for name in ("SPEED_ERRORS", "POWER_ERRORS", "ENERGY_ERRORS"):

@@ -12,14 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Scripted, profile
 
-from advisor.core.records import PairPoint
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import EQUAL, Split, without_limits
 from advisor.predict.predictions import Prediction, predict_exclusive
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.serving import Serving
 from advisor.predict.set_law import MPS, TAILS, power_w, turns
 from advisor.predict.sets import AnyWay, SetPredictor, active_idle_w, fills
-from advisor_data.files.bundled import bundled_set_points, bundled_solo_points
+from advisor_data.files.bundled import (
+    bundled_set_points,
+    bundled_set_references,
+    bundled_solo_points,
+)
 from advisor_profiling.reports.sets import LEFT_OUT
 
 LIMIT_W = 700.0
@@ -88,10 +92,19 @@ def test_a_job_more_makes_nobody_faster(profiles: list[Profile]) -> None:
 
 def test_one_job_in_turns_is_the_job_alone() -> None:
     """It has every turn, and draws what it draws alone."""
-    assert turns(np.array([[0.97]]), 0.9) == 1.0
+    assert turns(np.array([[0.97]]), np.zeros((1, 1)), np.zeros((1, 1)), 0.8) == 1.0
     alone_w, idle_w = np.array([[350.0]]), np.array([[120.0]])
     alone = power_w(np.ones((1, 1)), alone_w, idle_w, LIMIT_W, in_turns=True)
     assert alone == pytest.approx(350.0)
+
+
+def test_in_turns_servers_keep_what_is_dealt_and_small_jobs_the_middle() -> None:
+    """Half way from an equal part to all, less what changes of turns take of others."""
+    sm, small, served = (
+        np.array([column]).T for column in ([0.05, 0.9, 0.1], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
+    )
+    kept = turns(sm, small, served, 0.8)[:, 0].tolist()
+    assert kept == pytest.approx([0.8 * 2 / 3, 0.8 * 0.85 / 0.9, 1.0])
 
 
 def test_a_limit_on_the_job_that_fills_helps_the_others() -> None:
@@ -221,9 +234,9 @@ def test_one_after_the_other_is_as_measured() -> None:
 # measured sets
 
 
-def measured() -> list[tuple[PairPoint, list[Profile]]]:
+def measured(references: Sequence[SoloPoint] = ()) -> list[tuple[PairPoint, list[Profile]]]:
     """The sets that come with advisor, of jobs with a profile on their GPU model."""
-    profiles = make_profiles(bundled_solo_points())
+    profiles = make_profiles([*bundled_solo_points(), *references])
     found = list[tuple[PairPoint, list[Profile]]]()
     for point in bundled_set_points():
         known = [profiles.get((name, point.gpu_model)) for name in point.jobs]
@@ -236,6 +249,21 @@ def split_of(point: PairPoint) -> Split:
     if point.mode == "mps":
         return Split(point.shares_percent)
     return without_limits(point.mode, len(point.parts))  # type: ignore[arg-type]
+
+
+def test_small_jobs_in_turns_are_said_to_keep_the_middle_of_what_they_kept() -> None:
+    """Between the ends of eight in ten of three: all of it, as was said once, is above any."""
+    said, did = list[float](), list[float]()
+    for point, profiles in measured(bundled_set_references()):
+        if point.mode == "time-sliced" and len(profiles) == 3:
+            parts = predicted(profiles, split_of(point)).parts
+            for found, part, own in zip(parts, point.parts, profiles, strict=True):
+                if not (fills(own) or own.serving or own.in_bursts):
+                    said.append(found.speed.value)
+                    did.append((part.rate or 0.0) / own.whole_gpu_rate)
+    low, high = np.quantile(did, [0.1, 0.9]).tolist()
+    assert len(did) > 10
+    assert low < min(said) <= max(said) < high
 
 
 def test_measured_sets_are_met_by_profiles_of_other_runs() -> None:

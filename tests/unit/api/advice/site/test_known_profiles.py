@@ -196,6 +196,16 @@ def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Setti
         find_profiles(["hot"], settings)
 
 
+def test_a_job_that_was_seen_once_is_known_to_compute_in_bursts(settings: Settings) -> None:
+    """Its window shows it, as those of a whole profile do."""
+    whole = next(p for p in bundled_solo_points({"bert-train"}) if p.share_percent == 100)
+    steady = replace(whole, job="steady", flags=(), gpu_busy_percent=99.0)
+    pausing = replace(steady, job="pausing", gpu_busy_percent=26.0, sm_active_percent=23.0)
+    stored(settings, steady, pausing)
+    found = find_profiles(["steady", "pausing"], settings).profiles
+    assert [profile.in_bursts for profile in found] == [False, True]
+
+
 def test_a_name_that_nobody_knows_is_spelled_for_you(settings: Settings) -> None:
     stored(settings, *solo_points("matrices"))
     with pytest.raises(InputError, match="there is no job matrice") as raised:
