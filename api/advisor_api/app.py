@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -52,25 +53,11 @@ _ROUTES = (
 def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
     """The application; its lifespan opens the database, and raises what `open_service` raises."""
     metrics = Metrics()
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        with (
-            open_service(settings, options, metrics) as service,
-            reconciling(service),
-            # What plays says nothing new of its jobs, and would have all answers made again.
-            nullcontext() if options.replayed else watching_drift(service),
-            _board(service) as board,
-        ):
-            app.state.service, app.state.board = service, board
-            await service.engine.warm_up()
-            yield
-
     app = FastAPI(
         title="advisor",
         summary="How should two to seven jobs share one GPU?",
         version=advisor.__version__,
-        lifespan=lifespan,
+        lifespan=partial(_open, settings, options, metrics),
         # Ours is sent zipped, with the pages.
         openapi_url=None,
         # Pages of other hosts, which the usual ones load, are refused by the browser and by us.
@@ -96,6 +83,23 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
     add_routes(app, (module.router for module in _ROUTES))
     describe(app)
     return app
+
+
+@asynccontextmanager
+async def _open(
+    settings: Settings, options: ServeOptions, metrics: Metrics, app: FastAPI
+) -> AsyncGenerator[None]:
+    """What the routes answer from, open as long as they are asked."""
+    with (
+        open_service(settings, options, metrics) as service,
+        reconciling(service),
+        # What plays says nothing new of its jobs, and would have all answers made again.
+        nullcontext() if options.replayed else watching_drift(service),
+        _board(service) as board,
+    ):
+        app.state.service, app.state.board = service, board
+        await service.engine.warm_up()
+        yield
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from advisor.decide.limits import Limits, with_card_memory
 from advisor.errors import InputError
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Profile
+from advisor_audit.doubts import not_seen, to_prove
 from advisor_audit.kinds import SeenKind, Survey, WindowHead
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import WORLDS, saved
-from advisor_audit.reading import Source, read_all
+from advisor_audit.reading import Pages, Source, read_all
 from advisor_audit.result import Audit, ReadSpan
-from advisor_audit.totals import AuditTotals, Hours, to_prove
+from advisor_audit.totals import AuditTotals, Hours
 from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
 
 _FEWEST_SLOTS = 96
@@ -69,12 +70,7 @@ def audit(
     """
     label = "namespace" if wanted.within == ALL else wanted.within
     pages = read_all(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
-    survey, hours = Survey(known=wanted.known), Hours()
-    for page in range(len(pages.pages)):
-        segments = [*pages.segments(page)]
-        survey.add_page(segments)
-        hours.add_page(segments)
-        on_progress("finding jobs", page + 1, len(pages.pages))
+    survey, hours = _surveyed(pages, wanted, on_progress)
     if not survey.seen:
         # Or the same command would tell the same again, whatever has begun since.
         for file in folder.iterdir():
@@ -83,12 +79,8 @@ def audit(
             "no job was seen on any GPU", fix="ask for other days, or see that the exporter runs"
         )
     slot_s = _slot_s(source)
-    read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
     every = max(1, round((source.end_s - source.begin_s) / slot_s / SAMPLE))
-    walk = walk_of(read, survey, wanted, Walked(slot_s, every))
-    for page, (begin_s, end_s) in enumerate(pages.pages):
-        walk.page(pages.segments(page), begin_s, end_s)
-        on_progress("packing", page + 1, len(pages.pages))
+    walk = _packed(pages, survey, wanted, Walked(slot_s, every), on_progress)
     totals = AuditTotals(
         survey=survey,
         packers=walk.packers,
@@ -102,6 +94,29 @@ def audit(
         left_out = f"{strays:,} samples are left out: their times are over a year off the others"
         return replace(found, not_seen=(left_out, *found.not_seen))
     return found
+
+
+def _surveyed(pages: Pages, wanted: Wanted, on_progress: TellProgress) -> tuple[Survey, Hours]:
+    """All jobs, and what the GPUs did."""
+    survey, hours = Survey(known=wanted.known), Hours()
+    for page in range(len(pages.pages)):
+        segments = [*pages.segments(page)]
+        survey.add_page(segments)
+        hours.add_page(segments)
+        on_progress("finding jobs", page + 1, len(pages.pages))
+    return survey, hours
+
+
+def _packed(
+    pages: Pages, survey: Survey, wanted: Wanted, walked: Walked, on_progress: TellProgress
+) -> Walk:
+    """Through all pages once more, slot by slot."""
+    read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
+    walk = walk_of(read, survey, wanted, walked)
+    for page, (begin_s, end_s) in enumerate(pages.pages):
+        walk.page(pages.segments(page), begin_s, end_s)
+        on_progress("packing", page + 1, len(pages.pages))
+    return walk
 
 
 def _slot_s(source: Source) -> float:
@@ -211,6 +226,6 @@ def _audit(totals: AuditTotals, span: ReadSpan, mig: int) -> Audit:
         jobs=jobs,
         left_out=len(totals.survey.seen) - len(jobs),
         profile_next=totals.profile_next(),
-        not_seen=tuple(totals.not_seen(mig)),
+        not_seen=tuple(not_seen(totals, mig)),
         to_prove=tuple(to_prove(span.slot_s)),
     )

@@ -4,7 +4,7 @@ Where a job is faster than its share lets it be, its limit may be gone.
 """
 
 import socket
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import advisor
@@ -103,16 +103,26 @@ def _of_stretch(
         started_at=stretch.started_at,
         host=socket.gethostname(),
         tool_version=advisor.__version__,
-        flags=(
-            *(("not-settled",) if None in rates else ()),
-            *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
-            *sorted(stretch.flags),
-            *pace_flags(zip(rates, (part.share_rate for part in known), strict=True)),
-            *verdict_flags(monitor.jobs[n].results for n in stretch.numbers),
-        ),
+        flags=tuple(_flags(monitor, stretch, rates, known)),
     )
     idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
     return with_job_energy(seen, min(idle, default=None))
+
+
+def _flags(
+    monitor: SetMonitor,
+    stretch: Stretch,
+    rates: Sequence[float | None],
+    known: Iterable[LaunchPart],
+) -> Iterator[str]:
+    """What was wrong with it."""
+    if None in rates:
+        yield "not-settled"
+    if monitor.limit_broken:
+        yield LIMIT_BROKEN
+    yield from sorted(stretch.flags)
+    yield from pace_flags(zip(rates, (part.share_rate for part in known), strict=True))
+    yield from verdict_flags(monitor.jobs[n].results for n in stretch.numbers)
 
 
 def _state(monitor: SetMonitor, stretch: Stretch) -> State:

@@ -164,19 +164,23 @@ class SetRun:
                 self._show(monitor)
             ending = found
         finally:
-            # Also where a look failed: to end jobs beside a daemon that hangs takes half a minute.
-            if not monitor.over:
-                self._show(monitor, "stopping")
-            try:
-                with closing(newcomers):
-                    monitor.stop()
-                # Who joined, looked at again: a set of which somebody is left has not ended.
-                end_jobs(one.job for one in monitor.jobs)
-            finally:
-                self._show(monitor, self._writer.status.state)
-                self._blame(monitor)
+            self._end(monitor, newcomers)
             keeper.close(_state(ending, monitor))
         return ending
+
+    def _end(self, monitor: SetMonitor, newcomers: Newcomers) -> None:
+        """End all jobs, also where a look failed."""
+        # To end jobs beside a daemon that hangs takes half a minute.
+        if not monitor.over:
+            self._show(monitor, "stopping")
+        try:
+            with closing(newcomers):
+                monitor.stop()
+            # Who joined, looked at again: a set of which somebody is left has not ended.
+            end_jobs(one.job for one in monitor.jobs)
+        finally:
+            self._show(monitor, self._writer.status.state)
+            self._blame(monitor)
 
     def _ending(self, monitor: SetMonitor, *, coming: bool) -> Ending | None:
         """How the set has ended; None while it is to go on, as for one who is coming."""

@@ -80,12 +80,7 @@ def audit(
 
     Example: advisor audit --prometheus http://prometheus:9090 --days 7
     """
-    given = [bool(one) for one in (prometheus, dcgm, nvml, series)]
-    if sum(given) != 1:
-        raise InputError(
-            "an audit reads one source",
-            fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
-        )
+    _check_one(prometheus, dcgm, nvml, series)
     settings = read_settings()
     if objective == COST:
         priced(ADVISED[COST], settings.prices)  # refuses it where nothing has a price
@@ -108,8 +103,7 @@ def audit(
             else:
                 file = series or keep or folder / "series.jsonl"
                 if not series:
-                    for page_of_before in folder.glob("*-*.jsonl"):
-                        page_of_before.unlink()  # more is appended to what they were made of
+                    _remove_pages(folder, "*-*.jsonl")  # more is appended to what they were made of
                     _watch(dcgm or (), file, 60 * minutes, min(EVERY_S, step), tell)
                 source = SeriesFile(file, step_s=step)
             found = make_audit(source, folder, wanted, tell, kept)
@@ -122,6 +116,20 @@ def audit(
         say(as_json_text(found))
     else:
         print_screen(Screen(headline(found), _lines(found, out)))
+
+
+def _check_one(*sources: object) -> None:
+    if sum(map(bool, sources)) != 1:
+        raise InputError(
+            "an audit reads one source",
+            fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
+        )
+
+
+def _remove_pages(folder: Path, pattern: str) -> None:
+    """Those of an audit before."""
+    for page_of_before in folder.glob(pattern):
+        page_of_before.unlink()
 
 
 def _state_of(file: Path) -> tuple[str, int, int]:
@@ -154,8 +162,7 @@ def _prometheus(
     if note.exists() and end_s - (before_s := float(note.read_text())) < LATELY_S:
         end_s = before_s
     else:
-        for page_of_before in folder.glob("*.jsonl"):
-            page_of_before.unlink()
+        _remove_pages(folder, "*.jsonl")
         replace_file(note, f"{end_s}".encode())
     return Prometheus(url, session, begin_s=end_s - days * DAY_S, end_s=end_s, step_s=step_s)
 

@@ -1,6 +1,6 @@
 """How well a model predicts pairs that were measured here: the model in use, not another fit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,14 +61,7 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
             anything.
     """
     predicted, manifest = _predict(predictor, data), predictor.manifest
-    held_out = HeldOut(
-        np.full(len(predicted), manifest.version),
-        np.arange(len(predicted)),
-        as_predicted(
-            np.array([[part.speed.value for part in p.parts] for p in predicted]),
-            np.array([p.power_w.value for p in predicted]),
-        ),
-    )
+    held_out = _values(predicted, manifest.version)
     rows = data.rows
     scores = fractions(rows, held_out, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)
     if not len(scores):
@@ -107,6 +100,18 @@ def _predict(predictor: ModelPredictor, data: Data) -> list[Prediction]:
         splits = [rows.split(int(row)) for row in which]
         found += predictor.predict(data.profiles_of(measurement), splits)
     return found
+
+
+def _values(predicted: Sequence[Prediction], version: str) -> HeldOut:
+    """What is predicted of all rows, without its bounds, as answers about held-out rows are."""
+    return HeldOut(
+        np.full(len(predicted), version),
+        np.arange(len(predicted)),
+        as_predicted(
+            np.array([[part.speed.value for part in p.parts] for p in predicted]),
+            np.array([p.power_w.value for p in predicted]),
+        ),
+    )
 
 
 def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from advisor.core.wording import shown
 from advisor.errors import InputError
@@ -54,22 +54,8 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
     """
     if names.JOB not in annotations:
         return None
-    faults: list[str] = []
-
-    def text(key: str, pattern: str, form: str) -> str | None:
-        given = annotations.get(key)
-        if given is None or (isinstance(given, str) and re.fullmatch(pattern, given)):
-            return given
-        faults.append(f"{key} is {shown(given)}, and should be {form}")
-        return None
-
-    def number(key: str, most: float, form: str) -> float | None:
-        given = text(key, _NUMBER.pattern, form)
-        if given is None or float(given) <= most:
-            return None if given is None else float(given)
-        faults.append(f"{key} is {given}, and should be {form}")
-        return None
-
+    read = _Annotations(annotations)
+    text, number = read.text, read.number
     of_job = "the name of a profiled job: lower-case letters, digits, '.', '_' and '-'"
     asked = Wishes(
         job=text(names.JOB, NAME, of_job) or "",
@@ -85,10 +71,34 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
         container=text(names.CONTAINER, _LABEL.pattern, "the name of a container"),
     )
     if asked.placed_by is not None and asked.partner is None:
-        faults.append(f"{names.PLACED_BY} needs {names.WITH}: the job that runs beside it")
-    if faults:
+        read.faults.append(f"{names.PLACED_BY} needs {names.WITH}: the job that runs beside it")
+    if read.faults:
         raise InputError(
-            "annotations of the pod cannot be used: " + "; ".join(faults),
+            "annotations of the pod cannot be used: " + "; ".join(read.faults),
             fix="correct them, or leave them out",
         )
     return asked
+
+
+@dataclass(slots=True)
+class _Annotations:
+    """Reads one after the other, and keeps what is wrong with them."""
+
+    given: Mapping[str, object]
+    faults: list[str] = field(default_factory=list[str])
+
+    def text(self, key: str, pattern: str, form: str) -> str | None:
+        """A text of a pattern, which `form` says in words; None where it is none."""
+        given = self.given.get(key)
+        if given is None or (isinstance(given, str) and re.fullmatch(pattern, given)):
+            return given
+        self.faults.append(f"{key} is {shown(given)}, and should be {form}")
+        return None
+
+    def number(self, key: str, most: float, form: str) -> float | None:
+        """A number up to the `most`; None where it is none."""
+        given = self.text(key, _NUMBER.pattern, form)
+        if given is None or float(given) <= most:
+            return None if given is None else float(given)
+        self.faults.append(f"{key} is {given}, and should be {form}")
+        return None

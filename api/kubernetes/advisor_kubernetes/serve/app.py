@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -90,19 +90,9 @@ def create_app(
         with choosing.running():
             yield
 
-    async def mutate(request: Request) -> Response:
-        body = await request.body()
-        answer = partial(
-            review, read_object(body), choosing.username, site,
-            is_full=choosing.is_full, advise=adviser,
-        )  # fmt: skip
-        # All others ask nobody, and take a millisecond.
-        asks = names.PLACED_BY.encode() in body
-        return JSONResponse(await asyncio.to_thread(answer) if asks else answer())
-
     app = Starlette(
         routes=[
-            Route("/mutate", mutate, methods=["POST"]),
+            Route("/mutate", _mutate(choosing, adviser, site), methods=["POST"]),
             _get("/healthz", lambda: _state(choosing.lives, "the chooser has stopped")),
             _get("/readyz", lambda: _state(choosing.ready, "the cluster was not listed yet")),
             _get("/metrics", lambda: Response(metrics.text(), media_type=_PLAIN)),
@@ -122,6 +112,22 @@ def create_app(
     app.state.metrics = metrics
     answer_errors(app)
     return app
+
+
+def _mutate(
+    choosing: Choosing, adviser: Advise, site: Site
+) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        body = await request.body()
+        answer = partial(
+            review, read_object(body), choosing.username, site,
+            is_full=choosing.is_full, advise=adviser,
+        )  # fmt: skip
+        # All others ask nobody, and take a millisecond.
+        asks = names.PLACED_BY.encode() in body
+        return JSONResponse(await asyncio.to_thread(answer) if asks else answer())
+
+    return endpoint
 
 
 def _get(path: str, answer: Callable[[], Response]) -> Route:
