@@ -14,6 +14,7 @@ from advisor.errors import InputError, StoreError
 from advisor.files.whole_files import sync_folder
 from advisor_data.store.schema import schema_state
 from advisor_data.store.sql_engine import (
+    RESTORE,
     address,
     make_engine,
     migrate,
@@ -176,7 +177,7 @@ def _damaged(name: Path, found: str) -> StoreError:
     return StoreError(
         f"{name} is damaged",
         why=" ".join(found.split()),
-        fix="keep a copy of it, and restore the last backup: advisor data restore FILE --overwrite",
+        fix=RESTORE,
     )
 
 

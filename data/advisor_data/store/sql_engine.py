@@ -45,6 +45,9 @@ _MIGRATION_LOCK = {
 }
 """Two processes that migrate at once go one after the other."""
 
+RESTORE = "keep a copy of it, and restore the last backup: advisor data restore FILE --overwrite"
+"""What to do about a damaged SQLite file."""
+
 _FIXES = (
     ("full", "free space and run again; what is stored already is safe"),
     ("locked", "another process is writing: wait for it, or end it"),
@@ -56,6 +59,7 @@ _FIXES = (
         "'sqlite:///file:FILE?immutable=1&uri=true'",
     ),
     ("readonly", "make the file and its folder writable, or give another store"),
+    ("malformed", RESTORE),
     ("not a database", "move the file away, or give another store"),
     ("connect", "check that the server runs, and the address, user and password"),
 )

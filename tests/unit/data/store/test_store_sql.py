@@ -124,6 +124,20 @@ def test_a_file_that_cannot_be_used_says_what_to_do(tmp_path: Path, url: str, fi
         open_store(url.format(tmp_path), tmp_path)
 
 
+def test_a_page_of_zeros_says_what_to_do(file: Path) -> None:
+    with open_store(f"sqlite:///{file}", file) as store:
+        store.add([point(number) for number in range(500)])
+    with file.open("r+b") as database:
+        for page in range(1, file.stat().st_size // 4096):
+            database.seek(page * 4096)
+            database.write(bytes(4096))
+    with (
+        pytest.raises(StoreError, match="advisor data restore FILE"),
+        open_store(f"sqlite:///{file}", file) as store,
+    ):
+        store.solo_points()
+
+
 def test_a_database_that_lost_its_table_is_a_store_error(file: Path) -> None:
     with open_store(f"sqlite:///{file}", file) as store:
         with closing(sqlite3.connect(file)) as other:
