@@ -66,7 +66,7 @@ class Outlook:
     def avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Which counts of all splits are not used, since results are wrong there."""
         if fine not in self._avoided:
-            wanted, names = wanted_splits(self.profiles, fine=fine), [p.job for p in self.profiles]
+            wanted, names = _wanted_splits(self.profiles, fine=fine), [p.job for p in self.profiles]
             safeties = [profile.safety(self.checked) for profile in self.profiles]
             self._avoided[fine] = tuple(dict.fromkeys(avoided_texts(wanted, names, safeties)))
         return self._avoided[fine]
@@ -101,12 +101,12 @@ def candidate_splits(
     Raises:
         InputError: steps of units on a GPU whose number of units is not known.
     """
-    splits = safe_splits_of(profiles, wanted_splits(profiles, fine=fine), checked)
+    splits = safe_splits_of(profiles, _wanted_splits(profiles, fine=fine), checked)
     reached = (split for split in splits if split and is_within(split, profiles))
     return tuple(sorted(dict.fromkeys(reached), key=lambda s: (s.shares[0], -s.shares[1])))
 
 
-def wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:
+def _wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:
     """The nine, or those in steps of units as well, before any is replaced or left out.
 
     Raises:

@@ -66,7 +66,7 @@ def with_solo_flags(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     A sweep is judged by those of its points that are here.
     """
     # One after the other: a share that leaves work out may be the faster one.
-    return _judged(_judged(points, is_degenerate, DEGENERATE), is_slow_alone, SLOW_ALONE)
+    return _judged(_judged(points, _is_degenerate, DEGENERATE), _is_slow_alone, SLOW_ALONE)
 
 
 def _judged(
@@ -111,7 +111,7 @@ def with_flags(records: Iterable[Record]) -> list[Record]:
     return [flagged.get(record.point_id, record) for record in known]
 
 
-def is_degenerate(
+def _is_degenerate(
     point: SoloPoint, sweep: Iterable[SoloPoint], largest_drop: float = LARGEST_DROP
 ) -> bool:
     """Whether a job took much less energy for its work than at a larger share of the sweep."""
@@ -181,7 +181,7 @@ def _flagged(point: _Point, flag: str) -> _Point:
     return point if flag in point.flags else replace(point, flags=(*point.flags, flag))
 
 
-def is_slow_alone(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
+def _is_slow_alone(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
     """Whether a job had less than its usual rate on the whole GPU: a smaller share was faster.
 
     Points of the sweep that failed a cross-check say nothing.

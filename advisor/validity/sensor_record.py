@@ -162,7 +162,7 @@ def origin_of(record: SensorRecord, gpu_uuid: str) -> str:
     return f"{card}, bundled" if record.source == "bundled" else card
 
 
-def parse_record(text: bytes) -> SensorRecord:
+def _parse_record(text: bytes) -> SensorRecord:
     """The record that `keep_record` wrote.
 
     Raises:
@@ -176,7 +176,7 @@ def parse_record(text: bytes) -> SensorRecord:
     return record
 
 
-SENSOR_RECORDS = RecordFolder(SENSORS_FOLDER, "advisor power sensor", parse_record)
+SENSOR_RECORDS = RecordFolder(SENSORS_FOLDER, "advisor power sensor", _parse_record)
 """Of this host, by card and driver."""
 
 

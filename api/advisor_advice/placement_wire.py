@@ -80,7 +80,7 @@ def to_wire(planned: Planned) -> wire.Placement:
         idle_power_w=problem.idle_power_w,
         **_totals(found.schedule),
         groups=tuple(_group(planned, group, count) for group, count in planned.groups.items()),
-        schedule=placed_jobs(found.slots),
+        schedule=_placed_jobs(found.slots),
         baselines=tuple(
             wire.SimplerSchedule(name=name, **_totals(other), **_less(found.schedule, other))
             for name, other in planned.others.items()
@@ -93,7 +93,7 @@ def to_wire(planned: Planned) -> wire.Placement:
     )
 
 
-def placed_jobs(placed: Sequence[Slot]) -> tuple[wire.PlacedJob, ...]:
+def _placed_jobs(placed: Sequence[Slot]) -> tuple[wire.PlacedJob, ...]:
     """Each job, in the order of the starts; numbers count the queue from 1."""
     return tuple(
         wire.PlacedJob(
@@ -208,7 +208,7 @@ def _sets(plan: RunningPlan) -> Iterator[wire.SeatedSet]:
         first = free[one.pool]
         free[one.pool] += count
         yield wire.SeatedSet(
-            launch=launch_text(plan, one),
+            launch=_launch_text(plan, one),
             gpu_model=pools[one.pool].gpu_model,
             gpus=tuple(range(first, first + count)),
             jobs=tuple(_seats(plan, one)),
@@ -237,7 +237,7 @@ def _seats(plan: RunningPlan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
         )
 
 
-def launch_text(plan: RunningPlan, one: PlacedSet) -> str:
+def _launch_text(plan: RunningPlan, one: PlacedSet) -> str:
     """What `advisor launch` is given for it, `a*3 b --split 100/100/100/50`; of one job its name.
 
     The split is the one that keeps the limits of the plan, so these are not told again.

@@ -35,7 +35,7 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
     # What a rule chooses is nearly always a candidate too, and writing options is what takes long.
     shown = {id(o): _option(o, r) for o in (*r.candidates, *filter(None, r.rules.values()))}
     return wire.Recommendation(
-        jobs=tuple(map(asked_job, r.profiles)),
+        jobs=tuple(map(_asked_job, r.profiles)),
         gpu_model=r.profiles[0].gpu_model,
         objective=r.objective.name,
         choice=shown[id(r.choice)],
@@ -71,7 +71,7 @@ def _option(option: RatedSplit, r: Decision) -> wire.Option:
     return wire.Option(
         split=option.name,
         sharing=p.split.sharing,
-        jobs=job_shares(
+        jobs=_job_shares(
             r.profiles,
             p,
             environments(r.profiles, option),
@@ -91,7 +91,7 @@ def _option(option: RatedSplit, r: Decision) -> wire.Option:
     )
 
 
-def job_shares(
+def _job_shares(
     profiles: Sequence[Profile],
     p: Prediction,
     environments: Iterable[Mapping[str, str]],
@@ -116,7 +116,7 @@ def job_shares(
     )
 
 
-def asked_job(profile: Profile) -> wire.AskedJob:
+def _asked_job(profile: Profile) -> wire.AskedJob:
     """A job alone."""
     alone = wire.Alone(
         rate=profile.whole_gpu_rate,
@@ -149,7 +149,7 @@ def _ending(finish: Finish | None) -> Finish | None:
 def set_to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
     """The answer as command line, service and client tell it."""
     return SetAdvice(
-        jobs=tuple(map(asked_job, found.profiles)),
+        jobs=tuple(map(_asked_job, found.profiles)),
         gpu_model=found.profiles[0].gpu_model,
         objective=found.objective.name,
         verdict="share" if found.choice else "your call" if found.call else "a card each",
@@ -202,7 +202,7 @@ def _way(way: RatedSplit, found: SetDecision) -> Way:
         name=way.name,
         sharing=way.sharing,
         isolates=way.sharing in ISOLATING,
-        jobs=job_shares(
+        jobs=_job_shares(
             found.profiles,
             way.prediction,
             environments(found.profiles, way),

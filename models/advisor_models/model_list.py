@@ -47,7 +47,7 @@ def list_models(registry: Registry) -> list[Listed]:
     return [_look(registry, key, is_champion=key == champion) for key in keys(registry)]
 
 
-def model_row(item: Listed) -> ModelRow:
+def _model_row(item: Listed) -> ModelRow:
     """What a list says of a model."""
     m = item.manifest
     return ModelRow(
@@ -70,7 +70,7 @@ def model_list(registry: Registry, limit: int | None = None) -> ModelList:
     Raises:
         ModelError: the history cannot be read.
     """
-    rows = [model_row(item) for item in list_models(registry)]
+    rows = [_model_row(item) for item in list_models(registry)]
     rows.sort(key=lambda row: (row.champion, row.created_at or ""), reverse=True)
     return ModelList(models=tuple(rows[:limit]), history=changes(registry.history(), limit))
 

@@ -186,10 +186,10 @@ def as_heard(status: LaunchStatus) -> LaunchStatus:
     silent_s = abs((datetime.now(UTC) - written).total_seconds())
     if status.over or silent_s < SILENT_S:
         return status
-    return replace(unproven(status), silent_s=int(silent_s))
+    return replace(_unproven(status), silent_s=int(silent_s))
 
 
-def unproven(status: LaunchStatus) -> LaunchStatus:
+def _unproven(status: LaunchStatus) -> LaunchStatus:
     """The same with no limit proven: nobody watches, or watched to the end."""
     jobs = tuple(replace(job, proven=False, proof=None) for job in status.jobs)
     return replace(status, jobs=jobs)
@@ -201,7 +201,7 @@ def abandoned(status: LaunchStatus) -> LaunchStatus:
         replace(job, outcome="stopped", rate=None, relative_speed=None)
         if job.outcome in GOING
         else job
-        for job in unproven(status).jobs
+        for job in _unproven(status).jobs
     )
     return replace(
         status,

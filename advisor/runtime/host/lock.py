@@ -39,11 +39,11 @@ def gpu_lock(folder: Path, gpu_uuid: str, launch_id: str = "") -> Generator[None
     with open_lock(folder, f"{gpu_uuid[-12:]}.lock") as file:
         if not try_lock(file):
             raise _busy(gpu_uuid, file.read())
-        write_holder(file, launch_id)
+        _write_holder(file, launch_id)
         yield
 
 
-def write_holder(file: IO[str], name: str = "") -> None:
+def _write_holder(file: IO[str], name: str = "") -> None:
     """Write into a lock file that is held who holds it: this process, and for what."""
     file.truncate(0)
     file.write(f"{os.getpid()} {name}".strip())
@@ -116,7 +116,7 @@ def serving_home(home: Path) -> Generator[str]:
                 why="two would take each other's launches for their own",
                 fix="stop that one, or give this one a home of its own: ADVISOR_HOME",
             )
-        write_holder(file)
+        _write_holder(file)
         # Made once, and by the process that has the home for itself.
         name = home / _ID
         if not name.exists():

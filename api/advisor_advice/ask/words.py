@@ -106,7 +106,7 @@ def read_gain(value: str | float) -> float:
     return gain
 
 
-def check_known(option: str, job: str, jobs: Sequence[str]) -> None:
+def _check_known(option: str, job: str, jobs: Sequence[str]) -> None:
     """Refuse an option that is for another job than those there are; "" is for all."""
     if job and job not in jobs:
         raise InputError(
@@ -128,7 +128,7 @@ def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
             speed = float(number)
         except ValueError as error:
             raise _no_number(option, job, number, jobs[0]) from error
-        check_known(f"--min-speed {option}", job, jobs)
+        _check_known(f"--min-speed {option}", job, jobs)
         least |= dict.fromkeys([job] if job else jobs, speed)
     return least
 
@@ -142,7 +142,7 @@ def read_works(options: Sequence[str], names: Sequence[str]) -> dict[str, float]
     works: dict[str, float] = {}
     for option in options:
         name, _, time = option.rpartition("=")
-        check_known(f"--work {option}", name, names)
+        _check_known(f"--work {option}", name, names)
         works |= dict.fromkeys([name] if name else names, read_duration(time))
     return works
 
@@ -179,7 +179,7 @@ def longest_p99_ms(
                 fix=f"write --max-p99 {jobs[0]}=50ms, or --max-p99 50ms for all that serve",
             )
         job, longest_ms = found[1], float(found[2]) * (1000 if found[3] == "s" else 1)
-        check_known(f"--max-p99 {option}", job or "", jobs)
+        _check_known(f"--max-p99 {option}", job or "", jobs)
         if job is None:
             for_all = longest_ms
         else:

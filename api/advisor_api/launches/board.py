@@ -97,7 +97,7 @@ _MOST_RUNNING = 64
 LookAtCards = Callable[[Collection[str]], list[tuple[Gpu, float | None]]]
 
 
-def local_now() -> datetime:
+def _local_now() -> datetime:
     """This moment, in the zone of the host."""
     return datetime.now().astimezone()
 
@@ -112,7 +112,7 @@ class Board:
     """
 
     def __init__(
-        self, service: Service, cards: LookAtCards, now: Callable[[], datetime] = local_now
+        self, service: Service, cards: LookAtCards, now: Callable[[], datetime] = _local_now
     ) -> None:
         self._service, self._cards, self._now = service, cards, now
         self._books = Books(service.state)

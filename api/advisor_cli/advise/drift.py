@@ -25,7 +25,7 @@ def drift(as_json: AsJson = False) -> None:
 
     Example: advisor drift
     """
-    report = drift_report(read_settings())
+    report = _drift_report(read_settings())
     if as_json:
         say(as_json_text(report))
         return
@@ -74,7 +74,7 @@ def _card(one: CardPower) -> Sequence[str]:
     )
 
 
-def drift_report(settings: Settings) -> DriftReport:
+def _drift_report(settings: Settings) -> DriftReport:
     """The newest observations against the model in use.
 
     Raises:

@@ -39,7 +39,7 @@ def show(given: ModelAdvice, details: Collection[str] = ()) -> None:
     if "all" in details:
         # The way that the first lines are about.
         way = pair.way_of(r) or r.choice
-        for line in same_work_lines(dataclasses.replace(r, choice=way)):
+        for line in _same_work_lines(dataclasses.replace(r, choice=way)):
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
@@ -110,7 +110,8 @@ def _other_objectives(r: Decision) -> Iterator[str]:
         if pick.name != r.choice.name:
             p = pick.prediction
             yield (
-                f"--objective {name} would take {way_name(pick)}: {p.stp.value:.2f} times the work "
+                f"--objective {name} would take {_way_name(pick)}: "
+                f"{p.stp.value:.2f} times the work "
                 f"an hour, {less_or_more(p.energy_saved.value)} energy"
             )
 
@@ -164,7 +165,7 @@ def _number(value: float) -> str:
 _UNCAPPED: dict[Vendor, str] = {"nvidia": "MPS without a percentage", "amd": "without CU masks"}
 
 
-def same_work_lines(r: Decision) -> Iterator[str]:
+def _same_work_lines(r: Decision) -> Iterator[str]:
     """A heading, and a line for each way."""
     found = same_work(r)
     of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
@@ -175,7 +176,7 @@ def same_work_lines(r: Decision) -> Iterator[str]:
 
 
 def _rows(r: Decision, found: WorkToTheEnd) -> Iterator[tuple[str, Finish | None, str]]:
-    yield f"this: {way_name(r.choice)}", found.choice, _note(found)
+    yield f"this: {_way_name(r.choice)}", found.choice, _note(found)
     if found.restarted:
         yield "  restarted", found.restarted, "the one left over goes on without a limit"
     said = {r.choice.name}
@@ -186,10 +187,10 @@ def _rows(r: Decision, found: WorkToTheEnd) -> Iterator[tuple[str, Finish | None
         if option and option.name not in said:
             said.add(option.name)
             notes = (rules[name], "breaks a limit" if option.violations else "")
-            yield way_name(option), finish, "; ".join(filter(None, notes))
+            yield _way_name(option), finish, "; ".join(filter(None, notes))
 
 
-def way_name(option: RatedSplit) -> str:
+def _way_name(option: RatedSplit) -> str:
     """Shares, or the way in words."""
     return {"exclusive": "one after the other", "uncapped": "no limits"}.get(
         option.name, option.name

@@ -104,7 +104,7 @@ def _profile_here(
 ) -> None:
     with stoppable(console):
         found = measure(asked, settings, console)
-    show_sweep(
+    _show_sweep(
         found.job,
         found.gpu,
         list(found.points),
@@ -123,7 +123,7 @@ def _profile_here(
         say(f"next: advisor recommend {name}")
 
 
-def show_sweep(
+def _show_sweep(
     job: Job,
     gpu: Gpu,
     points: list[SoloPoint],

@@ -85,7 +85,7 @@ class ProfileRequest:
         Raises:
             InputError: lists that are none, or both.
         """
-        return sweep_request(self.shares, self.units, self.repeats)
+        return _sweep_request(self.shares, self.units, self.repeats)
 
     def check(self) -> None:
         """Refuse what no GPU gives and no replay does, before a job is looked at.
@@ -112,13 +112,13 @@ class ProfileRequest:
         if self.name is None:
             return named_job(self.what, settings, replayed=self.replayed)
         if self.progress is None and self.pattern is None and not self.replayed:
-            return searched_job(self.name, self.what, self.gpu, settings)
+            return _searched_job(self.name, self.what, self.gpu, settings)
         kind = self.progress or ("output" if self.pattern else "counter")
         progress = ProgressSettings(kind=kind, unit=self.unit, pattern=self.pattern)
         return inline_job(self.name, self.what, progress)
 
 
-def searched_job(name: str, command: Sequence[str], gpu: str, settings: Settings) -> Job:
+def _searched_job(name: str, command: Sequence[str], gpu: str, settings: Settings) -> Job:
     """A command that tells its progress in some way; its file is written and named.
 
     Raises:
@@ -143,7 +143,7 @@ def searched_job(name: str, command: Sequence[str], gpu: str, settings: Settings
     return job
 
 
-def sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
+def _sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
     """What options ask for, whose lists are divided by commas.
 
     Raises:

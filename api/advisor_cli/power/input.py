@@ -71,7 +71,7 @@ def input_power(
 
     Example: advisor power input zeros --predict
     """
-    cases = cases_of(operands or [], preset or [], shape, dtype)
+    cases = _cases_of(operands or [], preset or [], shape, dtype)
     if predict:
         _predict(cases, units, gpu_model, as_json)
         return
@@ -85,11 +85,11 @@ def input_power(
                 soft_wrap=True,
             )
         outcome = _measure(run, cases, fresh, console)
-        found = results_of(run, cases)
+        found = _results_of(run, cases)
     _show(found, outcome, as_json)
 
 
-def cases_of(
+def _cases_of(
     operands: Sequence[str], presets: Sequence[str], shape: str, dtype: str
 ) -> list[InputCase]:
     """What was asked for, each case once.
@@ -111,7 +111,7 @@ def cases_of(
     return list(dict.fromkeys(case_of(str(pair), sizes, dtype) for pair in pairs))
 
 
-def results_of(run: InputRun, cases: Sequence[InputCase]) -> list[InputPower]:
+def _results_of(run: InputRun, cases: Sequence[InputCase]) -> list[InputPower]:
     """The newest result of each case, with its ratio to the references around it."""
     found = newest_of(with_ratios(run.keep.read()), cases, run.bench.conditions)
     return [found[case] for case in cases if case in found]

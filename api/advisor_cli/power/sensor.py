@@ -54,7 +54,7 @@ def sensor(
         found = _replay(gpu_model, console)
     else:
         found = _measure(gpu, python, read_settings(), console)
-    for line in [as_json_text(_as_json(found))] if as_json else sensor_lines(found):
+    for line in [as_json_text(_as_json(found))] if as_json else _sensor_lines(found):
         say(line)
     if not found.accepted:
         raise typer.Exit(NOT_ACCEPTED)
@@ -126,7 +126,7 @@ _COVERS = {
 }
 
 
-def sensor_lines(record: SensorRecord) -> Iterator[str]:
+def _sensor_lines(record: SensorRecord) -> Iterator[str]:
     """What a person reads."""
     yield f"{record.gpu_model}, {record.gpu_uuid}, driver {record.driver}, {record.seconds:.0f} s"
     if record.channels:

@@ -44,7 +44,7 @@ class FileStore(Store):
         groups: defaultdict[Path, list[Record]] = defaultdict(list)
         for point in checked(points):
             groups[self._path(type(point), _group(point))].append(point)
-        return sum(append_new(path, group) for path, group in groups.items())
+        return sum(_append_new(path, group) for path, group in groups.items())
 
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
         """Reads the files of all months; see `Store`."""
@@ -78,7 +78,7 @@ class FileStore(Store):
     def _paths(self, kind: type[Record], run: str | None) -> list[Path]:
         if not self.folder.exists():
             return []
-        with file_errors(self.folder):
+        with _file_errors(self.folder):
             here = [p for p in self.folder.iterdir() if p.match(f"{KIND_NAMES[kind]}-*.jsonl")]
         return [path for path in sorted(here) if run is None or path == self._path(kind, run)]
 
@@ -103,7 +103,7 @@ _PARSED_LINES = 10_000
 """Lines that a process reads again, at each point that it adds to a long run, are parsed once."""
 
 
-def append_new(path: Path, points: Sequence[P]) -> int:
+def _append_new(path: Path, points: Sequence[P]) -> int:
     """Append the points that are not in the file yet, and count them; several processes may do so.
 
     They are of one kind, as all in the file, which is made where there is none, and on disk when
@@ -138,7 +138,7 @@ def read_all(path: Path, kind: type[P]) -> list[P]:
     return _points(path, kind, lines)
 
 
-def file_errors(path: Path) -> AbstractContextManager[None]:
+def _file_errors(path: Path) -> AbstractContextManager[None]:
     """Turns what the system says of `path` into a StoreError."""
     fix = "check that the folder is there and may be written, or give another store"
     return StoreError.instead_of(OSError, f"{path} cannot be used", fix=fix)
@@ -187,7 +187,7 @@ def _content(descriptor: int) -> bytes:
 
 @contextmanager
 def _locked(path: Path, flags: int, lock: int) -> Generator[int]:
-    with file_errors(path):
+    with _file_errors(path):
         if is_new := bool(flags & os.O_CREAT) and not path.exists():
             make_folder(path.parent)
         descriptor = os.open(path, flags, PRIVATE_FILE)

@@ -49,7 +49,7 @@ def least_gap_s(channel: PowerChannel) -> float:
     return (channel.window_ms + channel.delay_spread_ms) / 1000
 
 
-def mean_gap_s(channel: PowerChannel) -> float:
+def _mean_gap_s(channel: PowerChannel) -> float:
     """From the end of a run to the start of the next, mean."""
     return channel.longest_delay_s + least_gap_s(channel) + channel.period_ms / 2000
 
@@ -67,7 +67,7 @@ def make_plan(
         sigma_w=sigma,
         sigma_end_w=sigma * math.sqrt(windows),
         gpu_busy_s=busy,
-        seconds=busy + runs * mean_gap_s(channel),
+        seconds=busy + runs * _mean_gap_s(channel),
     )
 
 

@@ -39,10 +39,10 @@ def of_sensor(record: SensorRecord, errors: Sequence[ReadingError]) -> Iterator[
         row = (f"{energy.period_ms:.0f}", spread, _COVERS[energy.covers_everything])
         yield TextTable("Energy counter", ("every, ms", "spread over phases, %", "verdict"), [row])
     if errors:
-        yield error_table(errors)
+        yield _error_table(errors)
 
 
-def error_table(errors: Sequence[ReadingError]) -> TextTable:
+def _error_table(errors: Sequence[ReadingError]) -> TextTable:
     """Median and 95th percentile of the error, %, by length of the kernel and way of reading."""
     ways = list(dict.fromkeys(one.way for one in errors))
     cells = {(e.kernel_s, e.way): f"{100 * e.median:.1f} ({100 * e.p95:.1f})" for e in errors}

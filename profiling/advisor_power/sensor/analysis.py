@@ -45,7 +45,7 @@ def record_of(trace: Trace, source: str) -> SensorRecord:
     _check_begun(trace)
     wrong = faults(trace)
     found = {name: power_channel(trace, name) for name in POWER_CHANNELS}
-    counter = energy_counter(trace)
+    counter = _energy_counter(trace)
     channels = [channel for channel, _ in found.values() if channel is not None]
     names = [name for name, (channel, _) in found.items() if channel is None]
     reasons = [f"{name}: {why}" for name, (_, why) in found.items() if why]
@@ -123,7 +123,7 @@ def _energy(counter: EnergyCounter | str, wrong: tuple[str, ...]) -> EnergyCount
     return replace(counter, covers_everything=None) if wrong else counter
 
 
-def energy_counter(trace: Trace) -> EnergyCounter | str:
+def _energy_counter(trace: Trace) -> EnergyCounter | str:
     """What the counter covers, or why that cannot be said.
 
     The energy of each locked wave is compared with what its times of load make expect. A counter

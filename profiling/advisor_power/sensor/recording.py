@@ -65,7 +65,7 @@ def record(wanted: SensorRecording) -> Trace:
         SourceError: the sensors cannot be read.
         OSError: the file cannot be written.
     """
-    begin_trace(wanted.file, header_of(wanted.gpu))
+    begin_trace(wanted.file, _header_of(wanted.gpu))
     job, _ = started("power-load", wanted.load, LoadReady)
     with (
         closing(job),
@@ -123,7 +123,7 @@ def _waves(wanted: SensorRecording) -> tuple[LoadStage, ...]:
     return waves(period.period_s, wanted.seed)
 
 
-def header_of(gpu: Gpu) -> TraceHeader:
+def _header_of(gpu: Gpu) -> TraceHeader:
     """The first line of a recording of a card that begins now."""
     return TraceHeader(
         gpu_model=gpu.model,

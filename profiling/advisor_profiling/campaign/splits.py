@@ -56,7 +56,7 @@ class UnitSplit:
                 fix=f"{self.first}+{total - self.first} units" if self.first < total else "",
             )
         try:
-            return on_units(self.first, gpu)
+            return _on_units(self.first, gpu)
         except InputError as error:
             raise InputError(
                 f"{self.where}: {self}: {error.what}", why=error.why, fix=error.fix
@@ -78,7 +78,7 @@ class AroundBest:
         step = quantum(total, gpu.vendor)
         grid = range(best % step, total, step)
         near = [count for count in grid if abs(count - best) <= self.units]
-        return tuple(on_units(count, gpu) for count in near if _grantable(count, gpu))
+        return tuple(_on_units(count, gpu) for count in near if _grantable(count, gpu))
 
 
 SplitRequest = Split | UnitSplit | AroundBest
@@ -137,7 +137,7 @@ def write_splits(splits: Iterable[SplitRequest]) -> list[str]:
     return words + [str(split) for split in left]
 
 
-def on_units(first: int, gpu: Gpu) -> Split:
+def _on_units(first: int, gpu: Gpu) -> Split:
     """`first` units for one job, all others for the other.
 
     Raises:
@@ -215,7 +215,7 @@ def _percentages(text: str, where: str) -> Split:
 
 def _grantable(first: int, gpu: Gpu) -> bool:
     try:
-        on_units(first, gpu)
+        _on_units(first, gpu)
     except InputError:
         return False
     return True

@@ -90,7 +90,7 @@ def sweep(
     begun_s = testbed.clock.now_s()
     reporter.phase("measuring idle power")
     conditions = conditions_on(testbed, run, rules)
-    blocks = cut(targets, testbed.max_clients, free_memory_mib(testbed), run, alone=False)
+    blocks = cut(targets, testbed.max_clients, _free_memory_mib(testbed), run, alone=False)
     outcome = measure_blocks(blocks, conditions, testbed, store, reporter)
     for failure in outcome.failures:
         # A job that lifts its limit is the only one here: no other share is believed either.
@@ -107,7 +107,7 @@ def sweep(
     )
 
 
-def free_memory_mib(testbed: Testbed) -> float | None:
+def _free_memory_mib(testbed: Testbed) -> float | None:
     """Memory of the GPU that nobody uses; None where its size is not known."""
     if testbed.gpu.memory_mib is None:
         return None

@@ -64,7 +64,7 @@ class Tick:
         return (self.after_s + self.at_s) / 2
 
 
-def lateness_of(record: SensorRecord | None) -> Lateness:
+def _lateness_of(record: SensorRecord | None) -> Lateness:
     """Of the readings that a record is of; None: nothing is known.
 
     Records say nothing of how late the counter is; it is taken to be so as the instant reading.
@@ -136,7 +136,7 @@ class WatchedGpu:
     @property
     def late(self) -> Lateness:
         """How long after a change of load the counter shows it, by the record of its sensor."""
-        return lateness_of(self.record)
+        return _lateness_of(self.record)
 
     @property
     def ticks(self) -> list[Tick]:

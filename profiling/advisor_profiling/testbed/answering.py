@@ -84,7 +84,7 @@ def started(
     job = AnsweringJob(name, workload)
     with undone_by(job.close):
         ready = job.ready(kind)
-        check_units(workload.units, ready.units)
+        _check_units(workload.units, ready.units)
     return job, ready
 
 
@@ -201,7 +201,7 @@ def failed(fault: Mapping[str, Any], output: Path) -> JobError:
     )
 
 
-def check_units(wanted: int | None, seen: int | None) -> None:
+def _check_units(wanted: int | None, seen: int | None) -> None:
     """Whether a workload sees as many SMs as it should have.
 
     Raises:

@@ -94,8 +94,8 @@ def read_measured(
     Raises:
         InputError: a file cannot be read, or has points of the other kind.
     """
-    of_pairs = read_kind(pairs, PairPoint) if pairs else []
-    of_jobs = read_kind(solo, SoloPoint) if solo else []
+    of_pairs = _read_kind(pairs, PairPoint) if pairs else []
+    of_jobs = _read_kind(solo, SoloPoint) if solo else []
     files = " and ".join(str(file) for file in (pairs, solo) if file)
     source = PointsSource(f"of {files}", len(of_pairs), len(of_jobs))
     if with_bundled or not (pairs or solo):
@@ -183,7 +183,7 @@ def right_ones(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
     return tuple(point for point in points if WRONG.isdisjoint(point.flags))
 
 
-def read_kind(path: Path, kind: type[_Kind]) -> list[_Kind]:
+def _read_kind(path: Path, kind: type[_Kind]) -> list[_Kind]:
     """The points of a file.
 
     Raises:

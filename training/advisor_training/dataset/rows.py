@@ -64,7 +64,7 @@ class HeadRows:
         )
 
 
-def head_rows(head: Head, sides: Sequence[Side]) -> HeadRows:
+def _head_rows(head: Head, sides: Sequence[Side]) -> HeadRows:
     """What a head takes of jobs at their shares, one row for each."""
     found = inputs_of(head, sides)
     parts = np.split(found.features, len(found.priors))
@@ -234,7 +234,7 @@ def _block(
         **_situations(splits, kind_of(a), kind_of(b)),
         "share_a": share_a,
         "share_b": share_b,
-        "heads": {head.name: head_rows(head, (own, other)) for head in heads},
+        "heads": {head.name: _head_rows(head, (own, other)) for head in heads},
         "all_served_a": np.full(n, _all_served(a)),
         "all_served_b": np.full(n, _all_served(b)),
         "speed_a": np.array([result.speeds[0] for result in results]),

@@ -29,7 +29,7 @@ def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dic
     regressors = {name: estimator.regressor_ for name, estimator in fitted.items()}
     found = {name: forest_bytes(regressor) for name, regressor in regressors.items()}
     for name, data in found.items():
-        check_same(name, data, regressors[name], asked[name])
+        _check_same(name, data, regressors[name], asked[name])
     return {trees_file(name): data for name, data in found.items()}
 
 
@@ -54,7 +54,7 @@ def forest_bytes(regressor: Any) -> bytes:
     return nodes[np.concatenate(levels)].tobytes()
 
 
-def check_same(name: str, data: bytes, regressor: Any, asked: Float32s) -> float:
+def _check_same(name: str, data: bytes, regressor: Any, asked: Float32s) -> float:
     """The largest difference between a file of trees and the regressor over all rows.
 
     Raises:

@@ -61,8 +61,8 @@ def learnable(profiles: Iterable[Profile]) -> list[Profile]:
 
 def fit_one_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
     """The trees of each head of `OneWindowModel`, from profiles that are `learnable`."""
-    heads = {name: counter_rows(profiles, name) for name in COUNTERS}
-    heads |= {name: share_rows(profiles, name) for name in ("rate", "power")}
+    heads = {name: _counter_rows(profiles, name) for name in COUNTERS}
+    heads |= {name: _share_rows(profiles, name) for name in ("rate", "power")}
     return {name: _trees(rows) for name, rows in heads.items()}
 
 
@@ -92,13 +92,13 @@ def write_one_window(
     write_model(folder, write)
 
 
-def counter_rows(profiles: Iterable[Profile], name: str) -> WindowRows:
+def _counter_rows(profiles: Iterable[Profile], name: str) -> WindowRows:
     """A counter as a fraction, one row for each profile."""
     found = [(counter_features(window_of(p))[0], p.values[name][-1] / WHOLE) for p in profiles]
     return WindowRows(*map(np.array, zip(*found, strict=True)))
 
 
-def share_rows(profiles: Iterable[Profile], of: str) -> WindowRows:
+def _share_rows(profiles: Iterable[Profile], of: str) -> WindowRows:
     """The rate, or the power, over the prior at each share that was measured."""
     found = [(features, kept[of] - prior) for features, prior, kept in map(_kept, profiles)]
     return WindowRows(*map(np.concatenate, zip(*found, strict=True)))

@@ -49,7 +49,7 @@ def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str 
     return errors[~np.isnan(errors)]
 
 
-def measured_result(rows: Rows, row: int) -> SplitResult:
+def _measured_result(rows: Rows, row: int) -> SplitResult:
     """What was measured of a row."""
     return _result(rows, row, (rows.speed_a[row], rows.speed_b[row]), rows.power_w[row])
 
@@ -66,7 +66,7 @@ def _choices(rows: Rows, predicted: HeldOut) -> Iterator[list[int]]:
 def _fraction(
     rows: Rows, predicted: HeldOut, tests: list[int], objective: Objective, tie: float
 ) -> float | None:
-    values = {test: objective.value(measured_result(rows, predicted.row[test])) for test in tests}
+    values = {test: objective.value(_measured_result(rows, predicted.row[test])) for test in tests}
     candidates = {test: _candidate(rows, predicted, test) for test in tests}
     chosen = best(candidates.values(), objective, tie)
     most = max(values.values())

@@ -57,7 +57,7 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     """
     points, known = collected.candidates, learned.ids
     new = points.where(lambda point: point.point_id not in known)
-    refused = list(implausible(new, points.where(lambda p: p.point_id in known), now))
+    refused = list(_implausible(new, points.where(lambda p: p.point_id in known), now))
     flagged = with_flags(without(points, refused))
     refused += _doubtful(flagged, known)
     usable = usable_points(flagged)
@@ -65,7 +65,7 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     refused += too_fast(fresh, usable.profiled)
     gone = {one.point_id for one in refused}
     left = (point for point in fresh if point.point_id not in gone)
-    refused += too_many(left, len(learned.pairs))
+    refused += _too_many(left, len(learned.pairs))
     return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(new.ids))
 
 
@@ -103,7 +103,7 @@ def _doubt(point: PairPoint) -> str | None:
     return flag or next((f"results of {job} are not right" for job in wrong), None)
 
 
-def implausible(new: PointSet, others: PointSet, now: datetime) -> Iterator[Refused]:
+def _implausible(new: PointSet, others: PointSet, now: datetime) -> Iterator[Refused]:
     """New points that are malformed, claim what is impossible, are there twice, or in two ways.
 
     Also a copy of a known point is a duplicate.
@@ -123,7 +123,7 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
                 break
 
 
-def too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[Refused]:
+def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[Refused]:
     """Pairs beyond what one writer may teach at once, the newest; what no service signed is free.
 
     Who holds a token moves the model by steps, each of which has to be no worse than the last.

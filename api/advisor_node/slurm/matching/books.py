@@ -14,7 +14,7 @@ _WEIGHT = re.compile(r"(gres/(?:gpu(?::[^=,]*)?|mps))=([0-9.]+)", re.IGNORECASE)
 _COUNT = re.compile(r"gres/gpu(:[^=,]*|)=([0-9]+)")
 
 
-def faults_of(config: Mapping[str, str], partitions: str, ask: SlurmCommand) -> Iterator[str]:
+def _faults_of(config: Mapping[str, str], partitions: str, ask: SlurmCommand) -> Iterator[str]:
     """Why jobs that share would pass by the books, one after the other; with what to do.
 
     Args:
@@ -38,7 +38,7 @@ def books(ask: SlurmCommand) -> str:
         SourceError: Slurm does not answer.
     """
     config = settings_of(ask("scontrol", "show", "config"))
-    return next(faults_of(config, ask("scontrol", "show", "partition", "-o"), ask), OK)
+    return next(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask), OK)
 
 
 def _unweighed(partitions: str) -> Iterator[str]:
@@ -84,4 +84,4 @@ def all_faults(ask: SlurmCommand) -> list[str]:
     config = settings_of(ask("scontrol", "show", "config"))
     if not config:
         raise SourceError("`scontrol show config` says nothing")
-    return list(faults_of(config, ask("scontrol", "show", "partition", "-o"), ask))
+    return list(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask))

@@ -60,13 +60,15 @@ class Expecting:
         if self.model is None:
             return TensorPower(matrix, None)
         try:
-            asked = weights_asked(numbers, matrix.dtype, self.units, self.gpu_model)
+            asked = _weights_asked(numbers, matrix.dtype, self.units, self.gpu_model)
             return TensorPower(matrix, self.model.predict(asked))
         except InputError as error:
             return TensorPower(matrix, None, error.what)
 
 
-def weights_asked(numbers: Any, dtype: str, units: int | None, gpu_model: str | None) -> InputAsked:
+def _weights_asked(
+    numbers: Any, dtype: str, units: int | None, gpu_model: str | None
+) -> InputAsked:
     """The product of `ROWS` rows of normal random numbers with weights (outputs, inputs).
 
     The random numbers have a deviation of 1, of int8 32.

@@ -128,7 +128,7 @@ def _report_of(
     )
 
 
-def measure_stretch(bench: KernelBench, sensors: Sensors) -> StretchPower:
+def _measure_stretch(bench: KernelBench, sensors: Sensors) -> StretchPower:
     """What slow sensors say of the operation in seconds without a gap.
 
     Raises:
@@ -143,7 +143,7 @@ def _found(runner: Runner, sensors: Sensors, wanted: WantedKernel, report: Repor
     if wanted.before != IDLE:
         return _found_after(execution_s, sensors.channel, wanted)
     report(KernelStep("without a gap, for sensors that are slow", 1))
-    stretch = wanted.stretch or measure_stretch(runner.bench, sensors)
+    stretch = wanted.stretch or _measure_stretch(runner.bench, sensors)
     search = find_ssp(runner, report)
     longest = max(executions for executions, _ in search.tried)
     return RunLengths(
