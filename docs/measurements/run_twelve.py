@@ -34,6 +34,7 @@ from advisor.core.wording import energy_text, less_or_more
 from advisor.formats.job_file import find_job
 from advisor.formats.moments import duration_text, now
 from advisor.launch.monitor.energy import CardMeter
+from advisor.launch.monitor.timed import timed
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.known_profiles import all_profiles
 from advisor_profiling.testbed.live import find_gpu, open_source
@@ -145,10 +146,10 @@ def _metered(gpu: Gpu, settings: Settings) -> Generator[dict[str, Any]]:
     def look() -> None:
         # Again and again: where there is no counter the power is added up.
         while not over.wait(LOOK_S):
-            energy.read(time.monotonic())
+            energy.add(*timed(energy.read, time.monotonic))
 
     begun_s = time.monotonic()
-    energy.read(begun_s)
+    energy.add(*timed(energy.read, time.monotonic))
     thread = threading.Thread(target=look)
     thread.start()
     try:
@@ -157,7 +158,7 @@ def _metered(gpu: Gpu, settings: Settings) -> Generator[dict[str, Any]]:
         took["wall_s"] = time.monotonic() - begun_s
         over.set()
         thread.join()
-        metered = energy.read(time.monotonic())
+        metered = energy.add(*timed(energy.read, time.monotonic))
         took["energy_j"] = metered and metered.joules
         source.close()
 

@@ -81,7 +81,7 @@ class ScriptedJob:
         self.job, self.script, self._clock, self._backend = job, script, clock, backend
         self.share, self.granted = Share(50), Granted(script.units, mps=True)
         self.output = Path(f"/launch/{job.name}/output.log")
-        self.is_open, self.stops = False, 0
+        self.is_open, self.stops, self.stalls_s = False, 0, list[float]()
 
     @property
     def _now_s(self) -> float:
@@ -94,6 +94,8 @@ class ScriptedJob:
         return "set"
 
     def count(self) -> float:
+        if self.stalls_s:
+            self._clock.sleep(self.stalls_s.pop(0))
         if self._now_s >= self.script.broken_s:
             raise JobError(f"the progress of {self.job.name} cannot be read")
         return self.script.rate * min(self._now_s, self.script.ends_s, self.script.hangs_s)
@@ -192,16 +194,23 @@ class ScriptedBackend:
 
 @dataclass
 class Meter:
-    """Telemetry: an energy counter that follows a power."""
+    """Telemetry: an energy counter that follows a power.
+
+    Attributes:
+        stalls_s: For so long its next readings stand still before they are taken.
+    """
 
     clock: Clock
     power_w: float | None = 400.0
     total_j: float = 5000.0
+    stalls_s: list[float] = field(default_factory=list[float])
     _read_s: float = 1000.0
 
     def read(self, names: Collection[str]) -> Readings:
         if self.power_w is None:
             raise SourceError("the GPU fell off the bus")
+        if self.stalls_s:
+            self.clock.sleep(self.stalls_s.pop(0))
         self.total_j += self.power_w * (self.clock.now_s - self._read_s)
         self._read_s = self.clock.now_s
         return {name: self.total_j if name == ENERGY_GPU else None for name in names}

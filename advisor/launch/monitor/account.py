@@ -5,18 +5,20 @@ from collections.abc import Sequence
 from advisor.core.flags import UNWATCHED
 from advisor.core.observations import ObservedPart
 from advisor.core.split import ADVISED_JOBS
-from advisor.core.telemetry import TelemetrySource
-from advisor.launch.monitor.energy import CardMeter, Metered
+from advisor.launch.monitor.energy import Metered
 from advisor.launch.monitor.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.stretch import Stretch
+from advisor.launch.monitor.timed import Moment
 from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.launch.records.status import SILENT_S
 
 
 class Account:
-    """What jobs did since their gates opened, at `now_s`.
+    """What jobs did since their gates opened, at `now`.
+
+    What is told of the energy was read at the same moment as the progress of the jobs.
 
     Attributes:
         stretches: The first is that of all that began together, or of one that began alone; each
@@ -26,32 +28,35 @@ class Account:
     """
 
     def __init__(
-        self, pair: LaunchSet, jobs: Sequence[JobMonitor], source: TelemetrySource, now_s: float
+        self, pair: LaunchSet, jobs: Sequence[JobMonitor], metered: Metered | None, now: Moment
     ) -> None:
-        self._pair, self._jobs, self._energy = pair, jobs, CardMeter(source)
-        self._last_s = now_s
+        self._pair, self._jobs = pair, jobs
+        self._last_s = now.at_s
         self._recent_j = RateMeter(RECENT_S)
-        self._begin = self._read = self._energy.read(now_s)
-        self.stretches = [Stretch(jobs, range(len(jobs)), now_s, self._read)]
+        self._begin = self._read = metered
+        self.stretches = [Stretch(jobs, range(len(jobs)), now.at_s, metered)]
         self._first = len(jobs)
         self._first_steps = self._shared_steps = self._read_steps = _steps(jobs)
         self._unread_steps = tuple(0.0 for _ in jobs)
         self.rest_s = self.stranded_unit_s = 0.0
         self._freed_s = 0.0
 
-    def add(self, now_s: float, running: Sequence[JobMonitor]) -> None:
-        """Count the time since this was called last, in which these jobs were running."""
-        passed_s, before = now_s - self._last_s, self._read
-        self._read_energy(now_s)
+    def add(self, now: Moment, metered: Metered | None, running: Sequence[JobMonitor]) -> None:
+        """Count the time since this was called last, in which these jobs were running.
+
+        `metered` is the energy of the GPU so far.
+        """
+        passed_s, before = now.at_s - self._last_s, self._read
+        self._note_energy(now, metered)
         self._freed_s += passed_s * max(0, len(running) - 1)
         if passed_s >= SILENT_S:
             self.stretches[-1].flags.add(UNWATCHED)
-        self._add_to_stretch(now_s, passed_s, before, running)
-        self._last_s = now_s
+        self._add_to_stretch(now, passed_s, before, running)
+        self._last_s = now.at_s
         if len(running) < len(self._jobs) or len(self._jobs) > self._first:
             self._count_rest(passed_s, running)
             for one in running:
-                one.rest.add(now_s, one.steps)
+                one.rest.add(now, one.steps)
         else:
             self._shared_steps = _steps(self._jobs)
 
@@ -143,13 +148,13 @@ class Account:
         metered = self._metered()
         return metered and metered.whole_j(self.overlap_s + self.rest_s)
 
-    def _read_energy(self, now_s: float) -> None:
-        """Read it, and note the steps of a time of which no energy is known."""
-        before, self._read = self._read, self._energy.read(now_s)
-        if self._read is None or self._read.at_s != now_s:
+    def _note_energy(self, now: Moment, metered: Metered | None) -> None:
+        """And the steps of a time of which no energy is known."""
+        before, self._read = self._read, metered
+        if self._read is None or self._read.at_s != now.at_s:
             return
         self._begin = self._begin or self._read
-        self._recent_j.add(self._read.seconds, self._read.joules)
+        self._recent_j.add(*self._read.of_rate)
         if before is None or self._read.seconds == before.seconds:
             grown = zip(self._unread_steps, self._since(self._read_steps), strict=True)
             self._unread_steps = tuple(map(sum, grown))
@@ -157,7 +162,7 @@ class Account:
 
     def _add_to_stretch(
         self,
-        now_s: float,
+        now: Moment,
         passed_s: float,
         before: Metered | None,
         running: Sequence[JobMonitor],
@@ -167,7 +172,7 @@ class Account:
             if len(numbers) < ADVISED_JOBS:
                 return
             self.stretches.append(Stretch(self._jobs, numbers, self._last_s, before))
-        self.stretches[-1].add(now_s, passed_s, self._read)
+        self.stretches[-1].add(now, passed_s, self._read)
 
     def _count_rest(self, passed_s: float, running: Sequence[JobMonitor]) -> None:
         self.rest_s += passed_s

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
+from advisor.launch.monitor.timed import Moment
 from advisor.launch.records.status import SILENT_S
 
 _NEARLY_ALL = 0.01
@@ -18,20 +19,41 @@ class Metered:
         joules: Of the time that could be metered.
         seconds: How long that was.
         at_s: When it was read last.
+        slack_s: The time of the joules is at most so much longer or shorter.
     """
 
     joules: float
     seconds: float
     at_s: float
+    slack_s: float = 0.0
 
     def since(self, first: "Metered") -> "Metered":
         """What came after an earlier reading."""
-        return Metered(self.joules - first.joules, self.seconds - first.seconds, self.at_s)
+        joules, seconds = self.joules - first.joules, self.seconds - first.seconds
+        return Metered(joules, seconds, self.at_s, self.slack_s + first.slack_s)
+
+    @property
+    def of_rate(self) -> tuple[Moment, float]:
+        """As a `RateMeter` takes it: of the time that was metered alone."""
+        return Moment(self.seconds, self.slack_s), self.joules
 
     def whole_j(self, passed_s: float) -> float | None:
         """The energy of a time that was this long; None: it is of less of it, or of more."""
-        near = abs(self.seconds - passed_s) <= _NEARLY_ALL * passed_s
-        return self.joules if near else None
+        off_s = abs(self.seconds - passed_s) + self.slack_s
+        return self.joules if off_s <= _NEARLY_ALL * passed_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class CardReading:
+    """What a source said at one moment; None where it said nothing.
+
+    Attributes:
+        counter_j: Of the energy counter.
+        power_w: Read only where there is no counter.
+    """
+
+    counter_j: float | None = None
+    power_w: float | None = None
 
 
 class CardMeter:
@@ -47,41 +69,44 @@ class CardMeter:
         self._counter_j: float | None = None
         self._power_w: float | None = None
 
-    def read(self, now_s: float) -> Metered | None:
-        """All so far; None before anything could be read."""
+    def read(self) -> CardReading:
+        """What the source says now, which is added up by `add`."""
         try:
             counter_j = self._source.read((ENERGY_GPU,))[ENERGY_GPU]
-            if counter_j is not None:
-                self._count(now_s, counter_j)
             # A counter that tells nothing now goes on, and will tell this time, too.
-            elif self._counter_j is None:
-                self._integrate(now_s, self._source.read((POWER_GPU,))[POWER_GPU])
+            if counter_j is not None or self._counter_j is not None:
+                return CardReading(counter_j)
+            return CardReading(power_w=self._source.read((POWER_GPU,))[POWER_GPU])
         except AdvisorError:
             # Telemetry that fails is no reason to lose sight of the jobs.
-            pass
+            return CardReading()
+
+    def add(self, drawn: CardReading, now: Moment) -> Metered | None:
+        """All so far; None before anything could be read."""
+        if drawn.counter_j is not None:
+            self._count(now, drawn.counter_j)
+        elif drawn.power_w is not None:
+            self._integrate(now, drawn.power_w)
         return self._found
 
-    def _count(self, now_s: float, counter_j: float) -> None:
+    def _count(self, now: Moment, counter_j: float) -> None:
         grown_j = None if self._counter_j is None else counter_j - self._counter_j
         self._counter_j = counter_j
         # It starts again with the driver: what was drawn until then is not known.
-        self._add(now_s, None if grown_j is None or grown_j < 0 else grown_j)
+        self._add(now, None if grown_j is None or grown_j < 0 else grown_j)
 
-    def _integrate(self, now_s: float, power_w: float | None) -> None:
-        if power_w is None:
-            return
+    def _integrate(self, now: Moment, power_w: float) -> None:
         then_w, self._power_w = self._power_w, power_w
-        passed_s = now_s - self._found.at_s if self._found else 0.0
+        passed_s = now.at_s - self._found.at_s if self._found else 0.0
         if then_w is None or passed_s >= SILENT_S:
-            self._add(now_s, None)
+            self._add(now, None)
         else:
-            self._add(now_s, (then_w + power_w) / 2 * passed_s)
+            self._add(now, (then_w + power_w) / 2 * passed_s)
 
-    def _add(self, now_s: float, grown_j: float | None) -> None:
+    def _add(self, now: Moment, grown_j: float | None) -> None:
         """What came since the last reading; None: that is not known."""
-        found = self._found or Metered(0.0, 0.0, now_s)
-        if grown_j is None:
-            self._found = Metered(found.joules, found.seconds, now_s)
-        else:
-            passed_s = now_s - found.at_s
-            self._found = Metered(found.joules + grown_j, found.seconds + passed_s, now_s)
+        found = self._found or Metered(0.0, 0.0, now.at_s)
+        passed_s = 0.0 if grown_j is None else now.at_s - found.at_s
+        self._found = Metered(
+            found.joules + (grown_j or 0.0), found.seconds + passed_s, now.at_s, now.slack_s
+        )

@@ -1,5 +1,7 @@
 """One job of a launched pair, from the opening of its gate to its end."""
 
+from dataclasses import dataclass
+
 from advisor.core.interval import Interval
 from advisor.core.job import ResultsSettings
 from advisor.core.results import VERDICT_FLAGS, Reported, Verdict, judge, largest_gap
@@ -7,12 +9,29 @@ from advisor.errors import JobError
 from advisor.formats.moments import now
 from advisor.launch.monitor.p99_watch import P99Watch
 from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.monitor.timed import Moment
 from advisor.launch.records.status import JobOutcome, JobStatus
 from advisor.runtime.backends.backend import Proof
 from advisor.runtime.jobs.running_job import RunningJob
 
 RECENT_S = 5.0
 """What is shown is a mean over the last seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a job had counted at one moment.
+
+    Attributes:
+        gone: It had ended before.
+        beats: How often it has said that it lives.
+        error: Why it could not be counted; `steps` and `beats` are then those of before.
+    """
+
+    gone: bool
+    steps: float
+    beats: int
+    error: JobError | None = None
 
 
 class JobMonitor:
@@ -55,11 +74,12 @@ class JobMonitor:
         self.code: str | None = None
         self.error: str | None = None
         self.steps, self._beats = job.count(), job.beats()
+        self._uncounted: JobError | None = None
         self.libraries: str | None = None
         self.rest = RateMeter()
         self._solo_rate = solo_rate
         self._recent = RateMeter(RECENT_S)
-        self._recent.add(now_s, self.steps)
+        self._recent.add(Moment(now_s), self.steps)
         # Without a gate it has begun long ago.
         self._moved_s, self._has_moved = now_s, self.steps > 0
 
@@ -68,22 +88,32 @@ class JobMonitor:
         """Whether it runs no more."""
         return self.outcome != "running"
 
-    def look(self, now_s: float, hang_s: float) -> None:
-        """Count; see whether it ended or hangs. A job that hangs or cannot be counted is over.
+    def count(self) -> Counted:
+        """What it has counted now, which `look` takes."""
+        # Counted after it was seen to have ended: its last steps are not lost.
+        gone = self.job.exit_code is not None
+        try:
+            if self._uncounted is None:
+                return Counted(gone, self.job.count(), self.job.beats())
+        except JobError as error:
+            # For good: the lines that it is of have been taken, and another try would hide it.
+            self._uncounted = error
+        return Counted(gone, self.steps, self._beats, self._uncounted)
+
+    def look(self, now: Moment, counted: Counted, hang_s: float) -> None:
+        """See whether it ended or hangs. A job that hangs or cannot be counted is over.
 
         A server that is there, and that nobody asks, does not hang.
         """
-        gone = self.job.exit_code is not None
-        try:
-            self._count(now_s)
-        except JobError as error:
-            self.end("failed", error.code, str(error))
+        if counted.error is not None:
+            self.end("failed", counted.error.code, str(counted.error))
+        else:
+            self._note(now, counted)
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
-        # Counted after it was seen to have ended: its last steps are not lost.
-        if gone:
+        if counted.gone:
             self.note_end()
-        elif not self.over and now_s - self._moved_s > timeout_s:
-            self.end("hung", "job-hung", self._hung(now_s))
+        elif not self.over and now.at_s - self._moved_s > timeout_s:
+            self.end("hung", "job-hung", self._hung(now.at_s))
 
     def judge(self) -> str | None:
         """What is wrong with its results, in words, the first time that something is."""
@@ -156,12 +186,11 @@ class JobMonitor:
             f"{100 * (gap or 0):.3g} %, more than its tolerance of {100 * self._tolerance:g} %"
         )
 
-    def _count(self, now_s: float) -> None:
-        steps, beats = self.job.count(), self.job.beats()
-        if (steps, beats) != (self.steps, self._beats):
-            self._moved_s, self._has_moved = now_s, True
-        self.steps, self._beats = steps, beats
-        self._recent.add(now_s, steps)
+    def _note(self, now: Moment, counted: Counted) -> None:
+        if (counted.steps, counted.beats) != (self.steps, self._beats):
+            self._moved_s, self._has_moved = now.at_s, True
+        self.steps, self._beats = counted.steps, counted.beats
+        self._recent.add(now, self.steps)
 
     def _hung(self, now_s: float) -> str:
         return (

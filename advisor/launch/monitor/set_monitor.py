@@ -14,6 +14,7 @@ from advisor.core.telemetry import TelemetrySource
 from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
 from advisor.formats.moments import now
 from advisor.launch.monitor.account import Account, work_per_joule
+from advisor.launch.monitor.energy import CardMeter
 from advisor.launch.monitor.faults import (
     broken_promise,
     is_fault,
@@ -23,6 +24,7 @@ from advisor.launch.monitor.faults import (
 )
 from advisor.launch.monitor.job_monitor import JobMonitor
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
+from advisor.launch.monitor.timed import timed
 from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start.starting import end_jobs, open_gates
 from advisor.runtime.backends.backend import Backend
@@ -60,13 +62,15 @@ class SetMonitor:
         self._now_s = now_s or time.monotonic
         sharing = pair.split.sharing
         self.mode = backend.mode if sharing == "limited" else sharing
-        self.begun_s = self._note_from_s = self._asked_s = self._checked_s = self._now_s()
+        self._meter = CardMeter(source)
+        drawn, begun = timed(self._meter.read, self._now_s)
+        self.begun_s = self._note_from_s = self._asked_s = self._checked_s = begun.at_s
         self.jobs = tuple(
             JobMonitor(job, self.begun_s, part.solo_rate, read_first(part.reported))
             for job, part in zip(jobs, pair.parts, strict=True)
         )
         self._alarms: list[str] = []
-        self.account = Account(pair, self.jobs, source, self.begun_s)
+        self.account = Account(pair, self.jobs, self._meter.add(drawn, begun), begun)
         self.forecasts: dict[tuple[int, ...], Forecast] = {}
         self.expected_power_w: Interval | None = None
         self._expect(pair.forecast)
@@ -128,17 +132,19 @@ class SetMonitor:
             LimitBrokenError: something computes that is not under its limit.
             SurvivorsError: a process of a job that is over does not end.
         """
-        now_s = self._now_s()
         were = self._running()
-        for one in were:
-            one.look(now_s, self._spec.hang_s)
+        (counts, drawn), now = timed(
+            lambda: ([one.count() for one in were], self._meter.read()), self._now_s
+        )
+        for one, counted in zip(were, counts, strict=True):
+            one.look(now, counted, self._spec.hang_s)
         self._judge(were)
-        self.account.add(now_s, were)
-        self._note_libraries(now_s)
+        self.account.add(now, self._meter.add(drawn, now), were)
+        self._note_libraries(now.at_s)
         self._end([one for one in were if one.over])
-        self._look_at_promises(now_s)
+        self._look_at_promises(now.at_s)
         if not self.over:
-            self._check_backend(now_s)
+            self._check_backend(now.at_s)
 
     def work_per_joule(self) -> float | None:
         """Sum of relative speeds per watt over the last seconds."""

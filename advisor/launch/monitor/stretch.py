@@ -9,6 +9,7 @@ from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.energy import Metered
 from advisor.launch.monitor.job_monitor import JobMonitor
 from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.monitor.timed import Moment
 from advisor.runtime.jobs.reports import percentile_ms
 
 
@@ -47,19 +48,19 @@ class Stretch:
             return None
         return self._last.since(self._first).whole_j(self.overlap_s)
 
-    def add(self, now_s: float, passed_s: float, metered: Metered | None) -> None:
+    def add(self, now: Moment, passed_s: float, metered: Metered | None) -> None:
         """Count the time since the last look; `metered` is the energy of the GPU so far."""
-        self.seen_s = now_s
+        self.seen_s = now.at_s
         self.overlap_s += passed_s
         self._first, self._last = self._first or metered, metered
         self.ended = tuple(n for n, pace in self._paces.items() if pace.job.over)
         # The look that finds a job at its end is in no mean: it ended at some time before.
-        if now_s - self._begun_s < SETTLE_S or self.ended:
+        if now.at_s - self._begun_s < SETTLE_S or self.ended:
             return
         for pace in self._paces.values():
-            pace.note(now_s)
+            pace.note(now)
         if metered is not None:
-            self._joules.add(metered.seconds, metered.joules)
+            self._joules.add(*metered.of_rate)
 
     def power_w(self) -> float | None:
         """Of the GPU, mean of the time in which it was read."""
@@ -85,8 +86,8 @@ class _Pace:
         self.job, self.steps = job, RateMeter()
         self.answered: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
-    def note(self, now_s: float) -> None:
-        self.steps.add(now_s, self.job.steps)
+    def note(self, now: Moment) -> None:
+        self.steps.add(now, self.job.steps)
         # A file that cannot be read is found when the job is counted next.
         with suppress(OSError):
             answered = self.job.job.latencies()

@@ -8,9 +8,10 @@ from advisor.core.gpu import Share
 from advisor.core.job_energy import JobLoad, divide_energy
 from advisor.core.results import TOLERANCE, Verdict, judge
 from advisor.core.telemetry import TelemetrySource
-from advisor.launch.monitor.energy import CardMeter, Metered
+from advisor.launch.monitor.energy import CardMeter, CardReading, Metered
 from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.monitor.timed import Moment
 from advisor.launch.records.status import OVER, State
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor_node.metering.progress_files import ProgressReading
@@ -96,7 +97,7 @@ class TenantMeter(Generic[T]):
             self.unseen = now_s - from_s > UNSEEN_S
         if progress is not None:
             self.steps = progress.steps
-            self._recent.add(now_s, progress.steps)
+            self._recent.add(Moment(now_s), progress.steps)
             # Its profile may be of another seed or version, so only what is not finite is wrong.
             self.results = judge(progress.reported, None, TOLERANCE)
         self.working = bool(users.all) and bool(self.steps) and not self.tenant.over
@@ -144,19 +145,20 @@ class GpuMeter:
     def __init__(self, source: TelemetrySource | None, units_total: int) -> None:
         self._energy = None if source is None else CardMeter(source)
         self._units_total = units_total
-        self._looked_s: float | None = None
         self.metered: Metered | None = None
 
-    def look(self, now_s: float, meters: Sequence[TenantMeter[T]]) -> None:
-        """Read the energy since the last look and divide it among those that use the GPU."""
-        before, before_s = self.metered, self._looked_s
-        self.metered = self._energy and self._energy.read(now_s)
-        self._looked_s = now_s
-        if before is None or self.metered is None or before_s is None:
+    def read(self) -> CardReading:
+        """What its source says now, for `look`."""
+        return self._energy.read() if self._energy else CardReading()
+
+    def look(self, drawn: CardReading, now: Moment, meters: Sequence[TenantMeter[T]]) -> None:
+        """Divide the energy since the last reading among those that use the GPU."""
+        before = self.metered
+        self.metered = self._energy and self._energy.add(drawn, now)
+        if before is None or self.metered is None or self.metered.seconds == before.seconds:
             return
-        loads = [meter.load(self._units_total) for meter in meters]
-        grown_j = self.metered.joules - before.joules
-        parts = divide_energy(grown_j, now_s - before_s, idle_power_w(meters), loads)
+        grown, loads = self.metered.since(before), [one.load(self._units_total) for one in meters]
+        parts = divide_energy(grown.joules, grown.seconds, idle_power_w(meters), loads)
         for meter, part in zip(meters, parts, strict=True):
             meter.energy_j = (meter.energy_j or 0.0) + part.value
 

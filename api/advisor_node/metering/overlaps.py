@@ -17,6 +17,7 @@ from advisor.launch.monitor.energy import Metered
 from advisor.launch.monitor.job_monitor import relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.set_monitor import work_per_joule
+from advisor.launch.monitor.timed import Moment
 from advisor.launch.records.status import State
 from advisor.launch.supervisor.observe import pace_flags
 from advisor_node.metering.meters import T, TenantMeter, idle_power_w
@@ -67,9 +68,9 @@ class Overlap(Generic[T]):
         if self._overlap_s < SETTLE_S:
             return
         for meter, steps in zip(self.meters, self._steps, strict=True):
-            steps.add(now_s, meter.steps or 0)
+            steps.add(Moment(now_s), meter.steps or 0)
         if metered is not None:
-            self._joules.add(metered.seconds, metered.joules)
+            self._joules.add(*metered.of_rate)
 
     def has_ended(self, now_s: float, present: frozenset[str]) -> bool:
         """Whether one of its jobs works no more, for good; `present` are those of the node."""

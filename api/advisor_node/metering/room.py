@@ -1,6 +1,7 @@
 """One GPU of the node and those who share it: what they do, and what they did together."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,11 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.observations import Observation
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError
+from advisor.launch.monitor.timed import timed
 from advisor.runtime.backends.backend import Sight
 from advisor_node.metering.meters import GpuMeter, T, TenantMeter
 from advisor_node.metering.overlaps import Overlaps
-from advisor_node.metering.progress_files import read_progress
+from advisor_node.metering.progress_files import ProgressReading, read_progress
 from advisor_node.metering.proof import (
     GpuUsers,
     TenantOf,
@@ -81,7 +83,7 @@ class Tenancy(Generic[T]):
 
 
 class Room(Generic[T]):
-    """One GPU; without a source nothing is said of its energy."""
+    """One GPU; without a source nothing is said of its energy. The clock counts seconds."""
 
     def __init__(
         self,
@@ -89,8 +91,9 @@ class Room(Generic[T]):
         source: TelemetrySource | None,
         tenancy: Tenancy[T],
         references: ReferenceCache,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source = source
+        self._source, self._clock = source, clock
         self.energy = GpuMeter(source, daemon.gpu.units_total or 0)
         self._daemon, self._tenancy, self._references = daemon, tenancy, references
         self._meters: dict[str, TenantMeter[T]] = {}
@@ -107,15 +110,18 @@ class Room(Generic[T]):
         """Of those that run or will run."""
         return [meter for meter in self.meters if not meter.tenant.over]
 
-    def look(self, now_s: float, tenants: Sequence[T]) -> list[Observation]:
+    def look(self, tenants: Sequence[T]) -> list[Observation]:
         """Look at everything once; gives what has come to its end."""
         present = self._take_in(tenants)
+        # Before all else: to prove a limit takes seconds, and so may a daemon that is asked.
+        (progress, drawn), now = timed(lambda: (self._progress(), self.energy.read()), self._clock)
         sight = self._daemon.sight(used=bool(self.living))
-        self._look_at_tenants(now_s, sight and users_by_tenant(sight, self._tenancy.tenant_of))
+        users = sight and users_by_tenant(sight, self._tenancy.tenant_of)
+        self._look_at_tenants(now.at_s, progress if now.is_known else {}, users)
         if sight is not None:
             self._look_for_strangers(sight, present)
-        self.energy.look(now_s, [meter for meter in self.meters if meter.working])
-        ended = list(self._overlaps.follow(now_s, self.meters, present, self.energy.metered))
+        self.energy.look(drawn, now, [meter for meter in self.meters if meter.working])
+        ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.energy.metered))
         self._forget(present)
         return ended
 
@@ -138,11 +144,20 @@ class Room(Generic[T]):
                 meter.tenant = self._tenancy.gone(meter.tenant)
         return present
 
-    def _look_at_tenants(self, now_s: float, users: Mapping[str, GpuUsers] | None) -> None:
+    def _progress(self) -> dict[str, ProgressReading | None]:
+        tenants = [meter.tenant for meter in self.living]
+        return {one.uid: read_progress(self._tenancy.progress_file(one)) for one in tenants}
+
+    def _look_at_tenants(
+        self,
+        now_s: float,
+        progress: Mapping[str, ProgressReading | None],
+        users: Mapping[str, GpuUsers] | None,
+    ) -> None:
         for meter in self.living:
             own = (users or {}).get(meter.tenant.uid, GpuUsers())
             meter.reference = self._references.of(meter.tenant.job, self._daemon.gpu.model)
-            meter.look(now_s, read_progress(self._tenancy.progress_file(meter.tenant)), own)
+            meter.look(now_s, progress.get(meter.tenant.uid), own)
             if users is not None and meter.take_proof(self._proof(meter, own)):
                 self._tenancy.warn(meter.tenant, "LimitNotProven", meter.proof.why)
             if meter.take_memory(self._memory_mib(own)):

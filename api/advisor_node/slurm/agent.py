@@ -92,7 +92,7 @@ class SlurmAgent:
 
     def _look_at(self, gpu: GpuFolder, jobs: list[SlurmJob]) -> None:
         room = self._rooms.get(gpu.path) or self._open(gpu)
-        for seen in room.look(time.monotonic(), jobs):
+        for seen in room.look(jobs):
             self._reports.add(seen)
         if not room.meters:
             self._rooms.pop(gpu.path).close()

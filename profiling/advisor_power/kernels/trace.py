@@ -14,6 +14,7 @@ from itertools import pairwise
 from advisor.core.records import Counters
 from advisor.wire.kernel_power import Estimate
 from advisor_power.kernels.estimates import mean_of
+from advisor_profiling.window.ticks import CounterTick
 
 IDLE = "idle"
 """What was before a run, where no operation was."""
@@ -25,14 +26,6 @@ class PowerReading:
 
     at_s: float
     power_w: float
-
-
-@dataclass(frozen=True, slots=True)
-class CounterTick:
-    """A change of the energy counter: when it was seen, and what it stood at."""
-
-    at_s: float
-    energy_j: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

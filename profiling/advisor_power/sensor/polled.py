@@ -39,7 +39,7 @@ Poll = Callable[[float], list[list[Any]]]
 """Given the time, s: the new lines."""
 
 LATE_S = 0.003
-"""Where the look before was so long ago, nobody knows when a reading changed."""
+"""Where the look before was so long before the reading, nobody knows when that changed."""
 
 _STATE_INTERVAL_S = 0.001
 _LOOK_INTERVAL_S = 1.0
@@ -107,7 +107,7 @@ def record(
         append(file, *lines)
 
 
-def burst_poll(source: TelemetrySource) -> Poll:
+def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monotonic) -> Poll:
     """Changes of the instant power whose moment is known, of the memory, and of the reasons."""
     changes, polls, before_s, reasons = ChangedReadings(math.inf), 0, -math.inf, ""
     begun = False
@@ -117,17 +117,15 @@ def burst_poll(source: TelemetrySource) -> Poll:
         power_w = source.read([POWER_GPU])[POWER_GPU]
         found = changes.lines(INSTANT, now_s, power_w)
         # The first reading is no change: it may be old.
-        if not begun or now_s - before_s >= LATE_S:
+        if not begun or clock() - before_s >= LATE_S:
             found = []
         begun, before_s = begun or power_w is not None, now_s
         if polls % _LOOK_EVERY == 0:
-            found += changes.lines(
-                MEMORY, time.monotonic(), source.read([POWER_MEMORY])[POWER_MEMORY]
-            )
+            found += changes.lines(MEMORY, clock(), source.read([POWER_MEMORY])[POWER_MEMORY])
             now = source.throttle_reasons() or ()
             if (named := ",".join(now)) != reasons:
                 reasons = named
-                found.append(["look", round(time.monotonic(), 6), list(now), []])
+                found.append(["look", round(clock(), 6), list(now), []])
         polls += 1
         return found
 

@@ -12,6 +12,7 @@ from advisor.core.telemetry import POWER_GPU, TelemetrySource
 from advisor.errors import InputError, SourceError
 from advisor.formats.moments import now
 from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.monitor.timed import Moment
 from advisor.runtime.host.processes import MPS_SERVER, descendants, name_of, owner_of
 from advisor_profiling.attached.told import ToldProgress
 from advisor_profiling.telemetry.nvml import NvmlSource, compute_pids, list_gpus
@@ -104,7 +105,7 @@ def watch(
             count = None
             while time.monotonic() < next_s:
                 if told is not None and (count := told.read()) is not None:
-                    meter.add(time.monotonic(), count)
+                    meter.add(Moment(time.monotonic()), count)
                 time.sleep(_LOOK_S)
             if owner_of(pid) is None:
                 return

@@ -15,12 +15,9 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SensorRecord, record_for
 from advisor_data.files.power_records import known_sensors
 from advisor_profiling.energy.answer import Energy, GpuEnergy
-from advisor_profiling.energy.watched import WatchedGpu
+from advisor_profiling.energy.watched import WatchedGpu, look_until
 from advisor_profiling.testbed.live import find_gpu, list_gpus, open_source
 from advisor_profiling.window.clock import Clock, LiveClock
-
-LOOK_S = 0.01
-"""Ticks come ten times as rarely."""
 
 
 class EnergyMeter(ContextDecorator):
@@ -123,15 +120,13 @@ class _Running:
 
     def _watch(self) -> None:
         try:
-            while self._clock.now_s() < self._until_s:
-                self._clock.sleep(LOOK_S)
-                self._look()
+            look_until(self._look, self._clock, lambda: self._until_s)
         except AdvisorError as error:
             self._failed.append(error)
 
     def _look(self) -> None:
         for watched in self._watched:
-            watched.look(self._clock.now_s())
+            watched.look(self._clock.now_s)
 
     def _close(self) -> None:
         for watched in self._watched:

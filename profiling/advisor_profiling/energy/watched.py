@@ -7,9 +7,10 @@ power between two ticks for even.
 """
 
 import itertools
+import math
 import statistics
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from advisor.core.interval import Interval
@@ -18,6 +19,10 @@ from advisor.errors import SourceError
 from advisor.validity.sensor_record import SensorRecord
 from advisor.validity.sensor_timing import AVERAGE_SETTLE_S
 from advisor_profiling.energy.answer import GpuEnergy
+from advisor_profiling.window.clock import Clock
+
+LOOK_S = 0.01
+"""Ticks come ten times as rarely."""
 
 _LONGER = 1.1
 """Some periods are longer than their median."""
@@ -143,16 +148,21 @@ class WatchedGpu:
         """Those that are kept; between the first and the last ones some may be missing."""
         return [*self.first, *self.last]
 
-    def look(self, now_s: float) -> None:
-        """Read the counter; without one its power is added up."""
+    def look(self, now_s: Callable[[], float]) -> None:
+        """Read the counter; without one its power is added up.
+
+        The bounds hold however long a reading takes: it was after the clock showed one time, and
+        before it shows another.
+        """
+        before_s = now_s()
         readings = self.source.read((ENERGY_GPU,) if self.by == "counter" else (POWER_GPU,))
         if (energy_j := readings.get(ENERGY_GPU)) is None:
-            energy_j = self._added_up(now_s)
+            energy_j = self._added_up(before_s)
         seen = self.ticks[-1:] if not self.last else [self.last[-1]]
         if not seen or energy_j > seen[0].energy_j:
-            tick = Tick(self.looked_s if seen else now_s, now_s, energy_j)
+            tick = Tick(self.looked_s if seen else before_s, now_s(), energy_j)
             (self.first if len(self.first) < _FIRST_TICKS else self.last).append(tick)
-        self.looked_s = now_s
+        self.looked_s = before_s
 
     def _added_up(self, now_s: float) -> float:
         self.by = "power"
@@ -179,6 +189,15 @@ class WatchedGpu:
             by=self.by,
             sensor_known=self.record is not None,
         )
+
+
+def look_until(look: Callable[[], None], clock: Clock, until_s: Callable[[], float]) -> None:
+    """Look again and again; the last look begins at that time or later, however long one takes."""
+    looked_s = -math.inf
+    while looked_s < until_s():
+        clock.sleep(LOOK_S)
+        looked_s = clock.now_s()
+        look()
 
 
 def _widened(found: Interval, record: SensorRecord | None) -> Interval:

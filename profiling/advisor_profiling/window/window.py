@@ -14,7 +14,6 @@ from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,
     COUNTERS,
-    ENERGY_GPU,
     POWER_GPU,
     POWER_LIMIT,
     POWER_MEMORY,
@@ -23,11 +22,13 @@ from advisor.core.telemetry import (
     TelemetrySource,
     counters_of,
 )
+from advisor.launch.monitor.timed import timed
 from advisor.runtime.jobs.reports import percentile_ms
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.estimate import MeanEstimate, is_flat, mean_estimate, rate_estimate
 from advisor_profiling.window.memory_power import memory_power_w
 from advisor_profiling.window.rules import WindowRules
+from advisor_profiling.window.ticks import CounterTick, next_tick
 
 _STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY)
 _STATE_INTERVAL_S = 0.25
@@ -118,9 +119,9 @@ class _Steps:
     seen: float | None = None
     events: list[tuple[float, float]] = field(default_factory=list)
 
-    def look(self, now_s: float) -> None:
+    def note(self, now_s: float, total: float) -> None:
         """Note the total where it has changed; the first one is where counting begins."""
-        if (total := self.count()) != self.seen:
+        if total != self.seen:
             # The first look shows a total, not the moment of a change.
             if self.seen is not None:
                 self.events.append((now_s, total))
@@ -195,9 +196,11 @@ def _begin(watch: WindowInputs) -> _Log:
 
 def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
     """Take what is due, then sleep until the next look."""
-    now_s = watch.clock.now_s()
-    for steps in log.steps:
-        steps.look(now_s)
+    totals, now = timed(lambda: [steps.count() for steps in log.steps], watch.clock.now_s)
+    now_s = now.at_s
+    # What cannot be timed is counted at the next look.
+    for steps, total in zip(log.steps, totals, strict=True) if now.is_known else ():
+        steps.note(now_s, total)
     if now_s >= log.next_power_s:
         log.next_power_s = now_s + watch.source.interval_s
         if (power_w := watch.source.read((POWER_GPU,))[POWER_GPU]) is not None:
@@ -244,24 +247,15 @@ def _exact(estimate: MeanEstimate | None, rules: WindowRules) -> bool:
     return relative is not None and relative <= rules.target
 
 
-def _tick(watch: WindowInputs, meanwhile: Callable[[], None]) -> tuple[float, float] | None:
-    """Time and reading of the energy counter at its next tick; None when it does not move."""
-    first, begun_s = _energy_j(watch), watch.clock.now_s()
-    timeout_s = max(_TICK_TIMEOUT_S, 2.5 * watch.source.interval_s)
-    while first is not None and watch.clock.now_s() - begun_s < timeout_s:
-        meanwhile()
-        energy_j = _energy_j(watch)
-        if energy_j is not None and energy_j != first:
-            return watch.clock.now_s(), energy_j
-    return None
+def _tick(watch: WindowInputs, meanwhile: Callable[[], None]) -> CounterTick | None:
+    within_s = max(_TICK_TIMEOUT_S, 2.5 * watch.source.interval_s)
+    return next_tick(watch.source, watch.clock.now_s, within_s, meanwhile)
 
 
-def _counter_power(
-    before: tuple[float, float] | None, after: tuple[float, float] | None
-) -> float | None:
-    if before is None or after is None or after[0] <= before[0]:
+def _counter_power(before: CounterTick | None, after: CounterTick | None) -> float | None:
+    if before is None or after is None or after.at_s <= before.at_s:
         return None
-    return (after[1] - before[1]) / (after[0] - before[0])
+    return (after.energy_j - before.energy_j) / (after.at_s - before.at_s)
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -272,7 +266,3 @@ def _mean(values: list[float | None]) -> float | None:
 def _all_of(reasons: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     known = [names for names in reasons if names is not None]
     return tuple(sorted({name for names in known for name in names})) if known else None
-
-
-def _energy_j(watch: WindowInputs) -> float | None:
-    return watch.source.read((ENERGY_GPU,))[ENERGY_GPU]

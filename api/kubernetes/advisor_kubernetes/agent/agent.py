@@ -151,7 +151,7 @@ class KubernetesAgent:
                     self._warn(meter.tenant, "MpsDaemonLost", _LOST)
             mine = [pod for pod in pods if pod.gpu_uuid == daemon.gpu.uuid]
             self._hours[daemon.gpu.uuid].look(time.monotonic(), mine)
-            for seen in room.look(time.monotonic(), mine):
+            for seen in room.look(mine):
                 self._reports.add(seen)
         self.publish(time.monotonic())
         self._reports.flush()

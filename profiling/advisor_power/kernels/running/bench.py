@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from advisor_power.kernels.trace import CounterTick, GaplessRun, Run
+from advisor_power.kernels.trace import GaplessRun, Run
+from advisor_profiling.window.ticks import CounterTick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.gpu import Gpu
-from advisor.core.telemetry import COUNTERS, ENERGY_GPU, counters_of
+from advisor.core.telemetry import COUNTERS, counters_of
 from advisor.errors import BusyError, InputError, SourceError
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings
@@ -20,9 +20,10 @@ from advisor_power.gpu_worker import GpuWorker, WorkerPlace, open_worker
 from advisor_power.kernels.running.bench import KernelReady, RunRequest
 from advisor_power.kernels.running.polled import PolledReadings
 from advisor_power.kernels.timesync import PingPong, fit_clock
-from advisor_power.kernels.trace import CounterTick, GaplessRun, Run, durations_ms
+from advisor_power.kernels.trace import GaplessRun, Run, durations_ms
 from advisor_power.sensor.poller import Poller
 from advisor_profiling.testbed.live import check_alone, find_gpu, list_gpus
+from advisor_profiling.window.ticks import CounterTick, next_tick
 
 SPARE_S = 30.0
 """A run that takes so much longer than its executions never ends."""
@@ -123,19 +124,12 @@ class LiveKernelBench:
 
     def tick(self) -> CounterTick | None:
         """The next change of the energy counter; None where it does not come."""
-        first, end_s = self._energy_j(), time.monotonic() + _TICK_WITHIN_S
-        while first is not None and time.monotonic() < end_s:
-            time.sleep(_TICK_POLL_S)
-            now_s, energy_j = time.monotonic(), self._energy_j()
-            if energy_j is not None and energy_j != first:
-                return CounterTick(now_s, energy_j)
-        return None
+        return next_tick(
+            self.worker.source, time.monotonic, _TICK_WITHIN_S, lambda: time.sleep(_TICK_POLL_S)
+        )
 
     def _stranger(self) -> str:
         return STRANGER if self.worker.later_strangers() else ""
-
-    def _energy_j(self) -> float | None:
-        return self.worker.source.read([ENERGY_GPU])[ENERGY_GPU]
 
 
 @contextmanager

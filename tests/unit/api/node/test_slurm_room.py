@@ -2,16 +2,18 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from advisor.client import ProfilePoints, UnreachableError
 from advisor.core.gpu import PERCENTAGE, Gpu
 from advisor.core.observations import SETTLE_S, Observation
-from advisor.errors import PartitionError
+from advisor.core.telemetry import Readings, TelemetrySource
+from advisor.errors import PartitionError, SourceError
 from advisor.runtime.backends.backend import Sight
 from advisor.runtime.backends.limit import SeenGpu
 from advisor.runtime.backends.mps import MpsBackend
@@ -33,7 +35,12 @@ def unreachable(_job: str, _model: str) -> ProfilePoints:
 
 @dataclass
 class Node:
-    """A GPU, the processes on it, and the moment."""
+    """A GPU, the processes on it, and the moment.
+
+    Attributes:
+        sight_s: How long each of the next answers of the daemon takes.
+        power_w: That its energy counter grows by; None: nothing reads it.
+    """
 
     folder: GpuFolder
     room: Room[SlurmJob]
@@ -42,6 +49,19 @@ class Node:
     jobs: list[SlurmJob] = field(default_factory=list[SlurmJob])
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
     now_s: float = 0.0
+    sight_s: list[float] = field(default_factory=list[float])
+    power_w: float | None = None
+
+    def read(self, names: Collection[str]) -> Readings:
+        if self.power_w is None:
+            raise SourceError("nothing answers")
+        return dict.fromkeys(names, self.power_w * self.now_s)
+
+    def processes_memory_mib(self, _pids: Collection[int]) -> float | None:
+        return None
+
+    def close(self) -> None:
+        pass
 
     def process(self, **variables: str) -> int:
         """A process that lives as long as the test."""
@@ -76,7 +96,7 @@ class Node:
             for job in self.jobs:
                 count = 1 + int(self.now_s * step)
                 job.progress_file.write_bytes(count.to_bytes(8, "little"))
-            seen += self.room.look(self.now_s, self.jobs)
+            seen += self.room.look(self.jobs)
         return seen
 
     def end(self, number: str, status: str) -> None:
@@ -91,10 +111,15 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     folder = GpuFolder(path=tmp_path / "gpu0-0", index=0, user=os.geteuid())
     monkeypatch.setattr(agent.socket, "gethostname", lambda: "n1")
     daemon = UserDaemon(GPU, folder, {}, tuple)
-    room = Room(daemon, None, tenancy(daemon, folder), ReferenceCache(unreachable))
-    made = Node(folder, room)
+    references = ReferenceCache(unreachable)
+    made = Node(folder, cast("Room[SlurmJob]", None))
+    made.room = Room(
+        daemon, cast("TelemetrySource", made), tenancy(daemon, folder), references,
+        lambda: made.now_s,
+    )  # fmt: skip
 
     def sight(_: MpsBackend) -> Sight:
+        made.now_s += made.sight_s.pop(0) if made.sight_s else 0.0
         return Sight(frozenset(made.clients | made.outside), frozenset(made.clients))
 
     def granted(_environment: object, _user: int | None) -> list[SeenGpu]:
@@ -123,6 +148,21 @@ def test_a_pair_is_observed_when_one_has_ended(node: Node) -> None:
     node.end("2", "0")
     assert node.look(1) == []
     assert not node.room.meters
+
+
+def test_daemon_that_answers_late_makes_no_power(node: Node) -> None:
+    """Between the clock and the counter it may take seconds, and so may a proof."""
+    node.power_w = 300.0
+    node.run("1", "gemm")
+    node.run("2", "bert")
+    node.look(4)
+    node.sight_s = [0.0] * 5 + [4.0]
+    node.look(6)
+    node.end("1", "0")
+    [seen] = node.look(1)
+    assert seen.power_w == pytest.approx(300)
+    assert [part.rate for part in seen.parts] == pytest.approx([10, 10], rel=0.05)
+    assert seen.energy_j == pytest.approx(300 * seen.overlap_s)
 
 
 def test_a_job_alone_is_no_observation(node: Node) -> None:

@@ -20,7 +20,8 @@ from advisor_power.kernels.running.bench import RunRequest
 from advisor_power.kernels.running.measure import BLOCK_RUNS, KernelStep
 from advisor_power.kernels.running.operation import measure_operation
 from advisor_power.kernels.running.wanted import Sensors, WantedKernel, sensors_of
-from advisor_power.kernels.trace import CounterTick, Run
+from advisor_power.kernels.trace import Run
+from advisor_profiling.window.ticks import CounterTick
 
 GPU = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)
 FEW = WantedKernel(runs=80)

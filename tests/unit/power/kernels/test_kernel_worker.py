@@ -250,9 +250,11 @@ class Source:
 
     memory_w: float | None = None
 
-    def __init__(self, watts: list[float | None]) -> None:
+    def __init__(
+        self, watts: list[float | None], stalls_s: dict[float, float] | None = None
+    ) -> None:
         self._watts: Iterator[float | None] = iter(watts)
-        self._looks = 0
+        self._looks, self._stalls_s, self.now_s = 0, stalls_s or {}, 0.0
 
     def throttle_reasons(self) -> tuple[str, ...]:
         self._looks += 1
@@ -261,13 +263,16 @@ class Source:
     def read(self, names: list[str]) -> dict[str, float | None]:
         if names == [POWER_MEMORY]:
             return {POWER_MEMORY: self.memory_w}
+        self.now_s += self._stalls_s.get(self.now_s, 0.0)
         return {POWER_GPU: next(self._watts)}
 
 
 def lines_of(source: Source, polls: int) -> list[list[Any]]:
     """What so many polls write, without times; a millisecond between two."""
-    poll = polled.burst_poll(cast("Any", source))
-    found = [line for number in range(polls) for line in poll(number / 1000)]
+    poll, found = polled.burst_poll(cast("Any", source), lambda: source.now_s), list[list[Any]]()
+    for _ in range(polls):
+        found += poll(source.now_s)
+        source.now_s = round(source.now_s + 0.001, 6)
     return [
         [kind, rest[1]] if kind == "look" else [kind, rest[0], rest[2]] for kind, *rest in found
     ]
@@ -296,6 +301,15 @@ def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the host held the poller up, the change could be of any moment meanwhile."""
     monkeypatch.setattr(polled, "LATE_S", 0.0005)
     assert lines_of(Source([100.0, *[200.0] * 49]), 50) == []
+
+
+def test_reading_that_takes_long_dates_no_change() -> None:
+    """The host may stop the poller also between the clock and the sensor, before it or after it."""
+    watts: list[float | None] = [100.0, 200.0, 300.0, 400.0, 500.0]
+    assert lines_of(Source(watts, {0.002: 0.3}), 5) == [
+        ["reading", "instant", 200.0],
+        ["reading", "instant", 500.0],
+    ]
 
 
 def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:

@@ -1,15 +1,22 @@
 """Energy between two moments, by counters that tick and show late."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core.telemetry import ENERGY_GPU, TelemetrySource
 from advisor_profiling.energy.watched import (
     UNKNOWN,
     Lateness,
     Tick,
+    WatchedGpu,
     energy_between,
+    look_until,
 )
+from advisor_profiling.window.clock import VirtualClock
 
 PERIOD_S = 0.1
 LATE = Lateness(0.004, 0.025, 0.09, 1.1 * PERIOD_S)
@@ -75,3 +82,30 @@ def test_a_block_between_two_ticks_may_have_taken_nothing() -> None:
     found = energy_between(ticks(load, 1.0, 1.01, 0.03, 0.02), 1.0, 1.01, LATE)
     assert found.low == 0
     assert found.high > 7
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 0.4), st.floats(0, 0.4)), min_size=1, max_size=40),
+    st.floats(0.01, 3),
+)
+def test_bounds_hold_however_long_the_host_stops_whoever_looks(
+    stops_s: list[tuple[float, float]], length_s: float
+) -> None:
+    """Before the counter is read, and after it; the load is heavy after a block of little."""
+    clock, stops, load = VirtualClock(), iter(stops_s), [(1.0, 70.0), (length_s, 70.0), (9, 700.0)]
+
+    def read(_names: object) -> dict[str, float]:
+        before_s, after_s = next(stops, (0.0, 0.0))
+        clock.sleep(before_s)
+        shown_j = drawn_j(load, int(clock.now_s() / PERIOD_S) * PERIOD_S - 0.02)
+        clock.sleep(after_s)
+        return {ENERGY_GPU: shown_j}
+
+    gpu = WatchedGpu(cast("TelemetrySource", SimpleNamespace(read=read)), None)
+    gpu.look(clock.now_s)
+    begun_s = clock.now_s()
+    ended_s = begun_s + length_s
+    look_until(lambda: gpu.look(clock.now_s), clock, lambda: ended_s + LATE.needed_s)
+    found = energy_between(gpu.ticks, begun_s, ended_s, LATE)
+    truth_j = drawn_j(load, ended_s) - drawn_j(load, begun_s)
+    assert found.low - 1e-6 <= truth_j <= found.high + 1e-6

@@ -1,11 +1,13 @@
 import math
 import random
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 from recorded_trace import TraceSource
 from scripted import ScriptedSource
 
+from advisor.core.telemetry import ENERGY_GPU, Readings
 from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.validity.sensor_timing import PowerTiming
@@ -87,6 +89,40 @@ def test_energy_counter_shows_its_gap_to_the_power(counted_w: float, gap: float)
     """At constant power the cross-check is exact, wherever the window starts in a tick."""
     source = ScriptedSource(VirtualClock(), lambda _: 250.0, lambda _: counted_w)
     assert measure(watch(source), RULES).counter_gap == pytest.approx(gap, abs=0.01)
+
+
+class StoppedSource(ScriptedSource):
+    """The host stops whoever reads it for 0.3 s, before and after its counter at random moments."""
+
+    def read(self, names: Collection[str]) -> Readings:
+        chance, stop_s = self.chance, 0.3
+        stops = [chance.random() < 0.05 and ENERGY_GPU in names for _ in range(2)]
+        self.clock.sleep(stops[0] * stop_s)
+        found = super().read(names)
+        self.clock.sleep(stops[1] * stop_s)
+        return found
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.chance = random.Random(11)
+
+
+def test_stop_of_the_profiler_at_a_tick_makes_no_power() -> None:
+    """Nor at a look at the jobs: a tick or a step that nobody saw for long has no moment."""
+    for seed in range(20):
+        source = StoppedSource(VirtualClock(), lambda _: 250.0)
+        source.chance.seed(seed)
+        clock, chance = source.clock, random.Random(seed)
+
+        def count(clock: VirtualClock = clock, chance: random.Random = chance) -> int:
+            clock.sleep(0.3 * (chance.random() < 0.02))
+            return math.floor(100 * clock.now_s())
+
+        window = measure(WindowInputs(counts=[count], source=source, clock=clock), RULES)
+        gap, (rate,) = window.counter_gap, window.rates
+        assert gap is None or abs(gap) < 0.03, seed
+        assert rate is not None
+        assert rate.mean == pytest.approx(100, rel=0.015), seed
 
 
 def test_missing_readings_stay_missing() -> None:

@@ -15,7 +15,9 @@ from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
 from advisor.launch.monitor.account import Account, energy_saved
+from advisor.launch.monitor.energy import CardMeter, Metered
 from advisor.launch.monitor.job_monitor import JobMonitor
+from advisor.launch.monitor.timed import Moment
 from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.runtime.jobs.running_job import RunningJob
 
@@ -44,7 +46,8 @@ class Run:
         self.counts, self.power_w, self.silent = counts, 0.0, False
         self._steps = {A.name: 0.0, B.name: 0.0}
         self.jobs = (self._watched(A), self._watched(B))
-        self.account = Account(of, self.jobs, cast("TelemetrySource", self), 0.0)
+        self._meter = CardMeter(cast("TelemetrySource", self))
+        self.account = Account(of, self.jobs, self._metered(), Moment(0.0))
 
     def read(self, names: Collection[str]) -> Readings:
         if self.silent or not self.metered:
@@ -62,8 +65,11 @@ class Run:
             for one, job, speed in zip(self.jobs, (A, B), (speed_a, speed_b), strict=True):
                 self._steps[job.name] += speed * seconds / 10
                 if not one.over:
-                    one.look(self.now_s, 1e9)
-            self.account.add(self.now_s, running)
+                    one.look(Moment(self.now_s), one.count(), 1e9)
+            self.account.add(Moment(self.now_s), self._metered(), running)
+
+    def _metered(self) -> Metered | None:
+        return self._meter.add(self._meter.read(), Moment(self.now_s))
 
     def _watched(self, job: Job) -> JobMonitor:
         running = SimpleNamespace(

@@ -504,6 +504,59 @@ def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> 
     assert watch.monitor.account.settled_power_w() == pytest.approx(400)
 
 
+@pytest.mark.parametrize("stalls", [1, 4, 20])
+@pytest.mark.parametrize("job", [True, False])
+def test_stop_of_the_watch_between_clock_and_counters_makes_no_power(
+    patch: pytest.MonkeyPatch, *, stalls: int, job: bool
+) -> None:
+    """A busy host stops it anywhere: with the time taken before, 0.5 s made 514 W of 400 W."""
+    watch = Watch(patch, Script(rate=50), Script(rate=80))
+    watch.go_on(4.5, 0.25)
+    (watch.jobs[0] if job else watch.meter).stalls_s += [0.5] * stalls
+    watch.go_on(0.25, 0.25)
+    account = watch.monitor.account
+    assert account.power_w() == pytest.approx(400)
+    assert account.settled_power_w() == pytest.approx(400)
+    assert account.stretches[0].rates() == (pytest.approx(50), pytest.approx(80))
+    assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
+    # Where nobody knows when it was read last, nobody knows how much it was at the end.
+    known = stalls < 5
+    assert account.energy_j == (pytest.approx(400 * account.overlap_s) if known else None)
+    watch.meter.stalls_s, watch.jobs[0].stalls_s = [], []
+    watch.go_on(0.25, 0.25)
+    assert account.energy_j == pytest.approx(400 * account.overlap_s)
+    assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
+
+
+def test_error_of_a_count_is_not_lost_where_that_took_long(patch: pytest.MonkeyPatch) -> None:
+    """Lines are taken once: a pattern that took a second is not tried on them again."""
+    watch = Watch(patch)
+    watch.go_on(4)
+    counts = [JobError("the pattern took more than 1 s"), 200.0]
+
+    def count() -> float:
+        watch.clock.sleep(1.0 if len(counts) > 1 else 0.0)
+        if isinstance(found := counts.pop(0) if len(counts) > 1 else counts[0], JobError):
+            raise found
+        return found
+
+    patch.setattr(watch.jobs[0], "count", count)
+    watch.go_on(1)
+    assert watch.outcomes == ["failed", "running"]
+    assert watch.monitor.jobs[0].error == "the pattern took more than 1 s."
+
+
+def test_counter_that_takes_its_time_has_the_energy_of_a_short_launch(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    """NVML takes 4 ms for it: two such readings are less than 1 % of a second."""
+    watch = Watch(patch)
+    watch.meter.stalls_s = [0.004] * 100
+    watch.go_on(1, 0.25)
+    account = watch.monitor.account
+    assert account.energy_j == pytest.approx(400 * account.overlap_s, rel=0.01)
+
+
 def test_units_are_stranded_of_the_job_that_ended(patch: pytest.MonkeyPatch) -> None:
     """Whichever of both that is."""
     watch = Watch(patch, Script(units=92), Script(units=40, ends_s=10))
