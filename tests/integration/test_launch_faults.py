@@ -150,6 +150,8 @@ def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
     os.kill(daemon_pid(jobs), signal.SIGKILL)
     status = await_end(jobs, name)
     assert (status["state"], status["code"]) == ("failed", "partition")
+    assert [job["proven"] for job in status["jobs"]] == [False, False]
+    assert all("was proven until 20" in job["error"] for job in status["jobs"])
     await_nobody(jobs)
 
 

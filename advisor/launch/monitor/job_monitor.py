@@ -48,6 +48,7 @@ class JobMonitor:
         pids: Its processes when they were seen last, a second ago or two.
         tail: Watches the p99 that it has promised; None: it has promised none.
         too_fast: It makes more progress than its share allows by its profile.
+        lost: Why its limit is not proven any more, and until when it was; None: it is.
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
     """
 
@@ -64,6 +65,7 @@ class JobMonitor:
         self.expected: Interval | None = None
         self.tail: P99Watch | None = None
         self.too_fast = False
+        self.lost: str | None = None
         self._proof: Proof = job.proof()
         self.pids: frozenset[int] = frozenset()
         self.job, self._reference = job, reference
@@ -132,6 +134,10 @@ class JobMonitor:
         self.outcome, self.code, self.error = outcome, code, error
         self._ended_at = self._ended_at or now()
 
+    def lose_limit(self, until: str) -> None:
+        """What holds its limit has failed, and answered last at this time."""
+        self.lost = f"its limit was proven until {until}, when what holds it answered last"
+
     def note_end(self) -> None:
         """It has ended by itself: well, or with an error."""
         self.exit_code = self.job.exit_code
@@ -153,17 +159,18 @@ class JobMonitor:
 
     def status(self) -> JobStatus:
         """As everybody reads it."""
+        proven = not self.too_fast and self.lost is None
         return JobStatus(
             job=self.job.job.name,
             rate_unit=self.job.job.progress.unit,
             share_percent=self.job.share.percent,
             units_granted=self.job.granted.units,
             memory_limit_mib=self.job.granted.memory_mib,
-            proven=not self.too_fast,
-            proof=None if self.too_fast else self._proof,
+            proven=proven,
+            proof=self._proof if proven else None,
             outcome=self.outcome,
             exit_code=self.exit_code,
-            error=self.error,
+            error=self.error or self.lost,
             steps=self.steps,
             rate=self.rate(),
             relative_speed=self.relative_speed(),

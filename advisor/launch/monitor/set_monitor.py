@@ -78,7 +78,7 @@ class SetMonitor:
         self._note_pids()
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
-        self._silent = self._noted = False
+        self._silent, self._noted, self._answered_at = False, False, now()
         self._coming: RunningJob | None = None
         self.newcomer_error: LimitBrokenError | None = None
         self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
@@ -157,6 +157,11 @@ class SetMonitor:
         found, self._alarms = self._alarms, []
         return found
 
+    def lose_limits(self) -> None:
+        """What holds the limits has failed: from its last answer on none is proven of who runs."""
+        for one in self._running():
+            one.lose_limit(self._answered_at)
+
     def stop(self) -> None:
         """Stop what runs.
 
@@ -173,9 +178,8 @@ class SetMonitor:
         if forecast:
             self.forecasts[numbers] = forecast
         self.expected_power_w = forecast and forecast.power_w
-        for n, known in zip(
-            numbers, forecast.jobs if forecast else (None,) * len(numbers), strict=True
-        ):
+        jobs = forecast.jobs if forecast else (None,) * len(numbers)
+        for n, known in zip(numbers, jobs, strict=True):
             self.jobs[n].expected = known and known.rate
 
     def _look_at_promises(self, now_s: float) -> None:
@@ -252,7 +256,7 @@ class SetMonitor:
                 raise
             self._silent = True
             return
-        self._silent = False
+        self._silent, self._answered_at = False, now()
         if spoiled:
             self._take_down(self._running())
         elif now_s - self._checked_s >= _LIMIT_S:
@@ -289,7 +293,8 @@ class SetMonitor:
     def _break(self, error: LimitBrokenError) -> Never:
         for one in self._running():
             if one.job.job.name in error.jobs:
-                one.end("failed", error.code, str(error))
+                one.lost = str(error)
+                one.end("failed", error.code, one.lost)
         self.limit_broken = True
         end_jobs(one.job for one in self.jobs)
         raise error

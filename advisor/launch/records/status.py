@@ -38,7 +38,8 @@ class JobStatus:
         units_granted: SMs or CUs read back under the limit, before the job started.
         memory_limit_mib: GPU memory that a process of it can take, read back likewise; None: no
             limit, as where its need is not known, or MPS does not share the GPU.
-        proven: The limit was shown to be in force, for the running job too, as far as `proof` says.
+        proven: The limit was shown to be in force, for the running job too, as far as `proof` says,
+            until it ended. False where it was only for a time: `error` says until when.
         proof: `server`: the MPS server holds it, or there is none; `set`: it is set, and not read
             back from the job, which may have changed it before its first context.
         exit_code: Negative: the signal that ended it. None while it runs, and after a stop.

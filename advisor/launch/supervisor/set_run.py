@@ -11,7 +11,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.observations import Observation
 from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
-from advisor.errors import AdvisorError, JobError
+from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.set_monitor import SetMonitor
 from advisor.launch.monitor.shown import ForecastCheck, shown
@@ -163,6 +163,9 @@ class SetRun:
                 self._writer.warn(*monitor.alarms(), *check.warnings(monitor), *pace.look(monitor))
                 self._show(monitor)
             ending = found
+        except PartitionError:
+            monitor.lose_limits()
+            raise
         finally:
             self._end(monitor, newcomers)
             keeper.close(_state(ending, monitor))

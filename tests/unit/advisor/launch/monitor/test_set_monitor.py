@@ -278,6 +278,24 @@ def test_one_answer_that_comes_too_late_ends_nothing(patch: pytest.MonkeyPatch) 
     assert again.clock.now_s == pytest.approx(1002.0)
 
 
+def test_limits_are_proven_until_what_holds_them_answered_last(patch: pytest.MonkeyPatch) -> None:
+    """And not after; of one that had ended by then it was in force to its end."""
+    watch = Watch(patch, Script(ends_s=3), backend={"errors": [None] * 6 + [SILENT, SILENT]})
+    moments = iter(f"12:00:{second:02}" for second in range(60))
+    patch.setattr(set_monitor, "now", lambda: next(moments))
+    with pytest.raises(PartitionError):
+        watch.go_on(10)
+    watch.monitor.lose_limits()
+    for _ in range(2):
+        ended, runs = (one.status() for one in watch.monitor.jobs)
+        assert (ended.proven, ended.proof, ended.error) == (True, "set", None)
+        assert (runs.proven, runs.proof) == (False, None)
+        assert runs.error is not None
+        assert "was proven until 12:00:05" in runs.error
+        watch.monitor.stop()
+    assert watch.outcomes == ["finished", "stopped"]
+
+
 def test_a_limit_that_somebody_lifts_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
     """What was seen is of no use then."""
     watch = Watch(patch, split=Split((30.0, 50.0)), backend={"given": 50.0})
@@ -297,6 +315,7 @@ def test_a_job_that_changed_its_variables_has_failed(patch: pytest.MonkeyPatch) 
     with pytest.raises(LimitBrokenError) as raised:
         watch.go_on(5)
     assert raised.value.jobs == frozenset({"b"})
+    assert [one.status().proven for one in watch.monitor.jobs] == [True, False]
     assert (raised.value.what, raised.value.why) == ("process 7 has no limit", "why")
     assert raised.value.fix == "fix"
     assert watch.outcomes == ["running", "failed"]
