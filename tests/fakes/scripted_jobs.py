@@ -140,6 +140,10 @@ class ScriptedJob:
         """One number by name, which no process has."""
         return [] if self.exit_code is not None else [pid_of(self.job.name)]
 
+    @property
+    def seen_pids(self) -> frozenset[int]:
+        return frozenset([pid_of(self.job.name)])
+
     def roots(self) -> list[int]:
         return []
 

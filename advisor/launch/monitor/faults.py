@@ -68,11 +68,11 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
     if len(struck) == 1:
         return None, _OWN_FAULT.format(names)
     blamed = backend.blamed()
-    found = [one for one in struck if one.pids & blamed]
+    found = [one for one in struck if one.job.seen_pids & blamed]
     if len(found) != 1:
         return None, _SHARED_FAULT.format(names)
     guilty = found[0]
-    name, pid = guilty.job.job.name, min(guilty.pids & blamed)
+    name, pid = guilty.job.job.name, min(guilty.job.seen_pids & blamed)
     others = listed(one.job.job.name for one in struck if one is not guilty)
     return guilty, _KNOWN_FAULT.format(name, others, pid, name)
 

@@ -45,7 +45,6 @@ class JobMonitor:
         rest: Its pace after another job had ended.
         results: What its own results were found to be so far.
         libraries: Versions of the GPU libraries that it has loaded; None: not known.
-        pids: Its processes when they were seen last, a second ago or two.
         tail: Watches the p99 that it has promised; None: it has promised none.
         too_fast: It makes more progress than its share allows by its profile.
         lost: Why its limit is not proven any more, and until when it was; None: it is.
@@ -67,7 +66,6 @@ class JobMonitor:
         self.too_fast = False
         self.lost: str | None = None
         self._proof: Proof = job.proof()
-        self.pids: frozenset[int] = frozenset()
         self.job, self._reference = job, reference
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
         self.results: Verdict | None = None

@@ -75,7 +75,6 @@ class SetMonitor:
         self.expected_power_w: Interval | None = None
         self._expect(pair.forecast)
         watch_promises(self.jobs, pair.parts, self.begun_s)
-        self._note_pids()
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent, self._noted, self._answered_at = False, False, now()
@@ -112,7 +111,6 @@ class SetMonitor:
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
         watch_promises(self.jobs, self.pair.parts, now_s)
-        self._note_pids()
         self._noted, self._note_from_s = False, now_s
         job.go()
 
@@ -229,11 +227,6 @@ class SetMonitor:
         if self._spec.when_one_ends == "stop":
             self.stop()
 
-    def _note_pids(self) -> None:
-        """Of one that has ended nobody can say any more which they were."""
-        for one in self._running():
-            one.pids = frozenset(one.job.pids()) or one.pids
-
     def _indices_over(self) -> tuple[int, ...]:
         return tuple(number for number, one in enumerate(self.jobs) if one.over)
 
@@ -265,7 +258,6 @@ class SetMonitor:
                 self._check_limit(one)
 
     def _check_limits(self, now_s: float) -> None:
-        self._note_pids()
         running = [one.job for one in self._running()]
         coming = [self._coming] if self._coming is not None else []
         try:

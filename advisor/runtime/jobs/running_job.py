@@ -33,6 +33,7 @@ class RunningJob:
     Attributes:
         granted: What was read back before the start.
         output: File with everything the job wrote.
+        seen_pids: Its processes when they were looked for last, also once they have ended.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class RunningJob:
             job.results or ResultsSettings(), self._progress_path, self.output
         )
         self._started = time.monotonic()
-        self._ended = False
+        self._ended, self.seen_pids = False, frozenset[int]()
 
     def count(self) -> float:
         """Progress so far, in the job's unit."""
@@ -78,7 +79,8 @@ class RunningJob:
 
     def pids(self) -> list[int]:
         """Living processes of the job."""
-        return self._process.pids()
+        self.seen_pids = frozenset(found := self._process.pids()) or self.seen_pids
+        return found
 
     def roots(self) -> list[int]:
         """Roots: every process of the job is one of these or a descendant."""
@@ -161,8 +163,7 @@ class RunningJob:
         Raises:
             JobError: it ended; the message holds the end of its output.
         """
-        status = self.exit_code
-        if status is not None:
+        if (status := self.exit_code) is not None:
             how, why = _explain(status, self.tail(), self._process.met_bound)
             # Of one that was stopped already the files are closed.
             silent = not self._ended and self.job.progress.pattern and not self.count()
@@ -262,9 +263,8 @@ class RunningJob:
             os.pwrite(self._gate.fileno(), struct.pack("<q", word), 0)
 
     def _waiting(self) -> bool:
-        if self._gate is None:
-            return False
-        self.check()
+        if self._gate is not None:
+            self.check()
         return self._state() == WAITING
 
     def _state(self) -> int:

@@ -37,6 +37,7 @@ class RecordedJob:
         self.job, self.share, self.granted = process.job, process.share, process.granted
         self.output = folder / "output.log"
         self.exit_code: int | None = None
+        self.seen_pids = frozenset[int]()
         # What was recorded the record says itself.
         self.count, self.latencies = process.count, process.latencies
         self.reported = process.reported
