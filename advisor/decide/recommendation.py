@@ -24,8 +24,8 @@ TIE = 0.005
 
 
 TURNS_MARGIN = 0.05
-"""How much more than under MPS turns must be worth, of two jobs or more: nobody knows what a small
-job keeps in them, and contexts start slowly there."""
+"""How much more than under MPS turns must be worth, of two jobs or more: few were measured, and
+contexts start slowly there."""
 
 MARGINS: Mapping[Sharing, float] = MappingProxyType(
     {"limited": 0.0, "uncapped": 0.05, "time-sliced": TURNS_MARGIN, "exclusive": 0.0}

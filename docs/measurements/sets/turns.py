@@ -4,27 +4,30 @@
 
 Of all bundled windows in turns, sets and pairs: mean errors in points of the speed alone, of each
 rule fitted to all of them, and to those without the job, the set or the card that is judged; then
-with each card (and host) counting the same, and of the cards but that of most windows; then of
-the windows all of whose jobs had GPU busy read, each time fitted to those; last watts. Where GPU
-busy was not read it is the job's SM activity times the median of GPU busy over SM activity of its
-other windows. The second table is what small jobs kept on each card, and the median of the GPU busy
-of all jobs of their windows, added up.
+with each card (and host) counting the same, and with the windows of the host that is unlike all
+others (sets-3-sliced.jsonl, which are not bundled); then of those all of whose jobs had GPU busy
+read, each time fitted to those; last watts. Where GPU busy was not read it is the job's SM activity
+times the median of GPU busy over SM activity of its other windows. The second table is what small
+jobs kept on each card, and the median of the GPU busy of all jobs of their windows, added up.
 """
 
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from fitting import active, by_turns, small, watts
-from rows import Part, Row, measured_rows, pairs_in_turns
+from rows import Campaign, Part, Row, measured_rows, pairs_in_turns, rows_of
 
 from advisor.core.gpu import WHOLE
+from advisor.core.records import PairPoint
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import ACTIVE_IDLE_OVER_W, turns
 from advisor_data.files.bundled import bundled_set_references
+from advisor_data.files.files import read_points
 
 Group = Callable[[Row], object]
 
@@ -52,6 +55,11 @@ def no_demand(row: Row, part: float) -> Floats:
     return np.where(row.column(lambda p: p.serves), 1.0, part)
 
 
+def half_way(row: Row) -> Floats:
+    """From an equal part to all, of small jobs: the law until 2026-11-27."""
+    return np.where(small(row), (1 + 1 / len(row.parts)) / 2, 1.0)
+
+
 RULES = {
     "all of it": Rule(lambda row, _: np.ones((len(row.parts), 1)), NONE),
     "SM activity to a power": Rule(lambda row, k: dealt(active(row) ** k), POWERS),
@@ -60,10 +68,10 @@ RULES = {
         lambda row, k: dealt(np.maximum(active(row) ** k, busy(row))), POWERS
     ),
     "GPU busy, a part": Rule(lambda row, part: dealt(busy(row)) * no_demand(row, part), PARTS),
-    "small jobs hold each turn": Rule(
-        lambda row, _: dealt(np.where(small(row), 1.0, active(row))), NONE
-    ),
     "SM activity, a part": Rule(lambda row, part: dealt(active(row)) * no_demand(row, part), PARTS),
+    "small ones half way from an Nth": Rule(
+        lambda row, part: dealt(active(row)) * no_demand(row, part) * half_way(row), PARTS
+    ),
     "the law": Rule(lambda row, part: by_turns(part)(row), PARTS),
 }
 
@@ -71,20 +79,28 @@ RULES = {
 def main() -> None:
     """Print both tables."""
     rows = [row for row in measured_rows(__doc__) if row.mode == "time-sliced"] + pairs_in_turns()
-    (card, _), *_ = Counter(row.gpu_uuid for row in rows).most_common()
-    other = [row for row in rows if row.gpu_uuid != card]
+    every = [*rows, *unlike()]
     read = [row for row in rows if all(part.whole.gpu_busy_percent for part in row.parts)]
     print(f"{len(rows)} windows of {sum(len(row.parts) for row in rows)} jobs on", end=" ")
-    print(f"{len({row.gpu_uuid for row in rows})} cards; {len(other)}; {len(read)} with GPU busy\n")
-    print("| in turns, points | by | all | job | set | card | cards | but one | read | watts, % |")
+    print(f"{len({row.gpu_uuid for row in rows})} cards; {len(every)}; {len(read)} with GPU busy\n")
+    print("| in turns, points | by | all | job | set | card | cards | with | read | watts, % |")
     print(f"|---|{'--:|' * 9}")
     for name, rule in RULES.items():
         constant = best(rule, rows)
-        offs = (*judged(rule, rows), *map_of(rule, (other, read)), of_watts(rule, rows, constant))
+        offs = (*judged(rule, rows), *map_of(rule, (every, read)), of_watts(rule, rows, constant))
         cells = [f"{100 * off:.1f}" for off in offs]
         by = constant if len(rule.constants) > 1 else ""
         print(f"| {name} | {by} | {' | '.join(cells)} |")
-    of_small(rows)
+    of_small(every)
+
+
+def unlike() -> list[Row]:
+    """The windows of the host where small jobs kept all of their speed in turns."""
+    file = Path(__file__).with_name("sets-3-sliced.jsonl")
+    windows = tuple(point for point in read_points(file) if isinstance(point, PairPoint))
+    first = windows[0]
+    alone = tuple(point for point in bundled_set_references() if point.run == first.run)
+    return rows_of(Campaign(first.run, first.gpu_model, first.gpu_uuid, windows, alone))
 
 
 def judged(rule: Rule, rows: Sequence[Row]) -> Iterator[float]:

@@ -44,7 +44,7 @@ def job(name: str, sm: float = 10.0, power_w: float = 200.0, **fields: Any) -> P
     return profile(name, (100 * active / sm).tolist(), columns=columns, **fields)
 
 
-SMALL, BIG = job("small"), job("big", 97.0, 690.0)
+SMALL, HALF, BIG = job("small"), job("half", 55.0, 400.0), job("big", 97.0, 690.0)
 SERVER = job(
     "server",
     serving=Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 4.0), (100.0, 4.0))),
@@ -167,14 +167,22 @@ def test_small_jobs_share_without_limits() -> None:
 
 
 def test_a_fault_that_must_stay_alone_takes_turns() -> None:
-    found = recommended([SMALL] * 3, isolate=True, default_min_speed=0.2)
+    found = recommended([SMALL, HALF, HALF], isolate=True, default_min_speed=0.1)
     assert found.choice is not None
     assert found.choice.name == "time-sliced"
 
 
+def test_small_jobs_gain_nothing_in_turns() -> None:
+    """Each keeps an equal part of its speed, however little of the GPU it is active on."""
+    found = recommended([SMALL] * 3, isolate=True, default_min_speed=0.1)
+    assert found.choice is None
+    (turns,) = (way for way in found.ways if way.sharing == "time-sliced")
+    assert [job.speed.value for job in turns.prediction.parts] == pytest.approx([1 / 3] * 3)
+
+
 def test_turns_are_not_sure_of_the_least_speed_unless_that_is_low() -> None:
-    """Jobs kept a quarter of what was said of them in turns, so 0.4 is promised by none."""
-    found = recommended([SMALL] * 3, isolate=True)
+    """Jobs kept little more than half of what was said of them in turns."""
+    found = recommended([SMALL, SMALL], isolate=True)
     assert found.choice is None
     (turns,) = (way for way in found.ways if way.sharing == "time-sliced")
     assert all(job.speed.low < 0.4 < job.speed.value for job in turns.prediction.parts)
