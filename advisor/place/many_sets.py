@@ -6,7 +6,7 @@ GPU get the same limit, a `level`; the others get none.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from advisor.core.units import share_for_units, units_for_share
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
 from advisor.predict.profiles import Floats, Profile
-from advisor.predict.set_law import HELD, SPEED_ERRORS, filling_beside, power_w
+from advisor.predict.set_law import HELD, P99_ERRORS, SPEED_ERRORS, filling_beside, power_w
 from advisor.predict.sets import SURE_OF_BUSIEST, JobsAlone, alone_at, fills
 from advisor.validity.safe_counts import CheckedCounts
 
@@ -57,6 +57,16 @@ class ManyAlone:
         watts = power_w(kept, alone.power_w, alone.idle_w, self.limit_w, in_turns=False)
         return SetRates(speed.T, low.T, watts)
 
+    def p99_ms(self, sets: Ints, level: Ints) -> Floats:
+        """The high end of each server's, 0 where it is not known; shape (sets, seats)."""
+        alone = self.alone.seated(sets.T, level)
+        beside = filling_beside(alone.sm, alone.fills)
+        highs = [P99_ERRORS[name].high for name in ("no filling", "held", "filling")]
+        high = np.select([beside == 0, beside < HELD], highs[:2], highs[2])
+        known = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
+        longer: Floats = (high * alone.tails() * known).T
+        return longer
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Sets:
@@ -64,14 +74,14 @@ class Sets:
 
     Attributes:
         rows: Kinds of jobs, seats from the left, then empty ones; shape (sets, seats).
+        size: How many jobs.
         last: Place of the job that joined last, in the order in which jobs join.
-        most: What no larger set of it gains more than.
     """
 
     rows: Ints
     level: Ints
+    size: Ints
     last: Ints
-    most: Floats
 
     def only(self, chosen: Ints | Bools) -> "Sets":
         """Some of them."""
@@ -82,23 +92,16 @@ class Sets:
         pairs = zip(self._columns(), others._columns(), strict=True)
         return Sets(**{name: np.concatenate([own, other]) for (name, own), (_, other) in pairs})
 
-    def with_one_more(
-        self,
-        parent: Ints,
-        kinds: Ints,
-        size: int,
-        last: Ints | None = None,
-        most: Floats | None = None,
-    ) -> "Sets":
-        """Sets of so many jobs, each of one of these and a further job."""
+    def with_one_more(self, parent: Ints, kinds: Ints, last: Ints) -> "Sets":
+        """Each of one of these and a further job."""
         grown = self.only(parent)
-        grown.rows[:, size - 1] = kinds
-        return Sets(
-            rows=grown.rows,
-            level=grown.level,
-            last=grown.last if last is None else last,
-            most=grown.most if most is None else most,
-        )
+        grown.rows[np.arange(len(parent)), grown.size] = kinds
+        return replace(grown, size=grown.size + 1, last=last)
+
+    def different(self) -> "Sets":
+        """Of those with the same jobs and level one."""
+        same = np.column_stack([np.sort(self.rows, axis=1), self.level])
+        return self.only(np.unique(same, axis=0, return_index=True)[1])
 
     def _columns(self) -> list[tuple[str, Any]]:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
@@ -106,11 +109,9 @@ class Sets:
 
 def nothing(empty: int, levels: int = 1) -> Sets:
     """A set of no job at each level; `empty` is the index of an empty seat."""
+    none = np.zeros(levels, dtype=np.int64)
     return Sets(
-        rows=np.full((levels, MOST_JOBS), empty),
-        level=np.arange(levels),
-        last=np.zeros(levels, dtype=np.int64),
-        most=np.full(levels, np.inf),
+        rows=np.full((levels, MOST_JOBS), empty), level=np.arange(levels), size=none, last=none
     )
 
 
@@ -127,10 +128,6 @@ class SetRates:
     speed: Floats
     low: Floats
     power_w: Floats
-
-    def only(self, chosen: Ints) -> "SetRates":
-        """Some of them."""
-        return SetRates(self.speed[chosen], self.low[chosen], self.power_w[chosen])
 
 
 def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> ManyAlone:

@@ -79,9 +79,9 @@ class Placing:
 
     def cost(self, pool: int, kinds: Sequence[int], speeds: Sequence[float], watts: float) -> float:
         """Of one set: its card, its watts, and what its jobs lag behind."""
-        own = list(kinds)
-        behind = 1 - np.array(speeds) * self.paces[pool, own]
-        return float(self.per_card + self.per_w * watts + (behind * self.lag[own]).sum())
+        seats = zip(kinds, speeds, strict=True)
+        behind = sum((1 - speed * self.paces[pool, kind]) * self.lag[kind] for kind, speed in seats)
+        return float(self.per_card + self.per_w * watts + behind)
 
 
 def make_placing(

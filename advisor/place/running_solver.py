@@ -3,8 +3,9 @@
 The master program (`advisor.place.set_master`) takes the sets known so far and says what each job
 is worth; the search (`advisor.place.set_search`) finds sets whose jobs are worth more than they
 cost; until there are none (M. Lübbecke and J. Desrosiers, "Selected topics in column generation",
-Operations Research 53(6), 2005). Then the master is solved in whole cards. Sets near those in use
-are looked at first; then all, by a search that also bounds what any set could gain.
+Operations Research 53(6), 2005). Then the master is solved in whole cards. The search also bounds
+what any set could gain: closely, once the sets that it finds save little more, and where time is
+left again when cards are whole.
 """
 
 import math
@@ -18,32 +19,23 @@ from advisor.core.split import ADVISED_JOBS
 from advisor.errors import NoSplitError
 from advisor.place.running import PlacedSet, Placing, RunningPlan
 from advisor.place.set_answers import SetAnswers, set_answers
-from advisor.place.set_master import Master
+from advisor.place.set_master import ROUNDING, Master, dived, finished
 from advisor.place.set_search import Found, SetSearch
 from advisor.predict.profiles import Floats
 
-WIDTHS = (300, 1500, 5000)
-"""Sets of each size that are grown; more where fewer save little more."""
-
 NEAR = 0.005
-"""Of the cost, the bound is near enough."""
+"""Of the cost, the bound is near enough, and whole cards are to the parts of cards."""
 
-GAP = 2e-3
-"""Of the whole cards from their own bound at which they are good enough."""
+SEARCH_PART = 0.63
+"""Of the time, after which no sets are looked for; half of it, and bounds are looked at closely."""
 
-SEARCH_PART = 0.85
-"""Of the time, after which no sets are looked for."""
+TURN_PART = 0.1
+"""Of the time, that a turn takes which looks closely."""
 
-WORTHWHILE = 1e-3
-"""Of the cost, what a turn of a search must save for another one."""
+WORTHWHILE = 3e-3
+"""Of the cost, what a turn of a search must save for another one like it."""
 
-LOOKED_NEAR = 800
-"""Sets: where more are known, only those in use are looked near."""
-
-ROUNDING = 1e-6
-"""Of a card, is none."""
-
-LEAST_GAIN = 1e-6
+LEAST_GAIN = 1e-4
 """Of the dearest job alone; what gains less is nothing."""
 
 
@@ -57,13 +49,21 @@ def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPla
     started = time.monotonic()
     answers = [set_answers(placing, n) for n in range(len(placing.pools))]
     master = _master(placing, answers)
-    bound, timed_out = _found(placing, answers, master, started, time_limit_s)
+    bound, timed_out = _found(placing, answers, master, started, time_limit_s, SEARCH_PART, 0.0)
+    steps = _dived(answers, master, started, time_limit_s)
+    if timed_out:
+        master.keep(np.zeros(0))
+        given = started, time_limit_s, 1.0, TURN_PART
+        closer, timed_out = _found(placing, answers, master, *given)
+        bound = max(bound, closer)
     if placing.aim == "fewest-cards":
         # Cards come whole, and a job that waits costs a whole number of them.
         bound = math.ceil(bound - ROUNDING)
-    used = _used(master, started, time_limit_s)
+    left_s = time_limit_s - (time.monotonic() - started)
+    used = _used(master, finished(master, steps, left_s, NEAR))
     if not _take_out_spare(answers, used):
-        used = _used(master.without_spare(used), started, time_limit_s)
+        master = master.without_spare(used)
+        used = _used(master, _dived(answers, master, started, time_limit_s)[-1])
     return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
 
 
@@ -73,48 +73,26 @@ def _found(
     master: Master,
     started: float,
     time_limit_s: float,
+    most: float,
+    takes: float,
 ) -> tuple[float, bool]:
     """Add sets to the master; what no plan can be better than, and whether the time ended it.
 
-    A wide search goes between the values of jobs that have told the best bound and those of now,
-    as these swing (A. Pessoa et al., "Automation and combination of linear-programming based
-    stabilization techniques in column generation", INFORMS J. on Computing 30(2), 2018).
+    `most` is the part of the time after which it ends, `takes` that of the first turn.
     """
-    least = LEAST_GAIN * max(one.cost for one in master.sets)
-    bound, cost, widths, takes = 0.0, math.inf, [*WIDTHS], 0.0
-    steady, of_steady = None, -math.inf
-    while (part := _part(started, time_limit_s)) + takes <= SEARCH_PART or not bound:
-        before, (cost, duals) = cost, _near(answers, master, least, started, time_limit_s)
-        tried = duals if steady is None else (steady + duals) / 2
-        found = [search.all(widths[0], least) for search in _searches(answers, tried / (1 + NEAR))]
-        told = _bound(placing, tried, found)
-        bound = max(bound, LEAST_GAIN * cost, told)
+    least = _least(master)
+    bound, cost, closely = 0.0, math.inf, False
+    while (part := _part(started, time_limit_s)) + takes <= most or not (bound or takes):
+        before, (cost, duals) = cost, master.solve()
+        closely |= cost > (1 - WORTHWHILE) * before or part > SEARCH_PART / 2
+        enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
+        found = [s.all(least, enough, closely=closely) for s in _searches(answers, duals)]
+        bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, found))
         new = master.add(one for of_pool in found for one in of_pool.sets)
-        if bound >= (1 - 1.2 * NEAR) * cost or not (new or len(widths) > 1 or steady is not None):
+        if bound >= (1 - NEAR) * cost or (closely and not new):
             return bound, False
-        if not new:
-            steady = None
-        elif len(widths) < len(WIDTHS) and told > of_steady:
-            steady, of_steady = tried, told
         takes = _part(started, time_limit_s) - part
-        if len(widths) > 1 and (not new or cost > (1 - WORTHWHILE) * before):
-            widths.pop(0)
     return bound, True
-
-
-def _near(
-    answers: list[SetAnswers], master: Master, least: float, started: float, time_limit_s: float
-) -> tuple[float, Floats]:
-    """Add sets that are one job off others, while that saves much; the cost, and values then."""
-    cost, duals = master.solve()
-    while _part(started, time_limit_s) < SEARCH_PART:
-        before, known = cost, master.sets
-        near = master.used if len(known) > LOOKED_NEAR else tuple(known)
-        master.add(one for s in _searches(answers, duals) for one in s.near(near, least))
-        cost, duals = master.solve()
-        if cost > (1 - WORTHWHILE) * before:
-            break
-    return cost, duals
 
 
 def _part(started: float, time_limit_s: float) -> float:
@@ -149,22 +127,46 @@ def _searches(answers: list[SetAnswers], duals: Floats) -> list[SetSearch]:
 def _bound(placing: Placing, duals: Floats, found: list[Found]) -> float:
     """No plan costs less than jobs and cards are worth, if every card gained all that a set could.
 
-    The values of jobs and cards are lowered by `NEAR`, so that few sets gain anything. Where each
-    set costs one card, they may be lowered until none does, which is less (A. Farley, "A note on
-    bounding a class of linear programming problems", Operations Research 38(5), 1990).
+    Where each set costs one card, the values may be lowered until none gains anything, which is
+    less (A. Farley, "A note on bounding a class of linear programming problems", Operations
+    Research 38(5), 1990).
     """
     gpus = np.array([pool.gpus for pool in placing.pools])
     most = np.array([of.most for of in found])
-    worth = float(duals @ np.append(placing.counts, gpus)) / (1 + NEAR)
+    worth = float(duals @ np.append(placing.counts, gpus))
     bound = worth - float(gpus @ most)
     return max(bound, worth / (1 + most.max())) if placing.aim == "fewest-cards" else bound
 
 
-def _used(master: Master, started: float, time_limit_s: float) -> Counter[PlacedSet]:
+def _dived(
+    answers: list[SetAnswers], master: Master, started: float, time_limit_s: float
+) -> list[Floats]:
+    """Whole cards of each set."""
+
+    def look(duals: Floats, left: Floats) -> None:
+        for of_pool in answers:
+            of_pool.leave(left)
+        for search in _searches(answers, duals):
+            master.add(search.all(least, math.inf, closely=False).sets)
+
+    def left_s() -> float:
+        return time_limit_s - (time.monotonic() - started)
+
+    least = _least(master)
+    steps = dived(master, look, left_s, NEAR)
+    for of_pool in answers:
+        of_pool.leave(master.placing.counts)
+    return steps
+
+
+def _used(master: Master, cards: Floats) -> Counter[PlacedSet]:
     """How many whole cards have each set."""
-    left_s = max(1.0, time_limit_s - (time.monotonic() - started))
-    cards = master.whole(left_s, GAP)[len(master.waiting_costs) :]
-    return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=True) if n > 0})
+    return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=False) if n > 0})
+
+
+def _least(master: Master) -> float:
+    """What a set gains at least that is worth a column."""
+    return LEAST_GAIN * max(one.cost for one in master.sets if len(one.kinds) <= ADVISED_JOBS)
 
 
 def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> bool:

@@ -1,5 +1,6 @@
 """What each set of a pool gives and costs, and whether it keeps every limit: asked once of each."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
@@ -17,7 +18,7 @@ from advisor.decide.limits import (
     must_be_sure,
     with_card_memory,
 )
-from advisor.place.many_sets import LEVELS, NONE, ManyAlone, SetRates, Sets, many_alone, nothing
+from advisor.place.many_sets import LEVELS, NONE, ManyAlone, Sets, many_alone, nothing
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
 from advisor.place.running import PlacedSet, Placing, Pool
@@ -53,9 +54,11 @@ class SetAnswers:
     dearer: Floats = field(init=False)
     levels: dict[PlacedSet, int] = field(default_factory=dict[PlacedSet, int])
     _memory_mib: Floats = field(init=False)
+    _most_p99_ms: Floats = field(init=False)
     _limits: Limits = field(init=False)
     _limits_of_sets: Limits = field(init=False)
-    _filling: dict[int, Sets] = field(default_factory=dict[int, Sets])
+    heads: Sets | None = None
+    _filling: Sets | None = None
     _known: dict[tuple[tuple[int, ...], int], PlacedSet | None] = field(
         default_factory=dict[tuple[tuple[int, ...], int], PlacedSet | None]
     )
@@ -68,6 +71,8 @@ class SetAnswers:
         self.floors = np.array([*(floor(profile, limits) for profile in profiles), 0.0])
         self.sure = np.array([*(must_be_sure(profile, limits) for profile in profiles), False])
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
+        most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
+        self._most_p99_ms = np.array([*most_ms, np.inf])
         alone = np.array([one.cost if (one := self.of((kind,))) else 0.0 for kind in self.there])
         self.dearer = np.maximum(alone[:, None], alone)
 
@@ -97,6 +102,11 @@ class SetAnswers:
         if key not in self._known:
             self._known[key] = self._asked(*key, by)
         return self._known[key]
+
+    def leave(self, counts: Floats) -> None:
+        """Look for sets of so many jobs of each kind of the placing."""
+        self.counts = np.append(counts[list(self.there)], 0.0)
+        self.heads = self._filling = None
 
     def singles(self) -> Iterator[PlacedSet]:
         """Each kind alone, where it may."""
@@ -146,15 +156,12 @@ class SetAnswers:
         ways = filter(None, (self.by_law(left, level) for level in range(len(LEVELS))))
         return min(ways, key=lambda found: found.cost, default=None)
 
-    def kept(self, sets: Sets, size: int) -> tuple[Sets, Ints]:
-        """Those of so many jobs that keep memory, numbers and floors; and which they are."""
-        chosen, _ = self.keeping(sets, size)
-        return sets.only(chosen), chosen
-
-    def keeping(self, sets: Sets, size: int) -> tuple[Ints, SetRates]:
-        """Which those are, and what they do."""
+    def kept(self, sets: Sets) -> Ints:
+        """Which of them keep memory, numbers, floors and tails; larger ones of those that do."""
+        if not len(sets.size):
+            return sets.size
         most_mib = self._limits.memory_mib or np.inf
-        added = sets.rows[:, size - 1]
+        added = sets.rows[np.arange(len(sets.size)), sets.size - 1]
         fits: Bools = self._memory_mib[sets.rows].sum(axis=1) <= MEMORY_PART * most_mib
         fits &= (sets.rows == added[:, None]).sum(axis=1) <= self.counts[added]
         chosen = np.flatnonzero(fits)
@@ -162,20 +169,24 @@ class SetAnswers:
         rates = self.many.at(sets.rows, sets.level)
         unsure = self.sure[sets.rows] | (rates.low < UNSURE_BELOW * rates.speed)
         decisive = np.where(unsure, rates.low, rates.speed)
-        kept = np.flatnonzero((decisive >= self.floors[sets.rows] - 1e-9).all(axis=1))
-        return chosen[kept], rates.only(kept)
+        kept = (decisive >= self.floors[sets.rows] - 1e-9).all(axis=1)
+        if np.isfinite(self._most_p99_ms).any():
+            p99_ms = self.many.p99_ms(sets.rows, sets.level)
+            kept &= (p99_ms <= self._most_p99_ms[sets.rows] * (1 + 1e-9)).all(axis=1)
+        return chosen[kept]
 
-    def filling(self, size: int) -> Sets:
-        """All sets of so many jobs that fill the GPU, at every level."""
-        if size not in self._filling:
-            fills = np.flatnonzero(self.many.alone.fills[:-1, 0])
-            before = self.filling(size - 1) if size > 1 else nothing(len(self.there), len(LEVELS))
-            last = before.rows[:, size - 2] if size > 1 else np.full(len(before.rows), NONE)
-            parent, place = np.nonzero(fills >= last[:, None])
-            self._filling[size], _ = self.kept(
-                before.with_one_more(parent, fills[place], size), size
-            )
-        return self._filling[size]
+    def filling(self) -> Sets:
+        """All sets of jobs that fill the GPU, at every level; and of none, at the first."""
+        if self._filling is None:
+            fills = np.flatnonzero((self.many.alone.fills[:-1, 0] > 0) & (self.counts[:-1] > 0))
+            found, grown = [nothing(len(self.there))], nothing(len(self.there), len(LEVELS))
+            while len(grown.size) and grown.size[0] < MOST_JOBS:
+                parent, place = np.nonzero(np.arange(len(fills)) >= grown.last[:, None])
+                grown = grown.with_one_more(parent, fills[place], place)
+                grown = grown.only(self.kept(grown))
+                found.append(grown)
+            self._filling = functools.reduce(Sets.and_also, found)
+        return replace(self._filling, last=np.zeros_like(self._filling.last))
 
     def may_be_joined(self, sets: Sets) -> Bools:
         """By jobs that do not fill the GPU: beside too many that do, nobody knows their speed."""
@@ -195,12 +206,17 @@ class SetAnswers:
         if len(kinds) == 1:
             return self._alone(kinds, profiles[0], limits)
         splits = self.ways(kinds, profiles, level)
-        kept = [
-            self._placed(kinds, profiles, found)
-            for found in (by.predict(profiles, splits) if splits else ())
-            if not violations(found, profiles, limits)
-        ]
-        return min(kept, key=lambda one: (one.cost, one.power_w), default=None)
+        told = by.predict(profiles, splits) if splits else ()
+        costs = [self._cost(kinds, found) for found in told]
+        for cost, _, found in sorted(zip(costs, range(len(costs)), told, strict=True)):
+            if not violations(found, profiles, limits):
+                return self._placed(kinds, profiles, found, cost[0])
+        return None
+
+    def _cost(self, kinds: tuple[int, ...], found: Prediction) -> tuple[float, float]:
+        """And watts, which decide where costs are equal."""
+        speeds, watts = [part.speed.value for part in found.parts], found.power_w.value
+        return self.placing.cost(self.number, kinds, speeds, watts), watts
 
     def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Limits) -> PlacedSet | None:
         too_much = limits.memory_mib and (profile.memory_used_mib or 0) > limits.memory_mib
@@ -228,19 +244,22 @@ class SetAnswers:
         return [Split(shares) if limited else without_limits("uncapped", len(kinds))]
 
     def _placed(
-        self, kinds: tuple[int, ...], profiles: Sequence[Profile], found: Prediction
+        self,
+        kinds: tuple[int, ...],
+        profiles: Sequence[Profile],
+        found: Prediction,
+        cost: float,
     ) -> PlacedSet:
         seats = zip(profiles, found.parts, found.split.shares, strict=True)
         tails = [part.p99_ms(profile, found.split, share) for profile, part, share in seats]
-        speeds = tuple(part.speed.value for part in found.parts)
         return PlacedSet(
             kinds=kinds,
             pool=self.number,
             split=found.split,
-            speeds=speeds,
+            speeds=tuple(part.speed.value for part in found.parts),
             p99_ms=tuple(tail and tail.high for tail in tails),
             power_w=found.power_w.value,
-            cost=self.placing.cost(self.number, kinds, speeds, found.power_w.value),
+            cost=cost,
         )
 
 

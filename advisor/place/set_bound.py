@@ -2,298 +2,266 @@
 
 Side by side all batch jobs of a set keep the same part of their speed, by how much of the GPU's
 time they want together (`set_law.SideBySide.crowded`). Where that time is given, what a set gains
-is a sum over its jobs. So times are cut into steps. In each of them a price is set on the time: no
-set gains more than the jobs that bring most at that price, and a price for the time of the step. Of
-all prices that which says least is taken, of all steps that which says most.
-
-Every array of ends has one for the first and one for the last time of each step; what is between
-them lies below the line between the two.
+is a sum over its jobs, and which of them bring most in the time that is left is a knapsack. So
+times are cut into steps: of all steps that which says most is taken. What is left of the SMs, of
+the DRAM, and of what servers must have are knapsacks of their own: that which says least is taken.
 """
 
-from dataclasses import dataclass
-from typing import TypeAlias, cast
+import copy
+import functools
 
 import numpy as np
 
-from advisor.core.split import MOST_JOBS
-from advisor.place.many_sets import ManyAlone
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor.place.many_sets import Sets
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
-from advisor.place.set_busy import SURE, Busy
+from advisor.place.set_answers import SetAnswers
+from advisor.place.set_room import BEST_LOW, SURE, BesideServers, Knapsacks, knapsacks
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import MPS
 
-STEPS = 32
-"""Of the time that jobs want together, from none to the most with which any keeps its floor."""
+STEPS, CLOSER = 16, 12
+"""Of time, and parts of one of them where it is looked at closely."""
 
-PRICES = np.concatenate([[0.0], np.geomspace(0.02, 4.0, 60)])
-"""Of all the time of a GPU, for each 1 of the dearest job: those that are tried."""
-
-LEFT = (1.0, 0.3, 0.08)
-"""Parts of the time of a step that may be left for jobs that join: for each its best price."""
+CELLS, MOST_CELLS = 96_000, 10_000
+"""Of the room of a knapsack: for all steps together, and for each."""
 
 NEVER = -1e9
 """Of the dearest job, what one brings that does not keep its floor."""
 
-CHUNK = 64
-"""Sets looked at together."""
-
 EXACT = 1e-5
-"""Of the dearest job: prices and times are added up in single precision."""
+"""Of the dearest job: values are added up in single precision."""
 
-Ends: TypeAlias = tuple[Floats, Floats]
+FLOORS = 16
+"""Times that some job may want together at most, at which a step ends."""
 
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SetWorth:
-    """What jobs bring to a set; the last row is an empty seat.
-
-    Attributes:
-        worth: Of a job of each kind, none of whose work is done; shape (kinds + 1,).
-        done: Of its work, at its speed alone at a limit; shape (kinds + 1, levels).
-        drawn: Cost of the watts that it adds then.
-        floor: Part of that speed that it must keep, above 1: it cannot; 0 for a server.
-        together: Part of the GPU that jobs may need beside a server, with its own; infinite beside
-            others; shape (kinds + 1,).
-        must_have: Of the SMs what each job must be able to get beside a server; 0 for others.
-        equal: So many jobs have an equal part of the GPU that is enough for every server.
-        card: What a card costs less than one that stays free is worth, without watts.
-        per_w: Cost of a watt.
-        dearest: Of what a job brings, for the scale of prices.
-    """
-
-    worth: Floats
-    done: Floats
-    drawn: Floats
-    floor: Floats
-    together: Floats
-    must_have: Floats
-    equal: int
-    card: float
-    per_w: float
-    dearest: float
+CHUNK = 1024
+"""Sets looked at together."""
 
 
 class SetBound:
-    """For sets that grow by servers, then by batch jobs that do not fill the GPU."""
+    """For sets that grow by servers, then by batch jobs that do not fill the GPU.
 
-    def __init__(self, many: ManyAlone, worth: SetWorth, joining: Ints) -> None:
-        """`joining` are the kinds that sets grow by, servers first, then in their order."""
-        self._alone, self._limit_w = many.alone, many.limit_w
-        self._worth, self.joining = worth, joining
-        self.servers = int(many.alone.served[joining, 0].sum())
-        self._longest = np.where(
-            worth.floor > 0, MPS.wanted(np.clip(worth.floor, 1e-3, 1.0)), np.inf
-        )
-        self._times = np.linspace(0.0, self._most_wanted(), STEPS + 1)
-        self._values = self._values_at_ends()
-        self._busy = Busy(many.alone, worth.must_have, joining)
-        self._known: dict[int, tuple[Ends, Ends]] = {}
+    Attributes:
+        own: What a job of each kind is worth, and an empty seat; shape (kinds + 1,).
+        servers: Kinds of servers, `light` those of the other jobs that join.
+    """
 
-    def with_one_more(self, rows: Ints, level: Ints, last: Ints, size: int) -> Floats:
-        """Of sets with each job that may join, none before the last; shape (sets, joining)."""
-        most = np.full((len(rows), len(self.joining)), -np.inf)
-        own, rest = self._priced(MOST_JOBS - size - 1)
-        for start in range(0, len(rows), CHUNK):
-            some = slice(start, start + CHUNK)
-            seats = rows[some], level[some, None]
-            first, end = (
-                of[seats].sum(axis=1)[:, None] + of[self.joining, 0] + left[:-1]
-                for of, left in zip(own, rest, strict=True)
-            )
-            wanted = np.maximum(
-                self._with(seats, self._alone.sm), self._with(seats, self._alone.dram)
-            )
-            hottest_w = self._alone.power_w[seats].max(axis=1)[:, None]
-            hottest_w = np.maximum(hottest_w, self._alone.power_w[self.joining, 0])
-            bound = np.maximum(first, end, out=end).min(axis=-2)
-            can = self._steps_between(wanted, self._until(seats, size + 1, wanted))
-            bound = np.where(can[..., None, :], bound, -np.inf).max(axis=-1)
-            most[some] = self._gain(bound, hottest_w)
-        most[np.arange(len(self.joining)) < last[:, None]] = -np.inf
-        return most
+    def __init__(self, answers: SetAnswers, worth: Floats, card_worth: float) -> None:
+        """`worth` is by kind of the placing; `card_worth` of a card that stays free, 0 or less."""
+        self._answers = answers
+        placing, there = answers.placing, np.array(answers.there)
+        self._many, self._alone = answers.many, answers.many.alone
+        alone = self._alone
+        self._limit_w, self._per_w = answers.many.limit_w, placing.per_w
+        self._card = card_worth - placing.per_card
+        self._dearest = float(max(placing.lag.max(), worth.max()))
+        self._least_size = ADVISED_JOBS if answers.is_of_law(ADVISED_JOBS) else ADVISED_JOBS + 1
+        lag = placing.lag[there]
+        self.own = np.append(worth[there], 0.0)
+        # Less what all of its work costs later, and that again for what is done.
+        self._worth = np.append(worth[there] - lag, 0.0)
+        self._lag = np.append(lag * placing.paces[answers.number, there], 0.0)
+        joins = (alone.fills[:-1, 0] == 0) & (answers.counts[:-1] > 0)
+        served = alone.served[:-1, 0] > 0
+        self.servers, self.light = np.flatnonzero(joins & served), np.flatnonzero(joins & ~served)
+        self._beside = BesideServers(answers, self.light)
+        self._floor = self._floors(answers)
+        self._longest = self._most_wanted()
+        self._by_time = bool(self._per_w or lag.any())
+        cuts = self._cuts()
+        self._first, self._end = cuts[:-1], cuts[1:]
+        self._values = self._values_at_steps()
+        self._with_light = self._knapsacks()
+        self._beside.fill(self._values[:, self.light, 0].max(axis=-1))
+        sm, dram = alone.sm[self.light, 0], alone.dram[self.light, 0]
+        self._dram_for_each = float((dram / np.maximum(sm, SURE)).max(initial=1.0))
 
-    def of(self, rows: Ints, level: Ints, last: Ints, size: int) -> Floats:
-        """Of sets, and all that grow from them by jobs not before the last; shape (sets,)."""
-        most = [np.zeros(0)]
-        for start in range(0, len(rows), 8 * CHUNK):
-            some = slice(start, start + 8 * CHUNK)
-            given, together = (rows[some], level[some], last[some]), self._worth.together
-            most.append(self._of(*given, MOST_JOBS - size, together))
-            if size <= self._worth.equal and self.servers:
-                # Small sets need not leave servers what they need.
-                small = self._of(*given, self._worth.equal - size, np.full_like(together, np.inf))
-                most[-1] = np.maximum(most[-1], small)
-        return np.concatenate(most)
+    def closer(self, steps: Bools) -> "SetBound":
+        """Some of the steps, cut into shorter ones."""
+        if not self._by_time:
+            return self
+        closer = copy.copy(self)
+        cuts = np.linspace(self._first[steps], self._end[steps], CLOSER + 1)
+        closer._first, closer._end = cuts[:-1].T.ravel(), cuts[1:].T.ravel()
+        closer._values = closer._values_at_steps()
+        closer._with_light = closer._knapsacks()
+        return closer
 
-    def _of(self, rows: Ints, level: Ints, last: Ints, free: int, most_together: Floats) -> Floats:
-        """For each number of servers that may join, as many as their needs allow."""
-        alone, seats, servers = self._alone, (rows, level[:, None]), self.joining[: self.servers]
-        sm, needed, hottest_w = (
-            alone.sm[seats].sum(axis=1),
-            alone.needed[seats].sum(axis=1),
-            alone.power_w[seats].max(axis=1),
-        )
-        wanted = np.maximum(sm, alone.dram[seats].sum(axis=1))
-        together, longest = most_together[rows].min(axis=1), self._longest[seats].min(axis=1)
-        found = np.full(len(rows), -np.inf)
-        for more in range(free + 1):
-            if more:
-                together = np.minimum(together, most_together[servers].max())
-                together = np.where(last < self.servers, together, -np.inf)
-                needed, sm = (
-                    needed + alone.needed[servers, 0].min(),
-                    sm + alone.sm[servers, 0].max(),
-                )
-            can = together - needed >= -SURE
-            if not can.any():
-                break
-            own, rest = self._priced(free - more)
-            # No job before the last of them joins, and servers come before all others.
-            ends = [
-                of[seats].sum(axis=1)
-                + left[np.maximum(last, self.servers)]
-                + (more * of[servers, 0].max(axis=0) if more else 0)
-                for of, left in zip(own, rest, strict=True)
-            ]
-            busy = self._busy.with_servers(seats, sm, last, self.servers, more)
-            can &= busy >= 0
-            until = np.minimum(busy, sm + np.maximum(0.0, together - needed))
-            until = np.minimum(longest, np.maximum(wanted, until))
-            bound = np.where(can[:, None], self._between(ends[0], ends[1], wanted, until), -np.inf)
-            found = np.maximum(found, self._gain(bound, hottest_w))
-            if not self.servers:
-                break
+    def of(self, sets: Sets) -> Floats:
+        """Of sets with any batch jobs that do not fill, in each step; shape (sets, steps)."""
+        gains = np.zeros((len(sets.size), len(self._first)))
+        for size in np.unique(sets.size).tolist():
+            of_size = np.flatnonzero(sets.size == size)
+            for start in range(0, len(of_size), CHUNK):
+                some = of_size[start : start + CHUNK]
+                gains[some] = self._of(sets.rows[some], sets.level[some], size)
+        return gains
+
+    def next(self, sets: Sets, step: Ints) -> Floats:
+        """What each batch job would bring, with those that may join after it; (sets, light)."""
+        found = np.full((len(sets.size), len(self.light)), -np.inf)
+        for size in np.unique(sets.size).tolist():
+            some = np.flatnonzero(sets.size == size)
+            found[some] = self._next(sets.rows[some], sets.level[some], size, step[some])
         return found
 
-    def _with(self, seats: tuple[Ints, Ints], values: Floats) -> Floats:
-        """Of each set and each job that joins it, added up; shape (sets, joining)."""
-        added: Floats = values[seats].sum(axis=1)[:, None] + values[self.joining, 0]
-        return added
+    def with_servers(self, sets: Sets) -> Floats:
+        """With any servers, too: the most, less closely."""
+        most = np.zeros(len(sets.size))
+        for size in np.unique(sets.size).tolist():
+            some = np.flatnonzero(sets.size == size)
+            most[some] = self._with_servers(sets.rows[some], sets.level[some], size)
+        return most
 
-    def _until(self, seats: tuple[Ints, Ints], size: int, wanted: Floats) -> Floats:
-        """The most time that each set with one more job may want; shape (sets, joining)."""
-        longest = np.minimum(
-            self._longest[seats].min(axis=1)[:, None], self._longest[self.joining, 0]
+    def gains(self, sets: Sets) -> Floats:
+        """Of sets as they are, by arrays alone."""
+        rates = self._many.at(sets.rows, sets.level)
+        own = self._worth[sets.rows] + self._lag[sets.rows] * rates.speed
+        gained: Floats = self._card - self._per_w * rates.power_w + own.sum(axis=1)
+        return gained
+
+    def _of(self, rows: Ints, level: Ints, size: int) -> Floats:
+        """Shape (sets, steps)."""
+        alone, seats, beside = self._alone, (rows, level[:, None]), self._beside
+        head = self._values[:, *seats].sum(axis=2)
+        sm, dram = (of[seats].sum(axis=1)[:, None] for of in (alone.sm, alone.dram))
+        longest = self._longest[seats].min(axis=1)[:, None]
+        can = (self._end >= np.maximum(sm, dram) - SURE) & (self._first <= longest + SURE)
+        until = np.minimum(self._end, longest)
+        most, least = np.full(head.shape, -np.inf), max(0, self._least_size - size)
+        for total in beside.totals:
+            number = total - size
+            if number < least:
+                continue
+            left = beside.room(seats, total)[:, None]
+            room = np.minimum(until - sm, left)
+            wanted = np.maximum(sm + left, dram + left * self._dram_for_each)
+            joining = beside.most(seats, least, number)[..., None]
+            for sacks, own in zip(
+                self._with_light, (room, until - dram, (room + until - dram) / 2), strict=True
+            ):
+                joining = np.minimum(joining, sacks.most(least, number, own))
+            joining = np.where(can & (self._first <= wanted + SURE), joining, -np.inf)
+            most = np.maximum(most, head + joining)
+        return self._gain(most, alone.power_w[seats].max(axis=1)[:, None])
+
+    def _with_servers(self, rows: Ints, level: Ints, size: int) -> Floats:
+        alone, seats, beside = self._alone, (rows, level[:, None]), self._beside
+        sm, longest = alone.sm[seats].sum(axis=1), self._longest[seats].min(axis=1)
+        head = self._values[:, *seats].sum(axis=2)
+        can = (self._end >= sm[:, None] - SURE) & (self._first <= longest[:, None] + SURE)
+        head = np.where(can, head, -np.inf).max(axis=-1)
+        most, least = np.full(head.shape, -np.inf), max(0, self._least_size - size)
+        for total in beside.totals:
+            if (number := total - size) >= least:
+                room = np.minimum(longest - sm, beside.needed(seats, total))[:, None]
+                joining = np.minimum(
+                    self._with_any.most(least, number, room)[..., 0],
+                    self._beside_any.most(seats, least, number),
+                )
+                most = np.maximum(most, head + joining)
+        return self._gain(most, alone.power_w[seats].max(axis=1))
+
+    @functools.cached_property
+    def _beside_any(self) -> BesideServers:
+        any_job = np.append(self.servers, self.light)
+        beside = BesideServers(self._answers, any_job)
+        beside.fill(self._values[:, any_job, 0].max(axis=-1))
+        return beside
+
+    @functools.cached_property
+    def _with_any(self) -> Knapsacks:
+        """Of servers and others, by what they need, which is no more than their activity."""
+        any_job = np.append(self.servers, self.light)
+        values = self._values[:, any_job, 0].max(axis=-1, keepdims=True)
+        alone = self._alone
+        sizes = np.minimum(alone.needed, alone.sm)[any_job, 0]
+        return knapsacks(values, sizes, MOST_JOBS * float(sizes.max(initial=0.0)), MOST_CELLS)
+
+    def _next(self, rows: Ints, level: Ints, size: int, step: Ints) -> Floats:
+        alone, seats, beside = self._alone, (rows, level[:, None]), self._beside
+        sm, dram = (of[seats].sum(axis=1) for of in (alone.sm, alone.dram))
+        until = np.minimum(self._end[step], self._longest[seats].min(axis=1))
+        room = np.minimum(until - sm, beside.room(seats, MOST_JOBS))[:, None]
+        room, of_dram = (
+            left - of[self.light, 0]
+            for left, of in ((room, alone.sm), ((until - dram)[:, None], alone.dram))
         )
-        sm, needed = (self._with(seats, of) for of in (self._alone.sm, self._alone.needed))
-        left = self._worth.together[seats[0]].min(axis=1)[:, None] - needed
-        until = sm + np.maximum(0.0, left)
-        # Another server may want more time than it needs.
-        until[:, : self.servers if size > self._worth.equal else None] = np.inf
-        busy = self._busy.with_one_more(seats, sm)
-        until = np.minimum(longest, np.maximum(wanted, np.minimum(until, busy)))
-        return np.where(busy < 0, busy, until)
-
-    def _steps_between(self, wanted: Floats, until: Floats) -> Bools:
-        """Which steps have a time between the two; shape (..., steps)."""
-        return (wanted[..., None] <= self._times[1:] + SURE) & (
-            self._times[:-1] <= until[..., None] + SURE
-        )
-
-    def _between(self, first: Floats, end: Floats, wanted: Floats, until: Floats) -> Floats:
-        """The most over all times between the two; ends (sets, regimes, prices, steps)."""
-        starts, widths = self._times[:-1], np.diff(self._times)
-        part = [
-            np.clip((time[:, None] - starts) / widths, 0, 1)[:, None, None]
-            for time in (wanted, until)
-        ]
-        end -= first
-        bound = (first + np.maximum(end * part[0], end * part[1])).min(axis=-2)
-        can = self._steps_between(wanted, until)[:, None]
-        return np.where(can, bound, -np.inf).max(axis=-1)
+        number = MOST_JOBS - size - 1
+        left = beside.next(seats, number)
+        for sacks, own in zip(self._with_light, (room, of_dram, (room + of_dram) / 2), strict=True):
+            left = np.minimum(left, sacks.most_at(number, own, step))
+        return self._values[0, self.light, 0].T[step] + left
 
     def _gain(self, bound: Floats, hottest_w: Floats) -> Floats:
         """Less what card and watts cost: the sum of all, or the hottest job, or the power limit."""
-        worth = self._worth
-        bound = bound + worth.card + EXACT * worth.dearest
-        apart = bound[..., -1]
-        if not worth.per_w:
+        bound = bound + self._card + EXACT * self._dearest
+        apart = bound[-1]
+        if not self._per_w:
             return apart
-        added = bound[..., 0] - worth.per_w * self._alone.idle_w[:-1].min()
-        below = np.minimum(added, apart - worth.per_w * hottest_w)
-        return np.maximum(below, apart - worth.per_w * self._limit_w)
+        added = bound[0] - self._per_w * self._alone.idle_w[:-1].min()
+        below = np.minimum(added, apart - self._per_w * hottest_w)
+        return np.maximum(below, apart - self._per_w * self._limit_w)
 
-    def _most_wanted(self) -> float:
-        """Of all sets: by the batch job that may be slowed down most, and by what servers need."""
-        alone, served = self._alone, self._alone.served[:-1, 0] > 0
-        active = np.maximum(alone.sm, alone.dram)[:-1, 0]
-        most = MOST_JOBS * active.max()
-        batch = self._longest[:-1][~served].max(initial=0.0)
-        if not served.any():
-            return float(min(most, batch))
-        more = (active / np.maximum(alone.needed[:-1, 0], SURE))[served].max()
-        beside = self._worth.together[:-1][served].max() * max(1.0, more)
-        return float(min(most, max(batch, beside, self._worth.equal * active.max())))
+    def _floors(self, answers: SetAnswers) -> Floats:
+        """Part of its speed at a limit that each job must keep; 0 for servers."""
+        needs = answers.floors / np.where(answers.sure, BEST_LOW, 1.0)
+        alone = self._alone
+        return np.where(alone.served > 0, 0.0, needs[:, None] / np.maximum(alone.rate, 1e-9))
 
-    def _values_at_ends(self) -> Ends:
-        """What each job brings; two of shape (regimes, kinds + 1, levels, steps).
+    def _most_wanted(self) -> Floats:
+        """By a set, with which each job keeps its floor; below 0: it does in none."""
+        floor = self._floor
+        most = np.where(floor > 0, MPS.wanted(np.clip(floor, 1e-3, 1.0)), np.inf)
+        return np.where(floor > 1 + SURE, NEVER, most)
+
+    def _cuts(self) -> Floats:
+        """Where steps end: at equal parts of speed, and where jobs fall below a floor."""
+        alone = self._alone
+        all_of_it = MOST_JOBS * float(np.maximum(alone.sm, alone.dram).max())
+        batch = self._longest[:-1][alone.served[:-1] == 0]
+        most = max(float(np.minimum(batch, all_of_it).max(initial=0.0)), SURE)
+        ends = MPS.wanted(np.linspace(1.0, _part(most), STEPS + 1 if self._by_time else 2))
+        floors = np.unique(self._longest[self.light, 0])
+        floors = floors[(floors > 0) & (floors < most)]
+        few = np.linspace(0, len(floors) - 1, min(len(floors), FLOORS)).astype(np.int64)
+        # Servers alone may want any time.
+        return np.unique([0.0, *ends[1:-1], *floors[few], most, all_of_it + 1.0])
+
+    def _values_at_steps(self) -> Floats:
+        """What each job brings at most; shape (regimes, kinds + 1, levels, steps).
 
         In one regime each job adds its watts, in the other they are counted once for all.
         """
-        worth, times = self._worth, self._times
-        served = self._alone.served[..., None] > 0
-        parts, floor = _part(times), worth.floor[..., None]
-        over = _over_chord(times)
-        able = self._longest[..., None] >= times[:-1] - SURE
-        ends: list[Floats] = []
-        for part in (np.minimum(1.0, parts[:-1] + over), parts[1:] + over):
-            values: list[Floats] = []
-            for done in (worth.done - worth.drawn, worth.done):
-                kept = np.where(served, 1.0, part)
-                kept = np.where(done[..., None] > 0, kept, np.minimum(kept, floor))
-                value = worth.worth[:, None, None] + done[..., None] * kept
-                values.append(np.where(able, value, NEVER * worth.dearest))
-                values[-1][-1] = 0.0
-            ends.append(np.array(values if worth.per_w else values[1:]))
-        return ends[0], ends[1]
+        alone = self._alone
+        done = self._lag[:, None] * alone.rate
+        drawn = self._per_w * np.maximum(0.0, alone.power_w - alone.idle_w)
+        # A set draws the mean of what its cards draw idle: that of each job counts a seventh.
+        idle = self._per_w * (alone.idle_w - alone.idle_w[:-1].min()) / MOST_JOBS
+        kept_most = np.where(alone.served[..., None] > 0, 1.0, _part(self._first))
+        kept_least = np.minimum(self._floor[..., None], _part(self._end))
+        able = self._longest[..., None] >= self._first - SURE
+        found: list[Floats] = []
+        for each, less in ((done - drawn, idle), (done, np.zeros_like(idle))):
+            kept = np.where(each[..., None] > 0, kept_most, kept_least)
+            value = (self._worth[:, None] - less)[..., None] + each[..., None] * kept
+            found.append(np.where(able, value, NEVER * self._dearest))
+            found[-1][-1] = 0.0
+        return np.array(found if self._per_w else found[1:])
 
-    def _priced(self, free: int) -> tuple[Ends, Ends]:
-        """What each job brings less the price of its time, and all that join after each at most.
-
-        Two each, of shape (kinds + 1, levels, regimes, prices, steps), and (joining + 1, ...): the
-        last row where none joins; with the price of the time of the step.
-        """
-        if free not in self._known:
-            prices, sm = self._best_prices(free), self._alone.sm[..., None, None, None]
-            own: list[Floats] = []
-            rest: list[Floats] = []
-            for values, time in zip(self._values, (self._times[:-1], self._times[1:]), strict=True):
-                own.append(np.moveaxis(values, 0, 2)[:, :, :, None] - prices * sm)
-                joins = np.append(own[-1][self.joining, 0], np.zeros((1, *prices.shape)), axis=0)
-                best = np.maximum.accumulate(joins[::-1], axis=0)[::-1]
-                rest.append(free * best + prices * time)
-            self._known[free] = _single(own), _single(rest)
-        return self._known[free]
-
-    def _best_prices(self, free: int) -> Floats:
-        """Shape (regimes, prices, steps)."""
-        tried = self._worth.dearest * PRICES[:, None]
-        batch = self.joining[self.servers :]
-        value = np.maximum(*self._values)[:, batch, 0]
-        brought = value[:, None].swapaxes(2, 3) - tried[:, :, None] * self._alone.sm[batch, 0]
-        best = brought.max(axis=-1, initial=0.0)
-        total = [tried * left * self._times[1:] + free * best for left in LEFT]
-        found: Floats = np.stack([tried[each.argmin(axis=1), 0] for each in total], axis=1)
-        return found
+    def _knapsacks(self) -> list[Knapsacks]:
+        """By SM activity, by DRAM activity, and by the mean of both."""
+        sm, dram = self._alone.sm[self.light, 0], self._alone.dram[self.light, 0]
+        most = float(self._longest[self.light, 0].max(initial=0.0))
+        most = min(most, float(self._end[-1]))
+        cells = min(MOST_CELLS, max(500, CELLS // len(self._first)))
+        values = self._values[:, self.light, 0]
+        return [knapsacks(values, of, most, cells) for of in (sm, dram, (sm + dram) / 2)]
 
 
-def _single(ends: list[Floats]) -> Ends:
-    """In single precision, which is a quarter faster."""
-    first, end = (cast("Floats", of.astype(np.float32)) for of in ends)
-    return first, end
-
-
-def _part(times: Floats) -> Floats:
+def _part(times: Floats | float) -> Floats:
     """Of their speeds that jobs keep which want this much of a GPU."""
-    return MPS.crowded(times[None], np.zeros_like(times[None]))
-
-
-def _over_chord(times: Floats) -> Floats:
-    """How far the part that jobs keep lies above the line between the ends of each step."""
-    fine = np.linspace(0, 1, 33)[:, None]
-    line = _part(times[:-1]) + np.diff(_part(times)) * fine
-    over: Floats = (
-        _part((times[:-1] + np.diff(times) * fine).ravel()).reshape(line.shape) - line
-    ).max(axis=0)
-    return over
+    wanted = np.asarray(times, dtype=np.float64)[None]
+    return MPS.crowded(wanted, np.zeros_like(wanted))

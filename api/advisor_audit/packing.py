@@ -158,15 +158,14 @@ class Packer:
         rows[:, : len(members)] = members
         rows[:, size - 1] = np.tile(np.arange(kinds), len(LEVELS))
         levels = np.repeat(np.arange(len(LEVELS)), kinds)
-        zeros = np.zeros(len(rows))
-        sets = Sets(rows=rows, level=levels, last=zeros.astype(np.int64), most=zeros)
+        sizes = np.full(len(rows), size)
+        sets = Sets(rows=rows, level=levels, size=sizes, last=np.zeros_like(sizes))
         # Only jobs that fill the GPU have limits.
         several = np.flatnonzero((levels == 0) | answers.many.alone.fills[rows, 0].any(axis=1))
-        kept, rates = answers.keeping(sets.only(several), size)
-        chosen = several[kept]
+        chosen = several[answers.kept(sets.only(several))]
         costs = np.full(len(rows), np.inf)
         if len(chosen):
-            placing = answers.placing
+            placing, rates = answers.placing, answers.many.at(rows[chosen], levels[chosen])
             lag = np.append(placing.lag, 0.0)[rows[chosen]]
             behind = ((1 - rates.speed) * lag).sum(axis=1)
             costs[chosen] = placing.per_card + placing.per_w * rates.power_w + behind

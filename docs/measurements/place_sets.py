@@ -115,7 +115,7 @@ def show_pairs(case: str, placing: Placing) -> None:
     master = Master(placing)
     master.wait(max(one.cost for one in sets))
     master.add(sets)
-    used = master.whole(10.0, 1e-3)[len(placing.kinds) :]
+    used = master.whole(10.0, 1e-3)
     cards = float(used.sum())
     power_w = sum(float(n) * one.power_w for n, one in zip(used, sets, strict=True))
     alone_w = [profile.whole_gpu_power_w for profile in free.profiles if profile]
