@@ -193,7 +193,7 @@ def test_measured_sets_are_found_in_any_order(api: Api) -> None:
     three = ("vit-serve-30", "bert-train-b2", "mobilenet-train-b2", "vit-serve-30")
     found = read(PairPoints, json.dumps(api.get(f"/v1/sets/{'+'.join(three)}/points")))
     assert found.jobs == tuple(sorted(three))
-    assert {point.mode for point in found.bundled} == {"uncapped"}
+    assert {point.mode for point in found.bundled} == {"uncapped", "time-sliced"}
     assert {point.jobs for point in found.bundled} == {found.jobs}
     assert api.get("/v1/sets/fft+gemm/points")["bundled"]
     assert error_of(api.ask("GET", "/v1/sets/fft/points"))[0] == 422

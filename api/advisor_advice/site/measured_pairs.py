@@ -1,19 +1,26 @@
 """What was measured of jobs together on a GPU model: own windows and launches, and bundled ones."""
 
+import functools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from advisor.core.gpu import WHOLE
 from advisor.core.observations import Observation
-from advisor.core.records import REPLAY_SOURCE, PairPoint
+from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor.core.split import Split
 from advisor.predict.profiles import Profile
 from advisor.predict.windows import Window, Windows
 from advisor.validity.copies import undisputed
 from advisor_advice.site.expected import Checked, is_doubtful, measured_split
 from advisor_data import Store
-from advisor_data.files.bundled import bundled_points_together
+from advisor_data.files.bundled import bundled_points_together, bundled_set_references
 from advisor_data.files.dataset import select
+
+SLOW = 0.5
+"""Rate alone of a job on the host of a bundled set, for each 1 of its profile: small kernels run at
+0.4 to 1.8, as fast as a host's CPU starts them. Below it a set would say of being together what is
+so of being alone."""
 
 
 def measured_windows(
@@ -40,7 +47,13 @@ def measured_windows(
     by_job, gpu_model = {p.job: p for p in profiles}, profiles[0].gpu_model
     found: defaultdict[tuple[str, ...], list[Window]] = defaultdict(list)
     points = bundled_points_together(by_job) if bundled is None else bundled
-    on_model = (point for point in points if point.gpu_model == gpu_model)
+    slow = _slow_alone(by_job)
+    on_model = (
+        point
+        for point in points
+        if point.gpu_model == gpu_model
+        and not any((point.run, point.gpu_uuid, job) in slow for job in point.jobs)
+    )
     for names, window in _of_points(on_model, is_bundled=True):
         found[names].append(window)
     if store is None:
@@ -56,6 +69,27 @@ def measured_windows(
         if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
             found[observation.jobs] += _of_launch(observation)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
+
+
+def _slow_alone(profiles: Mapping[str, Profile]) -> set[tuple[str, str, str]]:
+    """Campaign and card of bundled sets, and job, where its rate alone was below `SLOW`."""
+    return {
+        (alone.run, alone.gpu_uuid, alone.job)
+        for alone in _alone_beside_sets()
+        if (profile := profiles.get(alone.job))
+        and profile.gpu_model == alone.gpu_model
+        and alone.rate < SLOW * profile.whole_gpu_rate
+    }
+
+
+@functools.cache
+def _alone_beside_sets() -> tuple[SoloPoint, ...]:
+    """Jobs without a demand on the whole GPU, by the runs of the bundled sets."""
+    return tuple(
+        point
+        for point in bundled_set_references()
+        if point.share_percent == WHOLE and point.offered_rate is None
+    )
 
 
 def _asked(names: list[str]) -> list[list[str]]:

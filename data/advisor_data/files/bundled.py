@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable
 from importlib import resources
 
-from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError, StoreError
@@ -16,10 +15,6 @@ from advisor_data.store.lines import json_row
 
 GPU_MODEL = "NVIDIA H200"
 """What most bundled points were measured on: taken where nobody says which GPU model is meant."""
-
-SLOW = 0.5
-"""Rate alone of a job on the host of a set, for each 1 of its profile: small kernels run at 0.4 to
-1.8, as fast as the host's CPU starts them."""
 
 
 def bundled_solo_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
@@ -54,28 +49,11 @@ def bundled_set_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
 def bundled_points_together(jobs: Iterable[str] | None = None) -> list[PairPoint]:
     """Pairs at all splits, and sets of three jobs and more.
 
-    Sets of two were measured on other hosts than their jobs, and answers about two are surer. Those
-    of hosts that are far slower than the bundled profiles' would say so of being together.
+    Sets of two were measured on other hosts than their jobs, and answers about two are surer.
     """
     names = None if jobs is None else list(jobs)
-    slow = _slow_alone(names)
-    sets = (p for p in bundled_set_points(names) if len(p.jobs) > ADVISED_JOBS)
-    here = (p for p in sets if not any((p.run, p.gpu_uuid, job) in slow for job in p.jobs))
-    return [*bundled_pair_points(names), *here]
-
-
-def _slow_alone(jobs: list[str] | None) -> set[tuple[str, str, str]]:
-    """Campaign, card and job, where its rate alone was below `SLOW` of its bundled profile's."""
-    rates = {(p.gpu_model, p.job): p.rate for p in bundled_solo_points(jobs) if _is_whole(p)}
-    return {
-        (p.run, p.gpu_uuid, p.job)
-        for p in bundled_set_references()
-        if _is_whole(p) and p.rate < SLOW * rates.get((p.gpu_model, p.job), 0.0)
-    }
-
-
-def _is_whole(point: SoloPoint) -> bool:
-    return point.share_percent == WHOLE and point.offered_rate is None
+    sets = (point for point in bundled_set_points(names) if len(point.jobs) > ADVISED_JOBS)
+    return [*bundled_pair_points(names), *sets]
 
 
 def bundled_set_references() -> list[SoloPoint]:

@@ -149,6 +149,21 @@ def test_bundled_pairs_are_read_where_none_are_given() -> None:
     assert found["bert-serve-30", "triad"]
 
 
+def test_sets_of_a_host_far_slower_than_the_profiles_are_not_taken_in() -> None:
+    """Three of mobilenet-train-b2 were measured where one does 78 images/s alone."""
+    three, card = ("mobilenet-train-b2",) * 3, "NVIDIA H200"
+    slow, fast = profile(three[0], gpu_model=card), profile(three[0], gpu_model=card)
+    slow = replace(
+        slow, values={**slow.values, "rate": 78.0 * slow.values["rate"] / slow.whole_gpu_rate}
+    )
+    fast = replace(
+        fast, values={**fast.values, "rate": 205.0 * fast.values["rate"] / fast.whole_gpu_rate}
+    )
+    taken = measured_windows([slow] * 3, unchecked, None)[three]
+    assert {str(window.split) for window in taken} == {"uncapped", "time-sliced"}
+    assert three not in measured_windows([fast] * 3, unchecked, None)
+
+
 def test_after_a_launch_the_next_answer_is_nearer(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
