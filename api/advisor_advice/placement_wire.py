@@ -13,8 +13,8 @@ from advisor.core.wording import as_asked
 from advisor.decide.limits import Limits
 from advisor.formats.wire import write_bytes
 from advisor.place.problem import JobGroup
-from advisor.place.running import PlacedSet, RunningPlan
 from advisor.place.schedule import JobRun, Schedule, Slot
+from advisor.place.sets.placing import PlacedSet, RunningPlan
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import placement as wire
 from advisor.wire.placement_requests import PlacementRequest

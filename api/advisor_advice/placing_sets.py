@@ -8,8 +8,8 @@ from pathlib import Path
 from advisor.core.objectives import Prices
 from advisor.decide.limits import Limits, is_served, memory_unknown, with_card_memory
 from advisor.errors import InputError
-from advisor.place.running import Kind, Pool, RunningPlan, make_placing
-from advisor.place.running_solver import place_running
+from advisor.place.sets.placing import Kind, Pool, RunningPlan, make_placing
+from advisor.place.sets.solver import place_running
 from advisor.predict.gaps import IDLE
 from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import Profile

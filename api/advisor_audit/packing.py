@@ -17,9 +17,9 @@ from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Aim, Prices
 from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import Limits
-from advisor.place.many_sets import LEVELS, Sets
-from advisor.place.running import Kind, Pool, make_placing
-from advisor.place.set_answers import SetAnswers, set_answers
+from advisor.place.sets.answers import SetAnswers, set_answers
+from advisor.place.sets.many import LEVELS, Sets
+from advisor.place.sets.placing import Kind, Pool, make_placing
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.set_law import SetClass, class_of, filling_beside
 from advisor_audit.kinds import SeenKind

@@ -21,11 +21,11 @@ import numpy as np
 
 from advisor.core.split import MOST_JOBS, without_limits
 from advisor.decide.limits import Limits, floor, is_served
-from advisor.place import running_solver
 from advisor.place.problem import Bools
-from advisor.place.running import Kind, Placing, Pool, make_placing
-from advisor.place.set_answers import set_answers
-from advisor.place.set_master import Master
+from advisor.place.sets import solver
+from advisor.place.sets.answers import set_answers
+from advisor.place.sets.master import Master
+from advisor.place.sets.placing import Kind, Placing, Pool, make_placing
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor, fills
 from advisor.settings import read_settings
@@ -98,8 +98,8 @@ def kinds_of(kinds: int, dice: np.random.Generator) -> list[Profile]:
 def show(case: str, aim: str, placing: Placing, limit_s: float) -> None:
     """The plan; energy is what it takes less than the same work on a card each."""
     started = time.process_time()
-    with mock.patch.object(running_solver.time, "monotonic", time.process_time):
-        plan = running_solver.place_running(placing, time_limit_s=limit_s)
+    with mock.patch.object(solver.time, "monotonic", time.process_time):
+        plan = solver.place_running(placing, time_limit_s=limit_s)
     took_s = time.process_time() - started
     print(
         f"| {case} | {aim} | {took_s:.1f} | {plan.cards} | {plan.power_w / 1000:.1f} | "

@@ -11,8 +11,8 @@ import numpy as np
 from truth import truth_packer
 from week import MODEL, make_week
 
-from advisor.place.running import Kind, make_placing
-from advisor.place.running_solver import place_running
+from advisor.place.sets.placing import Kind, make_placing
+from advisor.place.sets.solver import place_running
 
 
 def main() -> None:

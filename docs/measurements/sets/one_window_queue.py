@@ -17,8 +17,8 @@ import numpy as np
 from one_window import LAW, Known, known_of, safe_for
 
 from advisor.decide.limits import Limits, floor, with_card_memory
-from advisor.place.running import Kind, PlacedSet, Pool, RunningPlan, make_placing
-from advisor.place.running_solver import place_running
+from advisor.place.sets.placing import Kind, PlacedSet, Pool, RunningPlan, make_placing
+from advisor.place.sets.solver import place_running
 from advisor.predict.one_window import ALWAYS_READ, COUNTERS
 from advisor.predict.profiles import Floats, Profile, make_profiles
 from advisor.predict.serving import Serving

@@ -21,13 +21,13 @@ from advisor.decide.constraints import violations
 from advisor.decide.limits import UNSURE_BELOW, Limits, is_served
 from advisor.decide.rules import physical_predictions
 from advisor.errors import InputError, NoSplitError
-from advisor.place import set_master, set_search
-from advisor.place.many_sets import LEVELS, Sets, many_alone
-from advisor.place.running import Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
-from advisor.place.running_solver import place_running
-from advisor.place.set_answers import SetAnswers, set_answers
-from advisor.place.set_bound import SetBound
-from advisor.place.set_search import SetSearch
+from advisor.place.sets import master, search
+from advisor.place.sets.answers import SetAnswers, set_answers
+from advisor.place.sets.bound import SetBound
+from advisor.place.sets.many import LEVELS, Sets, many_alone
+from advisor.place.sets.placing import Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
+from advisor.place.sets.search import SetSearch
+from advisor.place.sets.solver import place_running
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
@@ -206,9 +206,9 @@ def test_no_set_gains_more_than_a_search_says(
     answers = set_answers(placing, 0)
     worth = np.random.default_rng(seed).uniform(0.0, 2.0, len(placing.kinds)) * placing.lag.clip(1)
     card_worth = -0.3 * float(worth.max())
-    search = SetSearch(answers, worth, card_worth)
-    with mock.patch.multiple(set_search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, TURNS=2):
-        most = search.all(1e-6, 1e-6, closely=closely).most
+    looking = SetSearch(answers, worth, card_worth)
+    with mock.patch.multiple(search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, TURNS=2):
+        most = looking.all(1e-6, 1e-6, closely=closely).most
     counts = [range(min(kind.count, 3) + 1) for kind in placing.kinds]
     for taken in itertools.product(*counts):
         kinds = tuple(n for n, count in enumerate(taken) for _ in range(count))
@@ -218,7 +218,7 @@ def test_no_set_gains_more_than_a_search_says(
             if one := answers.by_law(kinds, level):
                 gain = sum(worth[kind] for kind in kinds) + card_worth - one.cost
                 assert gain <= most + 1e-6 * one.cost
-                assert gain <= min(said(search.bound, kinds, level)) + 1e-6 * one.cost
+                assert gain <= min(said(looking.bound, kinds, level)) + 1e-6 * one.cost
 
 
 def said(bound: SetBound, kinds: tuple[int, ...], level: int) -> list[float]:
@@ -292,7 +292,7 @@ def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.Monk
     plan = solved(*jobs, gpus=200)
     assert plan.seated == 300
     assert plan.bound <= plan.cost <= 1.02 * plan.bound
-    monkeypatch.setattr(set_master, "LAST_S", math.inf)
+    monkeypatch.setattr(master, "LAST_S", math.inf)
     few = solved(*jobs, gpus=200)
     assert few.seated + sum(few.waiting.values()) == 300
     assert few.cost >= plan.bound

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import highspy
 import numpy as np
 
-from advisor.place.running import PlacedSet, Placing
+from advisor.place.sets.placing import PlacedSet, Placing
 from advisor.predict.profiles import Floats
 
 AT_ONCE = (4, 2, 1)

@@ -1,7 +1,7 @@
 """Expected speeds and watts of many sets at once: the law of `advisor.predict.sets`, as arrays.
 
 A search looks at hundreds of thousands of sets. This is for finding them; what is planned is asked
-of the predictor, one set at a time (`advisor.place.set_answers`). All jobs of a set that fill the
+of the predictor, one set at a time (`advisor.place.sets.answers`). All jobs of a set that fill the
 GPU get the same limit, a `level`; the others get none.
 """
 

@@ -2,8 +2,8 @@
 
 A master program says what each job is worth (its dual value). Jobs that fill the GPU come first,
 then servers, then all others, which are chosen by what a set with them could still gain
-(`advisor.place.set_bound`). The most that any set could gain is told, too: the bound of the plan is
-made of it.
+(`advisor.place.sets.bound`). The most that any set could gain is told, too: the bound of the plan
+is made of it.
 """
 
 import functools
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.split import MOST_JOBS
-from advisor.place.many_sets import Sets
 from advisor.place.options import Ints
-from advisor.place.running import PlacedSet
-from advisor.place.set_answers import SetAnswers
-from advisor.place.set_bound import SetBound
+from advisor.place.sets.answers import SetAnswers
+from advisor.place.sets.bound import SetBound
+from advisor.place.sets.many import Sets
+from advisor.place.sets.placing import PlacedSet
 from advisor.predict.profiles import Floats
 
 MOST_ASKED, MOST_LOOKED_AT = 150, 1500

@@ -13,7 +13,7 @@ import numpy as np
 
 from advisor.core.split import MOST_JOBS
 from advisor.place.options import Ints
-from advisor.place.set_answers import SetAnswers
+from advisor.place.sets.answers import SetAnswers
 from advisor.predict.features import Float32s
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import BUSIEST, HELD, SPEED_ERRORS, TAKEN

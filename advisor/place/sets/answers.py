@@ -18,10 +18,10 @@ from advisor.decide.limits import (
     must_be_sure,
     with_card_memory,
 )
-from advisor.place.many_sets import LEVELS, NONE, ManyAlone, Sets, many_alone, nothing
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
-from advisor.place.running import PlacedSet, Placing, Pool
+from advisor.place.sets.many import LEVELS, NONE, ManyAlone, Sets, many_alone, nothing
+from advisor.place.sets.placing import PlacedSet, Placing, Pool
 from advisor.predict.predictions import Prediction, Predictor, is_within, safe_splits_of
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.set_law import HELD, SPEED_ERRORS

@@ -1,7 +1,7 @@
 """Which jobs share a card: column generation.
 
-The master program (`advisor.place.set_master`) takes the sets known so far and says what each job
-is worth; the search (`advisor.place.set_search`) finds sets whose jobs are worth more than they
+The master program (`advisor.place.sets.master`) takes the sets known so far and says what each job
+is worth; the search (`advisor.place.sets.search`) finds sets whose jobs are worth more than they
 cost; until there are none (M. Lübbecke and J. Desrosiers, "Selected topics in column generation",
 Operations Research 53(6), 2005). Then the master is solved in whole cards. The search also bounds
 what any set could gain: closely, once the sets that it finds save little more, and where time is
@@ -17,10 +17,10 @@ import numpy as np
 
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import NoSplitError
-from advisor.place.running import PlacedSet, Placing, RunningPlan
-from advisor.place.set_answers import SetAnswers, set_answers
-from advisor.place.set_master import ROUNDING, Master, dived, finished
-from advisor.place.set_search import Found, SetSearch
+from advisor.place.sets.answers import SetAnswers, set_answers
+from advisor.place.sets.master import ROUNDING, Master, dived, finished
+from advisor.place.sets.placing import PlacedSet, Placing, RunningPlan
+from advisor.place.sets.search import Found, SetSearch
 from advisor.predict.profiles import Floats
 
 NEAR = 0.005

@@ -13,11 +13,11 @@ import functools
 import numpy as np
 
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.place.many_sets import Sets
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
-from advisor.place.set_answers import SetAnswers
-from advisor.place.set_room import BEST_LOW, SURE, BesideServers, Knapsacks, knapsacks
+from advisor.place.sets.answers import SetAnswers
+from advisor.place.sets.many import Sets
+from advisor.place.sets.room import BEST_LOW, SURE, BesideServers, Knapsacks, knapsacks
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import MPS
 
