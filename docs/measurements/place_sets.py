@@ -31,6 +31,7 @@ from advisor.predict.sets import SetPredictor, fills
 from advisor.settings import read_settings
 from advisor_advice.site.known_profiles import find_profiles
 from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.files.checked import checked_counts
 from advisor_models.registry import Registry
 
 GPU_MODEL = "NVIDIA H200"
@@ -57,22 +58,25 @@ def main() -> None:
         show_as_they_come(case, placing)
 
 
-def drawn(jobs: int, kinds: int, gpus: int, aim: str, seed: int) -> Placing:
+def drawn(
+    jobs: int, kinds: int, gpus: int, aim: str, seed: int, gpu_model: str = GPU_MODEL
+) -> Placing:
     """So many jobs on so many cards."""
     dice = np.random.default_rng(seed)
-    profiles = kinds_of(kinds, dice)
+    profiles = kinds_of(kinds, dice, gpu_model)
     filling: Bools = np.array([fills(profile) for profile in profiles])
     of_each = FILLING / filling.sum(), (1 - FILLING) / (~filling).sum()
     chance = filling * of_each[0] + ~filling * of_each[1]
     counts = np.bincount(dice.choice(kinds, jobs, p=chance), minlength=kinds)
     there = [n for n in range(kinds) if counts[n]]
     pool = Pool(
-        gpu_model=GPU_MODEL,
+        gpu_model=gpu_model,
         gpus=gpus,
         profiles=tuple(profiles[n] for n in there),
         limits=Limits(),
         idle_power_w=float(np.mean([profile.idle_power_w for profile in profiles])),
         of_pairs=Registry(read_settings().home / "models").open_champion(),
+        checked=checked_counts(read_settings().home, gpu_model, profiles[0].units_total),
     )
     queued = [
         Kind(name=profiles[n].job, count=int(counts[n]), is_server=is_served(profiles[n]))
@@ -81,10 +85,9 @@ def drawn(jobs: int, kinds: int, gpus: int, aim: str, seed: int) -> Placing:
     return make_placing(queued, [pool], aim)
 
 
-def kinds_of(kinds: int, dice: np.random.Generator) -> list[Profile]:
+def kinds_of(kinds: int, dice: np.random.Generator, gpu_model: str) -> list[Profile]:
     """The bundled jobs, then others like them."""
-    names = sorted({p.job for p in bundled_solo_points() if p.gpu_model == GPU_MODEL})
-    own = find_profiles(names, read_settings(), GPU_MODEL).profiles
+    own = find_profiles(bundled_jobs(gpu_model), read_settings(), gpu_model).profiles
     found = list(own)
     while len(found) < kinds:
         like, part = own[len(found) % len(own)], dice.uniform(0.85, 1.0)
@@ -93,6 +96,11 @@ def kinds_of(kinds: int, dice: np.random.Generator) -> list[Profile]:
         name = f"{like.job}-{len(found)}"
         found.append(dataclasses.replace(like, job=name, values=values))
     return found
+
+
+def bundled_jobs(gpu_model: str) -> list[str]:
+    """Those with a bundled profile of that GPU model."""
+    return sorted({p.job for p in bundled_solo_points() if p.gpu_model == gpu_model})
 
 
 def show(case: str, aim: str, placing: Placing, limit_s: float) -> None:
