@@ -37,7 +37,7 @@ from advisor.predict.profiles import Floats
 from advisor_data.files.files import read_points
 from advisor_profiling.campaign.sets import Member, write_set
 from advisor_profiling.reports.campaign import alone_by_job
-from advisor_profiling.reports.sets import LEFT_OUT, SetResult, set_results
+from advisor_profiling.reports.sets import LEFT_OUT, SetPart, SetResult, set_results
 
 JOBS, GPUS = 80, 19
 WAYS = ("planned", "by chance")
@@ -66,9 +66,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="by which jobs and sets are drawn")
     asked = parser.parse_args()
     if asked.do == "make":
-        model, seed = asked.gpu_model, asked.seed
-        placing = drawn(JOBS, len(bundled_jobs(model)), GPUS, "least-energy", seed, model)
-        asked.plan.write_text(json.dumps(made(placing, seed), indent=1) + "\n")
+        placing = queue(asked.gpu_model, asked.seed)
+        asked.plan.write_text(json.dumps(made(placing, asked.seed), indent=1) + "\n")
         return
     told = json.loads(asked.plan.read_text())
     if asked.do == "sets":
@@ -76,6 +75,11 @@ def main() -> None:
         print(",".join(dict.fromkeys(map(text, sets_of(told)))))
     else:
         show(told, asked.plan.with_suffix(".jsonl"))
+
+
+def queue(gpu_model: str, seed: int) -> Placing:
+    """What is planned."""
+    return drawn(JOBS, len(bundled_jobs(gpu_model)), GPUS, "least-energy", seed, gpu_model)
 
 
 def made(placing: Placing, seed: int) -> Told:
@@ -140,11 +144,7 @@ def text(one: Told) -> str:
 
 def show(told: Told, windows: Path) -> None:
     """Print each set, the totals, and how the host is beside the profiles."""
-    points = read_points(windows)
-    solo = [point for point in points if isinstance(point, SoloPoint)]
-    pairs = [point for point in points if isinstance(point, PairPoint)]
-    here = alone_by_job(solo, LEFT_OUT)
-    found = {text_of(result): result for result in set_results(pairs, solo)}
+    here, found = measured(windows)
     line(SETS_HEAD)
     line(["---"] * len(SETS_HEAD))
     rows: dict[str, list[Floats]] = {way: [] for way in WAYS}
@@ -162,7 +162,16 @@ def show(told: Told, windows: Path) -> None:
         print(f"{what} alone, of its profile: {low:.2f} to {high:.2f}, {mid:.2f} in the median")
 
 
-def text_of(result: SetResult) -> str:
+def measured(windows: Path) -> tuple[Alone, dict[str, SetResult]]:
+    """Jobs alone, and sets by their texts."""
+    points = read_points(windows)
+    solo = [point for point in points if isinstance(point, SoloPoint)]
+    pairs = [point for point in points if isinstance(point, PairPoint)]
+    found = {text_of(result): result for result in set_results(pairs, solo)}
+    return alone_by_job(solo, LEFT_OUT), found
+
+
+def text_of(result: SetResult | PairPoint) -> str:
     """The same of a measured one."""
     return write_set(tuple(sorted(Member(p.job, p.share_percent) for p in result.parts)))
 
@@ -173,8 +182,7 @@ def compared(one: Told, result: SetResult, told: Told, here: Alone) -> tuple[Flo
     Added up are watts said and measured; watts alone for the same work as said, by host and by
     profiles; jobs that kept their floors, and all; tails within what was said, and all.
     """
-    parts = sorted(result.parts, key=lambda part: (part.job, part.share_percent, part.speed))
-    jobs, work_w = one["jobs"], np.zeros(3)
+    jobs, parts, work_w = one["jobs"], seated(result), np.zeros(3)
     for job, part in zip(jobs, parts, strict=True):
         (rate, watts), (rate_here, watts_here) = told["alone"][part.job], here[part.job]
         by_profile = part.speed * rate_here / rate
@@ -194,6 +202,11 @@ def compared(one: Told, result: SetResult, told: Told, here: Alone) -> tuple[Flo
         f"{sum(floors)} of {len(floors)}",
         " → ".join(longest),
     ]
+
+
+def seated(result: SetResult) -> list[SetPart]:
+    """Its jobs in the order of those of a plan."""
+    return sorted(result.parts, key=lambda part: (part.job, part.share_percent, part.speed))
 
 
 def saved(rows: Floats) -> Floats:

@@ -11,20 +11,28 @@ from typing import Any
 import pytest
 
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.decide.limits import Limits
 from advisor.formats.rows import to_row
 from advisor_data.files.bundled import bundled_set_points, bundled_set_references
 from advisor_profiling.reports.campaign import alone_by_job
 from advisor_profiling.reports.sets import LEFT_OUT, set_results
 
-SCRIPT = Path(__file__).parents[2] / "docs/measurements/planned_sets.py"
+FOLDER = Path(__file__).parents[2] / "docs/measurements"
 RUN = "sets-20"
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     """Its functions."""
-    monkeypatch.setattr(sys, "path", [str(SCRIPT.parent), *sys.path])
-    return runpy.run_path(str(SCRIPT))
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    return runpy.run_path(str(FOLDER / "planned_sets.py"))
+
+
+@pytest.fixture
+def floors(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """Functions of the script that looks at those below their floors."""
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    return runpy.run_path(str(FOLDER / "planned_floors.py"))
 
 
 def campaign() -> tuple[list[PairPoint], list[SoloPoint]]:
@@ -101,6 +109,23 @@ def test_jobs_that_only_have_limits_are_named_once_more(script: Mapping[str, Any
     assert list(named(plan(("a", 50.0), ("b", 100.0)))) == ["a+a"]
     assert list(named(plan(("a", 50.0), ("c", 26.0), ("b", 100.0)))) == ["a+c"]
     assert list(named(plan(("a", 50.0), ("a", 100.0)))) == []
+
+
+def test_jobs_below_their_floors_are_those_of_the_table_of_the_plan(
+    script: Mapping[str, Any], floors: Mapping[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On each card; and what a limit keeps out is not counted."""
+    plan = FOLDER / "planned/h100.json"
+    told, windows = json.loads(plan.read_text()), plan.with_suffix(".jsonl")
+    script["show"](told, windows)
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
+    ((kept, of_all),) = [r[7].split(" of ") for r in rows if r[:2] == ["| planned", "12"]]
+    pool = floors["queue"](told["gpu_model"], told["seed"]).pools[0]
+    known = list(floors["known_sets"](told, pool, windows))
+    planned = floors["of_way"](known, "planned")
+    assert floors["below"](planned) == f"{int(of_all) - int(kept)} of {of_all}"
+    nothing = list(floors["kept"](known, Limits(max_power_w=1.0)))
+    assert nothing == ["0 of 12", "0 of 0", "0 of 0", "0 of 12"]
 
 
 def lines(points: Sequence[PairPoint | SoloPoint]) -> str:
