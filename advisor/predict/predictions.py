@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import (
@@ -14,7 +14,7 @@ from advisor.core.objectives import (
     SplitResult,
 )
 from advisor.core.split import Split, without_limits
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Floats, Profile
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.safe_splits import safe_splits
 
@@ -144,6 +144,31 @@ class Predictor(Protocol):
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpectedPair:
+    """What is expected of jobs at n splits, without intervals.
+
+    Attributes:
+        speeds: Of each job that always has something to do; shape (jobs, n).
+        power_w: Shape (n,).
+    """
+
+    speeds: Floats
+    power_w: Floats
+
+
+AskedPair: TypeAlias = tuple[Sequence[Profile], Sequence[Split]]
+"""Jobs, and the splits that they are asked for at."""
+
+
+class PairPredictor(Predictor, Protocol):
+    """One that can be asked of many pairs at once, which is faster."""
+
+    def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
+        """Of each pair the values of `predict`, to rounding, in the order of its splits."""
         ...
 
 

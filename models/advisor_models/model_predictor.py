@@ -5,12 +5,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+
 from advisor.core.interval import Interval
-from advisor.core.split import Split, check_advised
+from advisor.core.split import ADVISED_JOBS, Split, check_advised
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import feature_names_of
 from advisor.predict.gaps import filled
-from advisor.predict.predictions import Prediction, possible_speed, predicted_part
+from advisor.predict.predictions import (
+    AskedPair,
+    ExpectedPair,
+    Prediction,
+    possible_speed,
+    predicted_part,
+)
 from advisor.predict.profiles import COLUMNS, NEEDED, Profile
 from advisor.predict.sides import Side, side
 from advisor.predict.situation import JobKind, kind_of, of_pair
@@ -89,6 +97,33 @@ class ModelPredictor:
             name: head.values(given, found, asked)
             for (name, head), given, found in zip(self._heads.items(), inputs, answers, strict=True)
         }
+
+    def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
+        """What is expected of many pairs, each at its splits: `predict` without intervals.
+
+        Raises:
+            InputError: as for `predict`.
+        """
+        if not asked:
+            return []
+        for profiles, _ in asked:
+            self._known(profiles)
+        sides = [self._sides(*of_pair) for of_pair in asked]
+        inputs = [[head.inputs(of_pair) for of_pair in sides] for head in self._heads.values()]
+        rows = [np.concatenate([given.features for given in of_head]) for of_head in inputs]
+        logs = dict(zip(self._heads, self._forest(*rows), strict=True))
+        priors = {
+            name: np.concatenate([prior for given in of_head for prior in given.priors])
+            for name, of_head in zip(self._heads, inputs, strict=True)
+        }
+        speeds, powers_w = (np.exp(logs[name]) * priors[name] for name in (SPEED.name, POWER.name))
+        ends = np.cumsum([len(splits) for _, splits in asked])[:-1]
+        return [
+            ExpectedPair(of_jobs.reshape(ADVISED_JOBS, -1), power_w)
+            for of_jobs, power_w in zip(
+                np.split(speeds, ADVISED_JOBS * ends), np.split(powers_w, ends), strict=True
+            )
+        ]
 
     def extrapolation(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[str]:
         """Names of the features of the jobs that lie outside of what the model has seen.

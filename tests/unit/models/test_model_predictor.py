@@ -67,6 +67,22 @@ def test_same_as_scikit_learn(predictor: ModelPredictor) -> None:
     assert [p.power_w.value for p in found] == pytest.approx(expected_w, rel=1e-12)
 
 
+def test_many_pairs_are_as_each_of_them(predictor: ModelPredictor) -> None:
+    """Asked at once, at numbers of splits that differ, they have the values that each has alone."""
+    asked = [((A, B), SPLITS), ((B, A), SPLITS[:1]), ((A, A), ()), ((B, B), SPLITS[1:])]
+    many = predictor.expected(asked)
+    assert len(many) == len(asked)
+    for (profiles, splits), found in zip(asked, many, strict=True):
+        alone = predictor.predict(profiles, splits)
+        watts = [p.power_w.value for p in alone]
+        assert found.power_w.tolist() == pytest.approx(watts, rel=1e-12)
+        assert found.speeds.shape == (2, len(splits))
+        for n in range(2):
+            speeds = [p.parts[n].speed.value for p in alone]
+            assert np.minimum(found.speeds[n], 1).tolist() == pytest.approx(speeds, rel=1e-12)
+    assert predictor.expected([]) == []
+
+
 def test_predictions_say_what_they_are_of(predictor: ModelPredictor) -> None:
     """In the order of the splits, with the rates that make rates of relative speeds."""
     typed: Predictor = predictor
