@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from advisor.core.gpu import MEMORY_PART, WHOLE
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, without_limits
 from advisor.decide.constraints import violations, violations_alone
 from advisor.decide.limits import (
     UNSURE_BELOW,
@@ -21,18 +21,14 @@ from advisor.decide.limits import (
 from advisor.place.options import Ints
 from advisor.place.problem import Bools
 from advisor.place.sets.many import LEVELS, NONE, ManyAlone, Sets, many_alone, nothing
+from advisor.place.sets.pairs import Pairs
 from advisor.place.sets.placing import PlacedSet, Placing, Pool
-from advisor.predict.predictions import Prediction, Predictor, is_within, safe_splits_of
+from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.set_law import HELD, SPEED_ERRORS
 from advisor.predict.sets import SetPredictor
 
 _LAW = SetPredictor()
-
-OF_BOTH, OF_BOTH_SERVED = 1.0, 0.85
-"""Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less one
-active idle power, which is what two can share; and with a server, which answers in fuller batches.
-The model of pairs saw no pair of bundled jobs below (tests/integration/test_place_bound.py)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +41,7 @@ class SetAnswers:
         counts: How many jobs of each.
         floors: Least speed that each must keep.
         sure: Whether the low end of its speed must.
-        two: What each two of them cost at least, by the model of pairs.
+        two: What is known of each two of them.
         levels: Of the sets that the law was asked of, and that keep every limit.
     """
 
@@ -56,7 +52,7 @@ class SetAnswers:
     counts: Floats = field(init=False)
     floors: Floats = field(init=False)
     sure: Bools = field(init=False)
-    two: Floats = field(init=False)
+    two: Pairs = field(init=False)
     levels: dict[PlacedSet, int] = field(default_factory=dict[PlacedSet, int])
     _memory_mib: Floats = field(init=False)
     _most_p99_ms: Floats = field(init=False)
@@ -78,11 +74,7 @@ class SetAnswers:
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
-        alone_w, idle_w = (w[:-1, 0] for w in (self.many.alone.power_w, self.many.alone.idle_w))
-        both_w = alone_w[:, None] + alone_w - np.maximum(idle_w[:, None], idle_w)
-        served = self.many.alone.served[:-1, 0]
-        part = np.where(np.maximum(served[:, None], served), OF_BOTH_SERVED, OF_BOTH)
-        self.two = self.placing.per_card + self.placing.per_w * part * both_w
+        self.two = Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
     def pool(self) -> Pool:
@@ -140,19 +132,15 @@ class SetAnswers:
                     if found:
                         yield found
 
-    @property
-    def unasked_pairs(self) -> Bools:
-        """Pairs that a model of pairs was not asked of, if there is one; (there, there)."""
-        several = np.triu(np.ones_like(self.two, dtype=bool), 1)
-        unasked = several | np.diag(self.counts[:-1] >= ADVISED_JOBS)
-        for kinds, level in self._known:
-            if level == NONE:
-                unasked[tuple(np.searchsorted(self.there, kinds))] = False
-        return unasked & (self.pool.of_pairs is not None)
+    def pair(self, a: int, b: int) -> PlacedSet | None:
+        """As the model of pairs says; by their places."""
+        self.two.unasked[a, b] = False
+        return self.of((self.there[a], self.there[b]))
 
     def placed(self, places: Sequence[int], level: int) -> PlacedSet | None:
-        """By the law; of kinds by their places among those that are there."""
-        return self.by_law(tuple(sorted(self.there[place] for place in places)), level)
+        """Of kinds by their places among those that are there; at a level, where the law says."""
+        kinds = tuple(sorted(self.there[place] for place in places))
+        return self.by_law(kinds, level) if self.is_of_law(len(kinds)) else self.of(kinds)
 
     def without(self, one: PlacedSet, kind: int) -> PlacedSet | None:
         """A larger set less one job of a kind, as costs least; None: they keep not all limits."""
@@ -182,6 +170,16 @@ class SetAnswers:
             p99_ms = self.many.p99_ms(sets.rows, sets.level)
             kept &= (p99_ms <= self._most_p99_ms[sets.rows] * (1 + 1e-9)).all(axis=1)
         return chosen[kept]
+
+    def costs(self, sets: Sets) -> Floats:
+        """Of sets, whatever limits they keep; shape (sets,)."""
+        rates, placing = self.many.at(sets.rows, sets.level), self.placing
+        there = list(self.there)
+        lag = np.append(placing.lag[there], 0.0)[sets.rows]
+        paces = np.append(placing.paces[self.number, there], 0.0)[sets.rows]
+        behind = (lag * (1 - paces * rates.speed)).sum(axis=1)
+        costs: Floats = placing.per_card + placing.per_w * rates.power_w + behind
+        return costs
 
     def filling(self) -> Sets:
         """All sets of jobs that fill the GPU, at every level; and of none, at the first."""
@@ -243,10 +241,9 @@ class SetAnswers:
 
     def ways(self, kinds: tuple[int, ...], profiles: Sequence[Profile], level: int) -> list[Split]:
         """Of two jobs for the model of pairs, the nine splits; else the one at this level."""
-        if level == NONE:
-            safe = safe_splits_of(profiles, NINE, self.pool.checked)
-            return [s for s in dict.fromkeys(safe) if s and is_within(s, profiles)]
         places = [self.there.index(kind) for kind in kinds]
+        if level == NONE:
+            return self.two.splits(places[0], places[-1])
         shares = tuple(map(float, self.many.shares[places, level]))
         limited = min(shares) < WHOLE
         return [Split(shares) if limited else without_limits("uncapped", len(kinds))]

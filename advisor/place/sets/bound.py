@@ -52,10 +52,9 @@ class SetBound:
         """`worth` is by kind of the placing; `card_worth` of a card that stays free, 0 or less."""
         self._answers = answers
         placing, there = answers.placing, np.array(answers.there)
-        self._many, self._alone = answers.many, answers.many.alone
-        alone = self._alone
+        self._alone = alone = answers.many.alone
         self._limit_w, self._per_w = answers.many.limit_w, placing.per_w
-        self._card = card_worth - placing.per_card
+        self._card_worth, self._card = card_worth, card_worth - placing.per_card
         self._dearest = float(max(placing.lag.max(), worth.max()))
         self._least_size = ADVISED_JOBS if answers.is_of_law(ADVISED_JOBS) else ADVISED_JOBS + 1
         lag = placing.lag[there]
@@ -117,10 +116,8 @@ class SetBound:
 
     def gains(self, sets: Sets) -> Floats:
         """Of sets as they are, by arrays alone."""
-        rates = self._many.at(sets.rows, sets.level)
-        own = self._worth[sets.rows] + self._lag[sets.rows] * rates.speed
-        gained: Floats = self._card - self._per_w * rates.power_w + own.sum(axis=1)
-        return gained
+        worth: Floats = self.own[sets.rows].sum(axis=1)
+        return worth + self._card_worth - self._answers.costs(sets)
 
     def _of(self, rows: Ints, level: Ints, size: int) -> Floats:
         """Shape (sets, steps)."""

@@ -14,7 +14,7 @@ from advisor.core.objectives import ADVISED, AIMS, Aim, Prices, priced
 from advisor.core.split import Split
 from advisor.decide.limits import Limits
 from advisor.errors import InputError
-from advisor.predict.predictions import Predictor
+from advisor.predict.predictions import PairPredictor
 from advisor.predict.profiles import Floats, Profile
 from advisor.validity.safe_counts import CheckedCounts
 
@@ -47,7 +47,7 @@ class Pool:
     profiles: tuple[Profile | None, ...]
     limits: Limits
     idle_power_w: float
-    of_pairs: Predictor | None = None
+    of_pairs: PairPredictor | None = None
     checked: CheckedCounts | None = None
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.core.split import MOST_JOBS
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.place.options import Ints
+from advisor.place.problem import Bools
 from advisor.place.sets.answers import SetAnswers
 from advisor.place.sets.bound import SetBound
 from advisor.place.sets.many import Sets
@@ -22,8 +23,8 @@ from advisor.predict.profiles import Floats
 MOST_ASKED, MOST_LOOKED_AT = 150, 1500
 """Sets that the predictor is asked of, and of which those are chosen."""
 
-PAIRS, PAIRS_CLOSELY = 30, 1000
-"""That the model of pairs is asked of."""
+PAIRS = 30
+"""That the model of pairs is asked of at most, where sets are not looked at closely."""
 
 OF_A_KIND = 2
 """The best that have a kind of job, so that every job is offered some."""
@@ -49,32 +50,32 @@ class Found:
 class SetSearch:
     """Over the sets of one pool, by what jobs are worth now."""
 
-    def __init__(self, answers: SetAnswers, worth: Floats, card_worth: float) -> None:
-        """As `SetBound`."""
-        self._answers, self._card_worth = answers, card_worth
+    def __init__(
+        self, answers: SetAnswers, worth: Floats, card_worth: float, *, closely: bool
+    ) -> None:
+        """As `SetBound`; closely, the most that any set gains is told, else more than that."""
+        self._answers, self._card_worth, self._closely = answers, card_worth, closely
         self.bound = SetBound(answers, worth, card_worth)
 
-    def all(self, least: float, enough: float, *, closely: bool) -> Found:
+    def all(self, least: float, enough: float) -> Found:
         """Sets that gain more than the least; and the most that any gains, where above enough."""
-        pairs, beyond = self._pairs(PAIRS_CLOSELY if closely else PAIRS, least)
-        heads, cut = self._heads(MANY_HEADS if closely else FEW_HEADS)
+        heads, cut = self._heads(MANY_HEADS if self._closely else FEW_HEADS)
         sets = heads.only(self._answers.may_be_joined(heads))
-        grown, most = self._grown(sets, least, max(enough, beyond, cut), closely=closely)
+        grown, most = self._grown(sets, least, max(enough, cut))
+        pairs, beyond = self._pairs(least, most)
         found = [*pairs, *self._best(functools.reduce(Sets.and_also, [heads, *grown]), least)]
-        return Found(tuple(found), max(most, *map(self._gain, found), 0.0))
+        return Found(tuple(found), max(most, beyond, *map(self._gain, found), 0.0))
 
-    def _grown(
-        self, sets: Sets, least: float, enough: float, *, closely: bool
-    ) -> tuple[list[Sets], float]:
+    def _grown(self, sets: Sets, least: float, enough: float) -> tuple[list[Sets], float]:
         """Those and others that they grow to, and the most that any gains, where above enough."""
         bound, gains = self.bound, self.bound.of(sets)
         grown, told = self._completed(bound, sets, gains, least), gains.max(axis=1)
-        if closely and told.max() > enough:
+        if self._closely and told.max() > enough:
             few, steps = told > enough, gains.max(axis=0) > enough
             bound, sets = bound.closer(steps), sets.only(few)
             told = np.minimum(told[few], bound.of(sets).max(axis=1))
-        for _ in range(TURNS if closely else 1):
-            first = _first(np.where(told > enough, told, -np.inf), MANY if closely else FEW)
+        for _ in range(TURNS if self._closely else 1):
+            first = _first(np.where(told > enough, told, -np.inf), MANY if self._closely else FEW)
             more, above = self._with_each(sets.only(first), told[first])
             gains = bound.of(more)
             grown += self._completed(bound, more, gains, least)
@@ -169,22 +170,26 @@ class SetSearch:
                         used[kind] += 1
         return good
 
-    def _pairs(self, number: int, least: float) -> tuple[list[PlacedSet], float]:
-        """So many pairs, those first that could gain most, and the most that others could gain.
+    def _pairs(self, least: float, most: float) -> tuple[list[PlacedSet], float]:
+        """Some that gain, and closely all that gain more than the most; and what others could."""
+        two = self._answers.two
+        number, above = (len(two.costs) ** 2, most) if self._closely else (PAIRS, least)
+        some, _ = self._gaining(two.unasked & two.roughly, above, number)
+        two.look_at(some)
+        some, beyond = self._gaining(two.unasked & ~two.roughly, least, PAIRS)
+        _, unknown = self._gaining(two.unasked & two.roughly, least, 0)
+        found = [one for a, b in some.tolist() if (one := self._answers.pair(a, b))]
+        return found, max(beyond, unknown)
 
-        Only of those that the model of pairs has not been asked of yet.
-        """
-        own, answers = self.bound.own[:-1], self._answers
-        gains = own[:, None] + own + self._card_worth - answers.two
-        rows, columns = np.nonzero((gains > least) & answers.unasked_pairs)
-        order = np.argsort(-gains[rows, columns], kind="stable")
-        pairs = [
-            (answers.there[rows[place]], answers.there[columns[place]]) for place in order[:number]
-        ]
-        found = [one for pair in pairs if (one := answers.of(pair))]
-        left = order[number:]
-        most = float(gains[rows[left], columns[left]].max(initial=0.0))
-        return found, most
+    def _gaining(self, of: Bools, above: float, number: int) -> tuple[Ints, float]:
+        """So many pairs that could gain most, and the most that others could."""
+        own = self.bound.own[:-1]
+        gains = own[:, None] + own + self._card_worth - self._answers.two.costs
+        several = np.triu(np.ones_like(of), 1) | np.diag(self._answers.counts[:-1] >= ADVISED_JOBS)
+        pairs = np.argwhere(of & several & (gains > above))
+        gains = gains[*pairs.T]
+        order = np.argsort(-gains, kind="stable")
+        return pairs[order[:number]], float(gains[order[number:]].max(initial=0.0))
 
     def _gain(self, one: PlacedSet) -> float:
         """By what the predictor says of it."""

@@ -21,19 +21,23 @@ from advisor.place.sets.answers import SetAnswers, set_answers
 from advisor.place.sets.master import ROUNDING, Master, dived, finished
 from advisor.place.sets.placing import PlacedSet, Placing, RunningPlan
 from advisor.place.sets.search import Found, SetSearch
+from advisor.place.sets.seats import SeatSearch
 from advisor.predict.profiles import Floats
 
 NEAR = 0.005
 """Of the cost, the bound is near enough, and whole cards are to the parts of cards."""
 
-SEARCH_PART = 0.63
+SEARCH_PART = 0.75
 """Of the time, after which no sets are looked for; half of it, and bounds are looked at closely."""
 
-TURN_PART = 0.1
-"""Of the time, that a turn takes which looks closely."""
+TURN_PART = 0.16
+"""Of the time, that a turn takes at most which looks closely; the first one asks of pairs, too."""
 
-WORTHWHILE = 3e-3
+WORTHWHILE = 5e-4
 """Of the cost, what a turn of a search must save for another one like it."""
+
+SEATING_S = 0.3
+"""Of the time, for jobs that wait still."""
 
 LEAST_GAIN = 1e-4
 """Of the dearest job alone; what gains less is nothing."""
@@ -59,11 +63,12 @@ def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPla
     if placing.aim == "fewest-cards":
         # Cards come whole, and a job that waits costs a whole number of them.
         bound = math.ceil(bound - ROUNDING)
-    left_s = time_limit_s - (time.monotonic() - started)
+    left_s = time_limit_s - SEATING_S - (time.monotonic() - started)
     used = _used(master, finished(master, steps, left_s, NEAR))
     if not _take_out_spare(answers, used):
         master = master.without_spare(used)
         used = _used(master, _dived(answers, master, started, time_limit_s)[-1])
+    _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + SEATING_S)
     return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
 
 
@@ -86,12 +91,13 @@ def _found(
         before, (cost, duals) = cost, master.solve()
         closely |= cost > (1 - WORTHWHILE) * before or part > SEARCH_PART / 2
         enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
-        found = [s.all(least, enough, closely=closely) for s in _searches(answers, duals)]
+        searches = _searches(answers, duals, closely=closely)
+        found = [search.all(least, enough) for search in searches]
         bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, found))
         new = master.add(one for of_pool in found for one in of_pool.sets)
         if bound >= (1 - NEAR) * cost or (closely and not new):
             return bound, False
-        takes = _part(started, time_limit_s) - part
+        takes = min(_part(started, time_limit_s) - part, TURN_PART)
     return bound, True
 
 
@@ -119,9 +125,12 @@ def _master(placing: Placing, answers: list[SetAnswers]) -> Master:
     return master
 
 
-def _searches(answers: list[SetAnswers], duals: Floats) -> list[SetSearch]:
+def _searches(answers: list[SetAnswers], duals: Floats, *, closely: bool) -> list[SetSearch]:
     kinds = len(answers[0].placing.kinds)
-    return [SetSearch(a, duals[:kinds], float(duals[kinds + a.number])) for a in answers]
+    return [
+        SetSearch(a, duals[:kinds], float(duals[kinds + a.number]), closely=closely)
+        for a in answers
+    ]
 
 
 def _bound(placing: Placing, duals: Floats, found: list[Found]) -> float:
@@ -146,8 +155,8 @@ def _dived(
     def look(duals: Floats, left: Floats) -> None:
         for of_pool in answers:
             of_pool.leave(left)
-        for search in _searches(answers, duals):
-            master.add(search.all(least, math.inf, closely=False).sets)
+        for search in _searches(answers, duals, closely=False):
+            master.add(search.all(least, math.inf).sets)
 
     def left_s() -> float:
         return time_limit_s - (time.monotonic() - started)
@@ -194,6 +203,28 @@ def _without(answers: list[SetAnswers], one: PlacedSet, kind: int) -> tuple[Plac
         return ()
     left = answers[one.pool].without(one, kind)
     return (left,) if left else None
+
+
+def _seat_waiting(
+    answers: list[SetAnswers],
+    used: Counter[PlacedSet],
+    waiting_costs: Sequence[float],
+    until: float,
+) -> None:
+    """Those that wait, the dearest first, while there is time and a seat for them."""
+    seated, seats = _seated(used), list[SeatSearch]()
+    order = sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind])
+    for kind in order:
+        for _ in range(answers[0].placing.kinds[kind].count - seated[kind]):
+            seats = seats or [SeatSearch(of_pool, used) for of_pool in answers]
+            changes = filter(None, (of_pool.for_one_more(kind) for of_pool in seats))
+            change = min(changes, key=lambda change: change.more, default=None)
+            if change is None or change.more >= waiting_costs[kind] or time.monotonic() > until:
+                break
+            used.subtract(change.before)
+            used.update(change.after)
+            used += Counter()
+            seats = []
 
 
 def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:

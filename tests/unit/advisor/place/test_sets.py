@@ -27,8 +27,9 @@ from advisor.place.sets.bound import SetBound
 from advisor.place.sets.many import LEVELS, Sets, many_alone
 from advisor.place.sets.placing import Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
 from advisor.place.sets.search import SetSearch
+from advisor.place.sets.seats import SeatSearch
 from advisor.place.sets.solver import place_running
-from advisor.predict.predictions import Prediction
+from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.serving import Serving
 from advisor.predict.sets import SetPredictor
@@ -44,6 +45,15 @@ class Physics:
 
     def predict(self, profiles: Sequence[Profile], splits: Any) -> list[Prediction]:
         return physical_predictions(profiles, splits)
+
+    def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
+        """As it predicts."""
+        return [_expected(self.predict(*of_pair)) for of_pair in asked]
+
+
+def _expected(found: Sequence[Prediction]) -> ExpectedPair:
+    speeds = [[part.speed.value for part in p.parts] for p in found]
+    return ExpectedPair(np.array(speeds).T, np.array([p.power_w.value for p in found]))
 
 
 def job(
@@ -206,9 +216,9 @@ def test_no_set_gains_more_than_a_search_says(
     answers = set_answers(placing, 0)
     worth = np.random.default_rng(seed).uniform(0.0, 2.0, len(placing.kinds)) * placing.lag.clip(1)
     card_worth = -0.3 * float(worth.max())
-    looking = SetSearch(answers, worth, card_worth)
+    looking = SetSearch(answers, worth, card_worth, closely=closely)
     with mock.patch.multiple(search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, TURNS=2):
-        most = looking.all(1e-6, 1e-6, closely=closely).most
+        most = looking.all(1e-6, 1e-6).most
     counts = [range(min(kind.count, 3) + 1) for kind in placing.kinds]
     for taken in itertools.product(*counts):
         kinds = tuple(n for n, count in enumerate(taken) for _ in range(count))
@@ -258,13 +268,76 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
     found = many.at(seats, np.array([level]))
     placing = placing_of([(p, 7) for p in profiles], 1, limits=Limits(default_min_speed=0.0))
     answers = SetAnswers(placing, 0, (0, 1, 2, 3), many)
+    (cost,) = answers.costs(
+        Sets(
+            rows=seats,
+            level=np.array([level]),
+            size=np.array([jobs]),
+            last=np.array([0]),
+        )
+    )
     split = answers.ways(tuple(kinds), [profiles[k] for k in kinds], level)[0]
     (wanted,) = SetPredictor().predict([profiles[k] for k in kinds], [split])
     speeds = [part.speed.value for part in wanted.parts]
     assert np.minimum(found.speed[0, :jobs], 1) == pytest.approx(speeds)
     assert found.power_w[0] == pytest.approx(wanted.power_w.value)
+    assert cost <= placing.cost(0, kinds, speeds, wanted.power_w.value) * (1 + 1e-9)
     low = [part.speed.low for part in wanted.parts]
     assert (found.low[0, :jobs] >= np.array(low) - 1e-9).all()
+
+
+@few
+@given(placings(of_pairs=[Physics()]))
+def test_what_pairs_cost_at_least(placing: Placing) -> None:
+    """As the model of pairs expects, they cost no more than it says; most of them that much."""
+    answers = set_answers(placing, 0)
+    pairs = np.argwhere(answers.two.roughly)
+    answers.two.look_at(pairs)
+    assert not answers.two.roughly.any()
+    for a, b in pairs.tolist():
+        if one := answers.pair(a, b):
+            assert answers.two.costs[a, b] <= one.cost
+
+
+@few
+@given(placings(), some.integers(0, 100_000))
+def test_who_waits_gets_a_seat_that_costs_what_it_says(placing: Placing, seed: int) -> None:
+    """Of any sets in use, with one of their jobs more; the sets are as the predictors say."""
+    dice, answers = np.random.default_rng(seed), set_answers(placing, 0)
+    alone = [*answers.singles()]
+    used = Counter({one: int(dice.integers(1, 3)) for one in alone})
+    for kind in range(len(placing.kinds)):
+        if change := SeatSearch(answers, used).for_one_more(kind):
+            assert len(change.before) == len(change.after)
+            assert Counter(change.before) <= used
+            gained = jobs_of(change.after) - jobs_of(change.before)
+            assert (gained, jobs_of(change.before) - jobs_of(change.after)) == (
+                Counter([kind]),
+                Counter[int](),
+            )
+            for one in change.after:
+                check_set(placing, one)
+            used = used - Counter(change.before) + Counter(change.after)
+
+
+def jobs_of(sets: Sequence[PlacedSet]) -> Counter[int]:
+    return Counter(kind for one in sets for kind in one.kinds)
+
+
+def test_a_seat_is_made_where_another_job_moves_on() -> None:
+    """The only set with room has none for the one that waits, but for one of those beside it."""
+    big, small = job("big", 97.0, 600.0), job("small", 8.0, 150.0)
+    placing = placing_of([(big, 2), (small, 9)], 2, limits=Limits(default_min_speed=0.9))
+    answers = set_answers(placing, 0)
+    seven, four = (found for n in (7, 2) if (found := answers.by_law((1,) * n)))
+    assert answers.by_law((0, 1)) is None
+    assert SeatSearch(answers, {seven: 1, four: 1}).for_one_more(0) is None
+    (alone,) = (one for one in answers.singles() if one.kinds == (1,))
+    change = SeatSearch(answers, {seven: 1, alone: 1}).for_one_more(0)
+    assert change is None  # the seven are full
+    change = SeatSearch(answers, {four: 1, alone: 1}).for_one_more(0)
+    assert change
+    assert [one.kinds for one in change.after] == [(0,), (1, 1, 1)]
 
 
 def solved(*jobs: tuple[Profile, int], gpus: int = 20, **fields: Any) -> RunningPlan:
