@@ -1,17 +1,19 @@
 """Running jobs placed in sets, on GPUs of one model or several, and how that is told."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.core.objectives import Prices
+from advisor.core.split import ADVISED_JOBS
 from advisor.decide.limits import Limits, is_served, memory_unknown, with_card_memory
 from advisor.errors import InputError
 from advisor.place.sets.placing import Kind, Pool, RunningPlan, make_placing
 from advisor.place.sets.solver import place_running
 from advisor.predict.gaps import IDLE
-from advisor.predict.predictions import Predictor
+from advisor.predict.predictions import PairPredictor
 from advisor.predict.profiles import Profile
 from advisor.predict.set_law import MEASURED_ON
 from advisor.settings import Settings
@@ -24,6 +26,9 @@ from advisor_advice.site.known_profiles import ProfileSet, all_profiles, checked
 from advisor_advice.site.promises import promised_p99_ms
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
+
+CUT_OFF_W = 1.0
+"""Sets that are said to draw so much less than the power limit are not cut off there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +137,7 @@ def place_jobs_by(
     kinds = [Kind(name=name, count=counts[name], is_server=name in served) for name in names]
     placing = make_placing(kinds, pools, request.objective, prices)
     plan = place_running(placing, time_limit_s=request.time_limit_s)
-    told = (*(text for _, texts in given for text in texts), *_told(given, pools))
+    told = (*(text for _, texts in given for text in texts), *_told(given, plan))
     return PlacedRunning(
         plan=plan,
         bundled=tuple(sorted({name for found in sets for name in found.bundled})),
@@ -161,7 +166,7 @@ def _pool(
     gpus: int,
     names: Sequence[str],
     limits: Limits,
-    model: Predictor,
+    model: PairPredictor,
     checked: CheckedCounts | None,
 ) -> Pool:
     there = {profile.job: profile for profile in found.profiles}
@@ -196,9 +201,8 @@ def _with_deadline(request: RunningRequest, profiles: Sequence[Profile]) -> Limi
     return replace(request.limits, min_speed=least)
 
 
-def _told(
-    given: Sequence[tuple[ProfileSet, tuple[str, ...]]], pools: Sequence[Pool]
-) -> Iterator[str]:
+def _told(given: Sequence[tuple[ProfileSet, tuple[str, ...]]], plan: RunningPlan) -> Iterator[str]:
+    pools = plan.placing.pools
     yield "sets of three jobs and more are by physics fitted to measured sets"
     yield "what was measured of jobs together is not taken in: advisor recommend takes it"
     for (found, _), pool in zip(given, pools, strict=True):
@@ -206,3 +210,22 @@ def _told(
         yield from memory_unknown(found.profiles, pool.limits.memory_mib)
         if pool.gpu_model not in MEASURED_ON:
             yield f"no set was measured on {pool.gpu_model}"
+    yield from _at_the_power_limit(plan)
+
+
+def _at_the_power_limit(plan: RunningPlan) -> Iterator[str]:
+    """Predicted watts are cut off there, and the speeds of sets are not lowered with the clock."""
+    for number, pool in enumerate(plan.placing.pools):
+        limits_w = [p.power_limit_w for p in pool.profiles if p and p.power_limit_w]
+        below_w = min(limits_w, default=math.inf) - CUT_OFF_W
+        sets = {
+            one: cards
+            for one, cards in plan.sets.items()
+            if one.pool == number and len(one.kinds) > ADVISED_JOBS
+        }
+        if hot := sum(cards for one, cards in sets.items() if one.power_w > below_w):
+            yield (
+                f"{hot} of {sum(sets.values())} cards with three jobs and more are to draw the "
+                f"power limit: half of the jobs of such sets were slower than their minimum when "
+                f"measured; --max-power {below_w:g} keeps such sets out"
+            )

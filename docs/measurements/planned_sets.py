@@ -62,6 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("do", choices=("make", "sets", "read"))
     parser.add_argument("plan", type=Path)
+    parser.add_argument("--windows", type=Path, help="read: in the place of PLAN.jsonl")
     parser.add_argument("--gpu-model", default=GPU_MODEL)
     parser.add_argument("--seed", type=int, default=1, help="by which jobs and sets are drawn")
     asked = parser.parse_args()
@@ -74,7 +75,7 @@ def main() -> None:
         print(",".join(of_limited(told)))
         print(",".join(dict.fromkeys(map(text, sets_of(told)))))
     else:
-        show(told, asked.plan.with_suffix(".jsonl"))
+        show(told, asked.windows or asked.plan.with_suffix(".jsonl"))
 
 
 def queue(gpu_model: str, seed: int) -> Placing:

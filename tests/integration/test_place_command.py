@@ -302,6 +302,17 @@ def test_energy_of_a_plan_has_the_watts_of_the_server(
     assert found["power_w"] == alone["power_w"]
 
 
+def test_cards_at_the_power_limit_are_told_and_a_ceiling_keeps_them_out(place: Advisor) -> None:
+    """Where predicted watts are cut off, sets were measured to break their floors."""
+    asked = ("reduction:4", "bert-serve-30:6", "vit-serve-30:3", "--objective", "least-energy")
+    gpu = ("--gpus", "8", "--gpu-model", "NVIDIA H200")
+    (told,) = (text for text in answer(place, *asked, *gpu)["warnings"] if "power limit" in text)
+    assert "--max-power 699" in told
+    below = answer(place, *asked, *gpu, "--max-power", "699")
+    assert not any("power limit" in text for text in below["warnings"])
+    assert max(one["power_w"] for one in below["sets"]) <= 699
+
+
 def test_costs_are_written_without_exponents(place: Advisor) -> None:
     """Of thousands of jobs, too; what lags behind and is no watt of now is said to be in it."""
     text = " ".join(place("triad:9000", "--gpus", "3", "--objective", "least-energy").out.split())

@@ -42,6 +42,7 @@ class SetAnswers:
         floors: Least speed that each must keep.
         sure: Whether the low end of its speed must.
         two: What is known of each two of them.
+        ceiling_w: Most power of a card; infinite where nobody asked for one.
         levels: Of the sets that the law was asked of, and that keep every limit.
     """
 
@@ -58,6 +59,7 @@ class SetAnswers:
     _most_p99_ms: Floats = field(init=False)
     _limits: Limits = field(init=False)
     _limits_of_sets: Limits = field(init=False)
+    ceiling_w: float = field(init=False)
     heads: Sets | None = None
     _filling: Sets | None = None
     _known: dict[tuple[tuple[int, ...], int], PlacedSet | None] = field(
@@ -68,6 +70,7 @@ class SetAnswers:
         profiles = [self._profile(kind) for kind in self.there]
         self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
         self._limits_of_sets = replace(limits, unsure_below=UNSURE_BELOW)
+        self.ceiling_w = (limits.max_power_w or np.inf) * (1 + 1e-9)
         self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
         self.floors = np.array([*(floor(profile, limits) for profile in profiles), 0.0])
         self.sure = np.array([*(must_be_sure(profile, limits) for profile in profiles), False])
@@ -170,6 +173,15 @@ class SetAnswers:
             p99_ms = self.many.p99_ms(sets.rows, sets.level)
             kept &= (p99_ms <= self._most_p99_ms[sets.rows] * (1 + 1e-9)).all(axis=1)
         return chosen[kept]
+
+    def within_power(self, sets: Sets) -> Ints:
+        """Which of them keep the ceiling of watts; larger ones may where they do not."""
+        there = np.arange(len(sets.size))
+        if self.ceiling_w == np.inf:
+            return there
+        jobs = np.flatnonzero(sets.size)
+        over = self.many.at(sets.rows[jobs], sets.level[jobs]).power_w > self.ceiling_w
+        return np.delete(there, jobs[over])
 
     def costs(self, sets: Sets) -> Floats:
         """Of sets, whatever limits they keep; shape (sets,)."""

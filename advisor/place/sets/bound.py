@@ -53,7 +53,9 @@ class SetBound:
         self._answers = answers
         placing, there = answers.placing, np.array(answers.there)
         self._alone = alone = answers.many.alone
-        self._limit_w, self._per_w = answers.many.limit_w, placing.per_w
+        # Below a ceiling under the power limit no watts are cut off.
+        held = answers.ceiling_w < answers.many.limit_w
+        self._limit_w, self._per_w = np.inf if held else answers.many.limit_w, placing.per_w
         self._card_worth, self._card = card_worth, card_worth - placing.per_card
         self._dearest = float(max(placing.lag.max(), worth.max()))
         self._least_size = ADVISED_JOBS if answers.is_of_law(ADVISED_JOBS) else ADVISED_JOBS + 1

@@ -119,6 +119,8 @@ class SetSearch:
 
     def _completed(self, bound: SetBound, sets: Sets, gains: Floats, least: float) -> list[Sets]:
         """With the jobs that bring most one after the other; those first that could gain most."""
+        cool = self._answers.within_power(sets)
+        sets, gains = sets.only(cool), gains[cool]
         most = gains.max(axis=1)
         first = self._starts(sets, np.where(most > least, most, -np.inf))
         sets, step, grown = sets.only(first), gains[first].argmax(axis=1), [sets.only(first)]
@@ -136,6 +138,7 @@ class SetSearch:
                 left[more, place] = -np.inf
                 with_more = sets.with_one_more(more, light[place], place)
                 kept = self._answers.kept(with_more)
+                kept = kept[self._answers.within_power(with_more.only(kept))]
                 grown.append(with_more.only(kept))
                 parent = np.append(parent, more[kept])
             sets, step = functools.reduce(Sets.and_also, grown[-TRIED:]), step[parent]
@@ -156,6 +159,7 @@ class SetSearch:
         """Some that gain and are not refused, of each kind of job."""
         of_law = [self._answers.is_of_law(size) for size in sets.size.tolist()]
         sets = sets.only(np.array(of_law, dtype=bool)).different()
+        sets = sets.only(self._answers.within_power(sets))
         gains = self.bound.gains(sets)
         good: list[PlacedSet] = []
         used = [0] * len(self.bound.own)

@@ -116,6 +116,7 @@ def _with_each(
     # What a job does alone was measured; whether it may be is asked later.
     alone = np.flatnonzero(grown.size[some] == 1)
     some = some[np.union1d(answers.kept(grown.only(some)), alone)]
+    some = some[answers.within_power(grown.only(some))]
     told = answers.costs(grown.only(some))
     # Of the levels of one set the cheapest is written last.
     order = some[np.argsort(-told, kind="stable")]

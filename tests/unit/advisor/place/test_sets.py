@@ -416,6 +416,14 @@ def test_two_jobs_that_a_third_has_left_are_for_the_model_of_pairs() -> None:
     assert answers.without(three, 1) is None
 
 
+def test_the_search_knows_a_ceiling_of_watts() -> None:
+    """Nothing is cut off below the power limit; so sets under a ceiling come near their bound."""
+    jobs = [(job(f"j{n}", 5.0 + 6 * n, 200.0 + 40 * n), 6) for n in range(8)]
+    plan = solved(*jobs, gpus=30, limits=Limits(max_power_w=650.0))
+    assert max(one.power_w for one in plan.sets) <= 650
+    assert plan.gap < 0.1
+
+
 def test_work_goes_where_it_costs_least() -> None:
     """A GPU model that does twice the work for the same watts is used first."""
     slow = job("a", 97.0, 600.0)
