@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,12 @@ def test_no_package_grows_too_large() -> None:
     folders = {path.parent for top in COMPONENTS for path in (ROOT / top).rglob("__init__.py")}
     counts = {folder: len([*folder.glob("*.py")]) - 1 for folder in folders}
     assert {str(folder): count for folder, count in counts.items() if count > 15} == {}
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Pytest imports them by their names alone, and collects none of two that are the same."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_modules_and_functions_grow_no_longer() -> None:
