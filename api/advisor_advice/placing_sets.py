@@ -214,7 +214,10 @@ def _told(given: Sequence[tuple[ProfileSet, tuple[str, ...]]], plan: RunningPlan
 
 
 def _at_the_power_limit(plan: RunningPlan) -> Iterator[str]:
-    """Predicted watts are cut off there, and the speeds of sets are not lowered with the clock."""
+    """Predicted watts are cut off there, and the speeds of sets are not lowered with the clock.
+
+    How many of their jobs fell below: docs/measurements/planned_floors.py, on three cards.
+    """
     for number, pool in enumerate(plan.placing.pools):
         limits_w = [p.power_limit_w for p in pool.profiles if p and p.power_limit_w]
         below_w = min(limits_w, default=math.inf) - CUT_OFF_W

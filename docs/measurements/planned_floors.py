@@ -30,11 +30,9 @@ from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor
 from advisor.settings import MIN_SPEED
+from advisor_advice.placing_sets import CUT_OFF_W
 from advisor_data.files.files import read_points
 from advisor_profiling.reports.sets import SetPart
-
-CUT_OFF_W = 1.0
-"""Sets that are said to draw so much less than the power limit are not cut off there."""
 
 JOBS_HEAD = ("way", "set", "W said", "job", "floor", "speed: said", "measured", "p99, ms")
 LIMITS_HEAD = (

@@ -324,6 +324,15 @@ def jobs_of(sets: Sequence[PlacedSet]) -> Counter[int]:
     return Counter(kind for one in sets for kind in one.kinds)
 
 
+def test_there_is_no_seat_where_all_sets_are_full_or_none_is_in_use() -> None:
+    """As on a pool that no set uses."""
+    answers = set_answers(placing_of([(job("small"), 9)], 1), 0)
+    seven = answers.by_law((0,) * 7)
+    assert seven
+    assert SeatSearch(answers, {seven: 1}).for_one_more(0) is None
+    assert SeatSearch(answers, {}).for_one_more(0) is None
+
+
 def test_a_seat_is_made_where_another_job_moves_on() -> None:
     """The only set with room has none for the one that waits, but for one of those beside it."""
     big, small = job("big", 97.0, 600.0), job("small", 8.0, 150.0)
