@@ -37,6 +37,10 @@ and the last one; then the first values, each with the count at it."""
 BEATS_AT = 168
 """Where it is counted how often the job said that it lives and has nothing to do."""
 
+FAULT_AT, FAULT_BYTES = 176, 320
+"""Why the count stands still although the job may work: UTF-8 text up to a zero byte; empty while
+the job is counted."""
+
 LATENCIES_AT, LATENCY_BUCKETS = 512, 320
 """Where the histogram of latencies is: how many requests took about as long as each bucket."""
 
@@ -103,6 +107,20 @@ class Progress:
             return
         kept = bounds_s[:MOST_BOUNDS]
         struct.pack_into(f"<q{len(kept)}d", self._progress, BOUNDS_AT, len(kept), *kept)
+
+    def uncounted(self, reason: str) -> None:
+        """Say why the count cannot be kept up now; an empty reason says that it can again.
+
+        Args:
+            reason: Cut to `FAULT_BYTES - 1` bytes of UTF-8.
+        """
+        if self._progress is None or len(self._progress) < FILE_BYTES:
+            return
+        kept = reason.encode()[: FAULT_BYTES - 1].decode(errors="ignore").encode()
+        # The first byte goes last: until then a reader finds no reason rather than half of one.
+        self._progress[FAULT_AT] = 0
+        self._progress[FAULT_AT + 1 : FAULT_AT + FAULT_BYTES] = kept[1:].ljust(FAULT_BYTES - 1, b"\0")
+        self._progress[FAULT_AT] = kept[0] if kept else 0
 
     def report(self, value: float | None, steps: int = 0) -> None:
         """As `add`, without stopping at the gate: for what the warm-up computes."""

@@ -10,6 +10,8 @@ from advisor.core.results import Reported
 from advisor.progress import (
     BEATS_AT,
     BOUNDS_AT,
+    FAULT_AT,
+    FAULT_BYTES,
     FILE_BYTES,
     FIRST_AT,
     FIRST_VALUES,
@@ -104,6 +106,14 @@ def read_beats(progress_path: Path) -> int:
         file.seek(BEATS_AT)
         data = file.read(8)
     return struct.unpack("<q", data)[0] if len(data) == 8 else 0
+
+
+def read_fault(progress_path: Path) -> str:
+    """Why the job is not counted now; empty while it is, and for a file of 8 bytes."""
+    with progress_path.open("rb", buffering=0) as file:
+        file.seek(FAULT_AT)
+        text = file.read(FAULT_BYTES)
+    return text.partition(b"\0")[0].decode(errors="replace")
 
 
 def percentile_ms(before: tuple[int, ...], after: tuple[int, ...], percent: float) -> float | None:

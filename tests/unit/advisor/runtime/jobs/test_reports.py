@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 
 from advisor.core.job import ResultsSettings
 from advisor.core.results import Reported
-from advisor.progress import FILE_BYTES, FIRST_VALUES, Progress, latency_bucket
+from advisor.progress import FAULT_BYTES, FILE_BYTES, FIRST_VALUES, Progress, latency_bucket
 from advisor.runtime.jobs.counting import CounterFile
-from advisor.runtime.jobs.reports import ReportedOutput, open_reports, percentile_ms, read_latencies
+from advisor.runtime.jobs.reports import (
+    ReportedOutput,
+    open_reports,
+    percentile_ms,
+    read_fault,
+    read_latencies,
+)
 
 
 @pytest.fixture
@@ -113,3 +119,25 @@ def test_percentiles_are_of_the_time_between_two_readings(file: Path) -> None:
     assert percentile_ms(before, after, 50) == pytest.approx(10, rel=0.03)
     assert percentile_ms(before, after, 99) == pytest.approx(200, rel=0.03)
     assert percentile_ms(after, after, 50) is None
+
+
+def test_a_fault_of_the_count_is_read_until_it_is_cleared(file: Path) -> None:
+    """A shorter reason leaves nothing of a longer one, and a long one is cut between characters."""
+    progress = Progress()
+    assert read_fault(file) == ""
+    progress.uncounted("no answer at http://127.0.0.1:8000")
+    progress.uncounted("HTTP 500")
+    assert read_fault(file) == "HTTP 500"
+    progress.uncounted("x" * (FAULT_BYTES - 2) + "\N{GREEK SMALL LETTER MU}s")
+    assert read_fault(file) == "x" * (FAULT_BYTES - 2)
+    progress.took(1e-5)
+    progress.uncounted("")
+    assert read_fault(file) == ""
+    assert read_latencies(file)[0] == 1, "the fault ends before the latencies begin"
+
+
+def test_a_file_of_a_count_alone_has_no_fault(file: Path) -> None:
+    """Earlier versions made it 8 bytes."""
+    file.write_bytes(bytes(8))
+    Progress().uncounted("HTTP 500")
+    assert read_fault(file) == ""
