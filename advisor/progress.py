@@ -119,7 +119,8 @@ class Progress:
         kept = reason.encode()[: FAULT_BYTES - 1].decode(errors="ignore").encode()
         # The first byte goes last: until then a reader finds no reason rather than half of one.
         self._progress[FAULT_AT] = 0
-        self._progress[FAULT_AT + 1 : FAULT_AT + FAULT_BYTES] = kept[1:].ljust(FAULT_BYTES - 1, b"\0")
+        rest = kept[1:].ljust(FAULT_BYTES - 1, b"\0")
+        self._progress[FAULT_AT + 1 : FAULT_AT + FAULT_BYTES] = rest
         self._progress[FAULT_AT] = kept[0] if kept else 0
 
     def report(self, value: float | None, steps: int = 0) -> None:
