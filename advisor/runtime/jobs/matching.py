@@ -13,31 +13,47 @@ from pathlib import Path
 from types import FrameType
 
 from advisor.errors import JobError
-from advisor.runtime.jobs.output import OutputLines
+from advisor.runtime.jobs.output import OutputLines, plain
 
 MATCH_S = 1.0
 """Processor time for all lines of a look, 1 MiB at most; what a pattern usually takes is 50 ms."""
 
 
 class OutputMatches:
-    """The first match of a pattern in each line that a job completes."""
+    """The first match of a pattern in each line that a job completes, without colours."""
 
     def __init__(self, path: Path, pattern: str) -> None:
         self._lines, self._pattern = OutputLines(path), re.compile(pattern)
+        self._too_slow: JobError | None = None
 
-    def read(self) -> list[re.Match[str]]:
-        """Of the lines that were completed since the last look; `string` of each is its line.
+    def read(self, *, last: bool = False) -> list[re.Match[str]]:
+        """Matches in the lines that were completed since the last look.
+
+        Args:
+            last: The job has ended: all that it wrote, and a last line without an end.
 
         Raises:
-            JobError: the pattern takes too long, or the job writes more than is kept.
+            JobError: the pattern takes too long, now or at an earlier look, and is not tried
+                again; or the job writes more than is kept.
         """
-        lines = [line.decode(errors="replace") for line in self._lines.read()]
-        with _in_time(self._pattern.pattern):
-            return [match for line in lines if (match := self._pattern.search(line))]
+        if self._too_slow is not None:
+            raise self._too_slow
+        found = self._match(self._lines.read())
+        while last and self._lines.is_behind:
+            found += self._match(self._lines.read())
+        return found + self._match([self._lines.take_rest()]) if last else found
 
     def close(self) -> None:
         """Let go of the file."""
         self._lines.close()
+
+    def _match(self, lines: list[bytes]) -> list[re.Match[str]]:
+        try:
+            with _in_time(self._pattern.pattern):
+                return [match for line in lines if (match := self._pattern.search(plain(line)))]
+        except JobError as error:
+            self._too_slow = error
+            raise
 
 
 @contextmanager

@@ -13,6 +13,9 @@ LOOK_BYTES = 1024 * 1024
 LINE_BYTES = 64 * 1024
 """Most that is read of a line; of a longer one its end."""
 
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
 
 class OutputLines:
     """Complete lines of an output file that its shim may begin again.
@@ -22,18 +25,22 @@ class OutputLines:
     Args:
         path: Of the file.
         last_bytes: Of what was written before; None: from its beginning.
+
+    Attributes:
+        is_behind: The last look found more than it may read.
     """
 
     def __init__(self, path: Path, last_bytes: int | None = None) -> None:
         self._path, self._file, self._rest = path, path.open("rb", buffering=0), b""
+        self.is_behind = False
         if last_bytes is not None:
             self._file.seek(max(0, self._file.seek(0, os.SEEK_END) - last_bytes))
 
     def read(self) -> list[bytes]:
-        """Lines that were completed since the last look, without their ends.
+        """Lines that were completed since the last look, without their ends, `LOOK_BYTES` at most.
 
         Raises:
-            JobError: the job wrote more than is kept since then.
+            JobError: the job wrote more than is kept since then; the next look goes on behind it.
         """
         data = self._file.read(LOOK_BYTES)
         if len(data) < LOOK_BYTES and self._begun_again():
@@ -42,9 +49,15 @@ class OutputLines:
             if len(data) < LOOK_BYTES:
                 self._follow()
                 data += self._file.read(LOOK_BYTES - len(data))
+        self.is_behind = len(data) == LOOK_BYTES
         *lines, rest = re.split(rb"[\r\n]", self._rest + data)
         self._rest = rest[-LINE_BYTES:]
         return [line[-LINE_BYTES:] for line in lines]
+
+    def take_rest(self) -> bytes:
+        """The last line, which has no end: of a job that has ended."""
+        rest, self._rest = self._rest, b""
+        return rest
 
     def close(self) -> None:
         """Let go of the file."""
@@ -68,10 +81,18 @@ class OutputLines:
             )
 
 
+def plain(line: bytes) -> str:
+    """The text of a line without the escape sequences of a terminal, such as colours."""
+    if b"\x1b" in line:
+        line = _ESCAPES.sub(b"", line)
+    return line.decode(errors="replace")
+
+
 def number_of(text: str) -> float:
-    """The number that a job wrote, thousands apart or not; NaN where it is none."""
+    """The number in a job's log: `1,000`, `12.5` or, as tqdm scales it, `1.25k`; else NaN."""
+    scale = _SCALES.get(text[-1:], 1.0)
     try:
-        return float(text.replace(",", ""))
+        return float((text if scale == 1 else text[:-1]).replace(",", "")) * scale
     except ValueError:
         return math.nan
 

@@ -1,82 +1,81 @@
-"""Finds how a job that nobody described tells its progress: runs it, and looks at its output."""
+"""Runs a job that nobody described, and finds how its progress can be read."""
 
 import contextlib
 import os
-import re
 import shlex
 import signal
+import struct
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from advisor.core.job import START_TIMEOUT_S, Job, ProgressSettings
-from advisor.errors import InputError, JobError
-from advisor.progress import FILE_BYTES
-from advisor.runtime.host.processes import descendants
+from advisor.core.wording import listed
+from advisor.errors import AdvisorError, InputError, JobError
+from advisor.progress import FILE_BYTES, GO, HOLD, WAITING
+from advisor.runtime.host.processes import descendants, wait_until
 from advisor.runtime.jobs.libraries import loaded_libraries
-from advisor.runtime.jobs.output import OutputLines, number_of
+from advisor.runtime.jobs.log_numbers import FoundProgress, LogNumbers, search
+from advisor.runtime.jobs.output import OutputLines, plain
+from advisor.scrape.fetch import fetch
+from advisor.scrape.listening import listening_urls
+from advisor.scrape.page import parse_selector, read_page
+from advisor.scrape.servers import KnownServer, server_of
 
 WATCHED_S = 20.0
+"""Length of a look: time for a second epoch, or for the work to follow what prepares it."""
 
-LOOK_S = 0.1
+LONGEST_LOOK_S = 60.0
+"""Length of a look at whose end data are being prepared, or the best candidate has stopped."""
+
+LOOK_S, ASK_S = 0.1, 1.0
+"""How often the output is read; how often the GPU, the libraries and a metrics page are."""
+
+CERTAIN_S = 6.0
+"""Seconds of steady steps after which a look ends."""
+
+GATE_S = 3.0
+"""Time in which a job that honours its gate comes to it: one step."""
 
 PATTERN_S = 60.0
 """After so long a pattern that matches no line of an output that counts is a wrong one."""
 
-ENOUGH = 5
-"""Rising numbers after which nobody need look on."""
+MOST_LINES = 2000
+"""Newest lines of a look that are searched; a job that floods its output says no more in others."""
 
 _COUNTS = "advisor.callbacks"
 
 LAST_LINES = 3
 """Of the output, shown where nothing was found in it."""
 
-PATTERNS: tuple[tuple[str, str], ...] = (
-    (r"(?i)\bglobal[_ ]?step\D{0,3}([\d,]+)", "steps"),
-    (r"(?i)\bsteps?\b\D{0,3}([\d,]+)", "steps"),
-    (r"(?i)\biter(?:ation)?s?\b\D{0,3}([\d,]+)", "iterations"),
-    (r"(?i)\bbatch(?:es)?\b\D{0,3}([\d,]+)", "batches"),
-    (r"([\d,]+)/[\d,]+ \[", "steps"),  # tqdm, and with it Lightning and Hugging Face
-    (r"([\d,]+) ?/ ?[\d,]+", "steps"),
-    (r"(?i)\bepoch\b\D{0,3}([\d.,]+)", "epochs"),
-)
-"""Patterns and units, the finer ones first."""
-
 
 @dataclass(frozen=True, slots=True)
-class FoundProgress:
-    """How a job tells its progress, and the line that shows it; empty for a counter."""
+class FoundJob:
+    """A command whose progress can be read.
 
-    progress: ProgressSettings
-    line: str
-
-
-def search(lines: Sequence[str]) -> FoundProgress | None:
-    """The finest pattern whose numbers only rise; None: there is none.
-
-    Numbers that start again, as with each epoch, would make a wrong rate.
+    Attributes:
+        command: As given, or with `advisor.callbacks` in it, which counts its optimizer steps.
+        found: How its progress is read.
+        counted: The command that counts each optimizer step of a PyTorch job, where `command`
+            is another one.
     """
-    for pattern, unit in PATTERNS:
-        matches = [(m.group(1), line) for line in lines if (m := re.search(pattern, line))]
-        numbers = [number_of(text) for text, _ in matches]
-        if len(set(numbers)) > 1 and all(a <= b for a, b in pairwise(numbers)):
-            settings = ProgressSettings(kind="output", unit=unit, pattern=pattern)
-            return FoundProgress(settings, matches[-1][1].strip())
-    return None
+
+    command: tuple[str, ...]
+    found: FoundProgress
+    counted: str | None = None
 
 
 def patience_s(job: Job) -> float:
-    """How long it is waited for a job that does not count, while its output does."""
+    """Seconds to wait for a job that does not count, while its output does."""
     hasty = job.progress.pattern is not None and job.start_timeout_s == START_TIMEOUT_S
     return PATTERN_S if hasty else job.start_timeout_s
 
 
 def counts_otherwise(job: Job, lines: Sequence[str]) -> InputError | None:
-    """Where a job has not begun to count in its own way, and its output counts in another."""
+    """The error of a job that does not count in its own way while its output counts in another."""
     seconds = patience_s(job)
     kind, pattern = job.progress.kind, job.progress.pattern
     found = search(lines) if kind in ("output", "counter") and not job.progress.gate else None
@@ -92,41 +91,178 @@ def counts_otherwise(job: Job, lines: Sequence[str]) -> InputError | None:
     )
 
 
-def watch(
-    command: Sequence[str], environment: Mapping[str, str], seconds: float = WATCHED_S
-) -> FoundProgress:
-    """Run a command for some seconds, or until it has shown how it counts; then it is ended.
+def find_progress(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    seconds: float = WATCHED_S,
+    computes: Callable[[], bool] = lambda: False,
+) -> FoundJob:
+    """Run a command until its progress is found, then end it.
+
+    A progress file that it counts in is taken at once. Then the metrics page of a known server,
+    then what it prints. Of a PyTorch job that prints nothing the optimizer steps are counted, if
+    its Python has advisor.
+
+    Args:
+        command: Program and arguments; no shell.
+        environment: All of its variables.
+        seconds: Length of the look.
+        computes: Whether the GPU computes now.
 
     Raises:
-        JobError: nothing tells its progress, or it failed.
+        JobError: it failed, or nothing tells its progress.
     """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with _started(command, environment, folder) as job, _lines(folder / "output") as read:
-            end, lines = time.monotonic() + seconds, list[str]()
-            while (code := job.poll()) is None and time.monotonic() < end:
-                time.sleep(LOOK_S)
-                lines += read()
-                if (folder / "progress").read_bytes()[:8] != bytes(8):
-                    return FoundProgress(ProgressSettings(), "")
-                if (found := search(lines)) and _matches(found, lines) >= ENOUGH:
-                    return found
-            lines += read()
-            runs_torch = "torch" in (loaded_libraries([job.pid, *descendants(job.pid)]) or "")
-    if code:
-        raise JobError(f"the command ended with exit code {code}", why=_quoted(lines))
-    if found := search(lines):
-        return found
-    how = f"in {seconds:g} s" if code is None else "until it ended by itself"
+    with _Look(command, environment) as look:
+        found = look.run(seconds, computes)
+        runs_torch = look.runs_torch
     counted = counted_script(command) if runs_torch else None
-    raise JobError(
-        f"nothing that the command wrote {how} tells its progress",
-        why=_quoted(lines),
-        fix=f"it runs PyTorch, whose optimizer steps {counted} counts"
-        if counted
-        else r"name the number: --progress output --pattern 'step (\d+)', or count in the program "
-        "(docs/progress.md); --progress runs is for a command that is short",
-    )
+    if found:
+        return FoundJob(tuple(command), found, counted)
+    if counted and _has_advisor(command[0], environment):
+        words = shlex.split(counted)
+        with _Look(words, environment) as second, contextlib.suppress(JobError):
+            if (found := second.run(LONGEST_LOOK_S, computes)) and not found.line:
+                return FoundJob(tuple(words), found)
+    raise look.nothing(counted)
+
+
+class _Look:
+    """One run of a command that is looked at.
+
+    Attributes:
+        runs_torch: It has loaded PyTorch.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._command, self._environment = command, environment
+        self._numbers, self._last_lines = LogNumbers(), list[str]()
+        self._server = server_of(command)
+        self._page: float | None = None
+        self._page_moves = False
+        self._ports: list[str] = []
+        self.runs_torch = False
+
+    def __enter__(self) -> "_Look":
+        self._stack = contextlib.ExitStack()
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        self._job = self._stack.enter_context(
+            _started(self._command, self._environment, self._folder)
+        )
+        self._output = OutputLines(self._folder / "output")
+        self._stack.callback(self._output.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, seconds: float, computes: Callable[[], bool]) -> FoundProgress | None:
+        """Look until something is certain or the time is up.
+
+        Raises:
+            JobError: the command failed.
+        """
+        begun_s = now_s = time.monotonic()
+        self._seconds, asked_s, busy, longest_s = seconds, begun_s - ASK_S, False, seconds
+        while (code := self._job.poll()) is None and now_s - begun_s < longest_s:
+            time.sleep(LOOK_S)
+            now_s = time.monotonic()
+            if now_s - asked_s >= ASK_S:
+                asked_s, busy = now_s, computes()
+                self._ask()
+            self._read(now_s, busy=busy)
+            if (self._folder / "progress").read_bytes()[:8] != bytes(8):
+                return FoundProgress(ProgressSettings(gate=self._passes_gate()), "")
+            if self._page_moves:
+                return self._by_page()
+            if self._numbers.is_certain(now_s, CERTAIN_S):
+                return self._numbers.found(now_s)
+            is_open = self._numbers.is_preparing(now_s) or not self._numbers.is_clear(now_s)
+            # Silence is no reason to look on: what prints nothing now prints nothing later.
+            if seconds >= WATCHED_S and is_open and self._numbers.is_seen:
+                longest_s = LONGEST_LOOK_S
+        self._ended = code is not None
+        self._read(now_s, busy=busy)
+        if code:
+            raise JobError(f"the command ended with exit code {code}", why=self._quoted())
+        return self._by_page() if self._page is not None else self._numbers.found(now_s)
+
+    def nothing(self, counted: str | None) -> JobError:
+        """The error of a command in which nothing tells its progress."""
+        how = "until it ended by itself" if self._ended else f"in {self._seconds:g} s"
+        if counted:
+            fix = (
+                f"it runs PyTorch, whose optimizer steps {counted} counts "
+                "(pip install advisor in its environment)"
+            )
+        elif self._ports or self._server:
+            at = (
+                f"it listens at {listed(self._ports)}"
+                if self._ports
+                else "its command is that of a server"
+            )
+            fix = (
+                f"{at}: send it requests meanwhile, or name its metrics page "
+                "(progress: {kind: metrics, url: .., counter: ..}, docs/progress.md)"
+            )
+        else:
+            fix = (
+                "print a count that rises, count in the program (docs/progress.md), or name what "
+                "it prints with --pattern; --progress runs is for a command that is short"
+            )
+        return JobError(
+            f"nothing that the command wrote {how} tells its progress",
+            why=self._quoted(),
+            fix=fix,
+        )
+
+    def _read(self, now_s: float, *, busy: bool) -> None:
+        with contextlib.suppress(JobError):  # a flood, of which the newest lines are enough
+            lines = [plain(line) for line in self._output.read()]
+            self._numbers.add(lines[-MOST_LINES:], now_s, busy=busy)
+            self._last_lines = [*self._last_lines, *filter(str.strip, lines)][-LAST_LINES:]
+
+    def _ask(self) -> None:
+        """Ask what takes longer than a look."""
+        pids = [self._job.pid, *descendants(self._job.pid)]
+        self.runs_torch = self.runs_torch or "torch" in (loaded_libraries(pids) or "")
+        self._ports = listening_urls(pids)
+        url, counter = self._url(), self._server and self._server[0].counter
+        if url and counter:
+            with contextlib.suppress(AdvisorError):
+                total = read_page(fetch(url), parse_selector(counter), None).total
+                self._page_moves = self._page is not None and total > self._page
+                self._page = total if self._page is None else self._page
+
+    def _url(self) -> str | None:
+        """Where the page of a known server is: at a port on which the job itself listens."""
+        if self._server is None:
+            return None
+        known, url = self._server
+        own = [f"{port}{known.path}" for port in self._ports]
+        return url if url in own else next(iter(own), None) if url is None else None
+
+    def _by_page(self) -> FoundProgress:
+        assert self._server is not None
+        known: KnownServer = self._server[0]
+        settings = ProgressSettings(
+            kind="metrics",
+            unit=known.unit,
+            url=self._url(),
+            counter=known.counter,
+            histogram=known.histogram,
+        )
+        return FoundProgress(settings, "")
+
+    def _passes_gate(self) -> bool:
+        """Close the gate, and see whether the job comes to it."""
+        path = self._folder / "gate"
+        path.write_bytes(struct.pack("<q", HOLD) + path.read_bytes()[8:])
+        return wait_until(lambda: path.read_bytes()[8:16] == struct.pack("<q", WAITING), GATE_S)
+
+    def _quoted(self) -> str:
+        last = " | ".join(line.strip() for line in self._last_lines)
+        return f"its last lines: {last}" if last else "it wrote nothing"
 
 
 def counted_script(command: Sequence[str]) -> str | None:
@@ -138,33 +274,27 @@ def counted_script(command: Sequence[str]) -> str | None:
     return shlex.join([program, *words[:own], "-m", _COUNTS, *words[own:]])
 
 
-def _matches(found: FoundProgress, lines: Sequence[str]) -> int:
-    pattern = found.progress.pattern or ""
-    return len({m.group(1) for line in lines if (m := re.search(pattern, line))})
-
-
-@contextlib.contextmanager
-def _lines(path: Path) -> Generator[Callable[[], list[str]]]:
-    """What reads the lines that were completed since the last look."""
-    output = OutputLines(path)
-    try:
-        yield lambda: [line.decode(errors="replace") for line in output.read()]
-    finally:
-        output.close()
-
-
-def _quoted(lines: Sequence[str]) -> str:
-    last = [line.strip() for line in lines if line.strip()][-LAST_LINES:]
-    return f"its last lines: {' | '.join(last)}" if last else "it wrote nothing"
+def _has_advisor(interpreter: str, environment: Mapping[str, str]) -> bool:
+    """Whether the Python of a job can import what counts its steps."""
+    asked = [interpreter, "-c", f"import {_COUNTS}"]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(asked, env=environment, capture_output=True, timeout=30, check=False)
+        return done.returncode == 0
+    return False
 
 
 @contextlib.contextmanager
 def _started(
     command: Sequence[str], environment: Mapping[str, str], folder: Path
 ) -> Generator["subprocess.Popen[bytes]"]:
-    """The command with output and count in a folder, ended with all that it started."""
+    """The command with output, count and open gate in a folder, ended with all that it started."""
     (folder / "progress").write_bytes(bytes(FILE_BYTES))
-    known = {"ADVISOR_PROGRESS_FILE": str(folder / "progress"), "PYTHONUNBUFFERED": "1"}
+    (folder / "gate").write_bytes(struct.pack("<qq", GO, 0))
+    known = {
+        "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
+        "ADVISOR_GATE_FILE": str(folder / "gate"),
+        "PYTHONUNBUFFERED": "1",
+    }
     with (folder / "output").open("wb") as output:
         job = subprocess.Popen(
             command,

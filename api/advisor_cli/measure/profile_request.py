@@ -1,6 +1,7 @@
 """What `advisor profile` is to measure, as its options tell it."""
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
@@ -14,13 +15,13 @@ from advisor.core.wording import measuring
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job, load_job, save_job
 from advisor.runtime.jobs.launcher import check_program
-from advisor.runtime.jobs.progress_search import WATCHED_S, watch
+from advisor.runtime.jobs.progress_search import WATCHED_S, FoundJob, find_progress
 from advisor.settings import Settings
 from advisor_cli.measure.testbeds import LongestWindow, Noise, Telemetry, check_replay
 from advisor_cli.shared.options import REPLAY, AllowUnsafe, job_names
 from advisor_cli.shared.say import say
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_profiling.testbed.live import Mode, find_gpu
+from advisor_profiling.testbed.live import Mode, computes, find_gpu
 from advisor_profiling.testbed.replay import ReplayTestbed
 
 _Number = TypeVar("_Number", int, float)
@@ -131,16 +132,40 @@ def _searched_job(name: str, command: Sequence[str], gpu: str, settings: Setting
         return known
     job = inline_job(name, command, ProgressSettings())
     check_program(job, settings.job_environment())
-    find_gpu(gpu)  # before the command is watched in vain
-    say(f"looking for progress in what {name} prints, {WATCHED_S:g} s at most", err=True)
-    found = watch(command, {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu})
-    if found.line:
-        say(f"found, in {found.progress.unit}: {found.line}", err=True)
-    job = inline_job(name, command, found.progress)
+    card = find_gpu(gpu)  # before the command is watched in vain
+    say(f"looking for progress in what {name} prints, about {WATCHED_S:g} s", err=True)
+    environment = {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu}
+    known = find_progress(command, environment, computes=lambda: computes(card))
+    _tell_found(name, known)
+    job = inline_job(name, known.command, known.found.progress)
     if not file.exists():
         save_job(job, file)
         say(f"kept as {file}", err=True)
     return job
+
+
+def _tell_found(name: str, known: FoundJob) -> None:
+    """Show what was found, and what else could be taken."""
+    found, progress = known.found, known.found.progress
+    if known.counted:
+        say(
+            f"it runs PyTorch, so its optimizer steps can be counted, and all shares be measured "
+            f"in one run: advisor profile --name {name} -- {known.counted}",
+            err=True,
+        )
+    if found.line:
+        say(f"found, in {progress.unit}: {found.line}", err=True)
+    elif progress.kind == "metrics":
+        say(f"found, in {progress.unit}: {progress.counter} at {progress.url}", err=True)
+    else:
+        gate = ", and stands at its gate" if progress.gate else ""
+        say(f"found: it counts in its progress file{gate}", err=True)
+    if other := found.runner_up:
+        say(
+            f"next best, in {other.progress.unit}: {other.line} "
+            f"(--pattern {shlex.quote(other.progress.pattern or '')})",
+            err=True,
+        )
 
 
 def _sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:

@@ -26,6 +26,7 @@ from advisor_profiling.testbed.testbed import LiveTestbed
 
 _ALONE_S = 5
 _PASSING_S = 1
+_BUSY_PERCENT = 5
 """A process that starts on one GPU shows on all GPUs of the host while its driver initialises."""
 
 SourceName = Literal["nvml", "dcgm", "amd"]
@@ -90,6 +91,13 @@ def later_strangers(gpu_uuid: str) -> Callable[[], frozenset[int]]:
     """Lists the processes that have come to a GPU since this was called."""
     there = frozenset(nvml.context_pids(gpu_uuid))
     return lambda: frozenset(nvml.context_pids(gpu_uuid)) - there
+
+
+def computes(gpu: Gpu) -> bool:
+    """Whether a kernel ran on the GPU within the last second; False where that is not read."""
+    with suppress(SourceError):
+        return gpu.vendor == "nvidia" and (nvml.busy_percent(gpu.uuid) or 0) >= _BUSY_PERCENT
+    return False
 
 
 def list_gpus() -> list[Gpu]:

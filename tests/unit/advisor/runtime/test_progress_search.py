@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
-from advisor.runtime.jobs.progress_search import counted_script, search, watch
+from advisor.runtime.jobs.log_numbers import search
+from advisor.runtime.jobs.progress_search import counted_script, find_progress
 
 TQDM = ["  1%|     | 12/1000 [00:01<01:10, 11.2it/s]", "  3%|3    | 33/1000 [00:03<01:08]"]
 LIGHTNING = [
@@ -28,7 +30,7 @@ EPOCHS = ["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"]
         (TQDM, "steps", "33/1000"),
         (LIGHTNING, "steps", "20/100"),
         (HUGGING_FACE, "epochs", "0.25"),
-        (EPOCHS, "epochs", "epoch 3"),
+        (EPOCHS, "steps", "step 20"),
     ],
     ids=["step", "thousands", "global step", "iter", "tqdm", "lightning", "hugging face", "epochs"],
 )
@@ -49,18 +51,27 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
+@pytest.fixture(autouse=True)
+def soon_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.runtime.jobs.progress_search.CERTAIN_S", 0.3)
+
+
 def test_a_script_that_prints_is_ended_when_it_has_shown_enough() -> None:
     code = "import time\nfor n in range(10**6): print('step', n, flush=True); time.sleep(0.01)"
-    found = watch(python(code), os.environ)
+    found = find_progress(python(code), os.environ).found
     assert (found.progress.kind, found.progress.unit) == ("output", "steps")
 
 
-def test_a_script_that_counts_in_the_file_needs_no_pattern() -> None:
+@pytest.mark.parametrize("gate", [True, False])
+def test_a_script_that_counts_in_the_file_needs_no_pattern(gate: bool) -> None:
+    """Whether it honours its gate is tried."""
     code = (
-        "from advisor.progress import Progress\nimport time\np = Progress()\n"
+        ("" if gate else "import os; del os.environ['ADVISOR_GATE_FILE']\n")
+        + "from advisor.progress import Progress\nimport time\np = Progress()\n"
         "while True: p.add(1); time.sleep(0.01)"
     )
-    assert watch(python(code), os.environ).progress.kind == "counter"
+    progress = find_progress(python(code), os.environ).found.progress
+    assert (progress.kind, progress.gate) == ("counter", gate)
 
 
 @pytest.mark.parametrize(
@@ -73,22 +84,76 @@ def test_a_script_that_counts_in_the_file_needs_no_pattern() -> None:
 )
 def test_what_went_wrong_is_said_once_with_the_output(code: str, message: str) -> None:
     with pytest.raises(JobError, match=message):
-        watch(python(code), os.environ, seconds=5)
+        find_progress(python(code), os.environ, seconds=5)
 
 
-def test_a_silent_script_of_pytorch_is_told_what_counts_its_steps(
+def test_a_server_is_not_told_to_print_steps() -> None:
+    code = (
+        "import socket, time\ns = socket.create_server(('127.0.0.1', 0))\n"
+        "print('ready'); time.sleep(60)"
+    )
+    with pytest.raises(
+        JobError, match=r"listens at http://127.0.0.1:\d+: send it requests"
+    ) as told:
+        find_progress(python(code), os.environ, seconds=2.5)
+    assert "step" not in str(told.value)
+
+
+def loaded(_pids: object) -> str:
+    return "torch 2.11.0"
+
+
+def test_a_silent_script_of_pytorch_is_counted_by_its_optimizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command that does, with its options; the libraries are a stand-in's."""
-
-    def loaded(_pids: object) -> str:
-        return "torch 2.11.0"
-
+    """Without a failed try; PyTorch is a stand-in, whose optimizer calls its hook."""
     monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+    (tmp_path / "torch" / "optim").mkdir(parents=True)
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "import types\ncuda = types.SimpleNamespace(is_available=lambda: False)\n"
+    )
+    (tmp_path / "torch" / "optim" / "__init__.py").touch()
+    (tmp_path / "torch" / "optim" / "optimizer.py").write_text(
+        "hooks = []\nregister_optimizer_step_post_hook = hooks.append\n"
+    )
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time\nfrom torch.optim.optimizer import hooks\n"
+        "class Optimizer: pass\nown = Optimizer()\n"
+        "while True:\n    time.sleep(0.01)\n    for hook in hooks: hook(own)\n"
+    )
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    }
+    known = find_progress([sys.executable, str(script)], environment, seconds=1.5)
+    assert known.command == (sys.executable, "-m", "advisor.callbacks", str(script))
+    assert known.found.progress == ProgressSettings(kind="counter", gate=True)
+
+
+def test_pytorch_without_advisor_is_told_what_counts_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+
+    def has_advisor(_interpreter: str, _environment: object) -> bool:
+        return False
+
+    monkeypatch.setattr("advisor.runtime.jobs.progress_search._has_advisor", has_advisor)
     script = tmp_path / "train.py"
     script.write_text("import time; time.sleep(60)")
     with pytest.raises(JobError, match=r"-u -m advisor.callbacks \S+train.py --lr 1 counts"):
-        watch([sys.executable, "-u", str(script), "--lr", "1"], os.environ, seconds=0.5)
+        find_progress([sys.executable, "-u", str(script), "--lr", "1"], os.environ, seconds=0.5)
+
+
+def test_a_script_of_pytorch_that_prints_is_told_of_the_callback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+    script = tmp_path / "train.py"
+    script.write_text("import time\nfor n in range(9**9): print('step', n); time.sleep(0.01)")
+    known = find_progress([sys.executable, str(script)], os.environ)
+    assert known.found.progress.kind == "output"
+    assert known.counted == f"{sys.executable} -m advisor.callbacks {script}"
 
 
 @pytest.mark.parametrize(
