@@ -117,6 +117,8 @@ class Progress:
         if self._progress is None or len(self._progress) < FILE_BYTES:
             return
         kept = reason.encode()[: FAULT_BYTES - 1].decode(errors="ignore").encode()
+        if self._progress[FAULT_AT : FAULT_AT + len(kept) + 1] == kept + b"\0":
+            return
         # The first byte goes last: until then a reader finds no reason rather than half of one.
         self._progress[FAULT_AT] = 0
         rest = kept[1:].ljust(FAULT_BYTES - 1, b"\0")

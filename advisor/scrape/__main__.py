@@ -3,8 +3,9 @@
     python -m advisor.scrape --url http://127.0.0.1:8000/metrics \
         --counter vllm:generation_tokens_total -- vllm serve MODEL
 
-The page is read four times a second by this process alone, so whoever reads the progress file waits
-for nothing. What cannot be read yet is told in the output and tried again.
+This process alone reads the page, four times a second, so readers of the progress file never wait
+for it. Nothing on the page ends the server. While the page cannot be counted, the reason is in the
+output and, except before the first reading, in the progress file.
 """
 
 import argparse
@@ -19,23 +20,25 @@ from advisor.errors import AdvisorError, JobError, SourceError
 from advisor.progress import Progress
 from advisor.scrape.fetch import address_of, answers, fetch
 from advisor.scrape.mirror import PageMirror
-from advisor.scrape.page import parse_selector, read_page
+from advisor.scrape.page import Reading, parse_selector, read_page
 
 _INTERVAL_S = 0.25
 _TELL_AGAIN_S = 10.0
-_LEAVE_S = 10.0
+
+_GAP_S = 2.0
+"""A page that was read before may be missing so long, s, before its count is given up."""
 
 
 def main(words: list[str]) -> int:
     """Run the command that `words` name; its exit code, or 1 where it cannot be counted."""
     options = _options(words)
     try:
-        scraper = _Scraper(options)
+        scraper = Scraper(options.url, options.counter, options.histogram, options.promised_ms)
         if answers(options.url):
             raise JobError(
-                f"somebody answers at {options.url} before the job has begun",
+                f"the port of {options.url} is taken before the server starts",
                 why="another server would be counted in its place",
-                fix="end it, or choose another port",
+                fix="end that server, or choose another port",
             )
         server = subprocess.Popen(options.command)
     except (AdvisorError, OSError) as error:
@@ -47,70 +50,67 @@ def main(words: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, forward)
     signal.signal(signal.SIGINT, forward)
-    return _watch(server, scraper, ends=options.end_on_fault)
+    return _watch(server, scraper)
 
 
-class _Scraper:
-    """Reads the page once a time, and tells what stands in the way."""
+class Scraper:
+    """Reads the page, and says what stands in the way."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        address_of(options.url)
-        self._url = options.url
-        self._counter = parse_selector(options.counter)
-        self._histogram = parse_selector(options.histogram) if options.histogram else None
+    def __init__(
+        self,
+        url: str,
+        counter: str,
+        histogram: str | None = None,
+        promised_ms: float | None = None,
+    ) -> None:
+        address_of(url)
+        self._url = url
+        self._counter = parse_selector(counter)
+        self._histogram = parse_selector(histogram) if histogram else None
         self._progress = Progress()
-        self._mirror = PageMirror(self._progress, options.promised_ms)
+        self._mirror = PageMirror(self._progress, promised_ms)
         self._told, self._told_s = "", 0.0
+        self._read_s: float | None = None
 
-    def look(self) -> None:
-        """Read it, if it can be read now.
+    def look(self, now_s: float) -> None:
+        """Read the page once; `now_s` is of a monotonic clock."""
+        try:
+            self._mirror.take(self._reading())
+        except SourceError as error:
+            # A server that starts has no page yet; one that restarts its worker soon has it again.
+            if self._read_s is not None and now_s - self._read_s > _GAP_S:
+                self._progress.uncounted(str(error))
+            self._tell(str(error), now_s)
+        except Exception as error:  # noqa: BLE001 - nothing on a page may end the server
+            self._progress.uncounted(str(error))
+            self._tell(str(error), now_s)
+        else:
+            self._read_s = now_s
+            self._progress.uncounted("")
 
-        Raises:
-            JobError: it never can.
-        """
+    def _reading(self) -> Reading:
+        page = fetch(self._url)
         try:
-            page = fetch(self._url)
-        except SourceError as error:
-            self._tell(str(error))
-            return
-        try:
-            self._mirror.take(read_page(page, self._counter, self._histogram))
-        except SourceError as error:
-            # Some servers show a counter with their first request only: until then they wait.
+            return read_page(page, self._counter, self._histogram)
+        except SourceError:
+            # Some servers show a counter with their first request only; until then they live.
             self._progress.add(0)
-            self._tell(str(error))
+            raise
 
-    def _tell(self, what: str) -> None:
-        now_s = time.monotonic()
+    def _tell(self, what: str, now_s: float) -> None:
         if what != self._told or now_s - self._told_s >= _TELL_AGAIN_S:
             self._told, self._told_s = what, now_s
             _say(f"not counted now: {what}")
 
 
-def _watch(server: subprocess.Popen[bytes], scraper: _Scraper, *, ends: bool) -> int:
+def _watch(server: subprocess.Popen[bytes], scraper: Scraper) -> int:
     while server.poll() is None:
-        next_s = time.monotonic() + _INTERVAL_S
-        try:
-            scraper.look()
-        except JobError as error:
-            _say(f"not counted any more: {error}")
-            if ends:
-                _end(server)
-                return 1
-            break
+        now_s = time.monotonic()
+        scraper.look(now_s)
         with suppress(subprocess.TimeoutExpired):
-            server.wait(max(next_s - time.monotonic(), 0))
+            server.wait(max(now_s + _INTERVAL_S - time.monotonic(), 0))
     status = server.wait()
     return status if status >= 0 else 128 - status
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    server.terminate()
-    try:
-        server.wait(_LEAVE_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
 
 
 def _say(what: str) -> None:
@@ -123,9 +123,6 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--counter", required=True, help='name, or name{label="value"}')
     parser.add_argument("--histogram", help="of latencies, without _bucket")
     parser.add_argument("--promised-ms", type=float, help="the p99 that is promised")
-    parser.add_argument(
-        "--end-on-fault", action="store_true", help="end the server where it cannot be counted"
-    )
     parser.add_argument("command", nargs="+", help="the server, after --")
     return parser.parse_args(words)
 

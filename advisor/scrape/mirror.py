@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from advisor.errors import JobError
 from advisor.progress import LATENCY_STEP, Progress
-from advisor.scrape.page import Reading
+from advisor.scrape.page import Reading, SeriesTotal
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 """Its multiples, without the whole part, lie evenly however few or many of them are taken in a row
@@ -16,7 +16,7 @@ _PLACES = 1000
 
 
 class PageMirror:
-    """What was read so far.
+    """Writes readings into a progress file; counters that went back started again.
 
     Buckets of servers are wide and those of a progress file 5 % apart, so requests of one bucket
     are spread evenly over it: percentiles are then linear within a bucket, as those of Prometheus.
@@ -28,43 +28,37 @@ class PageMirror:
 
     def __init__(self, progress: Progress, promised_ms: float | None = None) -> None:
         self._progress, self._promised_ms = progress, promised_ms
-        self._last = Reading(0.0)
-        self._told = 0
-        self._bounds_s: list[float] = []
+        self._total, self._told = SeriesTotal(), 0
+        self._buckets: tuple[tuple[float, float], ...] = ()
 
     def take(self, reading: Reading) -> None:
         """Take a reading over.
 
         Raises:
-            JobError: something went back, or a promise cannot be watched by these buckets.
+            JobError: the buckets do not reach a promised latency.
         """
-        if reading.total < self._last.total:
-            raise _back(self._last.total, reading.total)
-        self._take_latencies(reading)
-        self._last = Reading(reading.total, reading.buckets or self._last.buckets)
-        steps, self._told = int(reading.total) - self._told, int(reading.total)
-        self._progress.add(steps)
+        before, self._told = self._told, int(self._total.add(reading.counts))
+        self._progress.add(self._told - before)
+        if reading.buckets:
+            self._take_latencies(reading.buckets)
 
-    def _take_latencies(self, reading: Reading) -> None:
-        if not reading.buckets:
-            return
-        self._check_promise(reading.buckets)
-        bounds_s = [bound_s for bound_s, _ in reading.buckets]
-        if bounds_s != self._bounds_s:
-            self._bounds_s = bounds_s
+    def _take_latencies(self, buckets: tuple[tuple[float, float], ...]) -> None:
+        self._check_promise(buckets)
+        before, bounds_s = dict(self._buckets), [bound_s for bound_s, _ in buckets]
+        if bounds_s != [*before]:
             self._progress.bounded(bounds_s)
-        before = dict(self._last.buckets)
-        low_s, under, known_under = 0.0, 0, 0
-        for bound_s, count in reading.buckets:
-            known = round(before.get(bound_s, 0.0))
-            # What one bucket has is the difference to the one below it.
-            self._spread((low_s, bound_s), known - known_under, round(count) - under)
-            low_s, under, known_under = max(bound_s, 0.0), round(count), known
+        counts = [round(count) for _, count in buckets]
+        known = [round(before.get(bound_s, 0.0)) for bound_s in bounds_s]
+        # What one bucket has is the difference to the one below it.
+        new, old = _differences(counts), _differences(known)
+        if any(now < then for now, then in zip(new, old, strict=True)):
+            old = [0] * len(new)  # the server started again
+        for bounds, then, now in zip(pairwise([0.0, *bounds_s]), old, new, strict=True):
+            self._spread(bounds, then, now)
+        self._buckets = buckets
 
     def _spread(self, bounds_s: tuple[float, float], known: int, now: int) -> None:
-        low_s, high_s = bounds_s
-        if now < known:
-            raise _back(known, now)
+        low_s, high_s = max(bounds_s[0], 0.0), bounds_s[1]
         if high_s == math.inf:
             low_s = high_s = low_s * LATENCY_STEP
         for first, after in pairwise([*range(known, now, 1 + (now - known) // _PLACES), now]):
@@ -82,8 +76,5 @@ class PageMirror:
             )
 
 
-def _back(before: float, now: float) -> JobError:
-    return JobError(
-        f"the server's count went back from {before:g} to {now:g}",
-        why="it has started again, or another server answers at this address",
-    )
+def _differences(counts: list[int]) -> list[int]:
+    return [after - before for before, after in pairwise([0, *counts])]

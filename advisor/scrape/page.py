@@ -3,7 +3,7 @@
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,11 @@ _PARTS_OF_HISTOGRAMS = ("_sum", "_count")
 
 _LONGEST_LINE = 16 * 2**10
 """The parser takes a time that grows with the square of a line."""
+
+LARGEST_COUNT = 2.0**53
+"""Beyond it a float does not tell two counts apart."""
+
+_OF_TRITON = "nv_inference_"
 
 _SECONDS = {"_us": 1e-6, "_microseconds": 1e-6, "_ms": 1e-3, "_milliseconds": 1e-3}
 """By the end of a histogram's name; seconds are what Prometheus asks for."""
@@ -35,13 +40,37 @@ class Reading:
     """What a page says of a job.
 
     Attributes:
-        total: The counter, summed over all label sets that are meant.
+        counts: The counter of each label set that is counted.
         buckets: Upper bounds, s, each with how many requests did not exceed it; the last bound is
-            infinite. Empty where no histogram is asked for, or there is none yet.
+            infinite. Empty where no histogram is wanted, or the page has none yet.
     """
 
-    total: float
+    counts: Mapping[str, float]
     buckets: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def total(self) -> float:
+        """Sum of the counts."""
+        return sum(self.counts.values())
+
+
+class SeriesTotal:
+    """Sum of counters over restarts of their server, as Prometheus sees them.
+
+    A counter that went back began again at 0. One that is missing adds nothing until it is back.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._last: dict[str, float] = {}
+
+    def add(self, counts: Mapping[str, float]) -> float:
+        """Take a reading over; the total since the first counter began."""
+        for series, now in counts.items():
+            before = self._last.get(series, 0.0)
+            self.total += now - before if now >= before else now
+            self._last[series] = now
+        return self.total
 
 
 def parse_selector(text: str) -> Selector:
@@ -81,10 +110,53 @@ def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Rea
                 why="what goes up and down tells no progress",
                 fix="name a counter; its name mostly ends in _total",
             )
-    total = sum(sample.value for _, _, sample in samples)
-    if not 0 <= total < math.inf:
-        raise JobError(f"{counter.name} is {total}, which is no count")
-    return Reading(total, _buckets(page, histogram) if histogram else ())
+    for _, _, sample in samples:
+        if not 0 <= sample.value < LARGEST_COUNT:
+            raise JobError(f"{counter.name} is {sample.value}, which is no count")
+    if counter.name.startswith(_OF_TRITON) and "model" not in counter.labels:
+        counts = _without_parts(sample for _, _, sample in samples)
+    else:
+        counts = _by_series(sample for _, _, sample in samples)
+    return Reading(counts, _buckets(page, histogram) if histogram else ())
+
+
+def _by_series(samples: Iterable[Any]) -> dict[str, float]:
+    counts = dict[str, float]()
+    for sample in samples:
+        series = f"{sorted(sample.labels.items())}"
+        counts[series] = counts.get(series, 0.0) + sample.value
+    return counts
+
+
+def _without_parts(samples: Iterable[Any]) -> dict[str, float]:
+    """Requests to Triton, where each request to an ensemble counts at its parts as well.
+
+    The page does not name the parts. An ensemble has no GPU (triton-inference-server/core,
+    src/ensemble_scheduler/ensemble_scheduler.cc: METRIC_REPORTER_ID_CPU), and each of its requests
+    runs each part once. So where models without a GPU stand beside models with one:
+
+    - A model with a GPU that counts less than each of these is part of none: it counts by itself.
+    - All others count as one, with the most that the sums can mean: at least the largest model,
+      and at most the models without a GPU together, each request of which reaches some GPU.
+
+    Assumed is that a model without a GPU is an ensemble or the first step of one. Calls of a part
+    past its ensemble count only where they outnumber it; `nv_inference_count{model="NAME"}` counts
+    one model alone. Versions and GPUs of a model are summed.
+    """
+    models, on_gpu = dict[str, float](), set[str]()
+    for sample in samples:
+        model = f"{sample.labels.get('namespace', '')}/{sample.labels.get('model', '')}"
+        models[model] = models.get(model, 0.0) + sample.value
+        if "gpu_uuid" in sample.labels:
+            on_gpu.add(model)
+    # A model with a GPU has a series without one as well, which stays 0 (core, src/model.cc).
+    entries = [n for model, n in models.items() if n and model not in on_gpu]
+    if not entries or not on_gpu:
+        return models
+    alone = {model: models[model] for model in on_gpu if models[model] < min(entries)}
+    together = min(sum(entries), sum(models[model] for model in on_gpu))
+    largest = max(n for model, n in models.items() if model not in alone)
+    return {**alone, "ensembles": max(together, largest)}
 
 
 def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...]:
@@ -92,7 +164,7 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
     kinds, sums = set[str](), dict[float, float]()
     for kind, _, sample in _samples(page, wanted):
         kinds.add(kind)
-        bound = float(sample.labels["le"]) * _scale(histogram.name)
+        bound = _bound(sample.labels.get("le", "")) * _scale(histogram.name)
         sums[bound] = sums.get(bound, 0.0) + sample.value
     if kinds - {"histogram", "unknown"} or _is_other(page, histogram):
         raise JobError(f"{histogram.name} is no histogram")
@@ -100,9 +172,16 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
     counts = [count for _, count in found]
     if found and (found[-1][0] != math.inf or not counts[0] >= 0 or counts != sorted(counts)):
         raise JobError(f"the buckets of {histogram.name} are no cumulative ones up to +Inf")
-    if not all(map(math.isfinite, counts)):
+    if not all(count < LARGEST_COUNT for count in counts):
         raise JobError(f"{histogram.name} has a count that is not finite")
     return found
+
+
+def _bound(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise JobError(f"a bucket ends at le={text[:100]!r}, which is no number") from error
 
 
 def _is_other(page: bytes, histogram: Selector) -> bool:

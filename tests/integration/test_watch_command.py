@@ -23,7 +23,7 @@ from advisor.core.gpu import Gpu
 from advisor.formats.job_file import load_job
 from advisor.progress import FILE_BYTES
 from advisor.scrape.fetch import answers
-from advisor.scrape.servers import SERVERS, server_of
+from advisor.scrape.servers import SERVERS
 from advisor_profiling.attached import watching
 
 STEPS_PER_S = 100.0
@@ -68,7 +68,17 @@ def test_a_process_that_prints_is_counted_beside_what_its_gpu_does(
         eventually(lambda: b"step 9/" in log.read_bytes())
         first, *_, last = looks(host, pid, "--every", "0.5", "--for", "2")
         shown = host.advisor("watch", str(pid), "--once", "--every", "0.5").stdout
-    assert set(first) == {"schema", "pid", "at", "watched_s", "count", "unit", "rate", "gpus"}
+    assert set(first) == {
+        "schema",
+        "pid",
+        "at",
+        "watched_s",
+        "count",
+        "unit",
+        "rate",
+        "fault",
+        "gpus",
+    }
     # A busy host makes it late, never early.
     assert 0.7 * STEPS_PER_S < last["rate"] < 1.03 * STEPS_PER_S
     (gpu,) = last["gpus"]
@@ -139,30 +149,11 @@ def test_a_process_that_tells_nothing_is_told_how_to(host: FakeHost) -> None:
     assert f"there is no process {pid}" in host.advisor("watch", str(pid)).stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "url"),
-    [
-        ("vllm serve Qwen/Qwen3-8B --port 8010", "http://127.0.0.1:8010/metrics"),
-        (
-            "python -m vllm.entrypoints.openai.api_server --port=8011",
-            "http://127.0.0.1:8011/metrics",
-        ),
-        ("python -m sglang.launch_server --model-path x", "http://127.0.0.1:30000/metrics"),
-        ("tritonserver --http-port 8000", "http://127.0.0.1:8002/metrics"),
-    ],
-)
-def test_pages_of_known_servers_are_found(command: str, url: str) -> None:
-    found = server_of(command.split())
-    assert found
-    assert found[1] == url
-    assert server_of(["python", "train.py"]) is None
-
-
 def test_names_of_known_servers_are_those_of_the_documentation() -> None:
     """Each counter and histogram stands there with its source."""
     page = (Path(__file__).parents[2] / "docs" / "progress.md").read_text()
     for server in SERVERS:
-        assert f"`{server.counter}`" in page
+        assert server.counter is None or f"`{server.counter}`" in page
         assert server.histogram is None or f"`{server.histogram}`" in page
 
 

@@ -123,7 +123,7 @@ def _counted_by(job: Job) -> tuple[str, ...]:
     told = {"url": progress.url, "counter": progress.counter, "histogram": progress.histogram}
     told["promised-ms"] = None if job.max_p99_ms is None else str(job.max_p99_ms)
     options = (f"--{name}={value}" for name, value in told.items() if value is not None)
-    return (python(), "-I", "-c", *_SCRAPE, *options, "--end-on-fault", "--")
+    return (python(), "-I", "-c", *_SCRAPE, *options, "--")
 
 
 _SHELL = frozenset({"&&", "||", "|", ";", ">", "<"})

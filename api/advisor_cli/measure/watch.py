@@ -22,6 +22,7 @@ from advisor.formats.job_file import inline_job, save_job
 from advisor.runtime.host.processes import owner_of
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor.runtime.jobs.progress_search import counted_script
+from advisor.scrape.servers import KnownServer, server_of
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.options import AsJson
@@ -208,8 +209,8 @@ def _screen(seen: WatchedNow, command: Sequence[str], notes: Sequence[str]) -> G
 
 
 def _rate_text(seen: WatchedNow) -> str:
-    if seen.unit is None:
-        return "rate: not known"
+    if seen.unit is None or seen.fault is not None:
+        return "rate: not known" + (f": {seen.fault}" if seen.fault else "")
     if seen.rate is None:
         return f"rate: not yet; {seen.count or 0:,.0f} {seen.unit} so far"
     watts = [gpu.power_w for gpu in seen.gpus if gpu.power_w is not None and not gpu.others]
@@ -263,6 +264,8 @@ def _how(pid: int, command: Sequence[str], told: ToldProgress | None) -> Iterato
         yield f"counted by {told.progress.pattern or 'its progress file'}"
         yield f"to profile it: advisor profile --name {name} -- {shlex.join(command)}{where}"
         return
+    if known := server_of(command):
+        yield _no_page(known[0])
     yield f"nothing that can be read tells how far it is; it writes to {output_of([pid])}"
     libraries = loaded_libraries(family(pid)) or ""
     if "torch" in libraries and (script := counted_script(command)):
@@ -271,6 +274,15 @@ def _how(pid: int, command: Sequence[str], told: ToldProgress | None) -> Iterato
     else:
         yield f"to profile it: advisor profile --name {name} -- {shlex.join(command)}{where}"
         yield "that reads what it prints; more ways: docs/progress.md"
+
+
+def _no_page(server: KnownServer) -> str:
+    """Why a known server is not counted by its page."""
+    name = server.starts[0]
+    if server.counter is None:
+        return f"{name} has no Prometheus page"
+    needs = f"; it needs {listed(server.needs)}" if server.needs else ""
+    return f"no port of this process has a page with {server.counter} of {name}{needs}"
 
 
 def _name(command: Sequence[str]) -> str:

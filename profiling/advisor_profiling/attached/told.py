@@ -1,22 +1,25 @@
 """How a process that runs already tells its progress: by a file, a page, or what it prints."""
 
+import math
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from advisor.core.job import ProgressSettings
-from advisor.errors import InputError, SourceError
+from advisor.errors import AdvisorError, InputError, JobError
 from advisor.runtime.host.processes import environment_of
-from advisor.runtime.jobs.counting import CounterFile
-from advisor.runtime.jobs.output import OutputLines, number_of
-from advisor.runtime.jobs.progress_search import FoundProgress, search
+from advisor.runtime.jobs.counting import CounterFile, Tally
+from advisor.runtime.jobs.log_numbers import search
+from advisor.runtime.jobs.output import OutputLines, number_of, plain
 from advisor.runtime.jobs.running_job import PROGRESS_MARK
 from advisor.scrape.fetch import fetch
-from advisor.scrape.page import parse_selector, read_page
+from advisor.scrape.listening import listening_urls
+from advisor.scrape.page import Selector, SeriesTotal, parse_selector, read_page
 from advisor.scrape.servers import server_of
 
 _TAIL_BYTES = 64 * 1024
@@ -47,30 +50,37 @@ class ToldProgress:
 
     Attributes:
         progress: The same for a job file.
-        read: Its count now; None where it cannot be read at this moment.
+        read: The count now; None before the first one. Raises AdvisorError while it cannot be
+            read.
+        close: Lets go of the file that is read.
     """
 
     progress: ProgressSettings
     read: Callable[[], float | None]
+    close: Callable[[], None] = lambda: None
 
 
 def find_told(
     pids: Sequence[int], command: Sequence[str], asked: AskedProcess
 ) -> ToldProgress | None:
-    """Where the processes of a job tell its progress; None: nowhere that anybody can read.
+    """Where the processes of a job tell its progress; None where nothing of it can be read.
 
-    Only pages of servers that are known, or were named, are asked for: another port may be one on
-    which the job's own processes talk, and they do not expect anybody else there.
+    A page is read from a named URL, or from a port of a known server on which these processes
+    alone listen.
 
     Raises:
-        InputError: what was asked for is wrong.
+        InputError: `asked` names no pattern, URL or counter that can be used.
     """
     if asked.pattern is not None:
         return _by_output(pids, asked.pattern)
     if asked.url is not None or asked.counter is not None:
-        return _by_page(command, asked)
-    begun, waiting = _by_file(pids), _by_file(pids, begun=False)
-    return begun or _by_page(command, asked) or _by_output(pids, None) or waiting
+        return _by_page(pids, command, asked)
+    return (
+        _by_file(pids)
+        or _by_page(pids, command, asked)
+        or _by_output(pids, None)
+        or _by_file(pids, begun=False)
+    )
 
 
 def output_of(pids: Sequence[int]) -> str:
@@ -86,16 +96,28 @@ def _by_file(pids: Sequence[int], *, begun: bool = True) -> ToldProgress | None:
     """A file that was counted in already, or one that may be."""
     for pid in pids:
         path = Path(environment_of(pid).get(PROGRESS_MARK, "/nonexistent"))
-        if path.is_file() and ((count := CounterFile(path)).read() > 0 or not begun):
-            return ToldProgress(ProgressSettings(), count.read)
+        if not path.is_file():
+            continue
+        count = CounterFile(path)
+        if _has_begun(count) or not begun:
+            return ToldProgress(ProgressSettings(), count.read, count.close)
+        count.close()
     return None
 
 
-def _by_page(command: Sequence[str], asked: AskedProcess) -> ToldProgress | None:
-    known = server_of(command)
-    url = asked.url or (known and known[1])
-    name = asked.counter or (known and known[0].counter)
-    if url is None or name is None:
+def _has_begun(count: CounterFile) -> bool:
+    try:
+        return count.read() > 0
+    except JobError:  # whoever wrote the reason counts there
+        return True
+
+
+def _by_page(
+    pids: Sequence[int], command: Sequence[str], asked: AskedProcess
+) -> ToldProgress | None:
+    server, named_url = server_of(command) or (None, None)
+    name = asked.counter or (server and server.counter)
+    if name is None or (server is None and asked.url is None):
         if asked == AskedProcess():
             return None
         raise InputError(
@@ -104,35 +126,49 @@ def _by_page(command: Sequence[str], asked: AskedProcess) -> ToldProgress | None
             fix="say both --url and --counter",
         )
     counter = parse_selector(name)
-
-    def read() -> float | None:
-        with suppress(SourceError):
-            return read_page(fetch(url), counter, None).total
-        return None
-
-    # Where nobody named the page, it is one only if the counter is on it.
-    if asked == AskedProcess() and read() is None:
-        return None
+    url = asked.url or (server and _own_page(pids, server.path, named_url, counter))
+    if url is None:
+        if asked == AskedProcess():
+            return None
+        raise InputError(
+            f"no port on which the process listens has a page with {name}",
+            fix="name the page: --url http://127.0.0.1:PORT/metrics",
+        )
     settings = ProgressSettings(
         kind="metrics",
-        unit=known[0].unit if known else "steps",
+        unit=server.unit if server else "steps",
         url=url,
         counter=name,
-        histogram=known and known[0].histogram,
+        histogram=server and server.histogram,
     )
-    return ToldProgress(settings, read)
+    total = SeriesTotal()
+    return ToldProgress(settings, lambda: total.add(read_page(fetch(url), counter, None).counts))
+
+
+def _own_page(
+    pids: Sequence[int], path: str, named_url: str | None, counter: Selector
+) -> str | None:
+    """The page of a server on its own ports, the one of its command line first."""
+    named = named_url and urlsplit(named_url).port
+    pages = [base + path for base in listening_urls(pids)]
+    for page in sorted(pages, key=lambda page: urlsplit(page).port != named):
+        with suppress(AdvisorError):
+            read_page(fetch(page), counter, None)
+            return page
+    return None
 
 
 def _by_output(pids: Sequence[int], pattern: str | None) -> ToldProgress | None:
     for path in _outputs(pids):
         output = _Output(path)
         if pattern is not None:
-            return ToldProgress(
-                ProgressSettings(kind="output", pattern=pattern), output.reader(pattern)
-            )
-        if found := output.search():
-            read = output.reader(found.progress.pattern or "")
-            return ToldProgress(replace(found.progress), read)
+            progress = ProgressSettings(kind="output", pattern=pattern)
+        elif found := search(output.newest()):
+            progress = found.progress
+        else:
+            output.close()
+            continue
+        return ToldProgress(progress, output.reader(progress), output.close)
     return None
 
 
@@ -154,30 +190,35 @@ class _Output:
 
     def __init__(self, path: Path) -> None:
         self._lines = OutputLines(path, last_bytes=_TAIL_BYTES)
-        self._newest: list[str] = []
+        self.close = self._lines.close
+        self._unread: list[str] = []
 
-    def search(self) -> FoundProgress | None:
-        """How it counts, by what is there."""
-        self._look()
-        return search(self._newest)
+    def newest(self) -> list[str]:
+        """The newest lines; a `reader` counts them as well."""
+        self._unread = [*self._unread, *map(plain, self._lines.read())][-_TAIL_LINES:]
+        return self._unread
 
-    def reader(self, pattern: str) -> Callable[[], float | None]:
-        """What reads the last number that the pattern found."""
-        expression, last = re.compile(pattern), None
+    def reader(self, progress: ProgressSettings) -> Callable[[], float | None]:
+        """What reads the count; None before the first match."""
+        expression, tally = re.compile(progress.pattern or ""), Tally()
+        group = expression.groups
+        count: float | None = None
 
         def read() -> float | None:
-            nonlocal last
-            self._look()
-            for line in self._newest:
-                if match := expression.search(line):
-                    last = number_of(match[match.re.groups])
-            return last
+            nonlocal count
+            lines, self._unread = [*self._unread, *map(plain, self._lines.read())], []
+            for match in filter(None, map(expression.search, lines)):
+                number = number_of(match[group] or "") if group else 1.0
+                if not math.isfinite(number):
+                    continue
+                if group and progress.cumulative:
+                    tally.add(number)
+                    count = tally.total
+                else:
+                    count = (count or 0.0) + number
+            return count
 
         return read
-
-    def _look(self) -> None:
-        lines = [line.decode(errors="replace") for line in self._lines.read()]
-        self._newest = [*self._newest, *lines][-_TAIL_LINES:]
 
 
 def _link(pid: int, number: int) -> str:

@@ -3,13 +3,13 @@
 import os
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU, TelemetrySource
-from advisor.errors import InputError, SourceError
+from advisor.errors import AdvisorError, InputError, SourceError
 from advisor.formats.moments import now
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.timed import Moment
@@ -48,7 +48,13 @@ class GpuSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedNow:
-    """What a look showed; `advisor watch --json` writes it."""
+    """What a look showed; `advisor watch --json` writes it.
+
+    Attributes:
+        count: Progress so far, in `unit`; None where it was not read in this look.
+        rate: Per second; None while it is not known.
+        fault: Why the count cannot be read now; None where it can, or where there is none.
+    """
 
     pid: int
     at: str
@@ -56,6 +62,7 @@ class WatchedNow:
     count: float | None
     unit: str | None
     rate: float | None
+    fault: str | None
     gpus: tuple[GpuSeen, ...]
 
 
@@ -98,13 +105,15 @@ def watch(
         SourceError: a GPU does not answer any more.
     """
     meter = RateMeter(_RATE_S)
-    with _gpus_of(pid) as look_at_gpus:
+    with _gpus_of(pid) as look_at_gpus, closing(told) if told else nullcontext():
         begun_s = time.monotonic()  # to open the GPUs may take longer than all looks
         next_s = begun_s + every_s
         while next_s <= begun_s + lasts_s + _LOOK_S:
-            count = None
+            count, fault = None, None
             while time.monotonic() < next_s:
-                if told is not None and (count := told.read()) is not None:
+                if told is not None:
+                    count, fault = _read(told)
+                if count is not None:
                     meter.add(Moment(time.monotonic()), count)
                 time.sleep(_LOOK_S)
             if owner_of(pid) is None:
@@ -115,10 +124,19 @@ def watch(
                 watched_s=round(time.monotonic() - begun_s, 3),
                 count=count,
                 unit=told and told.progress.unit,
-                rate=meter.rate(),
+                rate=meter.rate() if fault is None else None,
+                fault=fault,
                 gpus=look_at_gpus(),
             )
             next_s = time.monotonic() + every_s
+
+
+def _read(told: ToldProgress) -> tuple[float | None, str | None]:
+    """The count now, or why it cannot be read."""
+    try:
+        return told.read(), None
+    except AdvisorError as error:
+        return None, str(error)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What a Prometheus page says of a job, and what is told where it says nothing."""
 
 import math
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from advisor.runtime.jobs.reports import (
     read_latencies,
 )
 from advisor.scrape.mirror import PageMirror
-from advisor.scrape.page import Reading, parse_selector, read_page
+from advisor.scrape.page import Reading, SeriesTotal, parse_selector, read_page
 
 VLLM = b"""\
 # HELP vllm:num_requests_running Running.
@@ -69,7 +70,7 @@ def test_buckets_are_summed_and_in_seconds() -> None:
     seen = read(VLLM, "vllm:generation_tokens_total", "vllm:e2e_request_latency_seconds")
     assert seen.buckets == ((0.3, 5), (math.inf, 7))
     seen = read(TRITON, "nv_inference_count", "nv_inference_first_response_histogram_ms")
-    assert seen == Reading(7, ((0.1, 5), (math.inf, 5)))
+    assert (seen.total, seen.buckets) == (7, ((0.1, 5), (math.inf, 5)))
 
 
 def test_what_is_not_there_yet_is_told_with_near_names() -> None:
@@ -122,7 +123,7 @@ def test_pages_of_the_real_library_are_read() -> None:
     Histogram("took_ms", "Took.", registry=registry, buckets=(1, 10)).observe(2)
     page = generate_latest(registry)
     seen = read(page, "done_total", "took_ms")
-    assert seen == Reading(3, ((0.001, 0), (0.01, 1), (math.inf, 1)))
+    assert (seen.total, seen.buckets) == (3, ((0.001, 0), (0.01, 1), (math.inf, 1)))
     assert read(page, "done").total == 3
 
 
@@ -200,7 +201,7 @@ def test_percentiles_are_linear_within_a_bucket(requests: int, part: float) -> N
     mirror = PageMirror(progress)
     for n in range(1, 11):
         count = requests * n // 10
-        mirror.take(Reading(0, ((1.0, 0), (2.0, count), (math.inf, count))))
+        mirror.take(Reading({}, ((1.0, 0), (2.0, count), (math.inf, count))))
     told_ms = percentile_ms((0,) * 320, tuple(progress.buckets), 100 * part)
     assert told_ms == pytest.approx(1000 * (1 + part), rel=0.04)
 
@@ -209,7 +210,7 @@ def test_requests_beyond_the_last_bound_are_above_it(file: Path) -> None:
     """All that is known of them; what is promised below it is broken for sure."""
     mirror = PageMirror(Progress(), promised_ms=1000)
     before = read_latencies(file)
-    mirror.take(Reading(3, ((0.5, 1), (1.0, 1), (math.inf, 100))))
+    mirror.take(Reading({"": 3}, ((0.5, 1), (1.0, 1), (math.inf, 100))))
     p99_ms = percentile_ms(before, read_latencies(file), 99)
     assert p99_ms is not None
     assert 1000 < p99_ms / 1.05**0.5 <= 1000 * 1.05**2
@@ -220,29 +221,100 @@ def test_requests_beyond_the_last_bound_are_above_it(file: Path) -> None:
     assert range_ms(501, read_bounds_ms(file)) == (0, 1000)
 
 
-def test_a_promise_beyond_the_last_bound_is_refused(file: Path) -> None:
-    """Nobody could tell whether it is kept."""
+def test_a_promise_beyond_the_last_bound_is_told_and_the_count_goes_on(file: Path) -> None:
+    """Beyond the last bucket nobody can tell whether it is kept."""
+    mirror = PageMirror(Progress(), promised_ms=1500)
     with pytest.raises(JobError, match=r"1500 ms is promised.*at 1000 ms"):
-        PageMirror(Progress(), promised_ms=1500).take(Reading(3, ((1.0, 1), (math.inf, 1))))
+        mirror.take(Reading({"": 3}, ((1.0, 1), (math.inf, 1))))
+    with closing(CounterFile(file)) as counter:
+        assert counter.read() == 3
 
 
-def test_a_server_that_begins_anew_is_told(file: Path) -> None:
-    """Its count would make a wrong rate; what was counted stays."""
+def test_a_server_that_starts_again_adds_to_what_it_did(file: Path) -> None:
+    """As Prometheus takes it: a counter and buckets that went back began again at 0."""
     mirror = PageMirror(Progress())
-    mirror.take(Reading(10, ((1.0, 4), (math.inf, 4))))
-    with pytest.raises(JobError, match="went back from 10 to 3"):
-        mirror.take(Reading(3))
-    with pytest.raises(JobError, match="went back from 4 to 2"):
-        mirror.take(Reading(11, ((1.0, 2), (math.inf, 4))))
-    counter = CounterFile(file)
-    assert counter.read() == 10
-    counter.close()
+    mirror.take(Reading({"": 10}, ((1.0, 4), (math.inf, 6))))
+    mirror.take(Reading({"": 3}, ((1.0, 1), (math.inf, 3))))
+    mirror.take(Reading({"": 5}, ((1.0, 2), (math.inf, 4))))
+    with closing(CounterFile(file)) as counter:
+        assert counter.read() == 15
+    assert sum(read_latencies(file)) == 10
 
 
 def test_a_histogram_that_is_gone_for_a_moment_is_not_counted_twice(file: Path) -> None:
     """As behind a proxy that has lost one of its servers."""
     mirror = PageMirror(Progress())
-    whole = Reading(10, ((1.0, 4), (math.inf, 4)))
-    for reading in (whole, Reading(11), Reading(12, whole.buckets)):
+    buckets = ((1.0, 4), (math.inf, 4))
+    for reading in (Reading({"": 10}, buckets), Reading({"": 11}), Reading({"": 12}, buckets)):
         mirror.take(reading)
     assert sum(read_latencies(file)) == 4
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.one_of(st.integers(0, 5), st.just("restart"))))
+)
+def test_series_that_restart_or_vanish_count_each_step_once(
+    events: list[tuple[str, int | str]],
+) -> None:
+    """Each reading leaves out one series; a restarted one has done something before it is read."""
+    total, shown, done = SeriesTotal(), dict.fromkeys("abc", 0), 0
+    for series, event in events:
+        shown[series] = 0 if event == "restart" else shown[series] + int(event)
+        done += 0 if event == "restart" else int(event)
+        assert total.add(shown) == done
+        total.add({one: count for one, count in shown.items() if one != series})
+    assert total.total == done
+
+
+ENSEMBLE = """\
+# TYPE nv_inference_count counter
+nv_inference_count{model="whole",version="1"} 100
+nv_inference_count{model="head",version="1"} 0
+"""
+
+
+def on_gpu(**counts: int) -> str:
+    """Lines of models that have run on a GPU."""
+    line = 'nv_inference_count{{gpu_uuid="GPU-{}",model="{}",version="{}"}} {}\n'
+    return "".join(
+        line.format(n % 2, model, n, count) for n, (model, count) in enumerate(counts.items())
+    )
+
+
+PARTS = on_gpu(tokens=100, encoder=100, head=100)
+
+
+@pytest.mark.parametrize(
+    ("page", "total"),
+    [
+        (ENSEMBLE + PARTS, 100),
+        # A part that was called directly 30 times, too.
+        (ENSEMBLE + on_gpu(tokens=100, head=130), 130),
+        # A model that has done less than the ensemble is none of its parts.
+        (ENSEMBLE + PARTS + on_gpu(other=40), 140),
+        # Two versions of a part, on two GPUs.
+        (ENSEMBLE + on_gpu(head=60) + on_gpu(tokens=100, head=40), 100),
+        # Two ensembles with a part in common.
+        (ENSEMBLE + 'nv_inference_count{model="half",version="1"} 50\n' + on_gpu(head=150), 150),
+        # A part on the CPU.
+        (ENSEMBLE + 'nv_inference_count{model="pre",version="1"} 100\n' + on_gpu(head=100), 100),
+        # No ensemble.
+        (on_gpu(a=100, b=50), 150),
+        ('nv_inference_count{model="a",version="1"} 7\nnv_inference_count{model="b"} 5\n', 12),
+    ],
+)
+def test_a_request_to_an_ensemble_of_triton_counts_once(page: str, total: float) -> None:
+    assert read(page.encode(), "nv_inference_count").total == total
+
+
+def test_one_model_of_triton_is_counted_by_its_name() -> None:
+    """Where the page does not tell what the user knows."""
+    page = (ENSEMBLE + PARTS).encode()
+    assert read(page, 'nv_inference_count{model="head"}').total == 100
+
+
+@given(st.binary(max_size=200), st.sampled_from((b"a ", b"a{", b"h_bucket{", b"# TYPE a ")))
+def test_any_page_is_read_or_refused(junk: bytes, start: bytes) -> None:
+    """By one of our errors."""
+    with suppress(SourceError, JobError):
+        read(start + junk + b"\na 1\n", "a", "h")

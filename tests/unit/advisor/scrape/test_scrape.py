@@ -15,8 +15,10 @@ import pytest
 from waiting import eventually
 
 from advisor.core.results import Reported
-from advisor.errors import InputError, JobError, SourceError
+from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.progress import FILE_BYTES
+from advisor.runtime.jobs.reports import read_fault
+from advisor.scrape import __main__ as scrape
 from advisor.scrape.fetch import LARGEST_BYTES, PATIENCE_S, address_of, answers, fetch
 from advisor_node.metering.progress_files import read_progress
 
@@ -147,7 +149,7 @@ while True:
     time.sleep(0.01)
     done.inc()
 """
-RESTARTS = SERVER.replace("done.inc()", "done.inc()\n    if done._value.get() > 60: done.reset()")
+RESTARTS = SERVER.replace("done.inc()", "done.inc()\n    if done._value.get() > 100: done.reset()")
 
 
 class Program:
@@ -212,26 +214,57 @@ def test_a_port_that_is_taken_is_refused(program: Program) -> None:
         program.port = int(url.split(":")[2].split("/")[0])
         with program.run("done_total") as ours:
             assert ours.wait(20) == 1
-    assert program.said("before the job has begun")
+    assert program.said("is taken before the server starts")
 
 
-@pytest.mark.parametrize(
-    ("counter", "code", "said"),
-    [
-        ("waiting", SERVER, "is a gauge, not a counter"),
-        ("done_total", RESTARTS, "went back"),
-    ],
-)
-def test_what_cannot_be_counted_ends_where_it_is_asked_to(
-    program: Program, counter: str, code: str, said: str
-) -> None:
-    """A measurement or a launch ends; a server of a cluster goes on uncounted."""
-    with program.run(counter, "--end-on-fault", code=code) as ours:
-        assert ours.wait(30) == 1
-    assert program.said(said)
-    with program.run(counter, code=code) as ours:
-        eventually(lambda: program.said(said), program.output.read_text)
+def test_a_server_that_starts_again_is_counted_on(program: Program) -> None:
+    """Nothing on the page ends it."""
+    with program.run("done_total", code=RESTARTS) as ours:
+        eventually(lambda: program.count() > 150, program.output.read_text)
         assert ours.poll() is None
+    assert read_fault(program.file) == ""
+
+
+def test_what_is_no_counter_is_a_fault_and_the_server_goes_on(program: Program) -> None:
+    with program.run("waiting") as ours:
+        eventually(lambda: read_fault(program.file), program.output.read_text)
+        assert ours.poll() is None
+    assert "is a gauge, not a counter" in read_fault(program.file)
+    assert program.said("is a gauge, not a counter")
+
+
+def test_a_page_is_missed_only_when_it_was_read_before(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server starts, works, is gone for longer than a restart of its worker, and is back."""
+    pages: list[bytes | AdvisorError] = []
+
+    def next_page(_url: str) -> bytes:
+        if isinstance(page := pages.pop(0), bytes):
+            return page
+        raise page
+
+    monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(program.file))
+    monkeypatch.setattr(scrape, "fetch", next_page)
+    scraper = scrape.Scraper("http://127.0.0.1:8000/metrics", "done_total")
+    gone, large = SourceError("nobody answers"), JobError("sent more than 4194304 bytes")
+    for now_s, page, count, fault in (
+        (0.0, gone, 0, ""),
+        (60.0, b"other_total 1\n", 0, ""),
+        (61.0, b"done_total 5\n", 5, ""),
+        (63.0, gone, 5, ""),
+        (63.1, gone, 5, "nobody answers."),
+        (64.0, b"done_total 2\n", 7, ""),
+        (64.1, large, 7, "sent more than 4194304 bytes."),
+        (64.2, b"done_total 3\n", 8, ""),
+        (64.3, b'done_total{a="\xff', 8, ""),
+        (66.3, b"other_total 1\n", 8, "the page has no counter done_total"),
+    ):
+        pages.append(page)
+        scraper.look(now_s)
+        assert program.count() == count
+        assert read_fault(program.file).startswith(fault)
+        assert bool(fault) == bool(read_fault(program.file))
 
 
 def test_a_name_that_is_not_there_is_told_with_near_ones(program: Program) -> None:
