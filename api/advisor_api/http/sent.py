@@ -120,7 +120,9 @@ async def _whole(receive: Receive) -> bytes:
     """The body, which the gate hands over in one piece."""
     body: bytes = (await receive()).get("body", b"")
     if not body:
-        raise RequestValidationError([{"loc": ("body",), "msg": "Field required"}])
+        raise RequestValidationError(
+            [{"type": "missing", "loc": ("body",), "msg": "Field required"}]
+        )
     return body
 
 
