@@ -24,7 +24,7 @@ _RISES_NEAR, _RISES_FAR = 2, 4
 last number, and above it, where ranks of one job that are not in step write such numbers, too."""
 
 _SIBLING = 0.2
-"""Relative difference of one bar's totals from epoch to epoch, as where batches are of tokens; those
+"""Relative difference of a bar's totals from epoch to epoch, as where batches are of tokens; those
 of validation and training differ by more."""
 
 _LEAST_LIFE = 20
@@ -251,7 +251,8 @@ class OutputCounter:
             self._lines += number
             return
         end = match.end(groups)
-        if _THOUSANDS.match(match.string, end):
+        # A pattern with a comma of its own is of columns.
+        if "," not in match.re.pattern and _THOUSANDS.match(match.string, end):
             raise JobError(
                 f"the pattern {match.re.pattern} caught {caught} of {match.string.strip()!r}",
                 why="it stops at the comma",

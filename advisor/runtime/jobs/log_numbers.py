@@ -170,9 +170,11 @@ _NO_COUNTS = frozenset(
     ]
 )
 _PREPARES = re.compile(
-    r"^(?:map|filter|flatten|tokeniz|tokenis|fetch|download|upload|load|generat|cast|group|pack|"
-    r"sanity|checkpoint|shard|resolv|extract|cach|scan|convert|pre-?process|compil|captur|unpack|"
-    r"sav|read|verif|index|build|install|collect|writ|copy|import|initiali|warm|files?$|saving)",
+    r"(?:map|filter|flatten(?:ing)?|tokeni[sz]\w*|fetch(?:ing)?|(?:down|up)load(?:ing|ed)?|load(?:ing)?"
+    r"|generating|casting|grouping|packing|sanity|checkpoints?|shards?|resolving|extracting|caching"
+    r"|scanning|converting|pre-?process\w*|compil(?:e|ing)|capturing|unpacking|saving|reading"
+    r"|verifying|index(?:ing)?|building|installing|collecting|writing|copying|importing"
+    r"|initiali[sz]\w+|warm-?up|warming|files?)$",
     re.I,
 )
 _CHECKS = re.compile(r"^(?:val|valid|validation|validating|eval|evaluat|test|testing|dev)", re.I)
@@ -188,6 +190,10 @@ _MOST_COLUMNS, _MOST_BETWEEN = 40, 8
 _MOST_PLACES = 3000
 _ENOUGH_MOVES = 5
 _QUIET_PART = 0.25
+_CALM_S = 5.0
+_OUT_OF_STEP = 8
+"""Steps by which ranks of one job that write the same lines may be apart."""
+
 _INTERVALS = 3
 
 
@@ -250,10 +256,13 @@ class _Candidate:
 
     def _move(self, number: float, at_s: float, busy: bool) -> None:
         rise = number - self.last
+        step = median(self.rises) if self.rises else 1.0
         if rise > 0:
             self.rises.append(rise)
-        elif number <= max(1.0, 2 * (median(self.rises) if self.rises else 1.0), self.lowest):
+        elif number <= max(1.0, 2 * step, self.lowest):
             self.restarts += 1
+        elif -rise <= _OUT_OF_STEP * step and number > self.last / 2:
+            return
         else:
             self.wrong += 1
         gap_s = at_s - self.moved_s
@@ -369,13 +378,7 @@ class LogNumbers:
             name = header[n] if header else ""
             rank, unit = _rank_of(name) if name else (3, "steps")
             if _INTEGER.fullmatch(cell) and rank is not None:
-                before, after = n, len(cells) - n - 1
-                pattern = (
-                    rf'^(?:[^,]*,){{{before}}}\s*"?(\d+)"?(?:,[^,]*){{{after}}}$'
-                    if comma
-                    else rf"^\s*(?:\S+\s+){{{before}}}(\d+)(?:\s+\S+){{{after}}}\s*$"
-                )
-                pattern = pattern.replace(r"(?:[^,]*,){0}", "").replace(r"(?:\S+\s+){0}", "")
+                pattern = _column(n, len(cells) - n - 1, comma=comma)
                 yield _Place(pattern, unit, rank), number_of(cell), None
 
     def ranked(self, now_s: float) -> list["_Candidate"]:
@@ -406,18 +409,14 @@ class LogNumbers:
         return steady and (best.place.rank == 0 or best.restarts > 1)
 
     def is_clear(self, now_s: float) -> bool:
-        """Whether the best candidate counts at this moment."""
+        """Whether the best candidate counts at this moment, and nothing is being prepared."""
         ranked = self.ranked(now_s)
-        return bool(ranked) and ranked[0].is_moving(now_s)
+        return bool(ranked) and ranked[0].is_moving(now_s) and now_s - self._prepared_s >= _CALM_S
 
     @property
     def is_seen(self) -> bool:
         """Whether any number was printed that could tell progress."""
         return bool(self._candidates)
-
-    def is_preparing(self, now_s: float) -> bool:
-        """Whether data or weights were being prepared within the last seconds."""
-        return now_s - self._prepared_s < 5
 
 
 def search(lines: Sequence[str]) -> FoundProgress | None:
@@ -520,6 +519,14 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     return _Place(rf"\b{re.escape(word[0])}\b{numbers}\D+{tail}", unit, (rank or 0) + late)
 
 
+def _column(before: int, after: int, *, comma: bool) -> str:
+    """The pattern of a whole number between so many cells of its row."""
+    if comma:
+        return rf'^{_repeated("[^,]*,", before)}\s*"?(\d+)"?{_repeated(",[^,]*", after)}$'
+    left, right = _repeated(r"\S+\s+", before), _repeated(r"\s+\S+", after)
+    return rf"^\s*{left}(\d+){right}\s*$"
+
+
 def _repeated(pattern: str, times: int) -> str:
     return pattern * times if times < 2 else rf"(?:{pattern}){{{times}}}"
 
@@ -527,11 +534,11 @@ def _repeated(pattern: str, times: int) -> str:
 def _named_place(match: re.Match[str], line: str) -> _Place | None:
     name, number = match[1], match[3]
     rank, unit = _rank_of(name)
-    if rank is None or _prepares(line):
+    before = _words(line[: match.start()])[-2:]
+    if rank is None or any(map(_PREPARES.match, before)):
         return None
     if "." in number and unit != "epochs":
         return None
-    before = _words(line[: match.start()])[-2:]
     late = 9 if rank < 9 and any(_CHECKS.match(word) for word in before) else 0
     group = r"([\d.]+)" if unit == "epochs" else r"([\d,]+)"
     return _Place(rf"\b{re.escape(name)}\b\W*{group}", unit, rank + late)

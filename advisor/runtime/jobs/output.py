@@ -82,10 +82,10 @@ class OutputLines:
 
 
 def plain(line: bytes) -> str:
-    """The text of a line without the escape sequences of a terminal, such as colours."""
+    """The text of a line without what steers a terminal, such as colours and backspaces."""
     if b"\x1b" in line:
         line = _ESCAPES.sub(b"", line)
-    return line.decode(errors="replace")
+    return line.replace(b"\b", b"").decode(errors="replace")
 
 
 def number_of(text: str) -> float:

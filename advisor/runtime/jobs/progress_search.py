@@ -163,8 +163,11 @@ class _Look:
             JobError: the command failed.
         """
         begun_s = now_s = time.monotonic()
-        self._seconds, asked_s, busy, longest_s = seconds, begun_s - ASK_S, False, seconds
-        while (code := self._job.poll()) is None and now_s - begun_s < longest_s:
+        self._seconds, asked_s, busy = seconds, begun_s - ASK_S, False
+        is_open = False
+        while (code := self._job.poll()) is None and (
+            now_s - begun_s < seconds or (is_open and now_s - begun_s < LONGEST_LOOK_S)
+        ):
             time.sleep(LOOK_S)
             now_s = time.monotonic()
             if now_s - asked_s >= ASK_S:
@@ -177,10 +180,8 @@ class _Look:
                 return self._by_page()
             if self._numbers.is_certain(now_s, CERTAIN_S):
                 return self._numbers.found(now_s)
-            is_open = self._numbers.is_preparing(now_s) or not self._numbers.is_clear(now_s)
-            # Silence is no reason to look on: what prints nothing now prints nothing later.
-            if seconds >= WATCHED_S and is_open and self._numbers.is_seen:
-                longest_s = LONGEST_LOOK_S
+            # Silence is no reason to look on: a job that has printed nothing may never do.
+            is_open = self._numbers.is_seen and not self._numbers.is_clear(now_s)
         self._ended = code is not None
         self._read(now_s, busy=busy)
         if code:
