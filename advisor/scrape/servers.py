@@ -15,6 +15,7 @@ class KnownServer:
         others: Subcommands of the same program that serve no such page.
         ports: Options that set the port of the page; the last one given wins.
         port: The default port.
+        hosts: Options that set the address of the page.
         path: Path of the page.
         config: Options that name a file, which may set the port.
         needs: Options without which there is no page.
@@ -28,6 +29,7 @@ class KnownServer:
     others: tuple[str, ...] = ()
     ports: tuple[str, ...] = ("--port",)
     port: int
+    hosts: tuple[str, ...] = ("--host",)
     path: str = "/metrics"
     config: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
@@ -69,6 +71,7 @@ SERVERS = (
         starts=("tritonserver",),
         ports=("--metrics-port",),
         port=8002,
+        hosts=("--metrics-address", "--http-address"),
         off=("--allow-metrics=false",),
         counter="nv_inference_count",
         unit="inferences",
@@ -79,6 +82,7 @@ SERVERS = (
         starts=("text-generation-launcher", "text-generation-router"),
         ports=("-p", "--port"),
         port=3000,
+        hosts=("--hostname",),
         counter="tgi_request_generated_tokens_sum",
         histogram="tgi_request_duration",
     ),
@@ -88,6 +92,7 @@ SERVERS = (
         starts=("text-embeddings-router",),
         ports=("-p", "--port"),
         port=3000,
+        hosts=("--hostname",),
         counter="te_request_success",
         unit="requests",
         histogram="te_request_duration",
@@ -118,6 +123,7 @@ SERVERS = (
         starts=("lmdeploy serve api_server",),
         ports=("--server-port",),
         port=23333,
+        hosts=("--server-name",),
         config=("--proxy-url",),
         off=("--disable-metrics",),
         counter="lmdeploy:generation_tokens_total",
@@ -143,7 +149,7 @@ def server_of(command: Sequence[str]) -> tuple[KnownServer, str | None] | None:
     """The server that a command line starts, and the URL of its page.
 
     None: it starts none that is known. The URL is None where the command line does not tell the
-    port, or turns the page off.
+    port, turns the page off, or puts it at another address than 127.0.0.1.
     """
     program, words = _program(command)
     for server in SERVERS:
@@ -161,6 +167,8 @@ def _url(server: KnownServer, words: Sequence[str]) -> str | None:
     needed = all(_given(words, option) for option in server.needs)
     if server.counter is None or not needed or any(_given(words, one) for one in server.off):
         return None
+    if not _REACHED.issuperset(_values(words, server.hosts)):
+        return None
     if ports := [*_values(words, server.ports)]:
         port = ports[-1]
     else:
@@ -170,6 +178,9 @@ def _url(server: KnownServer, words: Sequence[str]) -> str | None:
         return None
     return f"http://127.0.0.1:{int(port)}{server.path}"
 
+
+_REACHED = frozenset(("127.0.0.1", "localhost", "0.0.0.0", "::"))
+"""Addresses of a server that answers at 127.0.0.1."""
 
 _FALSE = ("false", "off", "0")
 
