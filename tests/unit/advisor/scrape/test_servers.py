@@ -35,6 +35,7 @@ TGI, TEI = "tgi_request_generated_tokens_sum", "te_request_success"
         ("bash -c 'cd /m && exec vllm serve m --port 8013 > log 2>&1'", VLLM, 8013),
         ("bash -euo pipefail -c 'A=1 exec vllm serve m \\\n --port 8014'", VLLM, 8014),
         ("sh -c 'vllm serve m --port $PORT'", VLLM, None),
+        ("sh -c 'vllm serve \"\" --port 9 | tee log'", VLLM, 9),
         ("python -m sglang.launch_server", "sglang:generation_tokens_total", None),
         ("sglang serve --enable-metrics", "sglang:generation_tokens_total", 30000),
         ("tritonserver --http-port 8000", "nv_inference_count", 8002),
