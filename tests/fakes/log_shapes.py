@@ -225,7 +225,11 @@ SHAPES: dict[str, Callable[[], Written]] = {
     "uvicorn": _requests,
     "nginx": _nginx,
     "data first": _after(
-        ["Map: {p:3d}%|###     | {k}/20000 [00:02<00:02, 9000.1 examples/s]\r"],
+        [
+            "Generating train split: {k} examples [00:01, 9000.1 examples/s]\r",
+            "Running tokenizer on dataset (num_proc=8): {p:3d}%|##  | {k}/20000 [00:02<00:02]\r",
+            "Map: {p:3d}%|###     | {k}/20000 [00:02<00:02, 9000.1 examples/s]\r",
+        ],
         _steps("  1%|        | {i}/2000 [00:10<1:10:22,  2.11s/it]\r"),
     ),
     "weights first": _after(

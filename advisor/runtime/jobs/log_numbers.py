@@ -173,7 +173,7 @@ _PREPARES = re.compile(
     r"(?:map|filter|flatten(?:ing)?|tokeni[sz]\w*|fetch(?:ing)?|(?:down|up)load(?:ing|ed)?|load(?:ing)?"
     r"|generating|casting|grouping|packing|sanity|checkpoints?|shards?|resolving|extracting|caching"
     r"|scanning|converting|pre-?process\w*|compil(?:e|ing)|capturing|unpacking|saving|reading"
-    r"|verifying|index(?:ing)?|building|installing|collecting|writing|copying|importing"
+    r"|verifying|index(?:ing)?|creating|preparing|applying|adding|truncating|dropping|building|installing|collecting|writing|copying|importing"
     r"|initiali[sz]\w+|warm-?up|warming|files?)$",
     re.I,
 )
@@ -411,7 +411,11 @@ class LogNumbers:
     def is_clear(self, now_s: float) -> bool:
         """Whether the best candidate counts at this moment, and nothing is being prepared."""
         ranked = self.ranked(now_s)
-        return bool(ranked) and ranked[0].is_moving(now_s) and now_s - self._prepared_s >= _CALM_S
+        return bool(ranked) and ranked[0].is_moving(now_s) and not self.is_preparing(now_s)
+
+    def is_preparing(self, now_s: float) -> bool:
+        """Whether downloads, weights, data or checks were told of within the last seconds."""
+        return now_s - self._prepared_s < _CALM_S
 
     @property
     def is_seen(self) -> bool:
@@ -481,7 +485,9 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     if _BYTES_PER_S.search(right):
         return None
     words = [*_WORD.finditer(left)]
-    if any(_PREPARES.match(word[0]) for word in words[-3:]):
+    percent = _BAR.search(left)
+    # The words before a bar are its name; those of a log line may be anything.
+    if any(_PREPARES.match(word[0]) for word in (words if percent else words[-3:])):
         return None
     scaled = any(ch in "kKMGT." for ch in match[1] + match[3])
     number = r"[\d.]+[kKMGT]?" if scaled else r"[\d,]+"
@@ -491,7 +497,7 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     rank, unit = 1, "steps"
     if named := re.match(rf"\s?({_UNITS})\b(?!\s*[/:=])", right):
         rank, unit = _rank_of(named[1])
-    if percent := _BAR.search(left):
+    if percent:
         # tqdm draws with digits where a terminal has no blocks.
         bar_words = [*_WORD.finditer(left[: percent.start()])]
         late = 9 * any(_CHECKS.match(one[0]) for one in bar_words[-3:])

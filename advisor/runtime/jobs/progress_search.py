@@ -163,7 +163,7 @@ class _Look:
             JobError: the command failed.
         """
         begun_s = now_s = time.monotonic()
-        self._seconds, asked_s, busy = seconds, begun_s - ASK_S, False
+        asked_s, busy = begun_s - ASK_S, False
         is_open = False
         while (code := self._job.poll()) is None and (
             now_s - begun_s < seconds or (is_open and now_s - begun_s < LONGEST_LOOK_S)
@@ -182,7 +182,7 @@ class _Look:
                 return self._numbers.found(now_s)
             # Silence is no reason to look on: a job that has printed nothing may never do.
             is_open = self._numbers.is_seen and not self._numbers.is_clear(now_s)
-        self._ended = code is not None
+        self._ended, self._now_s, self._looked_s = code is not None, now_s, now_s - begun_s
         self._read(now_s, busy=busy)
         if code:
             raise JobError(f"the command ended with exit code {code}", why=self._quoted())
@@ -190,11 +190,16 @@ class _Look:
 
     def nothing(self, counted: str | None) -> JobError:
         """The error of a command in which nothing tells its progress."""
-        how = "until it ended by itself" if self._ended else f"in {self._seconds:g} s"
+        how = "until it ended by itself" if self._ended else f"in {self._looked_s:.0f} s"
         if counted:
             fix = (
                 f"it runs PyTorch, whose optimizer steps {counted} counts "
                 "(pip install advisor in its environment)"
+            )
+        elif self._numbers.is_preparing(self._now_s):
+            fix = (
+                "it was still preparing data or weights: run it once until they are cached, then "
+                "profile again"
             )
         elif self._ports or self._server:
             at = (
