@@ -23,6 +23,8 @@ UNWATCHED = "unwatched"
 
 STRANGER = "stranger"
 
+UNCOUNTED = "uncounted"
+
 ONE_WINDOW = "one-window"
 
 FLAGS: dict[str, str] = {
@@ -43,6 +45,7 @@ FLAGS: dict[str, str] = {
     P99_BROKEN: "a server of a launch was above its promised p99 for several windows in a row",
     STRANGER: "a process of no job computed on the GPU beside those of a launch",
     UNWATCHED: "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
+    UNCOUNTED: "the progress or the results of a job of a launch could not be read for a time",
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
     "results-only": "too short for rates: measured to read the job's results",
@@ -69,6 +72,7 @@ DOUBTFUL = WRONG | {
     TOO_SLOW,
     STRANGER,
     UNWATCHED,
+    UNCOUNTED,
     HEAT,
     "not-settled",
     "counter-mismatch",

@@ -12,9 +12,6 @@ from advisor.core.results import TOLERANCE
 ProgressKind = Literal["counter", "output", "runs", "metrics"]
 InputSource = Literal["real", "random", "synthetic"]
 
-HANG_S = 120.0
-"""A job that made progress and then none for this long is taken to hang."""
-
 WhenOneEnds = Literal["keep", "stop"]
 """The other job goes on under its limit, or is stopped. Nothing is started in its place; the next
 pair of the queue starts when both are over."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated, TypeAlias
 
 from advisor.core.gpu import WHOLE
-from advisor.core.job import HANG_S, WhenOneEnds, WhenP99Breaks
+from advisor.core.job import WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, parse_split
 from advisor.errors import InputError
@@ -54,7 +54,7 @@ class LaunchRequest(SharingRequest):
         when_p99_breaks: Where a server is above its promised p99 for several windows of requests in
             a row: only tell it, or end the newest job that serves nobody.
         duration_s: Those that run together are stopped after this time, s.
-        hang_s: A job that makes no progress for so long hangs, s.
+        hang_s: A job that makes no progress for so long is ended, s; None: none is.
         then: Jobs that run together afterwards, one after the other.
         dry_run: Say what would run, and start nothing.
     """
@@ -72,7 +72,7 @@ class LaunchRequest(SharingRequest):
     when_p99_breaks: WhenP99Breaks = "tell"
     limit_memory: bool = True
     duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
-    hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] = HANG_S
+    hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
     then: Annotated[tuple[NextPair, ...], Bounds(max_length=MOST_PAIRS)] = ()
     dry_run: bool = False
 

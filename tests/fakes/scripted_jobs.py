@@ -1,9 +1,10 @@
 """A launched pair on a clock that a test moves: jobs, their limits and telemetry, no process."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -19,11 +20,25 @@ from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchS
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight
 from advisor.runtime.host import processes
+from advisor.runtime.host.beats import Runner
 from advisor.runtime.jobs import computing
 from advisor.runtime.jobs.running_job import RunningJob
 
 GPU = Gpu(uuid="GPU-1", model="Card", units_total=132, power_limit_w=700.0, driver="580")
 FAULT = "CUDA error: an illegal memory access was encountered"
+
+
+T = TypeVar("T")
+
+
+def at_once(call: Callable[[], T]) -> Future[T]:
+    """In the place of `in_thread`: the answer is there when this returns."""
+    answer = Future[T]()
+    try:
+        answer.set_result(call())
+    except Exception as error:  # noqa: BLE001 - as `in_thread` does
+        answer.set_exception(error)
+    return answer
 
 
 def pid_of(job: str) -> int:
@@ -53,7 +68,8 @@ class Script:
         ends_s: When its first process has ended, and with which status.
         hangs_s: From when on it makes no progress.
         idle: It says then that it lives, and has nothing to do.
-        broken_s: From when on its progress cannot be read.
+        broken_s: From when on its progress cannot be read, and from when on it can again.
+        unfinished: Steps that only a last count finds.
         late_ms: In which times it answers requests.
         bounds_ms: Of the buckets in which it tells these.
         limit: What a check of its limit raises; so does one of its variables.
@@ -65,7 +81,8 @@ class Script:
     status: int = 0
     hangs_s: float = float("inf")
     idle: bool = False
-    broken_s: float = float("inf")
+    broken_s: tuple[float, float] = (float("inf"), float("inf"))
+    unfinished: float = 0.0
     tail: str = ""
     reported: Reported = NOTHING
     late_ms: tuple[float, ...] = ()
@@ -82,6 +99,8 @@ class ScriptedJob:
         self.share, self.granted = Share(50), Granted(script.units, mps=True)
         self.output = Path(f"/launch/{job.name}/output.log")
         self.is_open, self.stops, self.stalls_s = False, 0, list[float]()
+        self.keeps_files, self.is_closed = False, False
+        self.uncounted: AdvisorError | None = None
 
     @property
     def _now_s(self) -> float:
@@ -93,12 +112,17 @@ class ScriptedJob:
     def proof(self) -> Proof:
         return "set"
 
-    def count(self) -> float:
+    def count(self, *, last: bool = False) -> float:
         if self.stalls_s:
             self._clock.sleep(self.stalls_s.pop(0))
-        if self._now_s >= self.script.broken_s:
+        begun_s, ended_s = self.script.broken_s
+        if begun_s <= self._now_s < ended_s:
             raise JobError(f"the progress of {self.job.name} cannot be read")
-        return self.script.rate * min(self._now_s, self.script.ends_s, self.script.hangs_s)
+        steps = self.script.rate * min(self._now_s, self.script.ends_s, self.script.hangs_s)
+        return steps + (self.script.unfinished if last else 0.0)
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def beats(self) -> int:
         return int(self._now_s) if self.script.idle else 0
@@ -125,7 +149,7 @@ class ScriptedJob:
         if self.exit_code is not None:
             raise JobError(f"{self.job.name} ended with status {self.exit_code}")
 
-    def check_limit(self) -> None:
+    def check_client(self) -> None:
         if self.script.limit:
             raise self.script.limit
 
@@ -235,6 +259,8 @@ class Watch:
         jobs: tuple[Job, ...] = (),
         backend: dict[str, Any] | None = None,
         parts: dict[str, Any] | None = None,
+        run: Runner = at_once,
+        uncounted: AdvisorError | None = None,
         **spec: Any,
     ) -> None:
         self.clock = Clock()
@@ -248,6 +274,7 @@ class Watch:
             ScriptedJob(job, script, self.clock, self.backend)
             for job, script in zip(of, scripts, strict=True)
         )
+        self.jobs[0].uncounted = uncounted
         alone: dict[str, Any] = {"solo_rate": 100.0, "solo_power_w": 300.0} if known else {}
         self.pair = LaunchSet(
             split=split,
@@ -261,14 +288,17 @@ class Watch:
             cast("Backend", self.backend),
             cast("TelemetrySource", self.meter),
             self.spec,
+            run=run,
         )
 
-    def join(self, script: Script, forecast: Forecast | None = None) -> ScriptedJob:
+    def join(
+        self, script: Script, forecast: Forecast | None = None, time_limit_s: float | None = None
+    ) -> ScriptedJob:
         """Let one more run from now on, named by its place."""
         job = Job(name="abcdefgh"[len(self.jobs)], command=("true",))
         one = ScriptedJob(job, script, self.clock, self.backend)
         self.jobs = (*self.jobs, one)
-        part = LaunchPart(job=job, solo_rate=100.0, solo_power_w=300.0)
+        part = LaunchPart(job=job, solo_rate=100.0, solo_power_w=300.0, time_limit_s=time_limit_s)
         self.monitor.join(cast("RunningJob", one), part, forecast)
         return one
 

@@ -145,7 +145,7 @@ def test_a_server_that_nobody_asks_is_there(run: Launch) -> None:
     )
     command = (sys.executable, "-c", code)
     with run(*command, progress=ProgressSettings(), start_timeout_s=1) as job:
-        assert wait_until(lambda: job.ready(idle=True), 10)
+        assert wait_until(lambda: job.ready_to_launch(), 10)
         assert job.count() == 0
         with pytest.raises(JobError, match="nobody asks it"):
             wait_until(job.ready, 10)

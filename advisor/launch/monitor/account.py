@@ -14,6 +14,9 @@ from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.launch.records.status import SILENT_S
 
+WATCHED_S = 2.0
+"""Jobs are watched where two looks at them are no further apart, s."""
+
 
 class Account:
     """What jobs did since their gates opened, at `now`.
@@ -25,6 +28,7 @@ class Account:
             next one of those, two at least, who ran together after somebody had ended or joined.
         rest_s: How long jobs have run after the first stretch.
         stranded_unit_s: Units held for a job that had ended, times seconds.
+        unwatched_s: Seconds between two looks beyond 2 s, all together.
     """
 
     def __init__(
@@ -38,27 +42,41 @@ class Account:
         self._first = len(jobs)
         self._first_steps = self._shared_steps = self._read_steps = _steps(jobs)
         self._unread_steps = tuple(0.0 for _ in jobs)
-        self.rest_s = self.stranded_unit_s = 0.0
+        self.rest_s = self.stranded_unit_s = self.unwatched_s = 0.0
         self._freed_s = 0.0
 
     def add(self, now: Moment, metered: Metered | None, running: Sequence[JobMonitor]) -> None:
-        """Count the time since this was called last, in which these jobs were running.
+        """Count the time since the last look, in which these jobs were running.
 
         `metered` is the energy of the GPU so far.
         """
+        passed_s = now.at_s - self._last_s
+        self.unwatched_s += max(0.0, passed_s - WATCHED_S)
+        if passed_s >= SILENT_S:
+            self.stretches[-1].flags.add(UNWATCHED)
+        self._add(now, metered, running)
+
+    def _add(self, now: Moment, metered: Metered | None, running: Sequence[JobMonitor]) -> None:
         passed_s, before = now.at_s - self._last_s, self._read
         self._note_energy(now, metered)
         self._freed_s += passed_s * max(0, len(running) - 1)
-        if passed_s >= SILENT_S:
-            self.stretches[-1].flags.add(UNWATCHED)
         self._add_to_stretch(now, passed_s, before, running)
         self._last_s = now.at_s
         if len(running) < len(self._jobs) or len(self._jobs) > self._first:
             self._count_rest(passed_s, running)
             for one in running:
-                one.rest.add(now, one.steps)
+                if not one.uncounted:
+                    one.rest.add(now, one.steps)
         else:
             self._shared_steps = _steps(self._jobs)
+
+    def close(self, now: Moment, metered: Metered | None, stopped: Sequence[JobMonitor]) -> None:
+        """Take the last counts, once no process is left; `stopped` had run until now."""
+        if stopped:
+            self._add(now, metered, stopped)
+        elif self._read is not None and self._read.at_s == self._last_s:
+            # What they counted at last they did before the last look.
+            self._read_steps = _steps(self._jobs)
 
     def join(self, pair: LaunchSet, jobs: Sequence[JobMonitor]) -> None:
         """Count jobs that run from now on, too: these are all that there have been."""
@@ -103,10 +121,14 @@ class Account:
 
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
+        if not self._is_counted:
+            return None
         return energy_saved(self.rest_energy_j, self._since(self._shared_steps), self._pair.parts)
 
     def energy_saved_to_end(self) -> float | None:
         """Of all work since the opening of the gates, with what one job did alone at the end."""
+        if not self._is_counted:
+            return None
         return energy_saved(self._whole_j(), self._since(self._first_steps), self._pair.parts)
 
     def mean_energy_saved(self) -> float | None:
@@ -130,6 +152,8 @@ class Account:
         alone_read = work_alone(read, parts)
         if metered is None or not metered.seconds or alone is None or alone_read is None:
             return None
+        if not self._is_counted:
+            return None
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
         read_part = metered.seconds / held_s
         return Ledger(
@@ -140,6 +164,11 @@ class Account:
             freed_idle_j=self._freed_s * read_part * min(idle) if idle else None,
             unread_s=held_s - metered.seconds if metered.whole_j(held_s) is None else 0.0,
         )
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the work of all jobs is known: nothing is claimed to be saved otherwise."""
+        return not any(one.uncounted for one in self._jobs)
 
     def _metered(self) -> Metered | None:
         return self._read and self._begin and self._read.since(self._begin)

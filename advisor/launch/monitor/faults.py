@@ -12,11 +12,9 @@ from advisor.core.wording import listed
 from advisor.launch.monitor.job_monitor import JobMonitor
 from advisor.launch.monitor.p99_watch import P99Watch
 from advisor.launch.records.spec import LaunchPart
-from advisor.launch.start.starting import end_jobs
 from advisor.runtime.backends.backend import Backend
-from advisor.runtime.host.processes import wait_until
 
-_FAULT_S = 3.0
+FAULT_S = 3.0
 """A fault on an MPS server reaches all its clients within this time."""
 
 _FAULT_WORDS = re.compile(r"cuda|illegal memory access|unspecified launch failure|mps", re.I)
@@ -31,32 +29,39 @@ _KNOWN_FAULT = (
 _OWN_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
 
 
-def is_fault(struck: Sequence[JobMonitor], backend: Backend) -> bool:
-    """Whether one of these went down with its neighbours; waits until they show it."""
-    if backend.mode != "mps":
-        return False
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Jobs that failed, and those that ran beside them: perhaps a fault of the MPS server.
 
-    def all_gone() -> bool:
-        return all(one.job.exit_code is not None for one in struck)
+    Attributes:
+        since_s: When the jobs were seen to have failed.
+    """
 
-    if wait_until(lambda: backend.spoiled() or all_gone(), _FAULT_S, poll_s=0.1):
+    struck: tuple[JobMonitor, ...]
+    since_s: float
+
+    def is_fault(self, answered_s: float, now_s: float) -> bool | None:
+        """Whether it was one that the server does not show; None: that is not known yet.
+
+        Args:
+            answered_s: When the server was asked last and answered.
+            now_s: The time.
+        """
+        gone = all(one.job.exit_code is not None for one in self.struck)
         # A server whose clients have all ended recovers at once, and shows nothing any more.
-        return backend.spoiled() or (len(struck) > 1 and _all_speak_of_the_gpu(struck))
-    return False
+        if gone and len(self.struck) > 1 and _all_speak_of_the_gpu(self.struck):
+            return True
+        answered = gone and answered_s >= self.since_s
+        return False if answered or now_s - self.since_s > FAULT_S else None
 
 
 def take_down(struck: Sequence[JobMonitor], backend: Backend) -> None:
-    """End those that a fault has struck; who caused it has failed, where that is known.
-
-    Raises:
-        SurvivorsError: a process of one does not end.
-    """
+    """Note that a fault has struck these; the job that caused it has failed, where it is known."""
     guilty, fault = _author(struck, backend)
     for one in struck:
         one.exit_code = one.job.exit_code
         said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
         one.end("failed" if one is guilty else "taken-down", "mps-fault", fault + said)
-    end_jobs(one.job for one in struck)
 
 
 def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:

@@ -1,12 +1,20 @@
-"""One job of a launched pair, from the opening of its gate to its end."""
+"""One job of a launched pair, from the opening of its gate to its end.
 
+No fault of observation ends a job: what cannot be read now is unknown, with the reason and the
+time, until it can be read again.
+"""
+
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from advisor.core.interval import Interval
 from advisor.core.job import ResultsSettings
 from advisor.core.results import VERDICT_FLAGS, Reported, Verdict, judge, largest_gap
-from advisor.errors import JobError
-from advisor.formats.moments import now
+from advisor.errors import AdvisorError, JobError
+from advisor.formats.moments import duration_text
+from advisor.formats.moments import now as now_text
 from advisor.launch.monitor.p99_watch import P99Watch
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.timed import Moment
@@ -14,8 +22,17 @@ from advisor.launch.records.status import JobOutcome, JobStatus
 from advisor.runtime.backends.backend import Proof
 from advisor.runtime.jobs.running_job import RunningJob
 
+T = TypeVar("T")
+
 RECENT_S = 5.0
 """What is shown is a mean over the last seconds."""
+
+STALLED_S = 120.0
+"""A job without progress for so long is shown as stalled, s."""
+
+_RETRY = 9.0
+"""A reading that failed is tried again after so many times as long as it took: a slow pattern may
+not take all the time of the supervisor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +48,37 @@ class Counted:
     gone: bool
     steps: float
     beats: int
-    error: JobError | None = None
+    error: AdvisorError | None = None
+
+
+class _Reading:
+    """Reads something of a job that cannot be read at times.
+
+    Attributes:
+        error: Why it could not be read the last time; None: it could.
+    """
+
+    def __init__(self) -> None:
+        self.error: JobError | None = None
+        self._retry_s = -math.inf
+
+    def read(self, call: Callable[[], T], clock_s: Callable[[], float], *, now: bool) -> T | None:
+        """What the call returns; None: it fails, or has failed and is not due yet.
+
+        Args:
+            call: Raises JobError where it cannot be read.
+            clock_s: The time, s.
+            now: Call it also where it is not due.
+        """
+        if (begun_s := clock_s()) < self._retry_s and not now:
+            return None
+        try:
+            found, self.error = call(), None
+        except JobError as error:
+            self.error, ended_s = error, clock_s()
+            self._retry_s = ended_s + _RETRY * (ended_s - begun_s)
+            return None
+        return found
 
 
 class JobMonitor:
@@ -49,6 +96,7 @@ class JobMonitor:
         too_fast: It makes more progress than its share allows by its profile.
         lost: Why its limit is not proven any more, and until when it was; None: it is.
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
+        uncounted: Why its progress cannot be read now; None: it can.
     """
 
     def __init__(
@@ -58,6 +106,8 @@ class JobMonitor:
         solo_rate: float | None,
         reference: Reported | None,
         joined_at: str | None = None,
+        proof: Proof | None = None,
+        time_limit_s: float | None = None,
     ) -> None:
         self._joined_at = joined_at
         self._ended_at: str | None = None
@@ -65,64 +115,84 @@ class JobMonitor:
         self.tail: P99Watch | None = None
         self.too_fast = False
         self.lost: str | None = None
-        self._proof: Proof = job.proof()
+        self._proof: Proof = proof or job.proof()
         self.job, self._reference = job, reference
+        # For the last count.
+        job.keeps_files = True
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
         self.results: Verdict | None = None
         self.outcome: JobOutcome = "running"
         self.exit_code: int | None = None
         self.code: str | None = None
         self.error: str | None = None
-        self.steps, self._beats = job.count(), job.beats()
-        self._uncounted: JobError | None = None
+        self.steps, self._beats = 0.0, job.beats()
+        self.uncounted: str | None = None
+        self._counting, self._judging = _Reading(), _Reading()
+        self._not_begun = job.uncounted
+        self._unread_since: str | None = None
         self.libraries: str | None = None
         self.rest = RateMeter()
-        self._solo_rate = solo_rate
+        self.solo_rate = solo_rate
         self._recent = RateMeter(RECENT_S)
-        self._recent.add(Moment(now_s), self.steps)
+        self._begun_s, self._time_limit_s = now_s, time_limit_s
         # Without a gate it has begun long ago.
-        self._moved_s, self._has_moved = now_s, self.steps > 0
+        self._moved_s, self._moved_at, self._has_moved = now_s, now_text(), False
+        self._is_stalled = False
+        self._note(Moment(now_s), self.count(lambda: now_s))
 
     @property
     def over(self) -> bool:
         """Whether it runs no more."""
         return self.outcome != "running"
 
-    def count(self) -> Counted:
+    def count(self, clock_s: Callable[[], float], *, last: bool = False) -> Counted:
         """What it has counted now, which `look` takes."""
         # Counted after it was seen to have ended: its last steps are not lost.
         gone = self.job.exit_code is not None
-        try:
-            if self._uncounted is None:
-                return Counted(gone, self.job.count(), self.job.beats())
-        except JobError as error:
-            # For good: the lines that it is of have been taken, and another try would hide it.
-            self._uncounted = error
-        return Counted(gone, self.steps, self._beats, self._uncounted)
+        found = self._counting.read(
+            lambda: (self.job.count(last=last), self.job.beats()), clock_s, now=last
+        )
+        steps, beats = found or (self.steps, self._beats)
+        return Counted(gone, steps, beats, self._counting.error)
 
-    def look(self, now: Moment, counted: Counted, hang_s: float) -> None:
-        """See whether it ended or hangs. A job that hangs or cannot be counted is over.
+    def look(self, now: Moment, counted: Counted, hang_s: float | None) -> None:
+        """See whether it ended, stalls, or has met a limit that its user chose.
 
         A server that is there, and that nobody asks, does not hang.
+
+        Args:
+            now: When it was counted.
+            counted: By `count`.
+            hang_s: End it after so long without progress; None: never.
         """
-        if counted.error is not None:
-            self.end("failed", counted.error.code, str(counted.error))
-        else:
-            self._note(now, counted)
+        self._note(now, counted)
+        still_s, ran_s = now.at_s - self._moved_s, now.at_s - self._begun_s
+        self._is_stalled = still_s > STALLED_S
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
             self.note_end()
-        elif not self.over and now.at_s - self._moved_s > timeout_s:
+        elif self.over:
+            return
+        elif self._time_limit_s is not None and ran_s > self._time_limit_s:
+            limit = duration_text(self._time_limit_s)
+            self.end("failed", "time-limit", f"{self.job.job.name} reached its limit of {limit}")
+        elif hang_s is not None and timeout_s is not None and still_s > timeout_s:
             self.end("hung", "job-hung", self._hung(now.at_s))
+        if self.over:
+            self._is_stalled = False
 
-    def judge(self) -> str | None:
+    def close(self, now: Moment) -> None:
+        """Count what is left to be read of a job whose processes have ended."""
+        self._note(now, self.count(lambda: now.at_s, last=True))
+        self.job.close()
+
+    def judge(self, clock_s: Callable[[], float]) -> str | None:
         """What is wrong with its results, in words, the first time that something is."""
         if self.results in VERDICT_FLAGS:
             return None
-        try:
-            reported = self.job.reported()
-        except JobError as error:
-            self.end("failed", error.code, str(error))
+        reported = self._judging.read(self.job.reported, clock_s, now=False)
+        self._note_unread()
+        if reported is None:
             return None
         self.results = judge(reported, self._reference, self._tolerance)
         return self._alarm(reported) if self.results in VERDICT_FLAGS else None
@@ -130,7 +200,7 @@ class JobMonitor:
     def end(self, outcome: JobOutcome, code: str | None = None, error: str | None = None) -> None:
         """It is over, for this reason."""
         self.outcome, self.code, self.error = outcome, code, error
-        self._ended_at = self._ended_at or now()
+        self._ended_at = self._ended_at or now_text()
 
     def lose_limit(self, until: str) -> None:
         """What holds its limit has failed, and answered last at this time."""
@@ -147,13 +217,19 @@ class JobMonitor:
         except JobError as error:
             self.end("failed", error.code, str(error))
 
+    @property
+    def unread(self) -> str | None:
+        """Why its progress or its results cannot be read now; None: they can."""
+        unjudged = self._judging.error
+        return self.uncounted or (unjudged and str(unjudged))
+
     def rate(self) -> float | None:
-        """Progress per second over the last seconds; None once it is over."""
-        return None if self.over else self._recent.rate()
+        """Progress per second over the last seconds; None once it is over, or while unknown."""
+        return None if self.over or self.uncounted else self._recent.rate()
 
     def relative_speed(self) -> float | None:
         """`rate` over its rate alone on the whole GPU."""
-        return relative(self.rate(), self._solo_rate)
+        return relative(self.rate(), self.solo_rate)
 
     def status(self) -> JobStatus:
         """As everybody reads it."""
@@ -176,6 +252,9 @@ class JobMonitor:
             max_p99_ms=self.tail and self.tail.promised_ms,
             results=self.results,
             predicted_rate=self.expected,
+            unread=self.unread,
+            unread_since=self._unread_since,
+            stalled_since=self._moved_at if self._is_stalled else None,
             joined_at=self._joined_at,
             ended_at=self._ended_at,
         )
@@ -192,10 +271,22 @@ class JobMonitor:
         )
 
     def _note(self, now: Moment, counted: Counted) -> None:
-        if (counted.steps, counted.beats) != (self.steps, self._beats):
-            self._moved_s, self._has_moved = now.at_s, True
+        moved = (counted.steps, counted.beats) != (self.steps, self._beats)
         self.steps, self._beats = counted.steps, counted.beats
-        self._recent.add(now, self.steps)
+        self._not_begun = None if moved else self._not_begun
+        error = counted.error or self._not_begun
+        self.uncounted = error and str(error)
+        self._note_unread()
+        if moved or error:
+            self._moved_s, self._moved_at = now.at_s, now_text()
+            self._has_moved = self._has_moved or moved
+        if error:
+            self._recent = RateMeter(RECENT_S)
+        else:
+            self._recent.add(now, self.steps)
+
+    def _note_unread(self) -> None:
+        self._unread_since = (self._unread_since or now_text()) if self.unread else None
 
     def _hung(self, now_s: float) -> str:
         return (

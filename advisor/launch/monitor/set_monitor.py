@@ -1,8 +1,12 @@
 """Watches jobs while they run together: rates, energy, the limits, and who ended how."""
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Never
 
 from advisor.core.flags import P99_BROKEN, STRANGER
@@ -11,23 +15,30 @@ from advisor.core.observations import SETTLE_S
 from advisor.core.results import VERDICT_FLAGS, read_first
 from advisor.core.split import Split
 from advisor.core.telemetry import TelemetrySource
-from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
-from advisor.formats.moments import now
+from advisor.errors import (
+    JobError,
+    LimitBrokenError,
+    LimitNotProvenError,
+    PartitionError,
+    SurvivorsError,
+)
+from advisor.formats.moments import now as now_text
 from advisor.launch.monitor.account import Account, work_per_joule
 from advisor.launch.monitor.energy import CardMeter
 from advisor.launch.monitor.faults import (
+    Suspicion,
     broken_promise,
-    is_fault,
     take_down,
     unsure_promises,
     watch_promises,
 )
 from advisor.launch.monitor.job_monitor import JobMonitor
 from advisor.launch.monitor.limit_monitor import LimitMonitor, broken
-from advisor.launch.monitor.timed import timed
+from advisor.launch.monitor.timed import Moment, timed
 from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start.starting import end_jobs, open_gates
-from advisor.runtime.backends.backend import Backend
+from advisor.runtime.backends.backend import Backend, Proof
+from advisor.runtime.host.beats import Runner, awaited, in_thread
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor.runtime.jobs.running_job import RunningJob
 
@@ -56,6 +67,8 @@ class SetMonitor:
         source: TelemetrySource,
         spec: LaunchSpec,
         now_s: Callable[[], float] | None = None,
+        run: Runner = in_thread,
+        failed: Mapping[int, JobError] | None = None,
     ) -> None:
         self.pair, self._backend, self._spec = pair, backend, spec
         # Of a record its own clock.
@@ -66,7 +79,13 @@ class SetMonitor:
         drawn, begun = timed(self._meter.read, self._now_s)
         self.begun_s = self._note_from_s = self._asked_s = self._checked_s = begun.at_s
         self.jobs = tuple(
-            JobMonitor(job, self.begun_s, part.solo_rate, read_first(part.reported))
+            JobMonitor(
+                job,
+                self.begun_s,
+                part.solo_rate,
+                read_first(part.reported),
+                time_limit_s=part.time_limit_s,
+            )
             for job, part in zip(jobs, pair.parts, strict=True)
         )
         self._alarms: list[str] = []
@@ -77,11 +96,23 @@ class SetMonitor:
         watch_promises(self.jobs, pair.parts, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
-        self._silent, self._noted, self._answered_at = False, False, now()
+        self._silent, self._noted, self._answered_at = False, False, now_text()
         self._coming: RunningJob | None = None
         self.newcomer_error: LimitBrokenError | None = None
+        self._run = run
+        self._question: Future[tuple[bool, list[str]]] | None = None
+        self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
+        self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
+        self._ended = set[JobMonitor]()
+        self._suspicions: list[Suspicion] = []
+        self._is_spoiled, self._answered_s = False, -math.inf
+        self._stop_due = False
         self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
-        open_gates(jobs, [part.solo_rate for part in pair.parts])
+        for n, error in (failed or {}).items():
+            self.jobs[n].end("failed", error.code, str(error))
+        self._note_ends([one for one in self.jobs if one.over], self.begun_s)
+        running = self._running()
+        open_gates([one.job for one in running], [one.solo_rate for one in running])
 
     @property
     def is_void(self) -> bool:
@@ -90,14 +121,20 @@ class SetMonitor:
 
     @property
     def over(self) -> bool:
-        """Whether none runs any more."""
-        return all(one.over for one in self.jobs)
+        """Whether none runs any more, and it is known how they ended."""
+        return all(one.over for one in self.jobs) and not self._suspicions
 
     def expect(self, job: RunningJob | None) -> None:
         """It starts beside those that run, so it is no stranger there; None: none does."""
         self._coming, self.newcomer_error = job, None
 
-    def join(self, job: RunningJob, part: LaunchPart, forecast: Forecast | None = None) -> None:
+    def join(
+        self,
+        job: RunningJob,
+        part: LaunchPart,
+        forecast: Forecast | None = None,
+        proof: Proof | None = None,
+    ) -> None:
         """Open the gate of the one that was expected; it is one of them from now on.
 
         `forecast` is of those that run, and of the newcomer as the last.
@@ -106,7 +143,15 @@ class SetMonitor:
         pair, now_s = self.pair, self._now_s()
         split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
-        one = JobMonitor(job, now_s, part.solo_rate, read_first(part.reported), joined_at=now())
+        one = JobMonitor(
+            job,
+            now_s,
+            part.solo_rate,
+            read_first(part.reported),
+            now_text(),
+            proof,
+            part.time_limit_s,
+        )
         self.jobs = (*self.jobs, one)
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
@@ -123,7 +168,10 @@ class SetMonitor:
         return tuple(one.job.job.name for one in self._running())
 
     def look(self) -> None:
-        """One look at everything; a job that ended, hangs or broke its limit is stopped.
+        """One look at everything, which waits for nothing.
+
+        Questions to the driver and the end of jobs run in the background; what came of them is
+        taken at a later look.
 
         Raises:
             PartitionError: what limits the jobs is gone.
@@ -132,17 +180,22 @@ class SetMonitor:
         """
         were = self._running()
         (counts, drawn), now = timed(
-            lambda: ([one.count() for one in were], self._meter.read()), self._now_s
+            lambda: ([one.count(self._now_s) for one in were], self._meter.read()), self._now_s
         )
         for one, counted in zip(were, counts, strict=True):
             one.look(now, counted, self._spec.hang_s)
         self._judge(were)
         self.account.add(now, self._meter.add(drawn, now), were)
         self._note_libraries(now.at_s)
-        self._end([one for one in were if one.over])
+        self._note_ends([one for one in were if one.over], now.at_s)
         self._look_at_promises(now.at_s)
-        if not self.over:
-            self._check_backend(now.at_s)
+        self._check_backend(now.at_s)
+        self._check_clients(now.at_s)
+        self._look_for_faults(now.at_s)
+        if self._stop_due and not self._suspicions:
+            self._stop_running()
+        self._end_over()
+        self._close_ended(now)
 
     def work_per_joule(self) -> float | None:
         """Sum of relative speeds per watt over the last seconds."""
@@ -161,15 +214,23 @@ class SetMonitor:
             one.lose_limit(self._answered_at)
 
     def stop(self) -> None:
-        """Stop what runs.
+        """Stop what runs, and wait until all has ended and is counted.
 
         Raises:
             SurvivorsError: a process does not end.
         """
-        running = self._running()
-        for one in running:
-            one.end("stopped")
-        end_jobs(one.job for one in running)
+        were = self._running()
+        self._stop_running()
+        self._suspicions = []
+        self._end_over()
+        for _, ending in self._endings:
+            with suppress(SurvivorsError):
+                awaited(ending)
+        drawn, now = timed(self._meter.read, self._now_s)
+        try:
+            self._close_ended(now)
+        finally:
+            self.account.close(now, self._meter.add(drawn, now), were)
 
     def _expect(self, forecast: Forecast | None) -> None:
         numbers = self.running_numbers()
@@ -189,7 +250,6 @@ class SetMonitor:
         self._alarms.append(found.text)
         if found.ends is not None:
             found.ends.end("stopped", error=f"ended since {found.why}")
-            end_jobs([found.ends.job])
             watch_promises(self.jobs, self.pair.parts, now_s)
 
     def _note_libraries(self, now_s: float) -> None:
@@ -205,82 +265,138 @@ class SetMonitor:
 
     def _judge(self, were: list[JobMonitor]) -> None:
         """Look at the jobs' own results; wrong ones end all where that was asked for."""
-        found = [(one, wrong) for one in were if (wrong := one.judge())]
+        found = [(one, wrong) for one in were if (wrong := one.judge(self._now_s))]
         self._alarms += [wrong for _, wrong in found]
-        guilty = [(one, wrong) for one, wrong in found if not one.over]
-        if not (guilty and self._spec.stop_on_wrong_results):
-            return
-        for one, wrong in guilty:
-            one.end("failed", "wrong-results", wrong)
-        self._end([one for one, _ in guilty])
-        self.stop()
+        for one, wrong in found if self._spec.stop_on_wrong_results else ():
+            if not one.over:
+                one.end("failed", "wrong-results", wrong)
+                self._stop_due = True
 
-    def _end(self, ended: list[JobMonitor]) -> None:
+    def _note_ends(self, ended: list[JobMonitor], now_s: float) -> None:
         if not ended:
             return
         self.first_ended = self.first_ended or self._indices_over()
-        failed = [one for one in ended if one.outcome == "failed"]
-        if failed and is_fault([*failed, *self._running()], self._backend):
-            self._take_down([*failed, *self._running()])
-        # A job that hangs still runs, and one that ended may have left workers behind.
-        end_jobs(one.job for one in ended)
-        if self._spec.when_one_ends == "stop":
-            self.stop()
+        # One that was ended here, as at a time limit, has no exit code.
+        failed = [one for one in ended if one.outcome == "failed" and one.exit_code is not None]
+        if failed and self._backend.mode == "mps":
+            self._suspicions.append(Suspicion((*failed, *self._running()), now_s))
+        self._stop_due = self._stop_due or self._spec.when_one_ends == "stop"
 
     def _indices_over(self) -> tuple[int, ...]:
         return tuple(number for number, one in enumerate(self.jobs) if one.over)
 
+    def _stop_running(self) -> None:
+        for one in self._running():
+            one.end("stopped")
+
+    def _end_over(self) -> None:
+        """Begin to end what is left of jobs that are over, in the background.
+
+        One that hangs still runs, and one that ended may have left workers behind.
+        """
+        suspects = {one for suspicion in self._suspicions for one in suspicion.struck}
+        over = [one for one in self.jobs if one.over and one not in suspects | self._ended]
+        if over:
+            self._ended.update(over)
+            ending = self._run(lambda: end_jobs(one.job for one in over))
+            self._endings.append((over, ending))
+
+    def _close_ended(self, now: Moment) -> None:
+        """Count the jobs of which no process is left for the last time.
+
+        Raises:
+            SurvivorsError: a process of one does not end.
+        """
+        done = [(jobs, ending) for jobs, ending in self._endings if ending.done()]
+        self._endings = [one for one in self._endings if one not in done]
+        for one in (one for jobs, _ in done for one in jobs):
+            one.close(now)
+        for _, ending in done:
+            ending.result()
+
+    def _look_for_faults(self, now_s: float) -> None:
+        """Whether jobs that failed were taken down by a fault of the MPS server."""
+        found = {one: one.is_fault(self._answered_s, now_s) for one in self._suspicions}
+        if self._is_spoiled or True in found.values():
+            suspects = (one for suspicion in found for one in suspicion.struck)
+            self._take_down([*suspects, *self._running()])
+        self._suspicions = [one for one in self._suspicions if found[one] is None]
+
     def _take_down(self, struck: Sequence[JobMonitor]) -> None:
-        take_down(struck, self._backend)
-        self.first_ended = self.first_ended or self._indices_over()
+        """End these, but for those that have finished meanwhile."""
+        self._suspicions = []
+        known = [*dict.fromkeys(one for one in struck if one.outcome in ("running", "failed"))]
+        if known:
+            take_down(known, self._backend)
+            self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
-        if now_s - self._asked_s < _ASK_S:
+        """Ask the driver whether all is well, and take its last answer.
+
+        Raises:
+            PartitionError: it failed to answer twice.
+            LimitBrokenError: a limit does not hold.
+        """
+        running = [one.job for one in self._running()]
+        urgent = any(one.since_s > self._asked_s for one in self._suspicions)
+        if self._question is None and (urgent or (running and now_s - self._asked_s >= _ASK_S)):
+            self._asked_s = now_s
+            coming = [self._coming] if self._coming is not None else []
+            self._question = self._run(partial(self._ask, [*running, *coming], now_s))
+        if self._question is None or not self._question.done():
             return
-        self._asked_s = now_s
+        question, self._question = self._question, None
         try:
             # Asked over the same channel that says whether the daemon still lives.
-            spoiled = self._backend.spoiled()
-            if not spoiled:
-                self._check_limits(now_s)
+            spoiled, alarms = question.result()
         except PartitionError:
             # One answer that came too late is no reason to end the work of weeks.
-            if self._silent:
+            if self._silent and running:
                 raise
             self._silent = True
             return
-        self._silent, self._answered_at = False, now()
-        if spoiled:
-            self._take_down(self._running())
-        elif now_s - self._checked_s >= _LIMIT_S:
-            self._checked_s = now_s
-            for one in self._running():
-                self._check_limit(one)
-
-    def _check_limits(self, now_s: float) -> None:
-        running = [one.job for one in self._running()]
-        coming = [self._coming] if self._coming is not None else []
-        try:
-            self._alarms += self._limits.check([*running, *coming], now_s)
-            if self._limits.strangers:
-                self.account.stretches[-1].flags.add(STRANGER)
         except LimitBrokenError as error:
-            # Names: a copy of one that runs may be either of the two, so all are stopped then.
-            if error.jobs and error.jobs <= {job.job.name for job in coming} - {
-                job.job.name for job in running
-            }:
-                self.newcomer_error = error
-                return
-            self._break(error)
+            self._take_breach(error)
+            return
+        self._silent, self._answered_at, self._answered_s = False, now_text(), self._asked_s
+        self._is_spoiled = spoiled
+        self._alarms += alarms
+        if self._limits.strangers:
+            self.account.stretches[-1].flags.add(STRANGER)
 
-    def _check_limit(self, one: JobMonitor) -> None:
-        try:
-            one.job.check_limit()
-        except JobError:
-            one.note_end()
-            self._end([one])
-        except LimitNotProvenError as error:
-            self._break(broken(error, one.job))
+    def _ask(self, jobs: Sequence[RunningJob], now_s: float) -> tuple[bool, list[str]]:
+        """Whether a fault spoiled the server, and what is to be said of the limits; may wait."""
+        spoiled = self._backend.spoiled()
+        return spoiled, [] if spoiled or not jobs else self._limits.check(jobs, now_s)
+
+    def _take_breach(self, error: LimitBrokenError) -> None:
+        """End all for a limit that does not hold, unless it is that of a newcomer alone.
+
+        Raises:
+            LimitBrokenError: the same.
+        """
+        # Names: a copy of one that runs may be either of the two, so all are stopped then.
+        if not error.jobs or error.jobs & {*self.running_names()}:
+            self._break(error)
+        if self._coming is not None and self._coming.job.name in error.jobs:
+            self.newcomer_error = error
+
+    def _check_clients(self, now_s: float) -> None:
+        """Whether each job is a client itself, asked now and then.
+
+        Raises:
+            LimitBrokenError: one is not.
+        """
+        running = self._running()
+        if self._clients is None and running and now_s - self._checked_s >= _LIMIT_S:
+            self._checked_s = now_s
+            self._clients = self._run(lambda: _no_client(running))
+        if self._clients is None or not self._clients.done():
+            return
+        found, self._clients = self._clients.result(), None
+        # One that has ended meanwhile is no client either.
+        if found is not None and not found[0].over and found[0].job.exit_code is None:
+            self._break(broken(found[1], found[0].job))
 
     def _break(self, error: LimitBrokenError) -> Never:
         for one in self._running():
@@ -288,5 +404,18 @@ class SetMonitor:
                 one.lost = str(error)
                 one.end("failed", error.code, one.lost)
         self.limit_broken = True
-        end_jobs(one.job for one in self.jobs)
         raise error
+
+
+def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenError] | None:
+    """The first that is not under its limit itself, and why; waits some seconds for each."""
+    for one in jobs:
+        try:
+            one.job.check_client()
+        except LimitNotProvenError as error:
+            if one.job.exit_code is None:
+                return one, error
+        except PartitionError:
+            # Whether the server answers is asked every second.
+            return None
+    return None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from advisor.core.flags import UNCOUNTED
 from advisor.core.observations import SETTLE_S
 from advisor.formats.moments import to_exact_text
 from advisor.launch.monitor.energy import Metered
@@ -54,8 +55,11 @@ class Stretch:
         self.overlap_s += passed_s
         self._first, self._last = self._first or metered, metered
         self.ended = tuple(n for n, pace in self._paces.items() if pace.job.over)
+        unread = [pace for pace in self._paces.values() if pace.job.unread]
+        if unread:
+            self.flags.add(UNCOUNTED)
         # The look that finds a job at its end is in no mean: it ended at some time before.
-        if now.at_s - self._begun_s < SETTLE_S or self.ended:
+        if now.at_s - self._begun_s < SETTLE_S or self.ended or unread:
             return
         for pace in self._paces.values():
             pace.note(now)

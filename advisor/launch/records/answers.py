@@ -135,6 +135,6 @@ class LaunchPlan:
     gpu_model: str | None
     when_one_ends: WhenOneEnds
     duration_s: float | None
-    hang_s: float
+    hang_s: float | None
     pairs: tuple[PlannedPair, ...]
     notes: tuple[str, ...]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from advisor.core.gpu import MemoryFit, Share
 from advisor.core.interval import Interval
-from advisor.core.job import HANG_S, Job, WhenOneEnds, WhenP99Breaks
+from advisor.core.job import Job, WhenOneEnds, WhenP99Breaks
 from advisor.core.split import Split, split_shares
 
 
@@ -62,6 +62,7 @@ class LaunchPart:
         max_p99_ms: Longest p99 latency that was asked for, or that its file promises.
         max_power_w: Most power of all on the GPU that was asked for when it was launched.
         limit_memory: Its memory is bounded where it is known, and MPS shares the GPU.
+        time_limit_s: The job is ended, as failed, once it has run for so long; None: never.
     """
 
     job: Job
@@ -74,6 +75,7 @@ class LaunchPart:
     max_p99_ms: float | None = None
     max_power_w: float | None = None
     limit_memory: bool = True
+    time_limit_s: float | None = None
 
     @property
     def promised_p99_ms(self) -> float | None:
@@ -134,7 +136,8 @@ class LaunchSpec:
         pairs: Of two to seven jobs. The first one starts at once, each other one when the one
             before it is over.
         duration_s: A set is stopped after this time together; None: when its jobs end.
-        hang_s: See `HANG_S`.
+        hang_s: A job without progress for so long is ended; None: none is, a job that makes none is
+            shown as stalled.
         when_p99_breaks: What is done where a server breaks its promised p99.
         stop_on_wrong_results: The set is stopped when a job reports a wrong result; else there is
             an alarm.
@@ -149,7 +152,7 @@ class LaunchSpec:
     pairs: tuple[LaunchSet, ...]
     when_one_ends: WhenOneEnds = "keep"
     duration_s: float | None = None
-    hang_s: float = HANG_S
+    hang_s: float | None = None
     when_p99_breaks: WhenP99Breaks = "tell"
     stop_on_wrong_results: bool = False
     strict: bool = False

@@ -45,8 +45,8 @@ class JobStatus:
         exit_code: Negative: the signal that ended it. None while it runs, and after a stop.
         error: What went wrong, in a sentence; why it was ended, where it was for a server.
         steps: Progress so far, in the job's unit.
-        rate: Progress per second over the last seconds; None before there are two readings, and
-            once it is over.
+        rate: Progress per second over the last seconds; None before there are two readings, while
+            `unread` says why, and once it is over.
         relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
         mean_rate: Mean while it ran with those whom it began or joined with, without the first
             seconds; it stays when the job is over, and is what a prediction is held against.
@@ -56,6 +56,10 @@ class JobStatus:
         max_p99_ms: What it has promised.
         results: What its own results were found to be; None where it reports none, or none that
             can be compared with those on the whole GPU.
+        unread: Why its progress or its results cannot be read now; None: they can. Without progress
+            `rate` and `relative_speed` are None.
+        unread_since: Since when, ISO 8601, UTC.
+        stalled_since: When it last made progress, where that is 120 s ago or more; ISO 8601, UTC.
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
         joined_at: When it joined those that ran; None: it began with the first.
@@ -81,6 +85,9 @@ class JobStatus:
     latency_p99_ms: float | None = None
     max_p99_ms: float | None = None
     results: Verdict | None = None
+    unread: str | None = None
+    unread_since: str | None = None
+    stalled_since: str | None = None
     predicted_rate: Interval | None = None
     joined_at: str | None = None
     ended_at: str | None = None

@@ -12,7 +12,13 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import check_masks
 from advisor.core.wording import listed
-from advisor.errors import InputError, NoSplitError, SurvivorsError
+from advisor.errors import (
+    InputError,
+    JobError,
+    LimitNotProvenError,
+    NoSplitError,
+    SurvivorsError,
+)
 from advisor.launch.records.spec import LaunchSet
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.host.beats import beat
@@ -80,32 +86,64 @@ def prove_set(
     return tuple(proven)
 
 
-def start_set(proven: Iterable[Proven], stop_asked: Callable[[], bool]) -> tuple[RunningJob, ...]:
-    """Start all jobs and wait until all are warm and seen under their limits.
+def start_set(
+    proven: Iterable[Proven], stop_asked: Callable[[], bool]
+) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
+    """Start all jobs and wait until each is warm and seen under its limit, or has ended.
 
     Jobs with a gate stand at it when this returns; `stop_asked` is asked again and again.
 
+    Returns:
+        All jobs, and by their numbers why some did not get ready, which may still run.
+
     Raises:
-        JobError: a job ended or never got ready.
+        JobError: a command cannot be started.
         LimitNotProvenError: a job is not under its limit.
         StopAskedError: it was stopped.
         SurvivorsError: of one that did not start well a process does not end.
     """
     jobs: list[RunningJob] = []
+    failed: dict[int, JobError] = {}
     try:
         jobs.extend(one.start() for one in proven)
-        # Each is asked every time: one that ended is noticed while the other still starts.
-        while not all([job.ready(idle=True) for job in jobs]):  # noqa: C419
+        while not all(_is_settled(n, job, failed) for n, job in enumerate(jobs)):
             beat()
             if stop_asked():
                 raise StopAskedError
             time.sleep(POLL_S)
-        for job in jobs:
-            job.check_limit()
+        for n, job in enumerate(jobs):
+            if n not in failed:
+                check_client(job)
     except BaseException as error:  # Ctrl-C too: no job runs on that nobody watches
         end_jobs(jobs, error)
         raise
-    return tuple(jobs)
+    return tuple(jobs), failed
+
+
+def _is_settled(number: int, job: RunningJob, failed: dict[int, JobError]) -> bool:
+    """Whether a job is ready, has ended, or has failed to get ready, which is noted."""
+    if number in failed or job.exit_code is not None:
+        return True
+    try:
+        return job.ready_to_launch()
+    except JobError as error:
+        if job.exit_code is None:
+            failed[number] = error
+        return True
+
+
+def check_client(job: RunningJob) -> None:
+    """Check that a job is itself under its limit, unless it has ended.
+
+    Raises:
+        LimitNotProvenError: it is not.
+    """
+    try:
+        job.check_client()
+    except LimitNotProvenError:
+        # A job that has ended is no client.
+        if job.exit_code is None:
+            raise
 
 
 def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> None:
@@ -133,7 +171,7 @@ def open_gates(jobs: Sequence[RunningJob], solo_rates: Sequence[float | None]) -
     """
     names = [job.job.name for job in jobs]
     ranks = [names[:n].count(name) for n, name in enumerate(names)]
-    for rank in range(max(ranks) + 1):
+    for rank in range(max(ranks, default=-1) + 1):
         late = [n for n, of in enumerate(ranks) if of == rank]
         if rank:
             steps_s = [1 / (solo_rates[n] or 1 / _LEAST_S) / names.count(names[n]) for n in late]

@@ -1,14 +1,19 @@
 """Lets jobs join a set that runs: one at a time, each with its limit proven before it starts.
 
-Whatever goes wrong with a newcomer ends it alone. Those that run keep what they have: a percentage
-cannot change while a client runs, nor may the server's, which holds them to it, be raised.
+What takes seconds, such as the proof, runs in the background: the jobs that run are watched
+meanwhile. Whatever goes wrong with a newcomer ends it alone. Those that run keep what they have: a
+percentage cannot change while a client runs, nor may the server's, which holds them to it, be
+raised.
 """
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.core.gpu import MemoryFit, Share
+from advisor.core.job import Job
 from advisor.core.split import MOST_JOBS, Split, check_masks, split_shares
 from advisor.errors import AdvisorError, InputError, NoSplitError, SurvivorsError
 from advisor.formats.moments import now
@@ -23,20 +28,35 @@ from advisor.launch.records.joins import (
     still_asked,
 )
 from advisor.launch.records.spec import LaunchSet
-from advisor.launch.start.starting import check_memory, check_workdir, end_jobs
-from advisor.runtime.backends.backend import Backend
-from advisor.runtime.jobs.launcher import prove
+from advisor.launch.start.starting import check_client, check_memory, check_workdir, end_jobs
+from advisor.runtime.backends.backend import Backend, Proof
+from advisor.runtime.host.beats import Runner, awaited, in_thread
+from advisor.runtime.jobs.launcher import Proven, prove
 from advisor.runtime.jobs.running_job import RunningJob
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Newcomer:
-    """One that was started, and is not ready yet."""
+    """A job that is on its way.
+
+    Attributes:
+        name: Of its request.
+        place: Its folder.
+        proving: Its limit, in the background.
+        job: Once its limit is proven.
+        checking: Once it is ready: whether it is under its limit, and how far that is known.
+        refused: Why it does not join.
+        ending: Its end, in the background, where it is refused.
+    """
 
     name: str
     request: JoinRequest
     place: Path
-    job: RunningJob
+    proving: Future[Proven]
+    job: RunningJob | None = None
+    checking: Future[Proof] | None = None
+    refused: AdvisorError | None = None
+    ending: Future[None] | None = None
 
 
 class Newcomers:
@@ -56,7 +76,9 @@ class Newcomers:
         backend: Backend,
         base: Mapping[str, str],
         warn: Callable[[str], None],
+        run: Runner = in_thread,
     ) -> None:
+        self._run = run
         self._folder, self._number, self._monitor = folder, number, monitor
         self._backend, self._base, self._warn = backend, base, warn
         self._coming: _Newcomer | None = None
@@ -64,7 +86,7 @@ class Newcomers:
 
     @property
     def coming(self) -> bool:
-        """Whether one was started that is not ready yet."""
+        """Whether a job is on its way."""
         return self._coming is not None
 
     def look(self) -> None:
@@ -73,8 +95,11 @@ class Newcomers:
         Raises:
             SurvivorsError: a process of one that is refused does not end.
         """
-        if self._coming is not None:
-            self._attempt(self._coming.name, self._coming.request, self._go_on)
+        if (coming := self._coming) is not None:
+            if coming.refused is not None:
+                self._end(coming, coming.refused)
+            else:
+                self._attempt(coming.name, coming.request, lambda: self._go_on(coming))
             return
         for name, request in asked(self._folder):
             if request is None:
@@ -91,8 +116,12 @@ class Newcomers:
         """
         over = InputError("the jobs of this launch are being stopped, or have ended")
         try:
-            if self._coming is not None:
-                self._give_up(over)
+            if (coming := self._coming) is not None:
+                self._give_up(coming.refused or over)
+                if coming.ending is not None:
+                    with suppress(AdvisorError):
+                        awaited(coming.ending)
+                self._end(coming, coming.refused or over)
         finally:
             for name, request in asked(self._folder):
                 self._refuse(name, request, over)
@@ -115,9 +144,16 @@ class Newcomers:
         place = self._folder.path / f"{self._number}-joined-{self._started}"
         self._started += 1
         place.mkdir(mode=0o700)
-        proven = prove(request.part.job, share, self._backend, self._base, place)
-        self._coming = _Newcomer(name, request, place, proven.start())
-        self._monitor.expect(self._coming.job)
+        proving = self._run(lambda: self._prove(request.part.job, share, place))
+        self._coming = _Newcomer(name, request, place, proving)
+
+    def _prove(self, job: Job, share: Share, place: Path) -> Proven:
+        """Prove the limit of a newcomer; takes a CUDA process, so some seconds."""
+        if self._backend.max_clients < 1:
+            raise NoSplitError(
+                "the MPS server has no place for another client", fix="ask again when one has ended"
+            )
+        return prove(job, share, self._backend, self._base, place)
 
     def _share(self, request: JoinRequest) -> Share:
         """The share of the newcomer, as its set can grant it.
@@ -132,10 +168,6 @@ class Newcomers:
                 f"{len(running)} jobs run together already",
                 why=f"at most {MOST_JOBS} share a GPU",
                 fix="ask again when one has ended",
-            )
-        if self._backend.max_clients < 1:
-            raise NoSplitError(
-                "the MPS server has no place for another client", fix="ask again when one has ended"
             )
         if pair.split.is_limited and request.share_percent > pair.cap_percent:
             raise InputError(
@@ -160,42 +192,66 @@ class Newcomers:
         limit_mib = memory.limit_mib(-1) if request.part.limit_memory else None
         return replace(split_shares(split)[-1], memory_mib=limit_mib)
 
-    def _go_on(self) -> None:
-        coming = self._coming
-        assert coming is not None
+    def _go_on(self, coming: _Newcomer) -> None:
+        """One step further, as far as that takes no waiting."""
         if not still_asked(self._folder, coming.name):
             raise InputError("who asked to join has withdrawn it")
         if self._monitor.newcomer_error is not None:
             raise self._monitor.newcomer_error
-        if not coming.job.ready(idle=True):
+        if coming.job is None:
+            if coming.proving.done():
+                coming.job = coming.proving.result().start()
+                self._monitor.expect(coming.job)
             return
-        coming.job.check_limit()
+        # One that has finished by now has run all the same.
+        if (job := coming.job).exit_code == 0:
+            self._join(coming, job, None)
+        elif coming.checking is None:
+            if job.ready_to_launch():
+                coming.checking = self._run(lambda: _check(job))
+        elif coming.checking.done():
+            self._join(coming, job, coming.checking.result())
+
+    def _join(self, coming: _Newcomer, job: RunningJob, proof: Proof | None) -> None:
         request = coming.request
         keep_part(coming.place, request.part)
         names = self._monitor.running_names()
         forecast = request.forecast if names == request.beside else None
-        self._monitor.join(coming.job, request.part, forecast)
+        self._monitor.join(job, request.part, forecast, proof)
         self._coming = None
         self._answer(
             coming.name,
             JoinAnswer(
                 job=request.part.job.name,
-                units_granted=coming.job.granted.units,
+                units_granted=job.granted.units,
                 joined_at=now(),
-                memory_limit_mib=coming.job.granted.memory_mib,
+                memory_limit_mib=job.granted.memory_mib,
                 share_percent=request.share_percent,
                 forecast=forecast,
             ),
         )
 
     def _give_up(self, error: AdvisorError) -> None:
-        coming, self._coming = self._coming, None
+        """Begin to end the newcomer, which does not join for this reason."""
+        coming = self._coming
         assert coming is not None
-        try:
-            end_jobs([coming.job], error)
-        finally:
-            self._monitor.expect(None)
-            self._refuse(coming.name, coming.request, error)
+        coming.refused = error
+        if (job := coming.job) is not None and coming.ending is None:
+            coming.ending = self._run(lambda: end_jobs([job], error))
+
+    def _end(self, coming: _Newcomer, error: AdvisorError) -> None:
+        """Refuse the newcomer once nothing of it is left.
+
+        Raises:
+            SurvivorsError: a process of it does not end.
+        """
+        if coming.ending is not None and not coming.ending.done():
+            return
+        self._coming = None
+        self._monitor.expect(None)
+        self._refuse(coming.name, coming.request, error)
+        if coming.ending is not None:
+            coming.ending.result()
 
     def _refuse(self, name: str, request: JoinRequest | None, error: AdvisorError) -> None:
         job = request.part.job.name if request else ""
@@ -206,3 +262,13 @@ class Newcomers:
             answer(self._folder, name, said)
         except OSError as error:
             self._warn(f"the answer to {said.job}, which asked to join: {error.strerror}")
+
+
+def _check(job: RunningJob) -> Proof:
+    """How far the limit of a job is known that is under it, or has ended; may wait some seconds.
+
+    Raises:
+        LimitNotProvenError: it is not under its limit.
+    """
+    check_client(job)
+    return job.proof()

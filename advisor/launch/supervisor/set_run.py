@@ -99,19 +99,19 @@ class SetRun:
             stack.enter_context(heard_by(lambda: self._beat(guard)))
             stack.enter_context(adopting_orphans())
             try:
-                jobs = self._start(backend)
+                jobs, failed = self._start(backend)
             except StopAskedError:
                 self._mark_jobs("stopped")
                 return Ending.ASKED
             except JobError as error:
                 self._mark_jobs("stopped")
-                self._writer.blame(_code_of(error, backend), str(error))
+                self._writer.blame(error.code, str(error))
                 return Ending.FAILED
             # Looked at again at the very end: a set of which somebody is left has not ended.
             stack.callback(end_jobs, jobs)
-            return self._monitor(jobs, backend)
+            return self._monitor(jobs, failed, backend)
 
-    def _start(self, backend: Backend) -> tuple[RunningJob, ...]:
+    def _start(self, backend: Backend) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
         places = [self._folder.path / place for place in self._pair.places(self._number)]
         if self._stop_asked():
             raise StopAskedError
@@ -134,9 +134,13 @@ class SetRun:
                 "the guard of this launch was killed or hung; another one watches now"
             )
 
-    def _monitor(self, jobs: tuple[RunningJob, ...], backend: Backend) -> Ending:
+    def _monitor(
+        self, jobs: tuple[RunningJob, ...], failed: Mapping[int, JobError], backend: Backend
+    ) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
-        monitor = SetMonitor(self._pair, jobs, backend, self._context.source, self._spec)
+        monitor = SetMonitor(
+            self._pair, jobs, backend, self._context.source, self._spec, failed=failed
+        )
         check, pace = ForecastCheck(self._pair), PaceCheck()
         newcomers = Newcomers(
             self._folder, self._number, monitor, backend, self._base(), self._writer.warn
@@ -242,13 +246,6 @@ def _state(ending: Ending, monitor: SetMonitor) -> State:
     if ending is Ending.FAILED or any(one.code for one in monitor.jobs):
         return "failed"
     return "finished" if ending is Ending.FINISHED else "stopped"
-
-
-def _code_of(error: AdvisorError, backend: Backend) -> str:
-    with suppress(AdvisorError):
-        if backend.spoiled():
-            return "mps-fault"
-    return error.code
 
 
 def _close(backend: Backend) -> None:

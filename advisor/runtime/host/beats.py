@@ -1,15 +1,16 @@
 """Lets others hear that this process turns, also while it waits for something.
 
 Whoever waits with a time limit beats meanwhile, so a wait of any length that is meant is told from
-a process that hangs or was stopped.
+a process that hangs or was stopped. Only the main thread beats: listeners are not thread-safe, and
+a worker thread says nothing about the main loop.
 """
 
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import Thread
-from typing import TypeVar
+from threading import Thread, current_thread, main_thread
+from typing import Protocol, TypeVar
 
 _EVERY_S = 0.2
 _MOST_S = 300.0
@@ -22,7 +23,9 @@ _listeners = dict[Callable[[], object], float]()
 
 
 def beat() -> None:
-    """Tell all who listen, a few times a second at most."""
+    """Tell all who listen, a few times a second at most; does nothing outside the main thread."""
+    if current_thread() is not main_thread():
+        return
     now_s = time.monotonic()
     for listener, told_s in list(_listeners.items()):
         if now_s - told_s >= _EVERY_S:
@@ -42,9 +45,13 @@ def heard_by(listener: Callable[[], object]) -> Generator[None]:
 
 def beating(call: Callable[[], T]) -> T:
     """What a call returns that waits by itself, as for a program or a database; beats meanwhile."""
-    if not _listeners:
+    if not _listeners or current_thread() is not main_thread():
         return call()
-    answer = in_thread(call)
+    return awaited(in_thread(call))
+
+
+def awaited(answer: Future[T]) -> T:
+    """The result of a call that runs in another thread; beats until it is there."""
     end_s = time.monotonic() + _MOST_S
     while time.monotonic() < end_s:
         try:
@@ -54,6 +61,14 @@ def beating(call: Callable[[], T]) -> T:
                 raise
             beat()
     return answer.result()
+
+
+class Runner(Protocol):
+    """Starts a call, as `in_thread` does; tests run it at once."""
+
+    def __call__(self, call: Callable[[], T], /) -> Future[T]:
+        """Its answer, which may be there later."""
+        ...
 
 
 def in_thread(call: Callable[[], T]) -> Future[T]:

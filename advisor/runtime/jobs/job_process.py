@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -56,6 +57,8 @@ class JobProcess:
         self._status: int | None = None
         self._said: dict[str, str] = {}
         self._line = b""
+        # The main thread looks at a job while another thread ends it.
+        self._lock = threading.RLock()
         self._is_over = self._is_lost = False
         self._shim = subprocess.Popen(
             [python(), "-I", "-S", str(_SHIM)],
@@ -148,9 +151,10 @@ class JobProcess:
 
     def close(self) -> None:
         """Let go of the shim, which ends when nobody is left."""
-        for file in (self._shim.stdin, self._shim.stdout):
-            if file:
-                file.close()
+        with self._lock:
+            for file in (self._shim.stdin, self._shim.stdout):
+                if file:
+                    file.close()
         if self._is_over:
             self._shim.wait()
             known_children.discard(self._shim.pid)
@@ -176,19 +180,23 @@ class JobProcess:
 
     def _listen(self) -> None:
         """Take what the shim said."""
-        while not (self._is_over or self._is_lost):
-            try:
-                data = os.read(self._replies, 4096)
-            except BlockingIOError:
-                return
-            if not data:
-                self._is_over, self._is_lost = "empty" in self._said, "empty" not in self._said
-            *lines, self._line = (self._line + data).split(b"\n")
-            for line in lines:
-                key, _, value = line.decode(errors="replace").partition(" ")
-                self._said[key] = value
-            if "ended" in self._said:
-                self._status = int(self._said["ended"])
+        with self._lock:
+            while not (self._is_over or self._is_lost):
+                try:
+                    data = os.read(self._replies, 4096)
+                except BlockingIOError:
+                    return
+                self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        if not data:
+            self._is_over, self._is_lost = "empty" in self._said, "empty" not in self._said
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            key, _, value = line.decode(errors="replace").partition(" ")
+            self._said[key] = value
+        if "ended" in self._said:
+            self._status = int(self._said["ended"])
 
     def _order(self, letter: bytes) -> None:
         self._listen()

@@ -5,12 +5,13 @@ import signal
 import struct
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from advisor.core.gpu import Share
 from advisor.core.job import Job, ResultsSettings
 from advisor.core.results import Reported
-from advisor.errors import JobError, LimitNotProvenError
+from advisor.errors import AdvisorError, JobError, LimitNotProvenError
 from advisor.progress import GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight
 from advisor.runtime.host.processes import carries, cpu_s, pin, wait_until
@@ -34,6 +35,8 @@ class RunningJob:
         granted: What was read back before the start.
         output: File with everything the job wrote.
         seen_pids: Its processes when they were looked for last, also once they have ended.
+        uncounted: Why it was ready before its progress could be read; None: it could.
+        keeps_files: Whether its files stay open after its end, for a last count, until `close`.
     """
 
     def __init__(
@@ -56,10 +59,16 @@ class RunningJob:
         )
         self._started = time.monotonic()
         self._ended, self.seen_pids = False, frozenset[int]()
+        self.uncounted: AdvisorError | None = None
+        self.keeps_files = False
 
-    def count(self) -> float:
-        """Progress so far, in the job's unit."""
-        return self._counter.read()
+    def count(self, *, last: bool = False) -> float:
+        """Progress so far, in the job's unit; the last count takes an unfinished line, too.
+
+        Raises:
+            JobError: the progress cannot be read now; it may be at a later call.
+        """
+        return self._counter.read(last=last)
 
     def reported(self) -> Reported:
         """What the job says of its results so far."""
@@ -120,32 +129,41 @@ class RunningJob:
         if self._gate is not None and not wait_until(self._waiting, self.job.start_timeout_s):
             raise self._error("did not stop at its gate", "it calls Progress.add too seldom")
 
-    def ready(self, *, idle: bool = False) -> bool:
+    def ready(self) -> bool:
         """Whether the warm-up is over: it waits at its gate, or has begun to count.
-
-        Args:
-            idle: Also where it is a server that is there, and that nobody has asked yet.
 
         Raises:
             JobError: the job ended, or made no progress within its start time-out.
+            InputError: its progress is read in another way than it is reported.
         """
         self.check()
         age_s = time.monotonic() - self._started
-        if self._has_begun(idle=idle):
+        if self._waiting() if self._gate is not None else self.count() > 0:
             return age_s >= self.job.warm_up_s
-        if age_s > patience_s(self.job) and (
-            wrong := counts_otherwise(self.job, self.tail().splitlines())
-        ):
-            raise wrong
-        if age_s > self.job.start_timeout_s:
-            raise self._error(
-                f"made no progress within {self.job.start_timeout_s:g} s",
-                "it is there, and nobody asks it for anything"
-                if self.beats()
-                else "it hangs, or its progress is not read the way it reports it "
-                f"(progress: {self.job.progress.kind})",
-            )
+        if (unread := self._unread(age_s)) is not None:
+            raise unread
         return False
+
+    def ready_to_launch(self) -> bool:
+        """Whether it may run beside others: as `ready`, but progress that is not found is no error.
+
+        A server that is idle is ready, too. Without a gate a job is ready once its patience is
+        over; `uncounted` then says why its progress is not known.
+
+        Raises:
+            JobError: the job ended, or did not come to its gate within its start time-out.
+        """
+        if self._gate is not None:
+            return self.ready()
+        self.check()
+        age_s = time.monotonic() - self._started
+        try:
+            begun, self.uncounted = self.count() > 0 or self.beats() > 0, None
+        except JobError as error:
+            begun, self.uncounted = True, error
+        if not begun:
+            self.uncounted = self._unread(age_s)
+        return (begun or self.uncounted is not None) and age_s >= self.job.warm_up_s
 
     @property
     def over(self) -> bool:
@@ -165,11 +183,17 @@ class RunningJob:
         """
         if (status := self.exit_code) is not None:
             how, why = _explain(status, self.tail(), self._process.met_bound)
-            # Of one that was stopped already the files are closed.
-            silent = not self._ended and self.job.progress.pattern and not self.count()
-            if status == 0 and silent:
+            if status == 0 and self._is_silent():
                 why = f"no line of its output matched {self.job.progress.pattern}, and {why}"
             raise self._error(how, why)
+
+    def check_client(self) -> None:
+        """Check that the running job is itself under its limit; may wait for some seconds.
+
+        Raises:
+            LimitNotProvenError: it is not, or it has ended.
+        """
+        self._backend.check_clients(self.share, self.pids)
 
     def check_limit(self) -> None:
         """Check that the running job is itself under its limit; stops it when it is not.
@@ -179,7 +203,7 @@ class RunningJob:
             LimitNotProvenError: it is not under its limit.
         """
         try:
-            self._backend.check_clients(self.share, self.pids)
+            self.check_client()
         except LimitNotProvenError:
             # A job that is gone is no client either.
             ended = self.exit_code is not None
@@ -239,10 +263,36 @@ class RunningJob:
             self._end()
             self._backend.end_job()
 
-    def _has_begun(self, *, idle: bool) -> bool:
+    def close(self) -> None:
+        """Let go of its files; the job has ended, and is not counted any more."""
+        self._counter.close()
+        self._reports.close()
         if self._gate is not None:
-            return self._waiting()
-        return self.count() > 0 or (idle and self.beats() > 0)
+            self._gate.close()
+
+    def _unread(self, age_s: float) -> AdvisorError | None:
+        """Why no progress was found in so many seconds; None: it may still begin."""
+        wrong = None
+        if age_s > patience_s(self.job):
+            wrong = counts_otherwise(self.job, self.tail().splitlines())
+        if wrong is not None or age_s <= self.job.start_timeout_s:
+            return wrong
+        return self._error(
+            f"made no progress within {self.job.start_timeout_s:g} s",
+            "it is there, and nobody asks it for anything"
+            if self.beats()
+            else "it hangs, or its progress is not read the way it reports it "
+            f"(progress: {self.job.progress.kind})",
+        )
+
+    def _is_silent(self) -> bool:
+        """Whether no line of its output matched its pattern, as far as that can be told."""
+        # The files of a job that was stopped are closed.
+        if self._ended or not self.job.progress.pattern:
+            return False
+        with suppress(JobError):
+            return not self.count()
+        return False
 
     def _end(self) -> None:
         process = self._process
@@ -253,10 +303,8 @@ class RunningJob:
         check_none(self.pids())
         self._ended = True
         self._process.close()
-        self._counter.close()
-        self._reports.close()
-        if self._gate is not None:
-            self._gate.close()
+        if not self.keeps_files:
+            self.close()
 
     def _want(self, word: int) -> None:
         if self._gate is not None:

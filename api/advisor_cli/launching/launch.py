@@ -18,7 +18,6 @@ from advisor.launch.start.spawn import spawn_supervisor
 from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import (
-    HANG_S,
     LaunchRequest,
     NextPair,
     WhenOneEnds,
@@ -116,12 +115,13 @@ class Rules:
         typer.Option("--duration", help="Stop those that run together after this many seconds"),
     ] = None
     hang_s: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--hang-after",
-            help="A job without progress for this many seconds hangs, but for an idle server",
+            help="End a job without progress for this many seconds, but no idle server; if not "
+            "given, it is shown as stalled",
         ),
-    ] = HANG_S
+    ] = None
 
 
 @grouped

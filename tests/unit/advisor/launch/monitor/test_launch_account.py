@@ -65,18 +65,21 @@ class Run:
             for one, job, speed in zip(self.jobs, (A, B), (speed_a, speed_b), strict=True):
                 self._steps[job.name] += speed * seconds / 10
                 if not one.over:
-                    one.look(Moment(self.now_s), one.count(), 1e9)
+                    one.look(Moment(self.now_s), one.count(lambda: self.now_s), None)
             self.account.add(Moment(self.now_s), self._metered(), running)
 
     def _metered(self) -> Metered | None:
         return self._meter.add(self._meter.read(), Moment(self.now_s))
 
     def _watched(self, job: Job) -> JobMonitor:
+        def count(*, last: bool) -> float:
+            return self._steps[job.name] + 0 * last
+
         running = SimpleNamespace(
-            job=job, count=lambda: self._steps[job.name], exit_code=None, latencies=tuple,
+            job=job, count=count, exit_code=None, latencies=tuple,
             proof=lambda: "set",
             granted=SimpleNamespace(units=66),
-            beats=lambda: 0,
+            beats=lambda: 0, uncounted=None,
         )  # fmt: skip
         return JobMonitor(cast("RunningJob", running), 0.0, 1.0, None)
 

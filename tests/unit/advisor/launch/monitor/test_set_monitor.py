@@ -1,10 +1,14 @@
 """A pair that is watched on a clock of its own: who ended how, and what was said about it."""
 
+from collections.abc import Callable
+from concurrent.futures import Future
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from scripted_jobs import FAULT, Script, Watch
 
+from advisor.core.flags import UNCOUNTED
 from advisor.core.job import Job, ResultsSettings
 from advisor.core.results import Reported
 from advisor.core.split import Split
@@ -18,6 +22,22 @@ SAID = ((48, 10.0),)
 WRONG = Reported(SAID, count=3, not_finite=1, last=float("nan"))
 RIGHT, DIFFERS = Reported(SAID, count=1, last=10.0), Reported(((48, 11.0),), count=1, last=11.0)
 SILENT = PartitionError("the daemon does not answer")
+
+
+class Later:
+    """In the place of `in_thread`: answers come when a test says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Callable[[], Any], Future[Any]]] = []
+
+    def __call__(self, call: Callable[[], Any], /) -> Future[Any]:
+        self.calls.append((call, Future()))
+        return self.calls[-1][1]
+
+    def answer(self) -> None:
+        for call, answer in self.calls:
+            answer.set_result(call())
+        self.calls = []
 
 
 @pytest.fixture
@@ -141,13 +161,161 @@ def test_a_job_that_never_began_has_its_time_to_start(patch: pytest.MonkeyPatch)
     assert (watch.monitor.jobs[0].error or "").endswith("the end of it:\n(nothing)")
 
 
-def test_progress_that_cannot_be_read_is_a_failure(patch: pytest.MonkeyPatch) -> None:
-    """Nobody could say any more what it does."""
-    watch = Watch(patch, Script(broken_s=5), backend={"mode": "uncapped"})
+def test_progress_that_cannot_be_read_is_unknown_until_it_can(patch: pytest.MonkeyPatch) -> None:
+    """The job runs on; the reason and the time are shown, and the stretch teaches nothing."""
+    watch = Watch(patch, Script(broken_s=(20, 40)), hang_s=5.0)
+    account = watch.monitor.account
+    watch.go_on(19.5)
+    assert account.recent_energy_saved() is not None
+    assert account.stretches[0].flags == set()
     watch.go_on(10)
-    assert watch.outcomes == ["failed", "running"]
-    first, _ = watch.monitor.jobs
-    assert (first.code, first.error) == ("job", "the progress of a cannot be read.")
+    assert watch.outcomes == ["running", "running"]
+    first, second = (one.status() for one in watch.monitor.jobs)
+    assert (first.rate, first.relative_speed) == (None, None)
+    assert first.unread == "the progress of a cannot be read."
+    assert first.unread_since is not None
+    assert (second.unread, second.unread_since) == (None, None)
+    assert (account.recent_energy_saved(), account.ledger()) == (None, None)
+    assert account.energy_saved_to_end() is None
+    assert UNCOUNTED in account.stretches[0].flags
+    watch.go_on(12)
+    first = watch.monitor.jobs[0].status()
+    assert (first.rate, first.unread, first.unread_since) == (pytest.approx(50), None, None)
+    assert account.stretches[0].rates() == (pytest.approx(50), pytest.approx(50))
+    assert account.ledger() is not None
+
+
+def test_progress_that_was_not_found_at_the_start_may_be_later(patch: pytest.MonkeyPatch) -> None:
+    """The job runs beside others with an unknown rate and the reason."""
+    watch = Watch(patch, Script(rate=0), uncounted=JobError("no line matches"))
+    watch.go_on(200)
+    first = watch.monitor.jobs[0].status()
+    assert (first.outcome, first.rate, first.unread) == ("running", None, "no line matches.")
+    assert first.stalled_since is None
+    watch.jobs[0].script.rate = 10
+    watch.go_on(5)
+    assert watch.monitor.jobs[0].status().unread is None
+
+
+def test_slow_count_that_fails_is_tried_seldom(patch: pytest.MonkeyPatch) -> None:
+    """A pattern that takes a second may not take all the time of the supervisor."""
+    watch = Watch(patch)
+    tries: list[float] = []
+
+    def count(**_: object) -> float:
+        tries.append(watch.clock.now_s)
+        watch.clock.sleep(1.0)
+        raise JobError("the pattern took more than 1 s")
+
+    patch.setattr(watch.jobs[0], "count", count)
+    watch.go_on(30)
+    assert watch.outcomes == ["running", "running"]
+    assert all(later - earlier >= 10 for earlier, later in pairwise(tries))
+    assert watch.monitor.account.unwatched_s == 0
+
+
+def test_results_that_cannot_be_read_end_nothing(patch: pytest.MonkeyPatch) -> None:
+    """The rate stays known; what was observed meanwhile teaches nothing."""
+    watch = Watch(patch, stop_on_wrong_results=True)
+
+    def reported() -> Reported:
+        raise JobError("the pattern is too slow")
+
+    patch.setattr(watch.jobs[0], "reported", reported)
+    watch.go_on(10)
+    first = watch.monitor.jobs[0].status()
+    assert (first.outcome, first.unread) == ("running", "the pattern is too slow.")
+    assert first.rate == pytest.approx(50)
+    assert UNCOUNTED in watch.monitor.account.stretches[0].flags
+
+
+def test_a_job_without_progress_is_stalled_until_it_moves(patch: pytest.MonkeyPatch) -> None:
+    """After two minutes, and nothing ends it: an evaluation or a checkpoint takes longer."""
+    watch = Watch(patch, Script(hangs_s=10))
+    watch.go_on(129.5)
+    assert watch.monitor.jobs[0].status().stalled_since is None
+    watch.go_on(1000)
+    assert watch.outcomes == ["running", "running"]
+    assert watch.monitor.jobs[0].status().stalled_since is not None
+    watch.jobs[0].script.hangs_s = float("inf")
+    watch.go_on(1)
+    assert watch.monitor.jobs[0].status().stalled_since is None
+
+
+def test_time_limit_ends_its_job_alone(patch: pytest.MonkeyPatch) -> None:
+    """From the opening of its gate, also of a job that joined."""
+    watch = Watch(patch, parts={"time_limit_s": 30.0})
+    watch.go_on(20)
+    watch.join(Script(), time_limit_s=60.0)
+    watch.go_on(15)
+    assert watch.outcomes == ["failed", "failed", "running"]
+    first = watch.monitor.jobs[0]
+    assert (first.code, first.error) == ("time-limit", "a reached its limit of 30 s")
+    assert [job.stops for job in watch.jobs] == [1, 1, 0]
+    watch.go_on(60)
+    assert watch.outcomes == ["failed", "failed", "failed"]
+    assert watch.clock.now_s == pytest.approx(1080.5)
+
+
+# the end
+
+
+def test_what_is_left_to_be_read_is_counted_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Of a job that ended and of one that was stopped, before its files are closed."""
+    watch = Watch(patch, Script(ends_s=10, unfinished=7), Script(unfinished=9))
+    watch.go_on(20)
+    watch.clock.sleep(0.2)
+    watch.monitor.stop()
+    assert watch.outcomes == ["finished", "stopped"]
+    assert [one.steps for one in watch.monitor.jobs] == [507, pytest.approx(1019)]
+    assert all(job.is_closed for job in watch.jobs)
+    ledger = watch.monitor.account.ledger()
+    assert ledger is not None
+    assert (ledger.alone_s, ledger.alone_j) == (pytest.approx(15.26), pytest.approx(15.26 * 300))
+
+
+def test_nothing_that_waits_blocks_the_look(patch: pytest.MonkeyPatch) -> None:
+    """Jobs are counted while a job ends and the driver has not answered."""
+    run = Later()
+    watch = Watch(patch, Script(ends_s=5, unfinished=3), run=run)
+    watch.go_on(60)
+    # One question each to the server and to the clients, and the end of one job.
+    assert len(run.calls) == 3
+    assert watch.outcomes == ["finished", "running"]
+    assert watch.monitor.jobs[1].steps == pytest.approx(3000)
+    assert watch.monitor.account.unwatched_s == 0
+    assert (watch.monitor.jobs[0].steps, watch.jobs[0].is_closed) == (250, False)
+    run.answer()
+    watch.go_on(0.5)
+    assert (watch.monitor.jobs[0].steps, watch.jobs[0].is_closed) == (253, True)
+
+
+def test_a_limit_that_does_not_hold_is_found_when_the_answer_is_there(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    """However late that is; of a job that has ended by then it says nothing."""
+    limit = LimitNotProvenError("not under its limit")
+    run = Later()
+    watch = Watch(patch, Script(limit=limit, ends_s=17), Script(limit=limit), run=run)
+    watch.go_on(16)
+    run.answer()
+    with pytest.raises(LimitBrokenError) as raised:
+        watch.go_on(0.5)
+    assert raised.value.jobs == frozenset({"a"})
+    ended = Watch(patch, Script(limit=limit, ends_s=17), run=(late := Later()))
+    ended.go_on(16.5)
+    ended.clock.sleep(1)
+    late.answer()
+    ended.go_on(20)
+    assert ended.outcomes == ["finished", "running"]
+
+
+def test_seconds_between_two_looks_beyond_two_are_unwatched(patch: pytest.MonkeyPatch) -> None:
+    """All together."""
+    watch = Watch(patch)
+    for passed_s in (0.5, 2.0, 3.5, 5.0):
+        watch.go_on(passed_s, passed_s)
+    assert watch.monitor.account.unwatched_s == pytest.approx(1.5 + 3.0)
 
 
 # faults
@@ -282,7 +450,7 @@ def test_limits_are_proven_until_what_holds_them_answered_last(patch: pytest.Mon
     """And not after; of one that had ended by then it was in force to its end."""
     watch = Watch(patch, Script(ends_s=3), backend={"errors": [None] * 6 + [SILENT, SILENT]})
     moments = iter(f"12:00:{second:02}" for second in range(60))
-    patch.setattr(set_monitor, "now", lambda: next(moments))
+    patch.setattr(set_monitor, "now_text", lambda: next(moments))
     with pytest.raises(PartitionError):
         watch.go_on(10)
     watch.monitor.lose_limits()
@@ -305,6 +473,7 @@ def test_a_limit_that_somebody_lifts_ends_the_pair(patch: pytest.MonkeyPatch) ->
         watch.go_on(5)
     assert watch.monitor.limit_broken
     assert watch.outcomes == ["running", "running"]
+    watch.monitor.stop()
     assert all(job.stops for job in watch.jobs)
 
 
@@ -331,21 +500,11 @@ def test_each_job_is_asked_for_its_limit_now_and_then(patch: pytest.MonkeyPatch)
     assert watch.outcomes == ["running", "failed"]
 
 
-def test_a_job_that_ended_while_it_was_asked_has_ended(patch: pytest.MonkeyPatch) -> None:
-    """That is no broken limit."""
-    watch = Watch(patch, Script(limit=JobError("a has ended"), ends_s=14.9, **FAILS))
-    patch.setattr(watch.monitor.jobs[0], "look", lambda *_, **__: None)  # pyright: ignore
-    watch.go_on(15)
-    assert watch.outcomes == ["failed", "running"]
-    assert not watch.monitor.limit_broken
-    assert watch.monitor.first_ended == (0,)
-
-
 def test_limits_are_asked_for_once_in_fifteen_seconds(patch: pytest.MonkeyPatch) -> None:
     """And again after as long."""
     watch = Watch(patch)
     asked: list[float] = []
-    patch.setattr(watch.jobs[0], "check_limit", lambda: asked.append(watch.clock.now_s))
+    patch.setattr(watch.jobs[0], "check_client", lambda: asked.append(watch.clock.now_s))
     watch.go_on(35)
     assert asked == [1015.0, 1030.0]
 
@@ -545,24 +704,6 @@ def test_stop_of_the_watch_between_clock_and_counters_makes_no_power(
     watch.go_on(0.25, 0.25)
     assert account.energy_j == pytest.approx(400 * account.overlap_s)
     assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
-
-
-def test_error_of_a_count_is_not_lost_where_that_took_long(patch: pytest.MonkeyPatch) -> None:
-    """Lines are taken once: a pattern that took a second is not tried on them again."""
-    watch = Watch(patch)
-    watch.go_on(4)
-    counts = [JobError("the pattern took more than 1 s"), 200.0]
-
-    def count() -> float:
-        watch.clock.sleep(1.0 if len(counts) > 1 else 0.0)
-        if isinstance(found := counts.pop(0) if len(counts) > 1 else counts[0], JobError):
-            raise found
-        return found
-
-    patch.setattr(watch.jobs[0], "count", count)
-    watch.go_on(1)
-    assert watch.outcomes == ["failed", "running"]
-    assert watch.monitor.jobs[0].error == "the pattern took more than 1 s."
 
 
 def test_counter_that_takes_its_time_has_the_energy_of_a_short_launch(

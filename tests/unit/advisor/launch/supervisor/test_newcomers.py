@@ -1,15 +1,17 @@
 """Who asks to join a set that runs, on a clock of its own."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from scripted_jobs import Script, ScriptedJob, Watch
+from scripted_jobs import Script, ScriptedJob, Watch, at_once
 
 from advisor.core.interval import Interval
 from advisor.core.job import Job
+from advisor.errors import LimitNotProvenError
 from advisor.launch.records.folder import LaunchFolder, create_folder
 from advisor.launch.records.joins import (
     JoinAnswer,
@@ -47,10 +49,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def _ready(job: ScriptedJob) -> ScriptedJob:
-    def ready(*, idle: bool) -> bool:
-        return idle
-
-    cast("Any", job).ready = ready
+    cast("Any", job).ready_to_launch = lambda: True
     return job
 
 
@@ -63,13 +62,13 @@ def folder(watch: Watch, tmp_path: Path) -> LaunchFolder:
 def ask(watch: Watch, folder: LaunchFolder) -> Ask:
     """Asks, and looks until there is an answer."""
     backend = cast("Backend", watch.backend)
-    coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail)
+    coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail, at_once)
 
     def asked(**fields: Any) -> JoinAnswer | None:
         more: dict[str, Any] = {"part": THIRD, "share_percent": 30.0, **fields}
         name = ask_join(folder, JoinRequest(**more))
-        coming.look()
-        coming.look()
+        for _ in range(5):
+            coming.look()
         return read_answer(folder, name)
 
     return asked
@@ -83,6 +82,47 @@ def test_the_last_place_of_the_server_is_one(
     watch.backend.max_clients = places
     said = ask()
     assert (said and said.code, len(watch.monitor.jobs)) == (code, 3 - bool(code))
+
+
+def test_newcomer_that_has_finished_before_it_was_ready_has_joined(
+    watch: Watch, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is over with exit code 0 did what it was to do."""
+    short = ScriptedJob(THIRD.job, Script(ends_s=0), watch.clock, watch.backend)
+
+    def prove(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(start=lambda: short)
+
+    monkeypatch.setattr(newcomers, "prove", prove)
+    said = ask()
+    assert said is not None
+    assert said.code is None
+    watch.go_on(0.5)
+    assert watch.outcomes == ["running", "running", "finished"]
+
+
+def test_jobs_that_run_are_watched_while_a_limit_is_proven(
+    watch: Watch, folder: LaunchFolder
+) -> None:
+    """The proof runs in the background; one that fails refuses the newcomer alone."""
+    proofs = list[Future[Any]]()
+
+    def run(_: Callable[[], Any], /) -> Future[Any]:
+        proofs.append(Future())
+        return proofs[-1]
+
+    backend = cast("Backend", watch.backend)
+    coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail, run)
+    name = ask_join(folder, JoinRequest(part=THIRD, share_percent=30.0))
+    for _ in range(5):
+        coming.look()
+    assert (len(proofs), coming.coming, read_answer(folder, name)) == (1, True, None)
+    proofs[0].set_exception(LimitNotProvenError("another SM count"))
+    coming.look()
+    coming.look()
+    said = read_answer(folder, name)
+    assert said is not None
+    assert (said.code, coming.coming) == ("limit-not-proven", False)
 
 
 def test_what_is_expected_is_of_those_that_run(watch: Watch, ask: Ask) -> None:
