@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-MOST_LINES, LONG_FUNCTION, MOST_LONG_FUNCTIONS = 300, 40, 32
+LONG_FUNCTION, MOST_LONG_FUNCTIONS = 40, 32
 SAME_THING = {"Cores", "PairNames"}
 """What a request and its option have in common; names of jobs in two rooms that import neither."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
@@ -47,23 +47,14 @@ def test_root_does_not_hide_the_profiling_package(tmp_path: Path) -> None:
     assert done.stdout.strip() == str(tmp_path / "profiling/__init__.py"), done.stderr
 
 
-def test_no_package_grows_too_large() -> None:
-    """At most 15 modules in a package, so that each stays one thing."""
-    folders = {path.parent for top in COMPONENTS for path in (ROOT / top).rglob("__init__.py")}
-    counts = {folder: len([*folder.glob("*.py")]) - 1 for folder in folders}
-    assert {str(folder): count for folder, count in counts.items() if count > 15} == {}
-
-
 def test_no_two_files_of_tests_have_one_name() -> None:
     """Pytest imports them by their names alone, and collects none of two that are the same."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_modules_and_functions_grow_no_longer() -> None:
-    """What is short is read and tested alone; both numbers are near how it is, and may fall."""
-    lines = {path: path.read_text("utf-8").count("\n") for path, _ in _sources()}
-    assert {str(path): count for path, count in lines.items() if count > MOST_LINES} == {}
+def test_long_functions_grow_no_more() -> None:
+    """The number is near how it is, and may fall."""
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for path, tree in _sources()

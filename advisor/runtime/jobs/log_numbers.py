@@ -482,47 +482,51 @@ def _plural(unit: str) -> str:
 def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     """The pattern of `n/m`, with the word before it, so that another bar is not taken for it."""
     left, right = line[: match.start()], line[match.end() :]
-    if _BYTES_PER_S.search(right):
-        return None
-    words = [*_WORD.finditer(left)]
-    percent = _BAR.search(left)
+    words, percent = [*_WORD.finditer(left)], _BAR.search(left)
     # The words before a bar are its name; those of a log line may be anything.
-    if any(_PREPARES.match(word[0]) for word in (words if percent else words[-3:])):
+    named = [word[0] for word in (words if percent else words[-3:])]
+    if _BYTES_PER_S.search(right) or any(map(_PREPARES.match, named)):
         return None
+    rank, unit = 1, "steps"
+    if after := re.match(rf"\s?({_UNITS})\b(?!\s*[/:=])", right):
+        found, unit = _rank_of(after[1])
+        rank = found or 0
+    late = 9 * any(map(_CHECKS.match, named[-3:]))
+    tail = _fraction(match, right)
+    if percent:
+        # tqdm draws with digits where a terminal has no blocks.
+        inside = [word[0] for word in words if word.end() <= percent.start()]
+        start = rf"\b{re.escape(inside[-1])}\b.*?" if inside else _NO_WORD
+        return _Place(rf"{start}%\|[^|]*\|\s*{tail}", unit, rank + late)
+    gap = left[words[-1].end() :] if words else left
+    skipped = len(re.findall(r"[\d.,]+", gap))
+    if not words or skipped > _MOST_BETWEEN:
+        return _Place(_from_start(left) + tail, unit, rank)
+    if "\0" in gap:
+        return None
+    own_rank, own_unit = _rank_of(words[-1][0])
+    # A word that stands right before the fraction names it, if it is one of steps or epochs.
+    if not skipped and unit == "steps" and own_rank is not None and own_rank % 9 != 3:
+        rank, unit, late = own_rank, own_unit, late if own_rank < 9 else 0
+    between = _repeated(r"\D+[\d.,]+", skipped)
+    return _Place(rf"\b{re.escape(words[-1][0])}\b{between}\D+{tail}", unit, rank + late)
+
+
+def _fraction(match: re.Match[str], right: str) -> str:
+    """The pattern of the fraction itself, whose first number is its group."""
     scaled = any(ch in "kKMGT." for ch in match[1] + match[3])
     number = r"[\d.]+[kKMGT]?" if scaled else r"[\d,]+"
     between = r"\s*/\s*" if "/" in match[2] else r"\s+(?:out )?of\s+"
-    bar = r" \[" if right.startswith(" [") else ""
-    tail = rf"({number}){between}{number}{bar}"
-    rank, unit = 1, "steps"
-    if named := re.match(rf"\s?({_UNITS})\b(?!\s*[/:=])", right):
-        rank, unit = _rank_of(named[1])
-    if percent:
-        # tqdm draws with digits where a terminal has no blocks.
-        bar_words = [*_WORD.finditer(left[: percent.start()])]
-        late = 9 * any(_CHECKS.match(one[0]) for one in bar_words[-3:])
-        named = rf"\b{re.escape(bar_words[-1][0])}\b.*?" if bar_words else _NO_WORD
-        return _Place(rf"{named}%\|[^|]*\|\s*{tail}", unit, (rank or 0) + late)
-    word = words[-1] if words else None
-    gap = left[word.end() :] if word else left
-    skipped = len(re.findall(r"[\d.,]+", gap.replace("\0", "")))
-    if word is None or skipped > _MOST_BETWEEN:
-        letters = r"\D" if re.search("[A-Za-z]", left) else r"[^\dA-Za-z]"
-        start = "^" + _repeated(rf"{letters}*[\d.,]+", skipped)
-        if "\0" in left or skipped > 12:
-            return _Place(tail, unit, rank or 0)
-        return _Place(rf"{start}{letters}*{tail}", unit, rank or 0)
-    if not skipped:
-        named_rank, named_unit = _rank_of(word[0])
-        if not unit or unit == "steps":
-            # Of a bar it is no matter what its name is, but for epochs and steps.
-            known = named_rank is not None and named_rank % 9 != 3
-            rank, unit = (named_rank, named_unit) if known else (rank, unit)
-    if "\0" in gap:
-        return None
-    late = 9 if any(_CHECKS.match(one[0]) for one in words[-3:]) and (rank or 0) < 9 else 0
-    numbers = _repeated(r"\D+[\d.,]+", skipped)
-    return _Place(rf"\b{re.escape(word[0])}\b{numbers}\D+{tail}", unit, (rank or 0) + late)
+    return rf"({number}){between}{number}" + (r" \[" if right.startswith(" [") else "")
+
+
+def _from_start(left: str) -> str:
+    """The pattern of what is left of a number that no word names."""
+    skipped = len(re.findall(r"[\d.,]+", left))
+    if "\0" in left or skipped > _MOST_COLUMNS:
+        return ""
+    between = r"\D" if re.search("[A-Za-z]", left) else r"[^\dA-Za-z]"
+    return "^" + _repeated(rf"{between}*[\d.,]+", skipped) + f"{between}*"
 
 
 def _column(before: int, after: int, *, comma: bool) -> str:

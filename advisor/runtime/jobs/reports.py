@@ -111,8 +111,12 @@ def read_beats(progress_path: Path) -> int:
 def read_fault(progress_path: Path) -> str:
     """Why the job is not counted now; empty while it is, and for a file of 8 bytes."""
     with progress_path.open("rb", buffering=0) as file:
-        file.seek(FAULT_AT)
-        text = file.read(FAULT_BYTES)
+        return parse_fault(file.read(FAULT_AT + FAULT_BYTES))
+
+
+def parse_fault(data: bytes) -> str:
+    """The same in the beginning of a progress file."""
+    text = data[FAULT_AT : FAULT_AT + FAULT_BYTES]
     return text.partition(b"\0")[0].decode(errors="replace")
 
 

@@ -13,6 +13,7 @@ from advisor.launch.monitor.job_monitor import RECENT_S, relative
 from advisor.launch.monitor.rate_meter import RateMeter
 from advisor.launch.monitor.timed import Moment
 from advisor.launch.records.status import OVER, State
+from advisor.runtime.jobs.counting import Tally
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor_node.metering.progress_files import ProgressReading
 from advisor_node.metering.proof import GpuUsers, TenantProof
@@ -67,7 +68,8 @@ class TenantMeter(Generic[T]):
         reference: Its job alone.
         proof: What was found of its limit.
         limit_broken: It was not under its limit at some moment.
-        steps: Of its progress file; None: it has none.
+        steps: By its progress file, starts of its count added up; None: it has none.
+        unread: Why its progress cannot be read now; empty while it can.
         energy_j: Its part of the GPU's energy so far; None: no power could be read.
         results: What its own results were found to be; only wrong ones can be seen from here.
         libraries: Versions of the GPU libraries that it has loaded; None: not known.
@@ -82,7 +84,8 @@ class TenantMeter(Generic[T]):
         self.memory_mib: float | None = None
         self._met_memory = False
         self._unseen_from_s: float | None = None
-        self.steps: int | None = None
+        self.steps: float | None = None
+        self.unread, self._tally = "", Tally()
         self.energy_j: float | None = None
         self.results: Verdict | None = None
         self.libraries: str | None = None
@@ -92,12 +95,13 @@ class TenantMeter(Generic[T]):
         """Take note of what its file says, and of its processes on the GPU."""
         if users.all:
             self._unseen_from_s, self.unseen = None, False
-        elif progress is not None and progress.steps != (self.steps or 0):
+        elif progress is not None and progress.steps != self._tally.total:
             from_s = self._unseen_from_s = self._unseen_from_s or now_s
             self.unseen = now_s - from_s > UNSEEN_S
         if progress is not None:
-            self.steps = progress.steps
-            self._recent.add(Moment(now_s), progress.steps)
+            self._tally.add(progress.steps)
+            self.steps, self.unread = self._tally.total, progress.fault
+            self._recent.add(Moment(now_s), self.steps)
             # Its profile may be of another seed or version, so only what is not finite is wrong.
             self.results = judge(progress.reported, None, TOLERANCE)
         self.working = bool(users.all) and bool(self.steps) and not self.tenant.over
@@ -120,8 +124,8 @@ class TenantMeter(Generic[T]):
         return new
 
     def rate(self) -> float | None:
-        """Steps per second over the last seconds."""
-        return None if self.tenant.over else self._recent.rate()
+        """Steps per second over the last seconds; None while they cannot be read."""
+        return None if self.tenant.over or self.unread else self._recent.rate()
 
     def relative_speed(self) -> float | None:
         """`rate` over its rate alone on the whole GPU."""

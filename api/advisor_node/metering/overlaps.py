@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Generic
 
 import advisor
-from advisor.core.flags import LIMIT_BROKEN
+from advisor.core.flags import LIMIT_BROKEN, UNCOUNTED
 from advisor.core.gpu import Gpu
 from advisor.core.job_energy import with_job_energy
 from advisor.core.observations import SETTLE_S, Observation, ObservedPart
@@ -51,6 +51,7 @@ class Overlap(Generic[T]):
         self._overlap_s = 0.0
         self._steps = [RateMeter() for _ in self.meters]
         self._joules = RateMeter()
+        self._uncounted = False
 
     @property
     def uids(self) -> frozenset[str]:
@@ -65,6 +66,7 @@ class Overlap(Generic[T]):
         self._overlap_s += now_s - self._last_s
         self._last_s, self._last = now_s, metered
         self._first = self._first or metered
+        self._uncounted = self._uncounted or any(meter.unread for meter in self.meters)
         if self._overlap_s < SETTLE_S:
             return
         for meter, steps in zip(self.meters, self._steps, strict=True):
@@ -120,6 +122,7 @@ class Overlap(Generic[T]):
         return (
             *(("not-settled",) if any(part.rate is None for part in parts) else ()),
             *((LIMIT_BROKEN,) if not_proven else ()),
+            *((UNCOUNTED,) if self._uncounted else ()),
             *pace_flags(zip((part.rate for part in parts), alone, strict=True)),
             *verdict_flags(meter.results for meter in self.meters),
         )

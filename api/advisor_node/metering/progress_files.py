@@ -12,17 +12,23 @@ from pathlib import Path
 
 from advisor.core.results import Reported
 from advisor.progress import LATENCIES_AT
-from advisor.runtime.jobs.reports import parse_reported
+from advisor.runtime.jobs.reports import parse_fault, parse_reported
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressReading:
-    """What a job has told: the count of its steps, and its results."""
+    """The content of a job's progress file.
+
+    Attributes:
+        steps: As counted by the job, which may start again.
+        fault: Why it cannot be counted now; empty while it is.
+    """
 
     steps: int
     reported: Reported
+    fault: str = ""
 
 
 def read_progress(path: Path) -> ProgressReading | None:
@@ -62,4 +68,4 @@ def parse_progress(data: bytes) -> ProgressReading | None:
     if len(data) < 8:
         return None
     (steps,) = struct.unpack_from("<q", data)
-    return ProgressReading(steps, parse_reported(data))
+    return ProgressReading(steps, parse_reported(data), parse_fault(data))

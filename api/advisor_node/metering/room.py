@@ -157,7 +157,10 @@ class Room(Generic[T]):
         for meter in self.living:
             own = (users or {}).get(meter.tenant.uid, GpuUsers())
             meter.reference = self._references.of(meter.tenant.job, self._daemon.gpu.model)
+            was_read = not meter.unread
             meter.look(now_s, progress.get(meter.tenant.uid), own)
+            if meter.unread and was_read:
+                self._tenancy.warn(meter.tenant, "ProgressUnread", meter.unread)
             if users is not None and meter.take_proof(self._proof(meter, own)):
                 self._tenancy.warn(meter.tenant, "LimitNotProven", meter.proof.why)
             if meter.take_memory(self._memory_mib(own)):

@@ -1,6 +1,7 @@
 """What the agents of Kubernetes and of Slurm share: meters, energy, overlaps, reports; no GPU."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -260,3 +261,22 @@ def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         waiting.add(one)
     assert (waiting.waiting, waiting.lost) == (2, 3)
+
+
+def test_a_count_that_starts_again_goes_on() -> None:
+    meter = TenantMeter(tenant())
+    for second, steps in enumerate((8, 9, 10, 1, 2, 3)):
+        meter.look(float(second), progress(steps), HERE)
+    assert meter.steps == 13
+
+
+def test_progress_that_cannot_be_read_is_unknown_and_not_zero() -> None:
+    """Until it can be read again."""
+    meter, read = TenantMeter(tenant()), progress(0)
+    for second in range(8):
+        meter.look(float(second), replace(read, steps=second), HERE)
+    assert meter.rate() == pytest.approx(1)
+    meter.look(8.0, replace(read, steps=7, fault="its metrics page is gone"), HERE)
+    assert (meter.rate(), meter.unread) == (None, "its metrics page is gone")
+    meter.look(9.0, replace(read, steps=9), HERE)
+    assert meter.rate()
