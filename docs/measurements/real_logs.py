@@ -33,7 +33,7 @@ from host import FakeHost, build_cuda  # noqa: E402
 
 PROGRAMS = ("tqdm", "keras", "lightning", "trainer", "timm", "ultralytics")
 EPOCHS_S = (2.0, 5.0, 20.0)
-WINDOW_S = 3.0
+LONGEST_WINDOW_S = 8.0
 LIMIT_S = 300.0
 TOP = ("program", "epoch s", "found", "rate/true", "launch", "total/true", "run", "total/true")
 
@@ -86,10 +86,10 @@ def parsed(out: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 
-def profiled(trial: Trial) -> tuple[str | None, str]:
+def profiled(trial: Trial, window_s: float) -> tuple[str | None, str]:
     """The pattern that was found, and the profiled rate over the true one, or the error."""
-    words = ("--name", trial.program, "--mode", "uncapped", "--shares", "100")
-    words = ("profile", *words, "--window", str(WINDOW_S))
+    options = ("--mode", "uncapped", "--shares", "100", "--window", str(window_s))
+    words = ("profile", "--name", trial.program, *options)
     answers, err = trial.advisor(*words, command=("--", *trial.command))
     job_file = trial.host.folder / "jobs" / f"{trial.program}.yaml"
     if not job_file.exists():
@@ -101,9 +101,9 @@ def profiled(trial: Trial) -> tuple[str | None, str]:
         return found, ", ".join([*(failure["error"] for failure in failures), err])
     lines, point = trial.counts()[-1], answers[-1]["points"][0]
     begin_s = datetime.fromisoformat(point["started_at"]).timestamp()
-    window_s = (begin_s, begin_s + point["window_s"])
+    window = (begin_s, begin_s + point["window_s"])
     times, steps = ([line[key] for line in lines] for key in ("time_s", "steps"))
-    true = float(np.diff(np.interp(window_s, times, steps))[0])
+    true = float(np.diff(np.interp(window, times, steps))[0])
     return found, ratio(point["rate"] * point["window_s"], true, lines[0]["batch"])
 
 
@@ -145,7 +145,7 @@ def tried(folder: Path, program: str, epoch_s: float, options: argparse.Namespac
     if program == "timm":
         command += ["--script", str(options.timm_script.absolute())]
     trial = Trial(FakeHost(folder, library), program, tuple(command))
-    found, rate = profiled(trial)
+    found, rate = profiled(trial, min(LONGEST_WINDOW_S, 2 * epoch_s))
     if found is None:
         return (program, f"{epoch_s:g}", "-", rate, *"----")
     launch = together(trial, "launch", "--split", "50/50")
