@@ -159,7 +159,7 @@ def _meaning(schema: Mapping[str, Any]) -> str:
 def keys() -> str:
     """Keys of job files and of the file of settings, by the docstrings of what they become."""
     text = "# Job files and settings\n\n## A job file\n\n"
-    text += "How its progress is read, with examples: [progress](../docs/progress.md).\n\n"
+    text += "All fields and kinds of progress, with examples: [job files](../docs/job-file.md).\n\n"
     text += _fields(Job)
     for name, kind in (
         ("progress", ProgressSettings), ("results", ResultsSettings), ("input", InputData)

@@ -22,7 +22,7 @@ from advisor.installed import DISTRIBUTION
 
 RUN_BY = {
     "docs/client.md": "integration/test_api_docs.py",
-    "docs/progress.md": "unit/advisor/test_progress.py",
+    "docs/job-file.md": "unit/advisor/test_progress.py",
     "docs/python.md": "contract/test_wheel.py",
 }
 """The test that runs the Python of a page."""

@@ -65,7 +65,7 @@ def test_wheel_claims_only_our_names(wheel: Path) -> None:
         ),
         # What advice names, and the programs of it.
         ("jobs", "advisor/suite/jobs", "**/*.yaml", "triad.yaml"),
-        ("docs", "advisor/suite/docs", "[!d]*.md", "progress.md"),
+        ("docs", "advisor/suite/docs", "[!d]*.md", "job-file.md"),
         ("profiling/workloads", "advisor/suite/profiling/workloads", "*", "harness.py"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The job's side of progress and gate, in every language of docs/progress.md."""
+"""The job's side of progress and gate, in every language of docs/job-file.md."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ from advisor.progress import (
 )
 from advisor.runtime.jobs.reports import ReportFile, read_latencies
 
-PAGE = (Path(__file__).parents[3] / "docs/progress.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/job-file.md").read_text()
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 
