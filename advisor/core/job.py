@@ -43,7 +43,7 @@ class ProgressSettings:
         pattern: Regular expression with at most one group, the number.
         cumulative: The number is the total so far; False: it is the progress of its line.
         per_run: Progress of one completed run, for "runs".
-        gate: The job waits at the gate after its warm-up (see docs/progress.md).
+        gate: The job waits at the gate after its warm-up (see docs/job-file.md).
         url: Of the page on this host, for "metrics".
         counter: Name of the counter on it, with labels in braces where not all are meant.
         histogram: Of latencies, alike; None: they are not read.
@@ -62,7 +62,7 @@ class ProgressSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputData:
-    """What the job was fed: power depends on it (docs/progress.md).
+    """What the job was fed: power depends on it (docs/job-file.md).
 
     Attributes:
         dtype: Such as "bf16".

@@ -139,7 +139,7 @@ def check_limits(limits: Limits, profiles: Sequence[Profile]) -> None:
         raise InputError(
             f"no latency of {' or '.join(lacking)} was measured",
             why="a limit cannot be held that nothing is known of",
-            fix="let the job report latencies (docs/progress.md, Servers) and profile it again",
+            fix="let the job report latencies (docs/job-file.md, Servers) and profile it again",
         )
 
 

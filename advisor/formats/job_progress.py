@@ -61,7 +61,7 @@ def progress_fault(progress: ProgressSettings) -> tuple[str, str] | None:
         return "pattern", "kind output needs one, such as 'step (\\d+)'"
     if progress.kind == "metrics" and not (progress.url and progress.counter):
         missing = "counter" if progress.url else "url"
-        return missing, "kind metrics needs url and counter, in the job file (docs/progress.md)"
+        return missing, "kind metrics needs url and counter, in the job file (docs/job-file.md)"
     try:
         address_of(progress.url or "http://localhost")
     except InputError as error:

@@ -72,7 +72,7 @@ case ${SLURM_JOB_COMMENT:-} in
   *advisor:*)
     printf %.1000s "$SLURM_JOB_COMMENT" >"$job/comment"
     install -m 0600 -o "$owner" -g "$(id -g "$owner")" /dev/null "$job/progress"
-    truncate -s 4096 "$job/progress" # docs/progress.md
+    truncate -s 4096 "$job/progress" # docs/job-file.md
     ;;
 esac
 write_share || exit 1

@@ -134,4 +134,4 @@ def test_a_job_that_reports_nothing_cannot_be_checked(host: FakeHost) -> None:
     done = host.advisor("check", "--job", "silent", "--counts", "66")
     assert done.returncode == 2
     assert "silent reported nothing that can be compared" in done.stderr
-    assert "docs/progress.md" in done.stderr
+    assert "docs/job-file.md" in done.stderr

@@ -107,6 +107,12 @@ class Tally:
             self._note_other(self._run, _Run(total, number))
         self.total = max(self.total, self._sum)
 
+    def finish(self) -> None:
+        """The job has ended: a bar that lacks less than a step is full."""
+        if self._run is not None:
+            self._sum += self._run.left
+            self.total = max(self.total, self._sum)
+
     def _go_on(self, run: _Run, number: float) -> None:
         is_near = bool(self._low) and self._low[0] <= run.last / 2
         if number > run.last or (number == run.last and not is_near):
@@ -193,7 +199,7 @@ class CounterFile:
             raise JobError(
                 f"the progress file has {len(count)} bytes, not 8",
                 why="the job emptied it",
-                fix="write the count in place, as docs/progress.md shows",
+                fix="write the count in place, as docs/job-file.md shows",
             )
         number = struct.unpack("<q", count)[0]
         self._tally.add(number)
@@ -231,7 +237,9 @@ class OutputCounter:
                 self._take(match)
             except JobError as error:
                 fault = error
-        if fault is not None and not last:
+        if last:
+            self._tally.finish()
+        elif fault is not None:
             raise fault
         return self._tally.total + self._lines
 

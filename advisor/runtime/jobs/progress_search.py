@@ -209,7 +209,7 @@ class _Look:
             )
             fix = (
                 f"{at}: send it requests meanwhile, or name its metrics page "
-                "(progress: {kind: metrics, url: .., counter: ..}, docs/progress.md)"
+                "(progress: {kind: metrics, url: .., counter: ..}, docs/job-file.md)"
             )
         else:
             fix = (

@@ -54,7 +54,7 @@ def check_job(
         raise InputError(
             f"{job.name} reported nothing that can be compared",
             why="it reports no values, or none in its first second",
-            fix="let it report its loss or a checksum: docs/progress.md, Results",
+            fix="let it report its loss or a checksum: docs/job-file.md, Results",
         )
     if found.failures:
         raise typer.Exit(5)

@@ -1,4 +1,4 @@
-"""Reads the progress files of jobs on the node (docs/progress.md).
+"""Reads the progress files of jobs on the node (docs/job-file.md).
 
 The owner of a job can write what he likes into its file, and put other things in its place, so
 nothing is followed: a link, a pipe or a device there is no progress.

@@ -3,7 +3,7 @@
     FOLDER/gpu0-1000/jobs/42/comment     of the job
                              share       the percentage that its tasks get
                              memory      at how many MiB its GPU memory is bounded
-                             progress    docs/progress.md; its user's, all else is root's
+                             progress    docs/job-file.md; its user's, all else is root's
                     /ended/42            its exit status
 
 All folders are root's, so a user can change the count and nothing else.

@@ -139,7 +139,7 @@ def problems(
     if _differs_everywhere(points):
         found.append(
             "its results differ from those on the whole GPU at every share: fix the job's seed, or "
-            "set results.tolerance in its file (docs/progress.md, Results)"
+            "set results.tolerance in its file (docs/job-file.md, Results)"
         )
     used = max((p.memory_used_mib or 0 for p in points), default=0)
     if memory_mib and used > memory_mib / 2:

@@ -107,7 +107,7 @@ def pod_in(text: str) -> str | None:
 
 
 def progress_file(folder: Path, uid: str) -> Path:
-    """Where the progress file of a pod is, in the kubelet's folder of all pods (docs/progress.md).
+    """Where the progress file of a pod is, in the kubelet's folder of all pods (docs/job-file.md).
 
     The last part is the pod's own to write, and the kubelet's all before it.
     """

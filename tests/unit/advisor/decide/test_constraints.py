@@ -98,7 +98,7 @@ def test_latencies_that_nobody_measured() -> None:
     """A limit for all asks for one job at least that has one, a limit by name for its own."""
     text = (
         "no latency of a{} was measured. a limit cannot be held that nothing is known of. "
-        "let the job report latencies (docs/progress.md, Servers) and profile it again."
+        "let the job report latencies (docs/job-file.md, Servers) and profile it again."
     )
     everyone = Limits(default_max_p99_ms=5)
     for limits, jobs, others in (

@@ -62,7 +62,12 @@ def test_a_full_bar_starts_again_at_any_number(epochs: list[set[int]]) -> None:
 def test_a_bar_that_stops_a_step_short_was_full() -> None:
     """`Train Epoch: 1 [5952/6000]` is the last line of 6000 images, of which each tells 64."""
     epoch = [float(n) for n in range(0, 6000, 64)]
-    assert total_of(epoch * 3, 6000) == 2 * 6000 + epoch[-1]
+    tally = Tally()
+    for number in epoch * 3:
+        tally.add(number, 6000)
+    assert tally.total == 2 * 6000 + epoch[-1]
+    tally.finish()
+    assert tally.total == 3 * 6000
 
 
 @given(
