@@ -26,7 +26,8 @@ STATUS_KEYS = {
     "units_total", "power_limit_w", "mean_power_w", "mean_energy_saved", "ledger", "pair_number",
     "pairs", "sharing", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "energy_saved",
     "predicted_power_w", "overlap_s", "rest_s", "rest_energy_j", "stranded_unit_s", "started_at",
-    "ended_at", "supervisor_pid", "silent_s", "warnings",
+    "ended_at", "supervisor_pid", "silent_s", "warnings", "whole_energy_j", "starts_energy_j",
+    "unwatched_s",
 }  # fmt: skip
 JOB_KEYS = {
     "job", "rate_unit", "share_percent", "units_granted", "memory_limit_mib", "proven", "proof",
@@ -34,7 +35,7 @@ JOB_KEYS = {
     "exit_code", "error", "steps", "latency_p99_ms",
     "max_p99_ms", "rate", "relative_speed", "mean_rate", "mean_speed", "mean_p99_ms",
     "results", "predicted_rate", "joined_at",
-    "ended_at",
+    "ended_at", "unread", "unread_since", "stalled_since",
 }  # fmt: skip
 
 

@@ -33,11 +33,13 @@ STEPS = {
 
 TWELVE = (*STEPS, "mobilenet-train-b2")
 
-STATE_KEYS = {"state", "jobs", "left_s", "gpu_s", "energy_j", "alone_s", "alone_j"}
+STATE_KEYS = {
+    "state", "jobs", "left_s", "gpu_s", "energy_j", "alone_s", "alone_j", "starts_j", "unwatched_s",
+}  # fmt: skip
 
 JOB_KEYS = {
     "job", "state", "gpu", "share_percent", "steps", "progress", "speed", "predicted_speed",
-    "launch_id", "error",
+    "launch_id", "error", "unread", "unread_since", "stalled_since",
 }  # fmt: skip
 
 

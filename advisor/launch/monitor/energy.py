@@ -1,14 +1,18 @@
 """Adds up the energy of a GPU, and knows of how much of the time it is."""
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
-from advisor.launch.monitor.timed import Moment
+from advisor.launch.monitor.timed import Moment, timed
 from advisor.launch.records.status import SILENT_S
 
 _NEARLY_ALL = 0.01
 """Energy is read as well as this; a gap that is smaller is none."""
+
+_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,51 @@ class CardReading:
 
     counter_j: float | None = None
     power_w: float | None = None
+
+
+class LaunchMeter:
+    """Energy of a GPU from the moment on at which a launch took it.
+
+    Attributes:
+        joules: All until it was read last; None: not all of it was read.
+        starts_s: How long sets have taken to start, so far.
+        starts_j: Energy of that time; None: not all of it was read.
+    """
+
+    def __init__(self, source: TelemetrySource, clock_s: Callable[[], float]) -> None:
+        self._meter, self._clock_s = CardMeter(source), clock_s
+        self._begun_s = self._read_s = clock_s()
+        self.joules: float | None = None
+        self.starts_s: float = 0.0
+        self.starts_j: float | None = 0.0
+        self.read()
+
+    def look(self) -> None:
+        """Read it, about once a second: without a counter the power is integrated."""
+        if self._clock_s() - self._read_s >= _LOOK_S:
+            self.read()
+
+    def read(self) -> float | None:
+        """Read it now; `joules`."""
+        drawn, now = timed(self._meter.read, self._clock_s)
+        self._read_s, found = now.at_s, self._meter.add(drawn, now)
+        self.joules = found and found.whole_j(now.at_s - self._begun_s)
+        return self.joules
+
+    @contextmanager
+    def starting(self) -> Generator[None]:
+        """Count the block as the start of a set, however it ends."""
+        begun_s, before_j = self._clock_s(), self.read()
+        try:
+            yield
+        finally:
+            self.starts_s += self._clock_s() - begun_s
+            after_j = self.read()
+            self.starts_j = (
+                None
+                if self.starts_j is None or before_j is None or after_j is None
+                else self.starts_j + after_j - before_j
+            )
 
 
 class CardMeter:

@@ -13,13 +13,27 @@ from advisor.launch.records.spec import Forecast, LaunchSet
 from advisor.launch.records.status import JobStatus
 
 
-def shown(monitor: SetMonitor, earlier: Ledger | None = None) -> dict[str, Any]:
-    """Fields of a status; `earlier` is of the sets of the launch that are over.
+def shown(
+    monitor: SetMonitor,
+    earlier: Ledger | None = None,
+    starts: tuple[float, float] = (0.0, 0.0),
+    unwatched_s: float = 0.0,
+) -> dict[str, Any]:
+    """Fields of a status.
 
     What is a mean over the last seconds goes with the last job, and what is one over the whole
     time stays.
+
+    Args:
+        monitor: Of the set that runs now.
+        earlier: Of the sets of the launch that are over.
+        starts: Seconds and joules of the start of this set.
+        unwatched_s: Of the sets that are over.
     """
     account = monitor.account
+    ledger = None if monitor.is_void else account.ledger()
+    if ledger is not None:
+        ledger = replace(ledger, starts_s=starts[0], starts_j=starts[1])
     return {
         "jobs": tuple(_job(monitor, n) for n in range(len(monitor.jobs))),
         "power_w": None if monitor.over else account.power_w(),
@@ -29,7 +43,8 @@ def shown(monitor: SetMonitor, earlier: Ledger | None = None) -> dict[str, Any]:
         "work_per_joule": monitor.work_per_joule(),
         "energy_saved": None if monitor.over else account.recent_energy_saved(),
         "mean_energy_saved": account.mean_energy_saved(),
-        "ledger": add(earlier, None if monitor.is_void else account.ledger()),
+        "ledger": add(earlier, ledger),
+        "unwatched_s": unwatched_s + account.unwatched_s,
         "overlap_s": account.overlap_s,
         "rest_s": account.rest_s,
         "rest_energy_j": account.rest_energy_j,

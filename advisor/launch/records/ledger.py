@@ -1,4 +1,7 @@
-"""What launches took, beside what the same work takes with a whole GPU for each job. Pure."""
+"""What launches took, beside what the same work takes with a whole GPU for each job. Pure.
+
+Both are of the time in which jobs ran: neither holds a start, which each job has alone as well.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +25,8 @@ class Ledger:
             idle power is not known.
         unread_s: Part of `held_s` of which no energy is known; nothing counts as saved in it. 0
             where that is less than a hundredth.
+        starts_s, starts_j: From taking the GPU to opening the gates, and its energy as far as it
+            was read; not part of `held_s` and `energy_j`.
     """
 
     held_s: float
@@ -30,6 +35,8 @@ class Ledger:
     alone_j: float
     freed_idle_j: float | None
     unread_s: float = 0.0
+    starts_s: float = 0.0
+    starts_j: float = 0.0
 
     def part(self, of: float) -> "Ledger":
         """As much of all, from 0 to 1."""
@@ -40,6 +47,8 @@ class Ledger:
             alone_j=of * self.alone_j,
             freed_idle_j=None if self.freed_idle_j is None else of * self.freed_idle_j,
             unread_s=of * self.unread_s,
+            starts_s=of * self.starts_s,
+            starts_j=of * self.starts_j,
         )
 
 
@@ -55,6 +64,8 @@ def add(one: Ledger | None, other: Ledger | None) -> Ledger | None:
         alone_j=one.alone_j + other.alone_j,
         freed_idle_j=None if None in idle else sum(j for j in idle if j is not None),
         unread_s=one.unread_s + other.unread_s,
+        starts_s=one.starts_s + other.starts_s,
+        starts_j=one.starts_j + other.starts_j,
     )
 
 

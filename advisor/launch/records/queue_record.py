@@ -54,7 +54,9 @@ class QueueRecord:
         ended: Jobs of those that are.
         servers_ended: No batch job is left that could run beside servers.
         held_s: GPU time of launches that are accounted for.
-        energy_j: Of their jobs; None: of one of them it was not read.
+        energy_j: Of their GPUs from taking them to the end; None: of one launch it was not read.
+        starts_j: Part of it before the jobs ran.
+        unwatched_s: Seconds between two looks at the jobs beyond 2 s.
     """
 
     launches: tuple[str, ...] = ()
@@ -62,6 +64,8 @@ class QueueRecord:
     servers_ended: bool = False
     held_s: float = 0.0
     energy_j: float | None = 0.0
+    starts_j: float = 0.0
+    unwatched_s: float = 0.0
 
     def count(self, job: str, *came: Came) -> int:
         """How many jobs of that name came to one of these ends."""

@@ -114,6 +114,8 @@ def account_for(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]
         launches=tuple(name for name in record.launches if name != seen.launch_id),
         ended=(*record.ended, *ended),
         held_s=record.held_s + _held_s(seen.status),
+        starts_j=record.starts_j + (seen.status.starts_energy_j or 0.0),
+        unwatched_s=record.unwatched_s + seen.status.unwatched_s,
         energy_j=None
         if energy_j is None or record.energy_j is None
         else record.energy_j + energy_j,
@@ -190,7 +192,9 @@ def _came(
 
 
 def _energy_j(status: LaunchStatus) -> float | None:
-    """Of its jobs, from the opening of the gates to the end."""
+    """Of its GPU from taking it to the end; of an older version while jobs ran."""
+    if status.whole_energy_j is not None:
+        return status.whole_energy_j
     if status.energy_j is None or (status.rest_s and status.rest_energy_j is None):
         # One that never ran took none.
         return 0.0 if status.overlap_s == 0 else None

@@ -103,8 +103,8 @@ class LaunchStatus:
     """A launch at one moment.
 
     Attributes:
-        code: Stable name of what went wrong first (advisor.errors, `job-hung`, `mps-fault`,
-            `supervisor-gone`, `system`, `internal`); None where nothing did.
+        code: Stable name of what went wrong first (advisor.errors, `job-hung`, `time-limit`,
+            `mps-fault`, `supervisor-gone`, `system`, `internal`); None where nothing did.
         cause: The same in words.
         sharing: How these jobs use the GPU.
         pair_number: Counts the pairs and sets of the launch from 0.
@@ -122,6 +122,10 @@ class LaunchStatus:
         ledger: What it has taken since its start, the sets before this one too, beside what the
             same work takes with a GPU for each job; None without profiles. Sets with wrong results
             or a broken limit are left out.
+        whole_energy_j: Of the GPU since the launch took it, with starts and ends and the sets
+            before this one; None: not all of it was read.
+        starts_energy_j: Part of it before the gates of a set opened; None likewise.
+        unwatched_s: Seconds between two looks at the jobs beyond 2 s, of all sets.
         overlap_s: How long all of them have run together so far.
         rest_s: How long jobs have gone on after the first had ended, or another had joined.
         rest_energy_j: Of that time.
@@ -155,6 +159,9 @@ class LaunchStatus:
     energy_saved: float | None = None
     mean_energy_saved: float | None = None
     ledger: Ledger | None = None
+    whole_energy_j: float | None = None
+    starts_energy_j: float | None = None
+    unwatched_s: float = 0.0
     overlap_s: float = 0.0
     rest_s: float = 0.0
     rest_energy_j: float | None = None

@@ -21,7 +21,7 @@ MOST_WARNINGS = 50
 
 _OF_LAUNCH = [
     "code", "cause", "gpu_uuid", "gpu_model", "units_total", "power_limit_w", "ledger",
-    "started_at", "supervisor_pid", "warnings",
+    "whole_energy_j", "starts_energy_j", "unwatched_s", "started_at", "supervisor_pid", "warnings",
 ]  # fmt: skip
 """What stays when another set is started."""
 

@@ -13,6 +13,7 @@ from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor.formats.moments import to_exact_text
+from advisor.launch.monitor.energy import LaunchMeter
 from advisor.launch.monitor.set_monitor import SetMonitor
 from advisor.launch.monitor.shown import ForecastCheck, shown
 from advisor.launch.records.folder import LaunchFolder
@@ -71,13 +72,15 @@ class SetRun:
         number: int,
         context: LaunchContext,
         writer: StatusWriter,
+        meter: LaunchMeter,
         stop_asked: Callable[[], bool],
     ) -> None:
+        self._meter, self._starts = meter, (0.0, 0.0)
         self._folder, self._spec, self._number = folder, spec, number
         self._context, self._writer, self._told_to_stop = context, writer, stop_asked
         self._pair = spec.pairs[number]
         self._beaten_s = time.monotonic()
-        self._earlier = writer.status.ledger
+        self._earlier, self._unwatched_s = writer.status.ledger, writer.status.unwatched_s
         self._history: HistoryKeeper | None = None
 
     def run(self) -> Ending:
@@ -90,6 +93,8 @@ class SetRun:
             AdvisorError: the GPU cannot be shared as it should, so no other set can run either.
         """
         with ExitStack() as stack:
+            starting = stack.enter_context(ExitStack())
+            starting.enter_context(self._meter.starting())
             backend = self._context.open_backend(self._pair.split.sharing)
             stack.callback(_close, backend)
             self._writer.warn(*backend.notes())
@@ -109,7 +114,14 @@ class SetRun:
                 return Ending.FAILED
             # Looked at again at the very end: a set of which somebody is left has not ended.
             stack.callback(end_jobs, jobs)
-            return self._monitor(jobs, failed, backend)
+            before_s, before_j = self._meter.starts_s, self._meter.starts_j
+            monitor = SetMonitor(
+                self._pair, jobs, backend, self._context.source, self._spec, failed=failed
+            )
+            starting.close()
+            joules = (self._meter.starts_j or 0.0) - (before_j or 0.0)
+            self._starts = self._meter.starts_s - before_s, joules
+            return self._watch(monitor, backend)
 
     def _start(self, backend: Backend) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
         places = [self._folder.path / place for place in self._pair.places(self._number)]
@@ -134,13 +146,8 @@ class SetRun:
                 "the guard of this launch was killed or hung; another one watches now"
             )
 
-    def _monitor(
-        self, jobs: tuple[RunningJob, ...], failed: Mapping[int, JobError], backend: Backend
-    ) -> Ending:
+    def _watch(self, monitor: SetMonitor, backend: Backend) -> Ending:
         started_at = to_exact_text(datetime.now(UTC))
-        monitor = SetMonitor(
-            self._pair, jobs, backend, self._context.source, self._spec, failed=failed
-        )
         check, pace = ForecastCheck(self._pair), PaceCheck()
         newcomers = Newcomers(
             self._folder, self._number, monitor, backend, self._base(), self._writer.warn
@@ -232,7 +239,9 @@ class SetRun:
         self._writer.update(jobs=tuple(jobs))
 
     def _show(self, monitor: SetMonitor, state: State | None = None) -> None:
-        changes = shown(monitor, self._earlier)
+        changes = shown(monitor, self._earlier, self._starts, self._unwatched_s)
+        changes["whole_energy_j"] = self._meter.joules
+        changes["starts_energy_j"] = self._meter.starts_j
         if state is None:
             self._writer.update(**changes)
         else:

@@ -1,12 +1,14 @@
 """Runs a launch from its first set to the end of its last; whatever happens has a defined end."""
 
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from advisor.errors import AdvisorError
 from advisor.formats.moments import now
+from advisor.launch.monitor.energy import LaunchMeter
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus, State
@@ -49,7 +51,9 @@ def run_launch(
             )
             for pair in spec.pairs:
                 check_memory(pair, gpu)
-            state = _run_sets(folder, spec, context, writer, stop_asked)
+            meter = LaunchMeter(context.source, time.monotonic)
+            with heard_by(meter.look):
+                state = _run_sets(folder, spec, context, writer, meter, stop_asked)
     except AdvisorError as error:
         writer.blame(error.code, str(error))
     except OSError as error:
@@ -67,14 +71,19 @@ def _run_sets(
     spec: LaunchSpec,
     context: LaunchContext,
     writer: StatusWriter,
+    meter: LaunchMeter,
     stop_asked: Callable[[], bool],
 ) -> State:
     endings: list[Ending] = []
     for number in range(len(spec.pairs)):
         folder.keep_reserve()
         writer.begin_pair(number)
-        run = SetRun(folder, spec, number, context, writer, stop_asked)
-        endings.append(run.run())
+        run = SetRun(folder, spec, number, context, writer, meter, stop_asked)
+        try:
+            endings.append(run.run())
+        finally:
+            # With the end of the jobs, and of what held their limits.
+            writer.update(whole_energy_j=meter.read(), starts_energy_j=meter.starts_j)
         if endings[-1] is Ending.ASKED:
             break
     if any(ending is Ending.FAILED for ending in endings):

@@ -133,8 +133,10 @@ def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
     return least
 
 
-def read_works(options: Sequence[str], names: Sequence[str]) -> dict[str, float]:
-    """Seconds of work of each job that has some, `JOB=3h` or `3h` for all; the last word counts.
+def read_works(
+    options: Sequence[str], names: Sequence[str], flag: str = "--work"
+) -> dict[str, float]:
+    """Seconds of each job that has some, `JOB=3h` or `3h` for all; the last word counts.
 
     Raises:
         InputError: no time, or a job that is not there.
@@ -142,7 +144,7 @@ def read_works(options: Sequence[str], names: Sequence[str]) -> dict[str, float]
     works: dict[str, float] = {}
     for option in options:
         name, _, time = option.rpartition("=")
-        _check_known(f"--work {option}", name, names)
+        _check_known(f"{flag} {option}", name, names)
         works |= dict.fromkeys([name] if name else names, read_duration(time))
     return works
 

@@ -26,7 +26,7 @@ from advisor.launch.records.folder import LaunchFolder, create_folder, find_fold
 from advisor.launch.records.joins import ask_join
 from advisor.launch.records.queue_record import QueueFile, QueueRecord
 from advisor.launch.records.queue_state import SeenLaunch, account_for, must_be_alone, see, waiting
-from advisor.launch.records.spec import LaunchSet, LaunchSpec
+from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status_writer import close_unclaimed
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.settings import Settings
@@ -63,11 +63,18 @@ class QueueRun:
     Args:
         jobs: As their files are now; one that is wanted several times so often.
         cards: GPUs on which jobs may be started.
+        limits_s: How long jobs may run, by their names; servers run until they are ended.
     """
 
     def __init__(
-        self, jobs: Sequence[Job], cards: Sequence[QueueCard], file: QueueFile, settings: Settings
+        self,
+        jobs: Sequence[Job],
+        cards: Sequence[QueueCard],
+        file: QueueFile,
+        settings: Settings,
+        limits_s: Mapping[str, float] | None = None,
     ) -> None:
+        self._limits_s = limits_s or {}
         self.cards, self._file, self._settings = tuple(cards), file, settings
         self.names = tuple(job.name for job in jobs)
         self._jobs: Mapping[str, Job] = {job.name: job for job in jobs}
@@ -228,7 +235,7 @@ class QueueRun:
         spec = LaunchSpec(
             launch_id=new_launch_id(),
             gpu=card.gpu.uuid,
-            pairs=(made,),
+            pairs=(replace(made, parts=tuple(map(self._limited, made.parts))),),
             hang_s=card.wanted.request.hang_s,
             stop_on_wrong_results=True,
             asked_by=card.wanted.asked_by,
@@ -237,6 +244,12 @@ class QueueRun:
         self._keep(replace(self._record, launches=(*self._record.launches, spec.launch_id)))
         self._spawn(create_folder(self._root, spec))
         return True
+
+    def _limited(self, part: LaunchPart) -> LaunchPart:
+        """The same with its time limit."""
+        name = part.job.name
+        limit_s = None if self.is_server(name) else self._limits_s.get(name)
+        return replace(part, time_limit_s=limit_s)
 
     def _set(
         self, card: QueueCard, left: Sequence[str], look: QueueLook, spare: int
@@ -280,5 +293,7 @@ class QueueRun:
             self._refused.add((launch.launch_id, name))
             return False
         with suppress(OSError):
-            ask_join(folder, replace(request, part=card.advice.held_to(request.part)))
+            ask_join(
+                folder, replace(request, part=self._limited(card.advice.held_to(request.part)))
+            )
         return True

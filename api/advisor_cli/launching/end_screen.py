@@ -66,7 +66,18 @@ def end_screens(
             *_judged(last, jobs, status.forecast),
             *lines,
         ]
-    yield Screen(_headline(status.state, last, jobs), [*lines, *_next(status, jobs)])
+    tail = [*_whole(status), *_next(status, jobs)]
+    yield Screen(_headline(status.state, last, jobs), [*lines, *tail])
+
+
+def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
+    """Energy of the whole launch, and how long nobody looked."""
+    if status.whole_energy_j is not None:
+        starts = energy_text(status.starts_energy_j or 0.0)
+        whole = energy_text(status.whole_energy_j)
+        yield "In all", f"{whole} since the GPU was taken, {starts} of them before jobs ran"
+    if status.unwatched_s:
+        yield "Unwatched", f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
 
 
 def _of_last(observed: Sequence[Observation]) -> list[Observation]:

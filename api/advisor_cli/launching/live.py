@@ -26,7 +26,7 @@ from advisor_cli.shared.say import as_json_text, say
 _LOOK_S = 0.2
 _LINE_S = 10.0
 
-_OWN_CODES = {"job-hung": JobError.exit_code, "mps-fault": JobError.exit_code}
+_OWN_CODES = dict.fromkeys(("job-hung", "time-limit", "mps-fault"), JobError.exit_code)
 
 Follow = Callable[[Iterator[LaunchStatus]], LaunchStatus]
 """Shows statuses as they come, and returns the last one."""

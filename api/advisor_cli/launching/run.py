@@ -59,6 +59,21 @@ class QueueAsked:
         list[str] | None,
         typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all: tells when all end"),
     ] = None
+    time_limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="End a job, as failed, once it has run for so long: JOB=2h, or 2h for all but "
+            "servers"
+        ),
+    ] = None
+    hang_s: Annotated[
+        float | None,
+        typer.Option(
+            "--hang-after",
+            help="End a job without progress for this many seconds; if not given, it is shown as "
+            "stalled",
+        ),
+    ] = None
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin again, though the last time is not done")
     ] = False
@@ -84,6 +99,7 @@ def run(asked: QueueAsked, as_json: AsJson = False) -> None:
     found = [frozen(name, settings) for name in names]
     _check_ends(found)
     works_s = read_works(asked.work or (), names)
+    limits_s = read_works(asked.time_limit or (), names, "--time-limit")
     if asked.gpu_model is not None and not asked.dry_run:
         raise InputError(
             "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
@@ -98,7 +114,7 @@ def run(asked: QueueAsked, as_json: AsJson = False) -> None:
         elif asked.fresh:
             stop_all(QueueRun(found, cards, file, settings))
             file.remove()
-        queue = QueueRun(found, cards, file, settings)
+        queue = QueueRun(found, cards, file, settings, limits_s)
         first = [*queue.first_sets()]
         _check_servers(queue, first)
         if asked.dry_run:
@@ -192,6 +208,7 @@ def _card(gpu: Gpu, jobs: Sequence[Job], asked: QueueAsked, settings: Settings) 
         jobs=job_requests(names, names, asked.min_speed or (), by_job_ms),
         max_p99_ms=for_all_ms,
         objective=OBJECTIVE,
+        hang_s=asked.hang_s,
     )
     wanted = ResolvedLaunch(request=request, gpu=gpu.uuid, card=gpu, asked_by=user_name())
     return QueueCard(wanted=wanted, advice=read_advice(jobs, wanted, settings))

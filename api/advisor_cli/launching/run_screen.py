@@ -9,6 +9,7 @@ from rich.text import Text
 from advisor.core.wording import count_of, energy_text, less_or_more
 from advisor.formats.moments import duration_text
 from advisor_cli.launching.run_state import RunJob, RunState
+from advisor_cli.launching.text import unread_text
 from advisor_cli.shared.console import plain_table
 from advisor_cli.shared.screen import Screen
 
@@ -61,7 +62,12 @@ def alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
 def table(state: RunState) -> Group:
     """Everything on one screen."""
     rows = (_cells(job) for job in state.jobs)
-    tail = (Text(f"{job.job}: {job.error}") for job in state.jobs if job.error)
+    tail = (
+        Text(f"{job.job}: {text}")
+        for job in state.jobs
+        for text in (job.error, unread_text(job.unread, job.unread_since, job.stalled_since))
+        if text
+    )
     shown = plain_table(_COLUMNS, rows, whole=_COLUMNS)
     return Group(Text(state.headline, style="bold"), shown, *tail)
 
@@ -85,7 +91,11 @@ def end_screen(state: RunState) -> Screen:
 def _end_lines(state: RunState) -> Iterator[tuple[str, str]]:
     yield "GPUs", f"held for {_beside(state.gpu_s, state.alone_s, duration_text)}"
     if state.energy_j is not None:
-        yield "Energy", _beside(state.energy_j, state.alone_j, energy_text)
+        ran_j, starts = state.energy_j - state.starts_j, energy_text(state.starts_j)
+        yield "Energy", _beside(ran_j, state.alone_j, energy_text)
+        yield "", f"{starts} more before jobs ran, in all {energy_text(state.energy_j)}"
+    if state.unwatched_s:
+        yield "Unwatched", f"{state.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
     for job in state.jobs:
         if job.state == "failed":
             yield "Failed", f"{job.job}: {job.error}; advisor launches show {job.launch_id}"

@@ -40,6 +40,9 @@ class RunJob:
     predicted_speed: float | None = None
     launch_id: str | None = None
     error: str | None = None
+    unread: str | None = None
+    unread_since: str | None = None
+    stalled_since: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,8 @@ class RunState:
     left_s: float | None
     gpu_s: float
     energy_j: float | None
+    starts_j: float
+    unwatched_s: float
     alone_s: float | None
     alone_j: float | None
 
@@ -84,6 +89,8 @@ def run_state(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) ->
         left_s=_left_s(queue, jobs, look, works_s),
         gpu_s=look.record.held_s,
         energy_j=look.record.energy_j,
+        starts_j=look.record.starts_j,
+        unwatched_s=look.record.unwatched_s,
         alone_s=_sum(known_s),
         alone_j=_sum(known_j),
     )
@@ -142,6 +149,9 @@ def _seated(
         predicted_speed=_predicted(queue, launch, job),
         launch_id=launch.launch_id,
         error=job.status.error,
+        unread=job.status.unread,
+        unread_since=job.status.unread_since,
+        stalled_since=job.status.stalled_since,
     )
 
 

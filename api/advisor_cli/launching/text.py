@@ -28,6 +28,13 @@ def table(status: LaunchStatus, width: int) -> Group:
     return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
 
 
+def unread_text(unread: str | None, unread_since: str | None, stalled_since: str | None) -> str:
+    """What is not known of a job, or that it makes no progress; empty: neither."""
+    if unread is not None:
+        return f"not known since {(unread_since or '')[11:19]}: {unread}"
+    return f"stalled: no progress since {stalled_since[11:19]}" if stalled_since else ""
+
+
 def line(status: LaunchStatus) -> str:
     """The same in one line."""
     jobs = " | ".join(_job(job) for job in status.jobs)
@@ -168,6 +175,14 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
         if job.max_p99_ms is not None:
             now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
             yield f"p99 of {job.job}: {now}, {job.max_p99_ms:g} ms promised"
+    for job in status.jobs:
+        if text := unread_text(job.unread, job.unread_since, job.stalled_since):
+            yield f"{job.job}: {text}"
+    if status.whole_energy_j is not None and status.over:
+        starts_j = status.starts_energy_j or 0.0
+        yield f"{status.whole_energy_j:,.0f} J in all, {starts_j:,.0f} of them before jobs ran"
+    if status.unwatched_s:
+        yield f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
     if only_set := [job.job for job in status.jobs if job.proof == "set"]:
         yield f"limit of {listed(only_set)}: set, not read back from the job"
     yield from moves(status)
@@ -187,7 +202,9 @@ def _job(job: JobStatus) -> str:
     rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
     speed = f" = {100 * job.relative_speed:.0f} %" if job.relative_speed is not None else ""
     joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
-    return f"{job.job} {job.share_percent:g} %{units}{joined} {job.outcome}{rate}{speed}"
+    unread = unread_text(job.unread, job.unread_since, job.stalled_since)
+    tail = f" ({unread})" if unread else ""
+    return f"{job.job} {job.share_percent:g} %{units}{joined} {job.outcome}{rate}{speed}{tail}"
 
 
 def _percent(part: float | None) -> str:
