@@ -8,7 +8,7 @@ they are, and whether the GPU computes meanwhile.
 """
 
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -42,139 +42,27 @@ _WORD = re.compile(r"(?<![\d.\w])[A-Za-z][A-Za-z_-]+")
 _INTEGER = re.compile(r"\d[\d,]*")
 _CELL = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|nan|inf|-+", re.I)
 
-_STEPS = frozenset(
-    [
-        "step",
-        "steps",
-        "iter",
-        "iters",
-        "iteration",
-        "iterations",
-        "it",
-        "batch",
-        "batches",
-        "update",
-        "updates",
-    ]
+_STEPS = re.compile(r"(?:steps?|iters?|iterations?|it|batch|batches|updates?)$")
+_ITEMS = re.compile(
+    r"(?:samples?|images?|imgs|examples?|frames?|tokens?|timesteps?|requests?|episodes?|games?"
+    r"|rounds?|records|rows)$"
 )
-_ITEMS = frozenset(
-    [
-        "sample",
-        "samples",
-        "image",
-        "images",
-        "imgs",
-        "example",
-        "examples",
-        "frame",
-        "frames",
-        "token",
-        "tokens",
-        "timestep",
-        "timesteps",
-        "request",
-        "requests",
-        "episode",
-        "episodes",
-        "game",
-        "games",
-        "round",
-        "rounds",
-        "records",
-        "rows",
-    ]
+_NO_COUNTS = re.compile(
+    r"(?:time|times|sec|secs|second|seconds|ms|min|minutes|hours|elapsed|eta|remaining|wall"
+    r"|date|loss|losses|lr|rate|learning|acc|accuracy|error|mean|std|avg|norm|grad|score"
+    r"|reward|rew|mem|memory|peak|gpu|cpu|port|pid|rank|seed|version|size|dim|per|fps|ips|wps"
+    r"|ups|tps|sps|qps|mfu|flops|tflop|tflops|gflops|speed|throughput|temp|temperature|percent"
+    r"|lineno|line|max|width|height|params|parameters|world|device|devices|workers|node|nodes"
+    r"|length|len|bytes|mb|gb|mib|gib)$"
 )
-_NO_COUNTS = frozenset(
-    [
-        "time",
-        "times",
-        "sec",
-        "secs",
-        "second",
-        "seconds",
-        "ms",
-        "min",
-        "minutes",
-        "hours",
-        "elapsed",
-        "eta",
-        "remaining",
-        "wall",
-        "date",
-        "loss",
-        "losses",
-        "lr",
-        "rate",
-        "learning",
-        "acc",
-        "accuracy",
-        "error",
-        "mean",
-        "std",
-        "avg",
-        "norm",
-        "grad",
-        "score",
-        "reward",
-        "rew",
-        "mem",
-        "memory",
-        "peak",
-        "gpu",
-        "cpu",
-        "port",
-        "pid",
-        "rank",
-        "seed",
-        "version",
-        "size",
-        "dim",
-        "per",
-        "fps",
-        "ips",
-        "wps",
-        "ups",
-        "tps",
-        "sps",
-        "qps",
-        "mfu",
-        "flops",
-        "tflop",
-        "tflops",
-        "gflops",
-        "speed",
-        "throughput",
-        "temp",
-        "temperature",
-        "percent",
-        "lineno",
-        "line",
-        "max",
-        "width",
-        "height",
-        "params",
-        "parameters",
-        "world",
-        "device",
-        "devices",
-        "workers",
-        "node",
-        "nodes",
-        "length",
-        "len",
-        "bytes",
-        "mb",
-        "gb",
-        "mib",
-        "gib",
-    ]
-)
+"""Parts of names of numbers that count no work, or no work that goes on steadily."""
+
 _PREPARES = re.compile(
     r"(?:map|filter|flatten(?:ing)?|tokeni[sz]\w*|fetch(?:ing)?|(?:down|up)load(?:ing|ed)?|load(?:ing)?"
     r"|generating|casting|grouping|packing|sanity|checkpoints?|shards?|resolving|extracting|caching"
     r"|scanning|converting|pre-?process\w*|compil(?:e|ing)|capturing|unpacking|saving|reading"
-    r"|verifying|index(?:ing)?|creating|preparing|applying|adding|truncating|dropping|building|installing|collecting|writing|copying|importing"
-    r"|initiali[sz]\w+|warm-?up|warming|files?)$",
+    r"|verifying|index(?:ing)?|creating|preparing|applying|adding|truncating|dropping|building"
+    r"|installing|collecting|writing|copying|importing|initiali[sz]\w+|warm-?up|warming|files?)$",
     re.I,
 )
 _CHECKS = re.compile(r"^(?:val|valid|validation|validating|eval|evaluat|test|testing|dev)", re.I)
@@ -216,13 +104,14 @@ class _Place:
     """Where a number stands, as the pattern that finds it again.
 
     Attributes:
-        rank: Of kinds of names: 0 steps, 1 bars, 2 items, 3 others, 4 epochs; 9 and more for
-            validation.
+        rank: 0 steps, 1 bars, 2 items such as images, 3 other names, 4 epochs.
+        is_check: It is of a validation or a test.
     """
 
     pattern: str
     unit: str
     rank: int
+    is_check: bool = False
 
 
 @dataclass(slots=True)
@@ -240,21 +129,18 @@ class _Candidate:
     restarts: int = 0
     wrong: int = 0
     active_s: float = 0.0
-    seen: int = 0
-    total: float | None = None
     rises: deque[float] = field(default_factory=lambda: deque(maxlen=32))
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=32))
 
-    def add(self, number: float, total: float | None, at_s: float, line: str, busy: bool) -> None:
-        self.seen += 1
-        self.line, self.total = line, total
+    def add(self, number: float, at_s: float, line: str, *, busy: bool) -> None:
+        self.line = line
         if self.first_s is None:
             self.first_s, self.moved_s, self.last = at_s, at_s, number
         elif number != self.last:
-            self._move(number, at_s, busy)
+            self._move(number, at_s, busy=busy)
         self.lowest = min(self.lowest, number)
 
-    def _move(self, number: float, at_s: float, busy: bool) -> None:
+    def _move(self, number: float, at_s: float, *, busy: bool) -> None:
         rise = number - self.last
         step = median(self.rises) if self.rises else 1.0
         if rise > 0:
@@ -282,7 +168,7 @@ class _Candidate:
     def counts(self) -> bool:
         """Whether its numbers rise as those of a count do: but for starting again at the start."""
         rising = self.moves - self.restarts - self.wrong
-        strict = self.place.rank % 9 >= 3 and self.place.unit != "epochs"
+        strict = self.place.rank >= 3 and self.place.unit != "epochs"
         if strict and (self.restarts or self.wrong or self.moves < _ENOUGH_MOVES - 1):
             return False
         # A first number may be written twice or out of order by ranks that are not in step.
@@ -303,7 +189,6 @@ class LogNumbers:
 
     def __init__(self) -> None:
         self._candidates: dict[str, _Candidate] = {}
-        self._headers = Counter[str]()
         self._header: tuple[str, ...] = ()
         self._begun_s: float | None = None
         self._prepared_s = float("-inf")
@@ -313,30 +198,28 @@ class LogNumbers:
         """Take lines that were written at this time; `busy`: the GPU computes."""
         self._begun_s = at_s if self._begun_s is None else self._begun_s
         for line in lines:
-            self._add(line[-LONGEST_LINE:], at_s, busy)
+            self._add(line[-LONGEST_LINE:], at_s, busy=busy)
 
-    def _add(self, line: str, at_s: float, busy: bool) -> None:
+    def _add(self, line: str, at_s: float, *, busy: bool) -> None:
         if re.search(ACCESS_LOG, line):
             self.requests += 1
-            self._note(_Place(ACCESS_LOG, "requests", 2), self.requests, None, at_s, line, busy)
+            self._note(_Place(ACCESS_LOG, "requests", 2), self.requests, at_s, line, busy=busy)
             return
-        for place, number, total in self._places(line):
+        for place, number in self._places(line):
             # A pattern that finds another number first would count that.
             match = re.search(place.pattern, line)
             if match and number_of(match[1]) == number:
-                self._note(place, number, total, at_s, line, busy)
+                self._note(place, number, at_s, line, busy=busy)
         if _prepares(line):
             self._prepared_s = at_s
 
-    def _note(
-        self, place: _Place, number: float, total: float | None, at_s: float, line: str, busy: bool
-    ) -> None:
+    def _note(self, place: _Place, number: float, at_s: float, line: str, *, busy: bool) -> None:
         if place.pattern not in self._candidates and len(self._candidates) >= _MOST_PLACES:
             return
         found = self._candidates.setdefault(place.pattern, _Candidate(place))
-        found.add(number, total, at_s, line.strip(), busy)
+        found.add(number, at_s, line.strip(), busy=busy)
 
-    def _places(self, line: str) -> Iterator[tuple[_Place, float, float | None]]:
+    def _places(self, line: str) -> Iterator[tuple[_Place, float]]:
         masked = _CLOCK.sub(lambda match: "\0" * len(match[0]), line)
         taken = set[int]()
         for match in _FRACTION.finditer(masked):
@@ -345,22 +228,22 @@ class LogNumbers:
                 continue
             taken |= {match.start(1), match.start(3)}
             if place := _fraction_place(masked, match):
-                yield place, number, total
+                yield place, number
         columns = [*self._columns(masked)]
         for match in _NAMED.finditer(masked):
             if columns or match.start(3) in taken:
                 continue
             if place := _named_place(match, masked):
                 taken.add(match.start(3))
-                yield place, number_of(match[3]), None
+                yield place, number_of(match[3])
         for match in _WITH_UNIT.finditer(masked):
             if match.start(1) not in taken and not _prepares(masked):
-                yield _unit_place(match), number_of(match[1]), None
+                yield _unit_place(match), number_of(match[1])
         if (match := _HEAD.search(masked)) and match.start(1) not in taken and not columns:
-            yield _Place(r"^\W*([\d,]+)\b", "steps", 3), number_of(match[1]), None
+            yield _Place(r"^\W*([\d,]+)\b", "steps", 3), number_of(match[1])
         yield from columns
 
-    def _columns(self, line: str) -> Iterator[tuple[_Place, float, float | None]]:
+    def _columns(self, line: str) -> Iterator[tuple[_Place, float]]:
         """Whole numbers of a row, by the header above it."""
         comma = line.count(",") >= 1 and not re.search(r",\s\s", line)
         cells = [c.strip().strip("\"'") for c in (line.split(",") if comma else line.split())]
@@ -379,7 +262,7 @@ class LogNumbers:
             rank, unit = _rank_of(name) if name else (3, "steps")
             if _INTEGER.fullmatch(cell) and rank is not None:
                 pattern = _column(n, len(cells) - n - 1, comma=comma)
-                yield _Place(pattern, unit, rank), number_of(cell), None
+                yield _Place(pattern, unit, rank), number_of(cell)
 
     def ranked(self, now_s: float) -> list["_Candidate"]:
         """What may tell the progress, the best first."""
@@ -431,9 +314,16 @@ def search(lines: Sequence[str]) -> FoundProgress | None:
     return numbers.found(float(len(lines)))
 
 
-def _order(one: _Candidate) -> tuple[bool, int, bool, bool, float]:
-    sparse = one.moves < _ENOUGH_MOVES
-    return sparse, one.place.rank, one.restarts > 0, one.wrong > 0, -one.active_s
+def _order(one: _Candidate) -> tuple[bool, bool, int, bool, bool, float]:
+    is_sparse = one.moves < _ENOUGH_MOVES
+    return (
+        one.place.is_check,
+        is_sparse,
+        one.place.rank,
+        one.restarts > 0,
+        one.wrong > 0,
+        -one.active_s,
+    )
 
 
 def _found(one: _Candidate, runner_up: FoundProgress | None = None) -> FoundProgress:
@@ -459,15 +349,12 @@ def _parts(name: str) -> list[str]:
 def _rank_of(name: str) -> tuple[int | None, str]:
     """Rank and unit of a named number; rank None: such a name counts nothing."""
     parts = _parts(name)
-    if not parts or _NO_COUNTS.intersection(parts):
+    if not parts or any(map(_NO_COUNTS.match, parts)):
         return None, ""
-    late = 9 * any(map(_CHECKS.match, parts))
     for rank, units in ((0, _STEPS), (2, _ITEMS)):
-        if found := [part for part in parts if part in units]:
-            return rank + late, _plural(found[-1])
-    if "epoch" in parts or "epochs" in parts:
-        return 4 + late, "epochs"
-    return 3 + late, "steps"
+        if found := [part for part in parts if units.match(part)]:
+            return rank, _plural(found[-1])
+    return (4, "epochs") if "epoch" in parts or "epochs" in parts else (3, "steps")
 
 
 def _plural(unit: str) -> str:
@@ -491,13 +378,13 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     if after := re.match(rf"\s?({_UNITS})\b(?!\s*[/:=])", right):
         found, unit = _rank_of(after[1])
         rank = found or 0
-    late = 9 * any(map(_CHECKS.match, named[-3:]))
+    is_check = any(map(_CHECKS.match, named[-3:]))
     tail = _fraction(match, right)
     if percent:
         # tqdm draws with digits where a terminal has no blocks.
         inside = [word[0] for word in words if word.end() <= percent.start()]
         start = rf"\b{re.escape(inside[-1])}\b.*?" if inside else _NO_WORD
-        return _Place(rf"{start}%\|[^|]*\|\s*{tail}", unit, rank + late)
+        return _Place(rf"{start}%\|[^|]*\|\s*{tail}", unit, rank, is_check)
     gap = left[words[-1].end() :] if words else left
     skipped = len(re.findall(r"[\d.,]+", gap))
     if not words or skipped > _MOST_BETWEEN:
@@ -506,10 +393,10 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
         return None
     own_rank, own_unit = _rank_of(words[-1][0])
     # A word that stands right before the fraction names it, if it is one of steps or epochs.
-    if not skipped and unit == "steps" and own_rank is not None and own_rank % 9 != 3:
-        rank, unit, late = own_rank, own_unit, late if own_rank < 9 else 0
+    if not skipped and unit == "steps" and own_rank not in (None, 3):
+        rank, unit = own_rank or 0, own_unit
     between = _repeated(r"\D+[\d.,]+", skipped)
-    return _Place(rf"\b{re.escape(words[-1][0])}\b{between}\D+{tail}", unit, rank + late)
+    return _Place(rf"\b{re.escape(words[-1][0])}\b{between}\D+{tail}", unit, rank, is_check)
 
 
 def _fraction(match: re.Match[str], right: str) -> str:
@@ -549,9 +436,9 @@ def _named_place(match: re.Match[str], line: str) -> _Place | None:
         return None
     if "." in number and unit != "epochs":
         return None
-    late = 9 if rank < 9 and any(_CHECKS.match(word) for word in before) else 0
+    is_check = any(map(_CHECKS.match, [*before, *_parts(name)]))
     group = r"([\d.]+)" if unit == "epochs" else r"([\d,]+)"
-    return _Place(rf"\b{re.escape(name)}\b\W*{group}", unit, rank + late)
+    return _Place(rf"\b{re.escape(name)}\b\W*{group}", unit, rank, is_check)
 
 
 def _unit_place(match: re.Match[str]) -> _Place:
