@@ -104,7 +104,8 @@ def profiled(trial: Trial, window_s: float) -> tuple[str | None, str]:
     window = (begin_s, begin_s + point["window_s"])
     times, steps = ([line[key] for line in lines] for key in ("time_s", "steps"))
     true = float(np.diff(np.interp(window, times, steps))[0])
-    return found, ratio(point["rate"] * point["window_s"], true, lines[0]["batch"])
+    rate = ratio(point["rate"] * point["window_s"], true, lines[0]["batch"])
+    return found, f"{rate} in {point['window_s']:.1f} s"
 
 
 def together(trial: Trial, *words: str) -> tuple[str, str]:
@@ -145,7 +146,7 @@ def tried(folder: Path, program: str, epoch_s: float, options: argparse.Namespac
     if program == "timm":
         command += ["--script", str(options.timm_script.absolute())]
     trial = Trial(FakeHost(folder, library), program, tuple(command))
-    found, rate = profiled(trial, min(LONGEST_WINDOW_S, 2 * epoch_s))
+    found, rate = profiled(trial, min(LONGEST_WINDOW_S, 1.5 * epoch_s))
     if found is None:
         return (program, f"{epoch_s:g}", "-", rate, *"----")
     launch = together(trial, "launch", "--split", "50/50")
@@ -166,7 +167,8 @@ def main() -> None:
         for epoch_s in options.epochs_s:
             with tempfile.TemporaryDirectory(prefix="rl") as name:
                 row = tried(Path(name), program, epoch_s, options)
-            print(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |", flush=True)
+            cells = [" ".join(cell.split())[:200].replace("|", r"\|") for cell in row]
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
