@@ -136,6 +136,9 @@ def _searched_job(name: str, command: Sequence[str], gpu: str, settings: Setting
     say(f"looking for progress in what {name} prints, about {WATCHED_S:g} s", err=True)
     environment = {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu}
     known = find_progress(command, environment, computes=lambda: computes(card))
+    if known.command != tuple(command):
+        counted = shlex.join(known.command)
+        say(f"it prints no count and runs PyTorch, so {counted} counts its steps", err=True)
     _tell_found(name, known)
     job = inline_job(name, known.command, known.found.progress)
     if not file.exists():
