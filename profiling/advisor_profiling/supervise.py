@@ -8,20 +8,22 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
 from advisor.core.gpu import Gpu
 from advisor.core.observations import Observation
 from advisor.core.split import Sharing
-from advisor.errors import AdvisorError, undone_by
+from advisor.errors import AdvisorError, BusyError, undone_by
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.supervisor.set_run import LaunchContext
 from advisor.launch.supervisor.supervise import run_launch
 from advisor.runtime.backends.backend import Backend
+from advisor.runtime.host.beats import beat
 from advisor.runtime.host.lock import gpu_lock
 from advisor.runtime.jobs.launcher import end_leftovers
 from advisor.settings import Settings, read_settings
@@ -34,6 +36,8 @@ from advisor_profiling.testbed.live import (
     with_units,
 )
 
+_LOCK_POLL_S = 0.1
+
 
 def supervise(folder: Path) -> None:
     """Run the launch of a folder to its end.
@@ -45,14 +49,35 @@ def supervise(folder: Path) -> None:
     launch, settings = LaunchFolder(folder.absolute()), read_settings()
     with _stoppable() as stop_asked, launch.supervising():
         spec = launch.read_spec()
-        run_launch(launch, spec, lambda: _open_context(spec, settings), stop_asked)
+        run_launch(
+            launch,
+            spec,
+            lambda: _open_context(spec, settings, lambda: stop_asked() or launch.stop_asked()),
+            stop_asked,
+        )
 
 
 @contextmanager
-def _open_context(spec: LaunchSpec, settings: Settings) -> Generator[LaunchContext]:
-    """The GPU, its telemetry and its lock, for this process alone."""
+def _open_context(
+    spec: LaunchSpec, settings: Settings, stop_asked: Callable[[], bool]
+) -> Generator[LaunchContext]:
+    """The GPU, its telemetry and its lock, for this process alone.
+
+    Raises:
+        BusyError: another process holds it for longer than the launch may wait.
+    """
     gpu = find_gpu(spec.gpu)
-    with gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id):
+    with ExitStack() as stack:
+        until_s = time.monotonic() + spec.wait_s
+        while True:
+            try:
+                stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id))
+                break
+            except BusyError:
+                if time.monotonic() >= until_s or stop_asked():
+                    raise
+                beat()
+                time.sleep(_LOCK_POLL_S)
         gpu = with_units(gpu, settings)
         source = open_source(gpu, None, settings)
         try:

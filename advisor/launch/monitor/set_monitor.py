@@ -124,6 +124,16 @@ class SetMonitor:
         """Whether none runs any more, and it is known how they ended."""
         return all(one.over for one in self.jobs) and not self._suspicions
 
+    @property
+    def may_be_fault(self) -> bool:
+        """Whether jobs failed, and it is not known yet whether a fault took them down."""
+        return bool(self._suspicions)
+
+    @property
+    def had_fault(self) -> bool:
+        """Whether a fault of the MPS server has taken jobs down."""
+        return any(one.code == "mps-fault" for one in self.jobs)
+
     def expect(self, job: RunningJob | None) -> None:
         """It starts beside those that run, so it is no stranger there; None: none does."""
         self._coming, self.newcomer_error = job, None

@@ -58,6 +58,11 @@ class SeenLaunch:
         return tuple(job for job in self.jobs if job.runs)
 
     @property
+    def is_ending(self) -> bool:
+        """Whether its jobs have ended, and only its supervisor is left: it lets go of the GPU."""
+        return not (self.running or self.joining)
+
+    @property
     def has_room(self) -> bool:
         """Whether a job can be asked to join."""
         heard = self.status.state == "running" and self.status.silent_s is None
@@ -186,9 +191,9 @@ def _came(
     if seen.stop_asked:
         is_server = job.part.job.offered_rate is not None
         return "ended" if is_server and record.servers_ended else None
-    if len(seen.jobs) == 1 and seen.status.code in _STARTS_ALONE:
-        return "failed"
-    return "lost" if record.count(name, "lost") < counts[name] else "failed"
+    # Beside others it may have been ended for a crash of theirs; alone it has no excuse twice.
+    is_alone, is_again = len(seen.jobs) == 1, record.count(name, "lost") >= counts[name]
+    return "failed" if is_alone and (seen.status.code in _STARTS_ALONE or is_again) else "lost"
 
 
 def _energy_j(status: LaunchStatus) -> float | None:

@@ -143,6 +143,7 @@ class LaunchSpec:
             an alarm.
         strict: The launch is ended where a process of no job computes on the GPU; else there is an
             alarm, and a flag.
+        wait_s: How long it may wait for a GPU that another launch holds, s.
         asked_by: Who asked: a user's name, or the name of a token.
         notes: What the caller should know, such as why there is no forecast.
     """
@@ -156,5 +157,6 @@ class LaunchSpec:
     when_p99_breaks: WhenP99Breaks = "tell"
     stop_on_wrong_results: bool = False
     strict: bool = False
+    wait_s: float = 0.0
     asked_by: str = ""
     notes: tuple[str, ...] = ()

@@ -15,7 +15,14 @@ from pathlib import Path
 from advisor.core.gpu import MemoryFit, Share
 from advisor.core.job import Job
 from advisor.core.split import MOST_JOBS, Split, check_masks, split_shares
-from advisor.errors import AdvisorError, InputError, NoSplitError, SurvivorsError
+from advisor.errors import (
+    AdvisorError,
+    InputError,
+    JobError,
+    NoSplitError,
+    PartitionError,
+    SurvivorsError,
+)
 from advisor.formats.moments import now
 from advisor.launch.monitor.set_monitor import SetMonitor
 from advisor.launch.records.folder import LaunchFolder
@@ -247,6 +254,11 @@ class Newcomers:
         """
         if coming.ending is not None and not coming.ending.done():
             return
+        # A fault of the MPS server takes a newcomer down, too, which then tries again elsewhere.
+        if isinstance(error, JobError) and self._monitor.may_be_fault:
+            return
+        if isinstance(error, JobError) and self._monitor.had_fault:
+            error = PartitionError(f"a fault on the MPS server ended the start: {error}")
         self._coming = None
         self._monitor.expect(None)
         self._refuse(coming.name, coming.request, error)

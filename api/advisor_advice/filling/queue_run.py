@@ -34,6 +34,9 @@ from advisor_advice.filling.advice import QueueCard
 from advisor_advice.launching import make_join
 from advisor_profiling import SUPERVISOR
 
+_WAIT_S = 60.0
+"""A launch may wait for the GPU of the one before it, whose jobs have ended, for so long."""
+
 _OF_GPU = {error.code: error for error in (BusyError, PartitionError, SourceError, SurvivorsError)}
 """What goes wrong with a GPU, whatever job is started on it."""
 
@@ -143,7 +146,7 @@ class QueueRun:
         if self._only_servers(look, left):
             return self._end_servers(look)
         for card in self.cards:
-            here = [launch for launch in look.launches if launch.gpu == card.gpu.uuid]
+            here = _on(card, look)
             if not here and left and self._start(card, left, look):
                 return True
             if here and left and self._join(card, here[0], left):
@@ -165,7 +168,7 @@ class QueueRun:
         """What starts at once on GPUs that are empty, without starting it."""
         look = self.look()
         left = list(look.waiting)
-        empty = [c for c in self.cards if all(c.gpu.uuid != one.gpu for one in look.launches)]
+        empty = [card for card in self.cards if not _on(card, look)]
         for spare, card in zip(range(len(empty) - 1, -1, -1), empty, strict=True):
             if left and (made := self._set(card, left, look, spare)):
                 for part in made.parts:
@@ -214,7 +217,7 @@ class QueueRun:
         return not any(self._could_start(card, batch, look) for card in self.cards)
 
     def _could_start(self, card: QueueCard, batch: Sequence[str], look: QueueLook) -> bool:
-        here = [launch for launch in look.launches if launch.gpu == card.gpu.uuid]
+        here = _on(card, look)
         if not here:
             return bool(batch)
         return self._beside(card, here[0], batch) is not None
@@ -226,10 +229,8 @@ class QueueRun:
         return False
 
     def _start(self, card: QueueCard, left: Sequence[str], look: QueueLook) -> bool:
-        empty = sum(
-            all(launch.gpu != other.gpu.uuid for launch in look.launches) for other in self.cards
-        )
-        made = self._set(card, left, look, spare=empty - 1)
+        empty = [other for other in self.cards if not _on(other, look)]
+        made = self._set(card, left, look, spare=len(empty) - 1)
         if made is None:
             return False
         spec = LaunchSpec(
@@ -238,6 +239,7 @@ class QueueRun:
             pairs=(replace(made, parts=tuple(map(self._limited, made.parts))),),
             hang_s=card.wanted.request.hang_s,
             stop_on_wrong_results=True,
+            wait_s=_WAIT_S,
             asked_by=card.wanted.asked_by,
         )
         # Noted first: a launch that nobody knows of would be started again.
@@ -297,3 +299,8 @@ class QueueRun:
                 folder, replace(request, part=self._limited(card.advice.held_to(request.part)))
             )
         return True
+
+
+def _on(card: QueueCard, look: QueueLook) -> list[SeenLaunch]:
+    """Launches with jobs on a GPU; one whose jobs have ended is about to let go of it."""
+    return [one for one in look.launches if one.gpu == card.gpu.uuid and not one.is_ending]

@@ -21,6 +21,12 @@ export function standing(launch) {
       ledger?.unread_s >= 1 ? `not known for ${duration(ledger.unread_s)}, in which nothing counts as saved` : null,
     ],
     [
+      "Energy of the launch",
+      known(launch.whole_energy_j, energy),
+      launch.starts_energy_j ? `since it took the GPU; ${energy(launch.starts_energy_j)} before jobs ran` : "since it took the GPU",
+    ],
+    ["Unwatched", launch.unwatched_s ? duration(launch.unwatched_s) : null, "between two looks at the jobs beyond 2 s"],
+    [
       "Energy saved",
       known(savedOf(launch), percent),
       `for the same work, against one after the other, ${ended ? "while all ran" : "over the last seconds"}`,
@@ -56,6 +62,11 @@ function p99({ latency_p99_ms: now, mean_p99_ms: mean, max_p99_ms: promised }) {
   return [html("span", { class: late ? "bad" : null }, withUnit(own, "ms")), promised === null ? null : html("small", {}, ` (${number(promised)})`)];
 }
 
+function unread({ unread: why, unread_since, stalled_since }) {
+  if (why) return `since ${moment(unread_since)}: ${why}`;
+  return stalled_since ? `stalled: no progress since ${moment(stalled_since)}` : "";
+}
+
 export function jobTable({ jobs }) {
   const columns = [
     { name: "Job", cell: (j) => j.job },
@@ -66,6 +77,7 @@ export function jobTable({ jobs }) {
     { name: "Speed", number: true, cell: (j) => percent(speedOf(j)) },
     { name: "p99 (promised)", number: true, cell: p99, seldom: true },
     { name: "Progress", number: true, cell: (j) => `${number(j.steps)} ${j.rate_unit}` },
+    { name: "Not known", cell: unread, seldom: true },
     { name: "Exit code", number: true, cell: (j) => j.exit_code ?? "", seldom: true },
     { name: "What went wrong", cell: (j) => j.error ?? "", seldom: true },
   ];

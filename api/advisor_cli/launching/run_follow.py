@@ -13,7 +13,7 @@ from advisor_cli.launching.run_state import RunState, run_state
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.say import as_json_text, say
 
-_LOOK_S = 0.5
+_LOOK_S = 0.25
 
 _Show = Callable[[RunState], None]
 

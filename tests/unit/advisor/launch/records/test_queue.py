@@ -96,6 +96,38 @@ def test_who_is_lost_begins_once_more_alone(tmp_path: Path) -> None:
     assert came(accounted(tmp_path / "own", "job", a="stopped")) == {"a": "failed"}
 
 
+def test_who_was_lost_beside_others_is_never_blamed_for_them(tmp_path: Path) -> None:
+    """However often that is; alone it has no excuse the second time."""
+    record = accounted(tmp_path, "job", a="failed", b="stopped")
+    again = accounted(tmp_path / "again", "mps-fault", record=record, c="failed", b="taken-down")
+    assert [one.came for one in again.ended if one.job == "b"] == ["lost", "lost"]
+    alone = accounted(tmp_path / "alone", "mps-fault", record=again, b="taken-down")
+    assert [one.came for one in alone.ended if one.job == "b"] == ["lost", "lost", "failed"]
+
+
+def test_energy_is_of_the_whole_launch_where_it_is_known(tmp_path: Path) -> None:
+    """With its starts, which are told apart; one of an older version has that of its jobs."""
+    folder = launched(tmp_path, "a")
+    ended(folder, a="finished")
+    whole = replace(
+        folder.read_status(), whole_energy_j=7000.0, starts_energy_j=900.0, unwatched_s=1.5
+    )
+    folder.write_status(whole)
+    record = account_for(QueueRecord(launches=("l1",)), see(folder), {"a": 1})
+    assert (record.energy_j, record.starts_j, record.unwatched_s) == (7000.0, 900.0, 1.5)
+
+
+def test_a_launch_whose_jobs_have_ended_is_about_to_let_go_of_its_gpu(tmp_path: Path) -> None:
+    """Unless somebody is about to join it."""
+    folder = launched(tmp_path, "a")
+    assert not see(folder).is_ending
+    ended(folder, a="finished")
+    folder.write_status(replace(folder.read_status(), state="running", ended_at=None))
+    assert see(folder).is_ending
+    ask_join(folder, JoinRequest(part=part("b"), share_percent=50.0))
+    assert not see(folder).is_ending
+
+
 def test_who_is_stopped_waits_again(tmp_path: Path) -> None:
     """But servers that were ended with the last batch job."""
     stopped = accounted(tmp_path, stopped=True, a="finished", b="stopped", server="stopped")
