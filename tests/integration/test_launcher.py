@@ -126,6 +126,9 @@ def test_a_pattern_that_fits_nothing_is_not_waited_for(
             return
         with pytest.raises(InputError, match=r"matches its pattern images=.*counts otherwise"):
             wait_until(job.ready, 10)
+        # Beside others it runs, and the reason is shown in the place of its rate.
+        assert job.ready_to_launch()
+        assert "counts otherwise" in str(job.uncounted)
 
 
 def test_a_job_that_prints_where_a_count_is_awaited_is_told(run: Launch) -> None:
@@ -145,7 +148,7 @@ def test_a_server_that_nobody_asks_is_there(run: Launch) -> None:
     )
     command = (sys.executable, "-c", code)
     with run(*command, progress=ProgressSettings(), start_timeout_s=1) as job:
-        assert wait_until(lambda: job.ready_to_launch(), 10)
+        assert wait_until(job.ready_to_launch, 10)
         assert job.count() == 0
         with pytest.raises(JobError, match="nobody asks it"):
             wait_until(job.ready, 10)

@@ -28,7 +28,7 @@ _OURS = re.compile(r"[0-9A-Za-z-]{1,12}")
 """What is in a runtime folder: `locks`, and a folder for each GPU."""
 
 _START_S = 10
-_CLIENT_S = 10
+_CLIENT_S, _POLL_S = 10, 0.1
 
 _LEAVE_S = 1
 """A client with work under way is off within 0.5 s of the answer to `terminate_client`; one without
@@ -115,7 +115,7 @@ class MpsBackend(Server):
 
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check every process's variables, and that those that compute are clients."""
-        if not wait_until(lambda: bool(set(pids()) & set(self.clients())), _CLIENT_S):
+        if not wait_until(lambda: bool(set(pids()) & set(self.clients())), _CLIENT_S, _POLL_S):
             raise LimitNotProvenError(
                 f"none of the job's processes {sorted(pids())} is a client of the MPS server",
                 why="the job uses no GPU, changes CUDA_MPS_PIPE_DIRECTORY, or runs in another "

@@ -153,7 +153,8 @@ def _seat(job: JobStatus) -> str:
     joined = f" joined {job.joined_at[11:19]}" if job.joined_at else ""
     left = f" left {job.ended_at[11:19]}" if job.ended_at else ""
     speed = f" at {job.speed:.2f}x" if job.speed is not None else ""
-    return f"{job.job} {job.share_percent:g} %{speed}{joined}{left}"
+    unknown = " (progress unknown)" if job.unread else " (stalled)" if job.stalled_since else ""
+    return f"{job.job} {job.share_percent:g} %{speed}{unknown}{joined}{left}"
 
 
 def _cells(status: LaunchStatus) -> list[str]:

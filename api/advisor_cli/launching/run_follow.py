@@ -61,7 +61,7 @@ def _shown(*, as_json: bool) -> Generator[_Show]:
 
 
 def _at_changes(texts: _Texts) -> _Show:
-    """Lines when a job is in another state than before; the last state in any case."""
+    """Lines when a job is in another state than before, or its progress is unknown or stalled."""
     before: RunState | None = None
 
     def show(state: RunState) -> None:
@@ -75,4 +75,4 @@ def _at_changes(texts: _Texts) -> _Show:
 
 
 def _key(state: RunState) -> object:
-    return state.state, [job.state for job in state.jobs]
+    return state.state, [(job.state, job.unread_text) for job in state.jobs]

@@ -9,7 +9,6 @@ from rich.text import Text
 from advisor.core.wording import count_of, energy_text, less_or_more
 from advisor.formats.moments import duration_text
 from advisor_cli.launching.run_state import RunJob, RunState
-from advisor_cli.launching.text import unread_text
 from advisor_cli.shared.console import plain_table
 from advisor_cli.shared.screen import Screen
 
@@ -65,7 +64,7 @@ def table(state: RunState) -> Group:
     tail = (
         Text(f"{job.job}: {text}")
         for job in state.jobs
-        for text in (job.error, unread_text(job.unread, job.unread_since, job.stalled_since))
+        for text in (job.error, job.unread_text)
         if text
     )
     shown = plain_table(_COLUMNS, rows, whole=_COLUMNS)
@@ -73,9 +72,11 @@ def table(state: RunState) -> Group:
 
 
 def event_lines(before: RunState | None, state: RunState) -> Iterator[str]:
-    """A line for each job that is in another state than before."""
+    """A line for each job that is in another state than before, or is not known or stalled now."""
     for n, job in enumerate(state.jobs):
         was = before.jobs[n] if before else None
+        if (text := job.unread_text) and text != (was and was.unread_text):
+            yield f"{job.job} {text}"
         if (was.state if was else "waiting") == job.state:
             continue
         at = "" if job.gpu is None else f" on GPU {job.gpu} at {job.share_percent:g} %"

@@ -10,6 +10,7 @@ from advisor.formats.moments import duration_text
 from advisor.launch.records.queue_record import EndedJob
 from advisor.launch.records.queue_state import LaunchedJob, SeenLaunch
 from advisor_advice.filling.queue_run import QueueLook, QueueRun
+from advisor_cli.launching.text import unread_text
 
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
 """Of a job; `ended` is a server that was ended with the last batch job; of the launch of a `silent`
@@ -43,6 +44,11 @@ class RunJob:
     unread: str | None = None
     unread_since: str | None = None
     stalled_since: str | None = None
+
+    @property
+    def unread_text(self) -> str:
+        """What is not known of it, or that it makes no progress."""
+        return unread_text(self.unread, self.unread_since, self.stalled_since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
