@@ -35,7 +35,7 @@ _UNITS = (
     "|tokens?|requests?|episodes?|games?|rounds?|timesteps"
 )
 _WITH_UNIT = re.compile(rf"(?<![\w./-])({_NUMBER})\s?({_UNITS})\b(?!\s*/|\s*per\b)")
-_BAR = re.compile(r"\d+%\|[^|]*\|\s*$")
+_BAR = re.compile(r"\d+%(?:(\|)[^|]*\||[^\w%]*)\s*$")
 _NO_WORD = r"^(?:(?![A-Za-z]{2}).)*?"
 _HEAD = re.compile(r"^\W*?(\d[\d,]*)(?=[\]:)|]|\s)(?!\s*[/%])")
 _WORD = re.compile(r"(?<![\d.\w])[A-Za-z][A-Za-z_-]+")
@@ -381,10 +381,11 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     is_check = any(map(_CHECKS.match, named[-3:]))
     tail = _fraction(match, right)
     if percent:
-        # tqdm draws with digits where a terminal has no blocks.
         inside = [word[0] for word in words if word.end() <= percent.start()]
         start = rf"\b{re.escape(inside[-1])}\b.*?" if inside else _NO_WORD
-        return _Place(rf"{start}%\|[^|]*\|\s*{tail}", unit, rank, is_check)
+        # tqdm draws with digits where a terminal has no blocks.
+        drawn = r"\|[^|]*\|\s*" if percent[1] else r"[^\w%]*"
+        return _Place(f"{start}%{drawn}{tail}", unit, rank, is_check)
     gap = left[words[-1].end() :] if words else left
     skipped = len(re.findall(r"[\d.,]+", gap))
     if not words or skipped > _MOST_BETWEEN:

@@ -18,7 +18,9 @@ def gpu(*others: int) -> GpuSeen:
 
 def look(*gpus: GpuSeen) -> str:
     return _rate_text(
-        WatchedNow(pid=1, at="", watched_s=1.0, count=1.0, unit="steps", rate=10.0, gpus=gpus)
+        WatchedNow(
+            pid=1, at="", watched_s=1.0, count=1.0, unit="steps", rate=10.0, fault=None, gpus=gpus
+        )
     )
 
 
