@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
@@ -71,38 +71,45 @@ class LaunchMeter:
 
     def __init__(self, source: TelemetrySource, clock_s: Callable[[], float]) -> None:
         self._meter, self._clock_s = CardMeter(source), clock_s
-        self._begun_s = self._read_s = clock_s()
+        self._begun = self._found = Metered(0.0, 0.0, clock_s())
         self.joules: float | None = None
         self.starts_s: float = 0.0
         self.starts_j: float | None = 0.0
         self.read()
+        self._begun = self._found
 
     def look(self) -> None:
         """Read it, about once a second: without a counter the power is integrated."""
-        if self._clock_s() - self._read_s >= _LOOK_S:
+        if self._clock_s() - self._found.at_s >= _LOOK_S:
             self.read()
 
     def read(self) -> float | None:
         """Read it now; `joules`."""
         drawn, now = timed(self._meter.read, self._clock_s)
-        self._read_s, found = now.at_s, self._meter.add(drawn, now)
-        self.joules = found and found.whole_j(now.at_s - self._begun_s)
+        found = self._meter.add(drawn, now) or self._begun
+        self._found = replace(found, at_s=now.at_s)
+        self.joules = self._between_j(self._begun)
         return self.joules
+
+    def _between_j(self, first: Metered) -> float | None:
+        """Since an earlier reading; None: not all of that time was read."""
+        passed_s, found = self._found.at_s - first.at_s, self._found.since(first)
+        # How well a moment is known matters for a rate, not here.
+        return found.joules if abs(found.seconds - passed_s) <= _NEARLY_ALL * passed_s else None
 
     @contextmanager
     def starting(self) -> Generator[None]:
         """Count the block as the start of a set, however it ends."""
-        begun_s, before_j = self._clock_s(), self.read()
+        self.read()
+        first = self._found
         try:
             yield
         finally:
-            self.starts_s += self._clock_s() - begun_s
-            after_j = self.read()
-            self.starts_j = (
-                None
-                if self.starts_j is None or before_j is None or after_j is None
-                else self.starts_j + after_j - before_j
-            )
+            self.read()
+            self.starts_s += self._found.at_s - first.at_s
+            grown_j = self._between_j(first)
+            if self.starts_j is not None:
+                self.starts_j = None if grown_j is None else self.starts_j + grown_j
 
 
 class CardMeter:

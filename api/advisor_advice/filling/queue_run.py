@@ -239,7 +239,7 @@ class QueueRun:
             pairs=(replace(made, parts=tuple(map(self._limited, made.parts))),),
             hang_s=card.wanted.request.hang_s,
             stop_on_wrong_results=True,
-            wait_s=_WAIT_S,
+            wait_s=_WAIT_S if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )
         # Noted first: a launch that nobody knows of would be started again.
