@@ -98,6 +98,7 @@ class SetMonitor:
         self.limit_broken = False
         self._silent, self._noted, self._answered_at = False, False, now_text()
         self._coming: RunningJob | None = None
+        self._asked_beside: RunningJob | None = None
         self.newcomer_error: LimitBrokenError | None = None
         self._run = run
         self._question: Future[tuple[bool, list[str]]] | None = None
@@ -352,6 +353,7 @@ class SetMonitor:
         if self._question is None and (urgent or (running and now_s - self._asked_s >= _ASK_S)):
             self._asked_s = now_s
             coming = [self._coming] if self._coming is not None else []
+            self._asked_beside = self._coming
             self._question = self._run(partial(self._ask, [*running, *coming], now_s))
         if self._question is None or not self._question.done():
             return
@@ -385,6 +387,10 @@ class SetMonitor:
         Raises:
             LimitBrokenError: the same.
         """
+        if self._coming is not self._asked_beside:
+            # The newcomer started meanwhile, and may be what was found: it is asked again.
+            self._asked_s = -math.inf
+            return
         # Names: a copy of one that runs may be either of the two, so all are stopped then.
         if not error.jobs or error.jobs & {*self.running_names()}:
             self._break(error)

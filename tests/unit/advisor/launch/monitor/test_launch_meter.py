@@ -27,7 +27,8 @@ class PowerAlone(Meter):
 
     def read(self, names: Collection[str]) -> Readings:
         found = super().read(names)
-        return found | {ENERGY_GPU: None} | ({POWER_GPU: 400.0} if POWER_GPU in names else {})
+        known = {ENERGY_GPU: None, POWER_GPU: 400.0}
+        return {name: known.get(name, value) for name, value in found.items()}
 
 
 @pytest.mark.parametrize(("step_s", "known"), [(1.0, True), (30.0, False)])

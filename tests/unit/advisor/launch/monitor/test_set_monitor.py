@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from scripted_jobs import FAULT, Script, Watch
@@ -12,10 +12,17 @@ from advisor.core.flags import UNCOUNTED
 from advisor.core.job import Job, ResultsSettings
 from advisor.core.results import Reported
 from advisor.core.split import Split
-from advisor.errors import JobError, LimitBrokenError, LimitNotProvenError, PartitionError
+from advisor.errors import (
+    AdvisorError,
+    JobError,
+    LimitBrokenError,
+    LimitNotProvenError,
+    PartitionError,
+)
 from advisor.launch.monitor import set_monitor
 from advisor.launch.supervisor.observe import PaceCheck
 from advisor.runtime.backends.backend import Sight
+from advisor.runtime.jobs.running_job import RunningJob
 
 FAILS: dict[str, Any] = {"status": 1, "tail": FAULT}
 SAID = ((48, 10.0),)
@@ -36,7 +43,10 @@ class Later:
 
     def answer(self) -> None:
         for call, answer in self.calls:
-            answer.set_result(call())
+            try:
+                answer.set_result(call())
+            except AdvisorError as error:
+                answer.set_exception(error)
         self.calls = []
 
 
@@ -308,6 +318,25 @@ def test_a_limit_that_does_not_hold_is_found_when_the_answer_is_there(
     late.answer()
     ended.go_on(20)
     assert ended.outcomes == ["finished", "running"]
+
+
+def test_breach_that_may_be_a_newcomer_is_asked_for_again(patch: pytest.MonkeyPatch) -> None:
+    """It started while the driver was asked, which then took it for a stranger."""
+    run = Later()
+    watch = Watch(patch, run=run)
+
+    def broken(_: object, **_options: object) -> None:
+        raise LimitBrokenError("process 9 is a client of the MPS server and of no job")
+
+    patch.setattr("advisor.launch.monitor.limit_monitor.check_limits", broken)
+    watch.go_on(1)
+    watch.monitor.expect(cast("RunningJob", watch.jobs[0]))
+    run.answer()
+    watch.go_on(1)
+    assert watch.outcomes == ["running", "running"]
+    run.answer()
+    with pytest.raises(LimitBrokenError):
+        watch.go_on(0.5)
 
 
 def test_seconds_between_two_looks_beyond_two_are_unwatched(patch: pytest.MonkeyPatch) -> None:
