@@ -70,6 +70,25 @@ def test_table_has_the_prediction_beside_what_is_observed() -> None:
     ]
 
 
+def test_what_is_not_known_is_told_with_its_reason_and_time() -> None:
+    """In the table and in the line; a job that stalls is told likewise."""
+    jobs = (
+        replace(
+            JOBS[0], rate=None, relative_speed=None, unread="the page is gone.",
+            unread_since="2026-01-31T12:03:10.000+00:00",
+        ),
+        replace(JOBS[1], stalled_since="2026-01-31T12:01:00.000+00:00"),
+    )  # fmt: skip
+    status = replace(STATUS, jobs=jobs, unwatched_s=1.25)
+    lines = drawn(status)
+    assert "train: not known since 12:03:10: the page is gone." in lines
+    assert "infer: stalled: no progress since 12:01:00" in lines
+    assert "1.2 s between two looks at the jobs beyond 2 s" in lines
+    assert "(not known since 12:03:10: the page is gone.)" in line(status)
+    over = replace(status, state="finished", whole_energy_j=9000.0, starts_energy_j=600.0)
+    assert "9,000 J in all, 600 of them before jobs ran" in drawn(over)
+
+
 def test_what_was_observed_stays_when_it_is_over() -> None:
     """Means in the place of the last seconds, beside what was predicted."""
     ended = tuple(
