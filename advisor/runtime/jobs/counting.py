@@ -110,7 +110,7 @@ class Tally:
     def finish(self) -> None:
         """The job has ended: a bar that lacks less than a step is full."""
         if self._run is not None:
-            self._sum += self._run.left
+            self._sum += self._run.rise_to(self._run.last + self._run.left)
             self.total = max(self.total, self._sum)
 
     def _go_on(self, run: _Run, number: float) -> None:
@@ -217,7 +217,8 @@ class OutputCounter:
 
     def __init__(self, path: Path, pattern: str, *, cumulative: bool) -> None:
         self._matches = OutputMatches(path, pattern)
-        self._cumulative = cumulative
+        # A pattern without a group counts lines, whatever `cumulative` says.
+        self._is_cumulative = cumulative and re.compile(pattern).groups > 0
         self._tally = Tally()
         self._lines = 0.0
 
@@ -232,7 +233,12 @@ class OutputCounter:
                 caught is counted.
         """
         fault: JobError | None = None
-        for match in self._matches.read(last=last):
+        found = self._matches.read(last=last)
+        # A bar ends its line with its next state. Of a number that is cut the tally takes nothing,
+        # as it is smaller than the last one.
+        if (last or self._is_cumulative) and (match := self._matches.peek()):
+            found.append(match)
+        for match in found:
             try:
                 self._take(match)
             except JobError as error:
@@ -254,8 +260,7 @@ class OutputCounter:
         if caught is None:
             return
         number = _finite(caught) if groups else 1.0
-        # A pattern without a group counts lines, whatever `cumulative` says.
-        if not (self._cumulative and groups):
+        if not self._is_cumulative:
             self._lines += number
             return
         end = match.end(groups)

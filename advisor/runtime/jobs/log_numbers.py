@@ -40,6 +40,9 @@ _NO_WORD = r"^(?:(?![A-Za-z]{2}).)*?"
 _HEAD = re.compile(r"^\W*?(\d[\d,]*)(?=[\]:)|]|\s)(?!\s*[/%])")
 _WORD = re.compile(r"(?<![\d.\w])[A-Za-z][A-Za-z_-]+")
 _INTEGER = re.compile(r"\d[\d,]*")
+_TOKEN = r"\d[\d.,]*+(?:[eE][-+]?\d++)?+"
+"""A number that a pattern passes over; possessive, so that a line is divided in one way alone."""
+
 _CELL = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|nan|inf|-+", re.I)
 
 _STEPS = re.compile(r"(?:steps?|iters?|iterations?|it|batch|batches|updates?)$")
@@ -387,7 +390,7 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
         drawn = r"\|[^|]*\|\s*" if percent[1] else r"[^\w%]*"
         return _Place(f"{start}%{drawn}{tail}", unit, rank, is_check)
     gap = left[words[-1].end() :] if words else left
-    skipped = len(re.findall(r"[\d.,]+", gap))
+    skipped = len(re.findall(_TOKEN, gap))
     if not words or skipped > _MOST_BETWEEN:
         return _Place(_from_start(left) + tail, unit, rank)
     if "\0" in gap:
@@ -396,8 +399,8 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     # A word that stands right before the fraction names it, if it is one of steps or epochs.
     if not skipped and unit == "steps" and own_rank not in (None, 3):
         rank, unit = own_rank or 0, own_unit
-    between = _repeated(r"\D+[\d.,]+", skipped)
-    return _Place(rf"\b{re.escape(words[-1][0])}\b{between}\D+{tail}", unit, rank, is_check)
+    between = _passing(r"\D", gap)
+    return _Place(rf"\b{re.escape(words[-1][0])}\b{between}{tail}", unit, rank, is_check)
 
 
 def _fraction(match: re.Match[str], right: str) -> str:
@@ -410,11 +413,17 @@ def _fraction(match: re.Match[str], right: str) -> str:
 
 def _from_start(left: str) -> str:
     """The pattern of what is left of a number that no word names."""
-    skipped = len(re.findall(r"[\d.,]+", left))
+    skipped = len(re.findall(_TOKEN, left))
     if "\0" in left or skipped > _MOST_COLUMNS:
         return ""
-    between = r"\D" if re.search("[A-Za-z]", left) else r"[^\dA-Za-z]"
-    return "^" + _repeated(rf"{between}*[\d.,]+", skipped) + f"{between}*"
+    return "^" + _passing(r"\D" if re.search("[A-Za-z]", left) else r"[^\dA-Za-z]", left)
+
+
+def _passing(between: str, text: str) -> str:
+    """The pattern of a text that holds other numbers, each after characters of `between`."""
+    numbers = re.findall(_TOKEN, text)
+    token = r"\d+" if all(map(str.isdecimal, numbers)) else _TOKEN
+    return _repeated(f"{between}*+{token}", len(numbers)) + f"{between}*+"
 
 
 def _column(before: int, after: int, *, comma: bool) -> str:

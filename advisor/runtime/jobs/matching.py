@@ -30,7 +30,7 @@ class OutputMatches:
         """Matches in the lines that were completed since the last look.
 
         Args:
-            last: The job has ended: all that it wrote, and a last line without an end.
+            last: The job has ended: all that it wrote.
 
         Raises:
             JobError: the pattern takes too long, now or at an earlier look, and is not tried
@@ -41,7 +41,15 @@ class OutputMatches:
         found = self._match(self._lines.read())
         while last and self._lines.is_behind:
             found += self._match(self._lines.read())
-        return found + self._match([self._lines.take_rest()]) if last else found
+        return found
+
+    def peek(self) -> re.Match[str] | None:
+        """The match in the line that has no end yet, and may be cut within a number.
+
+        Raises:
+            JobError: the pattern takes too long.
+        """
+        return next(iter(self._match([self._lines.rest])), None)
 
     def close(self) -> None:
         """Let go of the file."""

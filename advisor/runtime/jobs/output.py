@@ -54,10 +54,10 @@ class OutputLines:
         self._rest = rest[-LINE_BYTES:]
         return [line[-LINE_BYTES:] for line in lines]
 
-    def take_rest(self) -> bytes:
-        """The last line, which has no end: of a job that has ended."""
-        rest, self._rest = self._rest, b""
-        return rest
+    @property
+    def rest(self) -> bytes:
+        """The line that has no end yet, such as a progress bar until it is drawn again."""
+        return self._rest
 
     def close(self) -> None:
         """Let go of the file."""
