@@ -20,7 +20,7 @@ from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchS
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight
 from advisor.runtime.host import processes
-from advisor.runtime.host.beats import Runner
+from advisor.runtime.host.beats import RunInBackground
 from advisor.runtime.jobs import computing
 from advisor.runtime.jobs.running_job import RunningJob
 
@@ -259,7 +259,7 @@ class Watch:
         jobs: tuple[Job, ...] = (),
         backend: dict[str, Any] | None = None,
         parts: dict[str, Any] | None = None,
-        run: Runner = at_once,
+        run: RunInBackground = at_once,
         uncounted: AdvisorError | None = None,
         **spec: Any,
     ) -> None:

@@ -38,7 +38,7 @@ from advisor.launch.monitor.timed import Moment, timed
 from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start.starting import end_jobs, open_gates
 from advisor.runtime.backends.backend import Backend, Proof
-from advisor.runtime.host.beats import Runner, awaited, in_thread
+from advisor.runtime.host.beats import RunInBackground, awaited, in_thread
 from advisor.runtime.jobs.libraries import loaded_libraries
 from advisor.runtime.jobs.running_job import RunningJob
 
@@ -67,27 +67,17 @@ class SetMonitor:
         source: TelemetrySource,
         spec: LaunchSpec,
         now_s: Callable[[], float] | None = None,
-        run: Runner = in_thread,
+        run: RunInBackground = in_thread,
         failed: Mapping[int, JobError] | None = None,
     ) -> None:
         self.pair, self._backend, self._spec = pair, backend, spec
         # Of a record its own clock.
         self._now_s = now_s or time.monotonic
-        sharing = pair.split.sharing
-        self.mode = backend.mode if sharing == "limited" else sharing
+        self.mode = backend.mode if pair.split.is_limited else pair.split.sharing
         self._meter = CardMeter(source)
         drawn, begun = timed(self._meter.read, self._now_s)
         self.begun_s = self._note_from_s = self._asked_s = self._checked_s = begun.at_s
-        self.jobs = tuple(
-            JobMonitor(
-                job,
-                self.begun_s,
-                part.solo_rate,
-                read_first(part.reported),
-                time_limit_s=part.time_limit_s,
-            )
-            for job, part in zip(jobs, pair.parts, strict=True)
-        )
+        self.jobs = tuple(map(partial(_monitor, now_s=self.begun_s), jobs, pair.parts))
         self._alarms: list[str] = []
         self.account = Account(pair, self.jobs, self._meter.add(drawn, begun), begun)
         self.forecasts: dict[tuple[int, ...], Forecast] = {}
@@ -106,10 +96,13 @@ class SetMonitor:
         self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
         self._ended = set[JobMonitor]()
         self._suspicions: list[Suspicion] = []
-        self._is_spoiled, self._answered_s = False, -math.inf
-        self._stop_due = False
+        self._is_spoiled, self._answered_s, self._stop_due = False, -math.inf, False
         self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
-        for n, error in (failed or {}).items():
+        self._begin(failed or {})
+
+    def _begin(self, failed: Mapping[int, JobError]) -> None:
+        """Open the gates of all but the jobs that failed as they started."""
+        for n, error in failed.items():
             self.jobs[n].end("failed", error.code, str(error))
         self._note_ends([one for one in self.jobs if one.over], self.begun_s)
         running = self._running()
@@ -154,15 +147,7 @@ class SetMonitor:
         pair, now_s = self.pair, self._now_s()
         split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
-        one = JobMonitor(
-            job,
-            now_s,
-            part.solo_rate,
-            read_first(part.reported),
-            now_text(),
-            proof,
-            part.time_limit_s,
-        )
+        one = _monitor(job, part, now_s, now_text(), proof)
         self.jobs = (*self.jobs, one)
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
@@ -421,6 +406,17 @@ class SetMonitor:
                 one.end("failed", error.code, one.lost)
         self.limit_broken = True
         raise error
+
+
+def _monitor(
+    job: RunningJob,
+    part: LaunchPart,
+    now_s: float,
+    joined_at: str | None = None,
+    proof: Proof | None = None,
+) -> JobMonitor:
+    reference, limit_s = read_first(part.reported), part.time_limit_s
+    return JobMonitor(job, now_s, part.solo_rate, reference, joined_at, proof, limit_s)
 
 
 def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenError] | None:

@@ -37,7 +37,7 @@ from advisor.launch.records.joins import (
 from advisor.launch.records.spec import LaunchSet
 from advisor.launch.start.starting import check_client, check_memory, check_workdir, end_jobs
 from advisor.runtime.backends.backend import Backend, Proof
-from advisor.runtime.host.beats import Runner, awaited, in_thread
+from advisor.runtime.host.beats import RunInBackground, awaited, in_thread
 from advisor.runtime.jobs.launcher import Proven, prove
 from advisor.runtime.jobs.running_job import RunningJob
 
@@ -83,7 +83,7 @@ class Newcomers:
         backend: Backend,
         base: Mapping[str, str],
         warn: Callable[[str], None],
-        run: Runner = in_thread,
+        run: RunInBackground = in_thread,
     ) -> None:
         self._run = run
         self._folder, self._number, self._monitor = folder, number, monitor

@@ -63,7 +63,7 @@ def awaited(answer: Future[T]) -> T:
     return answer.result()
 
 
-class Runner(Protocol):
+class RunInBackground(Protocol):
     """Starts a call, as `in_thread` does; tests run it at once."""
 
     def __call__(self, call: Callable[[], T], /) -> Future[T]:
