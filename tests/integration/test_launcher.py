@@ -126,7 +126,7 @@ def test_a_pattern_that_fits_nothing_is_not_waited_for(
             return
         with pytest.raises(InputError, match=r"matches its pattern images=.*counts otherwise"):
             wait_until(job.ready, 10)
-        # Beside others it runs, and the reason is shown in the place of its rate.
+        # Beside others it runs, and the reason is shown instead of its rate.
         assert job.ready_to_launch()
         assert "counts otherwise" in str(job.uncounted)
 

@@ -94,8 +94,8 @@ class Tally:
         """Take the next number that the job showed.
 
         Args:
-            number: What it has done since its last start.
-            total: Of how much, where it says so.
+            number: Progress since its last start.
+            total: The number at which it is full, as 60 in `3/60`; None: it shows none.
         """
         if self._run is None:
             self._run = _Run(total, number)

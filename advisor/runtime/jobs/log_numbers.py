@@ -1,10 +1,10 @@
 """Finds the number in a job's log that tells its progress.
 
 Every number of every line has a place: a fraction such as `12/100`, a name such as `step: 12`, a
-unit such as `12it`, a column of a table, or the head of its line. A place is a regular expression
-with one group, so what is found here can be counted by later. Places are scored by what their
-numbers do over the whole look: how long they rise, whether they still rise at its end, how fine
-they are, and whether the GPU computes meanwhile.
+unit such as `12it`, a column of a table, or the start of its line. A place is a regular expression
+with one group, which counts the job later. Places are scored by what their numbers do over the
+whole look: how long they rise, whether they still rise at its end, how often they change, and
+whether the GPU computes meanwhile.
 """
 
 import re

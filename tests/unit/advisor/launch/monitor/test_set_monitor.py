@@ -32,7 +32,7 @@ SILENT = PartitionError("the daemon does not answer")
 
 
 class Later:
-    """In the place of `in_thread`: answers come when a test says so."""
+    """Replaces `in_thread`: a test decides when an answer comes."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Callable[[], Any], Future[Any]]] = []
