@@ -53,7 +53,7 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
         duration_s=request.duration_s,
         hang_s=request.hang_s,
         when_p99_breaks=request.when_p99_breaks,
-        stop_on_wrong_results=_stops(request),
+        stop_on_wrong_results=request.stop_on_wrong_results,
         strict=request.strict,
         asked_by=launch.asked_by,
         notes=tuple(
@@ -151,13 +151,6 @@ def _request(made: LaunchSet, wanted: ResolvedLaunch, notes: tuple[str, ...]) ->
 def _bounded(pair: LaunchSet, *, limit_memory: bool) -> LaunchSet:
     parts = tuple(replace(part, limit_memory=limit_memory) for part in pair.parts)
     return replace(pair, parts=parts)
-
-
-def _stops(request: LaunchRequest) -> bool:
-    """Who chose the split answers for its results."""
-    if request.stop_on_wrong_results is not None:
-        return request.stop_on_wrong_results
-    return request.split is None
 
 
 def parse_launch_split(text: str, jobs: int = ADVISED_JOBS) -> Split:

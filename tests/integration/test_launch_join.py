@@ -215,7 +215,7 @@ def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
         (("third", "--share", "30", "--when-p99-breaks", "tell"), settled),
         (("third", "--share", "30", "--hang-after", "120"), settled),
         (("third", "--share", "30", "--when-one-ends", "keep"), settled),
-        (("third", "--share", "30", "--go-on-with-wrong-results"), settled),
+        (("third", "--share", "30", "--stop-on-wrong-results"), settled),
         (("third", "--share", "30", "--min-speed", "0.5"), "given or recommended, not both"),
     ):
         done = jobs.advisor("launch", "--join", launch_id, *options)

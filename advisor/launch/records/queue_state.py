@@ -172,7 +172,7 @@ def _ended(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> 
             launch_id=seen.launch_id,
             came=came,
             code=seen.status.code if blamed else None,
-            error=(status.error or seen.status.cause) if blamed else None,
+            error=(status.error or seen.status.cause) if blamed else status.trouble,
             steps=status.steps,
             alone_s=alone_s,
             alone_j=None if alone_s is None else alone_s * (part.solo_power_w or 0.0),

@@ -1,5 +1,6 @@
 """Where a launch stands: what its supervisor writes and everybody else reads."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -25,6 +26,11 @@ JobOutcome = Literal[
 ]
 """`taken-down`: ended by a fault on the MPS server that the jobs share. Such a fault takes all
 clients down and names no author, so none is called guilty, unless the server's log names one."""
+
+_RESULTS: Mapping[Verdict | None, str] = {
+    "wrong": "it reported a result that is not finite",
+    "differ": "its results differ from those on the whole GPU by more than its tolerance",
+}
 
 GOING: tuple[JobOutcome, ...] = ("waiting", "starting", "running")
 """Of jobs that have not ended."""
@@ -91,6 +97,11 @@ class JobStatus:
     predicted_rate: Interval | None = None
     joined_at: str | None = None
     ended_at: str | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """What went wrong with it, or with its results."""
+        return self.error or _RESULTS.get(self.results)
 
     @property
     def speed(self) -> float | None:

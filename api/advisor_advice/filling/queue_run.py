@@ -238,7 +238,6 @@ class QueueRun:
             gpu=card.gpu.uuid,
             pairs=(replace(made, parts=tuple(map(self._limited, made.parts))),),
             hang_s=card.wanted.request.hang_s,
-            stop_on_wrong_results=True,
             wait_s=_WAIT_S if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )

@@ -85,12 +85,11 @@ class Rules:
     objective: ObjectiveOption = DEFAULT_OBJECTIVE
     allow_unsafe: AllowUnsafe = False
     stop_on_wrong_results: Annotated[
-        bool | None,
+        bool,
         typer.Option(
-            "--stop-on-wrong-results/--go-on-with-wrong-results",
-            help="When a job reports a wrong result; if not given, stop at a recommended split",
+            "--stop-on-wrong-results", help="Stop all jobs when one reports a wrong result"
         ),
-    ] = None
+    ] = False
     strict: Annotated[
         bool, typer.Option("--strict", help="End all when a process of no job computes on the GPU")
     ] = False

@@ -154,7 +154,7 @@ def _seated(
         speed=job.status.relative_speed,
         predicted_speed=_predicted(queue, launch, job),
         launch_id=launch.launch_id,
-        error=job.status.error,
+        error=job.status.trouble,
         unread=job.status.unread,
         unread_since=job.status.unread_since,
         stalled_since=job.status.stalled_since,

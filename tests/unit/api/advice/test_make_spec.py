@@ -61,14 +61,12 @@ def test_a_spec_says_what_was_asked_for(settings: Settings, file: Path) -> None:
     assert spec.pairs[0].jobs[0].workdir == Path.cwd()
 
 
-def test_who_chose_the_split_answers_for_its_results(settings: Settings, file: Path) -> None:
-    """A recommended one is stopped at wrong results; it can be said otherwise."""
-    assert make_spec(wanted(file), settings).stop_on_wrong_results
-    assert not make_spec(wanted(file, split="50/50"), settings).stop_on_wrong_results
+def test_wrong_results_stop_a_launch_only_where_its_user_chose_that(
+    settings: Settings, file: Path
+) -> None:
+    assert not make_spec(wanted(file), settings).stop_on_wrong_results
     stops = wanted(file, split="50/50", stop_on_wrong_results=True)
     assert make_spec(stops, settings).stop_on_wrong_results
-    goes_on = wanted(file, stop_on_wrong_results=False)
-    assert not make_spec(goes_on, settings).stop_on_wrong_results
 
 
 def test_a_given_split_is_launched_as_given(settings: Settings, file: Path) -> None:
