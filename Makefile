@@ -23,7 +23,7 @@ APT := export DEBIAN_FRONTEND=noninteractive && apt-get update -qq && \
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test nightly mutants check check-model gpu docs dist lock clean debian
+.PHONY: help run test nightly mutants check ceiling check-model gpu docs dist lock clean debian
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -44,12 +44,16 @@ nightly: $(STAMP) debian  ## Run the tests that take too long for every change
 mutants: $(STAMP)  ## Break the code in one place at a time; ARGS="monitor --survivors" for one area
 	$(BIN)/python docs/measurements/mutants.py $(ARGS)
 
-check: $(STAMP)  ## Lint, format, module names, types, import rule
+check: $(STAMP)  ## Lint, format, module names, types, import rule, size
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check --select A005 --target-version py315 .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/python docs/measurements/ceiling.py
+
+ceiling: $(STAMP)  ## Lower the ceilings of the project's size to what is there
+	$(BIN)/python docs/measurements/ceiling.py --lower
 
 check-model: $(STAMP)  ## Fail where the model is worse than the evaluation that comes with it
 	$(BIN)/advisor evaluate --check --out build/evaluation
