@@ -14,7 +14,6 @@ _MODULES = {
     "PriorRegressor": "advisor_training.learn.estimator",
     "Share": "advisor.core.gpu",
     "SoloPoint": "advisor.core.records",
-    "energy": "advisor_profiling.energy.meter",
     "load_dataset": "advisor_training.dataset.frames",
     "profile": "advisor_cli.measure.profile_here",
     "recommend": "advisor_advice.ask.recommend",

@@ -21,7 +21,6 @@ _KINDS = {
     str: "text",
     bool: "True or False",
     Path: "a path",
-    Callable: "a function",
 }
 
 _NUMBERS: Mapping[Any, Any] = {float: numbers.Real, int: numbers.Integral}

@@ -4,14 +4,13 @@
 # %% [markdown]
 # # What sharing a GPU saves, and what fairness costs
 #
-# The measured points as a frame, an answer for two jobs, the frontier between the slower job's
-# speed and the energy saved, and the joules of a piece of your own code.
+# The measured points as a frame, an answer for two jobs, and the frontier between the slower job's
+# speed and the energy saved.
 
 # %%
 import matplotlib.pyplot as plt
 
 import advisor
-from advisor.errors import SourceError
 
 # %% [markdown]
 # ## The measured points
@@ -59,16 +58,3 @@ axes.set_xlabel("speed of the slower job, part of its speed alone")
 axes.set_ylabel("energy saved for the same work")
 axes.legend()
 plt.show()
-
-# %% [markdown]
-# ## Joules of your own code
-#
-# On a host with a GPU: whatever stands in the block.
-
-# %%
-try:
-    with advisor.energy() as e:
-        sum(range(10_000_000))
-    print(e)
-except SourceError as error:
-    print(error)

@@ -104,7 +104,6 @@ def test_a_list_of_names_is_refused_in_words() -> None:
             {"pairs": ["a.csv"]},
             "pairs is ['a.csv']. it takes text",
         ),
-        (advisor.energy, {"told": "print"}, "told is 'print'. it takes a function"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_in_words(

@@ -1,1 +1,0 @@
-"""Joules and watts of the GPUs while a piece of Python runs."""
