@@ -20,15 +20,10 @@ OTHER_UUID = "GPU-00000000-0000-0000-0000-000000000001"
 
 @dataclass(frozen=True, slots=True)
 class FakeHost:
-    """Folders and environment of a host; `folder` is short, since socket paths are.
-
-    Attributes:
-        mps: The newest protocol that its control program speaks.
-    """
+    """Folders and environment of a host; `folder` is short, since socket paths are."""
 
     folder: Path
     libraries: Path
-    mps: str = "2"
 
     def environment(self, **more: str) -> dict[str, str]:
         """Variables under which a process meets the fakes instead of a GPU."""
@@ -41,7 +36,6 @@ class FakeHost:
             "LD_LIBRARY_PATH": str(self.libraries),
             "FAKE_NVML_DIR": str(self.folder / "nvml"),
             "FAKE_CUDA_UUIDS": UUID,
-            "FAKE_MPS": self.mps,
             "ADVISOR_HOME": str(self.folder / "home"),
             "XDG_CONFIG_HOME": str(self.folder / "config"),
             "ADVISOR_RUNTIME_DIR": str(self.folder / "run"),
@@ -54,16 +48,13 @@ class FakeHost:
     @property
     def pipe_dir(self) -> Path:
         """Pipe directory of the daemon that advisor starts for the GPU."""
-        return self.folder / "run" / UUID[-12:] / ("mps3" if self.mps == "3" else "mps")
+        return self.folder / "run" / UUID[-12:] / "mps"
 
     def control(self, command: str, pipe_dir: Path | None = None) -> str:
-        """Ask the fake daemon, as a person would, in the words of its protocol."""
-        where, words = pipe_dir or self.pipe_dir, command.split() if self.mps == "3" else []
+        """Ask the fake daemon, as a person would."""
         return subprocess.run(
-            ["nvidia-cuda-mps-control", *words],
-            env=self.environment(
-                CUDA_MPS_PIPE_DIRECTORY=str(where), CUDA_MPS_PROTOCOL_VERSION=self.mps
-            ),
+            ["nvidia-cuda-mps-control"],
+            env=self.environment(CUDA_MPS_PIPE_DIRECTORY=str(pipe_dir or self.pipe_dir)),
             input=command + "\n",
             capture_output=True,
             text=True,

@@ -98,7 +98,7 @@ def no_leftovers(host: FakeHost) -> Generator[None]:
                 os.kill(pid, 9)
             except ProcessLookupError:
                 continue
-        host.control("-q" if host.mps == "3" else "quit")
+        host.control("quit")
         # As the next launch on the GPU would.
         end_cgroups(cgroup_prefix(UUID, str(host.folder / "run")))
 

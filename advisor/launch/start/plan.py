@@ -6,7 +6,8 @@ from advisor.core.units import share_environment, units_for_share
 from advisor.launch.records.answers import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
 from advisor.launch.records.spec import LaunchSet, LaunchSpec
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
-from advisor.runtime.backends.mps3 import unopened
+from advisor.runtime.backends.mps import MpsBackend, own_pipe_dir
+from advisor.runtime.backends.mps_control import Control
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.settings import Settings
 
@@ -20,13 +21,13 @@ def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan
         when_one_ends=spec.when_one_ends,
         duration_s=spec.duration_s,
         hang_s=spec.hang_s,
-        pairs=tuple(_pair(pair, number, gpu, settings) for number, pair in enumerate(spec.pairs)),
+        pairs=tuple(_pair(pair, gpu, settings) for pair in spec.pairs),
         notes=spec.notes,
     )
 
 
 def _limit_environment(
-    pair: LaunchSet, place: str, share: Share, gpu: Gpu | None, settings: Settings
+    pair: LaunchSet, share: Share, gpu: Gpu | None, settings: Settings
 ) -> dict[str, str]:
     """The variables of the limit, as the back-end will set them."""
     if gpu is None:
@@ -36,20 +37,18 @@ def _limit_environment(
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":
         return CuMaskBackend(gpu).environment(share)
-    base, pipe_dir = settings.job_environment(), settings.mps_pipe_dir
-    return unopened(gpu, settings.runtime_dir, base, pipe_dir, place).environment(share)
+    pipe_dir = settings.mps_pipe_dir or own_pipe_dir(gpu, settings.runtime_dir)
+    return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
 
 
-def _pair(pair: LaunchSet, number: int, gpu: Gpu | None, settings: Settings) -> PlannedPair:
+def _pair(pair: LaunchSet, gpu: Gpu | None, settings: Settings) -> PlannedPair:
     memory = pair.memory(gpu and gpu.memory_mib)
     return PlannedPair(
         split=str(pair.split),
         sharing=pair.split.sharing,
         jobs=tuple(
-            _job(pair, job, place, share, gpu, settings)
-            for job, place, share in zip(
-                pair.jobs, pair.places(number), pair.shares(memory.card_mib), strict=True
-            )
+            _job(pair, job, share, gpu, settings)
+            for job, share in zip(pair.jobs, pair.shares(memory.card_mib), strict=True)
         ),
         memory=PlannedMemory(
             needs_mib=memory.needs_mib, most_mib=memory.most_mib, fits=memory.fits
@@ -59,7 +58,7 @@ def _pair(pair: LaunchSet, number: int, gpu: Gpu | None, settings: Settings) -> 
 
 
 def _job(
-    pair: LaunchSet, job: Job, place: str, share: Share, gpu: Gpu | None, settings: Settings
+    pair: LaunchSet, job: Job, share: Share, gpu: Gpu | None, settings: Settings
 ) -> PlannedJob:
     total = gpu and gpu.units_total
     return PlannedJob(
@@ -67,5 +66,5 @@ def _job(
         rate_unit=job.progress.unit,
         share_percent=share.percent,
         units=units_for_share(share.percent, total, gpu.vendor) if gpu and total else None,
-        environment=_limit_environment(pair, place, share, gpu, settings),
+        environment=_limit_environment(pair, share, gpu, settings),
     )

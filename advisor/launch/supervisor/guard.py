@@ -26,8 +26,7 @@ from advisor.core.gpu import Gpu
 from advisor.errors import PartitionError, SurvivorsError
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.backends.mps import MpsBackend
-from advisor.runtime.backends.mps3_control import control_at
-from advisor.runtime.backends.mps_control import daemon_pid
+from advisor.runtime.backends.mps_control import Control, daemon_pid
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.runtime.jobs.ending import end_marked, known_children
 from advisor.settings import python
@@ -157,7 +156,7 @@ def main(
     gpu = Gpu(uuid=gpu_uuid, model="")
     backend: Backend = UncappedBackend(gpu)
     if pipe_dir is not None:
-        backend = MpsBackend(gpu, control_at(Path(pipe_dir), os.environ), owned=False)
+        backend = MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
     # Who does not end is found by the next launch on the GPU.
     with contextlib.suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})

@@ -97,7 +97,6 @@ class SetRun:
             starting.enter_context(self._meter.starting())
             backend = self._context.open_backend(self._pair.split.sharing)
             stack.callback(_close, backend)
-            self._writer.warn(*backend.notes())
             guard = ProcessGuard(self._folder.path, backend, self._context.environment)
             stack.callback(guard.close)
             self._beaten_s = time.monotonic()

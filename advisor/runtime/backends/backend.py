@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol
 
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError
@@ -47,17 +47,12 @@ ComputingPids = Callable[[], Collection[int]]
 
 
 def check_environments(
-    share: Share,
-    wanted: Mapping[str, str],
-    pids: Callable[[], Collection[int]],
-    held: Collection[str] = (),
+    share: Share, wanted: Mapping[str, str], pids: Callable[[], Collection[int]]
 ) -> None:
-    """Check that every process of a job was started with the variables of its limit, and no others.
-
-    A process may have anything in `held`, which is no limit then: the server has another one.
+    """Check that every process of a job carries the variables of its limit, and no other limits.
 
     Raises:
-        LimitNotProvenError: one was not, or no process can be seen.
+        LimitNotProvenError: a process does not, or none can be seen.
     """
     now = pids()
     foreign = frozenset(LIMIT_VARIABLES) - wanted.keys()
@@ -67,7 +62,7 @@ def check_environments(
             why="the job's file or a script inside the job sets what only advisor may set",
             fix="leave such variables out of the job",
         )
-    if wrong := lacking(now, {k: v for k, v in wanted.items() if k not in held}):
+    if wrong := lacking(now, wanted):
         raise LimitNotProvenError(
             f"processes {wrong} of the job do not carry the variables of its share of {share} %",
             why="a script inside the job changes them",
@@ -87,22 +82,6 @@ class Server(Protocol):
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that put a process under `share`."""
         ...
-
-    def for_job(self, place: str, share: Share) -> Self:
-        """The same for one job, whose limit may be held apart from those of others.
-
-        Args:
-            place: Names the job among those of this back-end.
-            share: Of the job.
-
-        Raises:
-            PartitionError: its limit cannot be set; nothing of it is left.
-        """
-        return self
-
-    def end_job(self) -> None:
-        """The job that this was made for has ended."""
-        return
 
     def check_variables(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check that every process of a job carries what limits it, and nothing that lifts it.
@@ -127,10 +106,6 @@ class Server(Protocol):
     def holds(self, percent: float) -> bool:
         """Whether no process can have more, whatever it says itself."""
         return percent >= 100
-
-    def notes(self) -> tuple[str, ...]:
-        """What its user should know of it."""
-        return ()
 
     def check_alive(self) -> None:
         """Check that what enforces the limits still runs.

@@ -42,7 +42,6 @@ class MpsBackend(Server):
     Attributes:
         owned: The daemon was started here and is stopped by `close`.
         computing: Lists the processes with a context on the GPU.
-        second_best: Why it is not the newer protocol that the driver has.
     """
 
     gpu: Gpu
@@ -50,7 +49,6 @@ class MpsBackend(Server):
     owned: bool
     mode: str = "mps"
     computing: ComputingPids = tuple
-    second_best: str = ""
 
     @property
     def max_clients(self) -> int:
@@ -134,10 +132,6 @@ class MpsBackend(Server):
             )
         self.check_variables(share, pids)
 
-    def notes(self) -> tuple[str, ...]:
-        """Why there is nothing better."""
-        return (self.second_best,) if self.second_best else ()
-
     def check_alive(self) -> None:
         """Check that the daemon answers."""
         self.control.servers()
@@ -148,7 +142,7 @@ class MpsBackend(Server):
 
     def blamed(self) -> frozenset[int]:
         """Clients that our server's log names in lines about faults; it does so for some faults."""
-        log = self.control.pipe_dir.with_name("log") / self.control.server_log
+        log = self.control.pipe_dir.with_name("log") / "server.log"
         return named_in_faults(end_of(log)) if self.owned else frozenset()
 
     def release(self, pids: Collection[int]) -> None:
@@ -201,19 +195,19 @@ def open_mps(
         owned = False
     else:
         control, owned = Control(own_pipe_dir(gpu, runtime_dir), environment), True
-        open_own_daemon(gpu, runtime_dir, control)
+        _open_own_daemon(gpu, runtime_dir, control)
     _check_owner(control)
     control.check_default()
     start_server(control)
     return MpsBackend(gpu, control, owned, computing=computing)
 
 
-def own_pipe_dir(gpu: Gpu, runtime_dir: Path, name: str = "mps") -> Path:
+def own_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:
     """Where a daemon of our own listens."""
-    return runtime_dir / gpu.uuid[-12:] / name
+    return runtime_dir / gpu.uuid[-12:] / "mps"
 
 
-def open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
+def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
     """Start a daemon of our own, in the place of one that a killed advisor left.
 
     Raises:
@@ -224,7 +218,7 @@ def open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
     for name in (pipe_dir.name, "log"):
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
     if control.answers():
-        end_daemon(MpsBackend(gpu, control, owned=True))
+        _end_daemon(MpsBackend(gpu, control, owned=True))
     control.start_daemon(gpu.uuid, log_dir)
     if not wait_until(control.answers, _START_S):
         raise PartitionError(
@@ -246,8 +240,8 @@ def _check_ours(control: Control) -> None:
         )
 
 
-def end_daemon(left: MpsBackend) -> None:
-    """End a daemon that is of no use, such as a killed advisor's, and what jobs still do there.
+def _end_daemon(left: MpsBackend) -> None:
+    """End the daemon that a killed advisor left, and the GPU work of its clients.
 
     Jobs that died with work under way leave the server in an undefined state (NVIDIA MPS
     documentation, best practices): the next clients of the same server may fail as they start.

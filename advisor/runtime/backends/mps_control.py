@@ -9,16 +9,12 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from advisor.errors import PartitionError
 from advisor.runtime.host.beats import beat, beating
 from advisor.runtime.host.processes import of_user
 
 BINARY = "nvidia-cuda-mps-control"
-PROTOCOL = "CUDA_MPS_PROTOCOL_VERSION"
-"""The variable that chooses 2 or 3, for a daemon; it beats the option `-p`, and 2 is what is taken
-without either (NVIDIA MPS documentation, "MPS v3 Interface")."""
 
 _TIMEOUT_S = 10
 
@@ -39,8 +35,6 @@ class Control:
     pipe_dir: Path
     environment: Mapping[str, str]
     user: int | None = None
-    protocol: ClassVar[str] = "2"
-    server_log: ClassVar[str] = "server.log"
 
     def ask(self, command: str) -> str:
         """Send one command and return the reply without the last line break.
@@ -49,24 +43,16 @@ class Control:
             NoDaemonError: no daemon answers.
             PartitionError: it hangs, or it does not know the command.
         """
-        reply, _ = run([BINARY], self.variables(), command, self.user)
-        self.check_found(reply)
-        if reply.startswith("Unknown command"):
-            raise PartitionError(f"the MPS daemon refused '{command}'", why=reply)
-        return reply
-
-    def check_found(self, reply: str) -> None:
-        """Check that a reply is a daemon's.
-
-        Raises:
-            NoDaemonError: it says that there is none.
-        """
+        reply = run([BINARY], self.variables(), command, self.user)
         if "Cannot find MPS control daemon" in reply or "Failed to connect" in reply:
             raise NoDaemonError(
                 f"no MPS daemon answers in {self.pipe_dir}",
                 why="it was never started, has ended, or the directory is wrong",
                 fix="unset CUDA_MPS_PIPE_DIRECTORY to let advisor start its own, or start it again",
             )
+        if reply.startswith("Unknown command"):
+            raise PartitionError(f"the MPS daemon refused '{command}'", why=reply)
+        return reply
 
     def servers(self) -> list[int]:
         """Process numbers of the servers; empty until a client came or one was started."""
@@ -144,9 +130,8 @@ class Control:
             "CUDA_MPS_LOG_DIRECTORY": str(log_dir),
             "CUDA_VISIBLE_DEVICES": gpu_uuid,
         }
-        reply, _ = run([BINARY, "-d"], variables)
-        # The second is what protocol 3 greets with.
-        if reply and not any(word in reply for word in ("already running", "To connect CUDA")):
+        reply = run([BINARY, "-d"], variables)
+        if reply and "already running" not in reply:
             raise PartitionError(
                 f"the MPS daemon did not start: {reply}",
                 fix=f"read {log_dir}/control.log",
@@ -154,13 +139,14 @@ class Control:
 
     def variables(self) -> dict[str, str]:
         """Of the control program."""
-        ours = {PROTOCOL: self.protocol, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe_dir)}
+        # A driver of release 615 or newer also has protocol 3, whose commands differ.
+        ours = {"CUDA_MPS_PROTOCOL_VERSION": "2", "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe_dir)}
         return {**self.environment, **ours}
 
 
 def binary_version(environment: Mapping[str, str]) -> str:
     """Version text of the control program, such as "13000"."""
-    reply, _ = run([BINARY, "-v"], environment)
+    reply = run([BINARY, "-v"], environment)
     return reply.partition("Binary version:")[2].split()[0] if "Binary version:" in reply else reply
 
 
@@ -201,8 +187,8 @@ def parse_percentage(reply: str) -> float:
 
 def run(
     arguments: list[str], environment: Mapping[str, str], text: str = "", user: int | None = None
-) -> tuple[str, int]:
-    """Run the control program: what it wrote, and its exit code.
+) -> str:
+    """Run the control program; return its output and errors.
 
     Raises:
         PartitionError: it is not there, or hangs.
@@ -234,4 +220,4 @@ def run(
             why="it hangs, often after a client was killed with work under way",
             fix=f"stop it with: pkill -9 -f {BINARY}; then try again",
         ) from error
-    return (done.stdout + done.stderr).strip(), done.returncode
+    return (done.stdout + done.stderr).strip()

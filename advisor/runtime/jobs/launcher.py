@@ -93,7 +93,6 @@ def prove(
         LimitNotProvenError: the share is not in force.
         PartitionError: it cannot be set.
     """
-    backend = backend.for_job(folder.name, share)
     environment = _environment(job, share, backend, base, folder)
     return Proven(job, share, backend, backend.prove(share, environment), environment, folder)
 

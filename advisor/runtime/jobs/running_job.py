@@ -261,7 +261,6 @@ class RunningJob:
         finally:
             # Also when the daemon is gone: no job may outlive its limit.
             self._end()
-            self._backend.end_job()
 
     def close(self) -> None:
         """Let go of its files; the job has ended, and is not counted any more."""

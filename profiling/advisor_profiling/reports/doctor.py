@@ -11,7 +11,6 @@ from advisor.core.gpu import Gpu
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor.installed import DISTRIBUTION, install
-from advisor.runtime.backends.mps3_control import speaks_v3
 from advisor.runtime.backends.mps_control import Control, binary_version
 from advisor.runtime.host.cores import available_cores
 from advisor.runtime.host.processes import cpu_steal_s
@@ -116,9 +115,7 @@ def _mps_binary(settings: Settings) -> list[Finding]:
         version = binary_version(settings.job_environment())
     except AdvisorError as error:
         return [missing("mps", error)]
-    v3 = speaks_v3(settings.job_environment())
-    limits = "protocol 3: the server holds limits" if v3 else "protocol 2"
-    return [Finding("mps", "ok", f"nvidia-cuda-mps-control, version {version}, {limits}")]
+    return [Finding("mps", "ok", f"nvidia-cuda-mps-control, version {version}")]
 
 
 def _daemon(settings: Settings) -> Finding:

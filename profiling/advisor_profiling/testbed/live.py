@@ -13,8 +13,7 @@ from advisor.files.home import open_home
 from advisor.runtime.backends.backend import Backend
 from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
 from advisor.runtime.backends.limit import look, look_hip
-from advisor.runtime.backends.mps import PIPE_DIRECTORY
-from advisor.runtime.backends.mps3 import open_newest
+from advisor.runtime.backends.mps import PIPE_DIRECTORY, open_mps
 from advisor.runtime.backends.uncapped import UncappedBackend
 from advisor.runtime.host.lock import gpu_lock
 from advisor.runtime.host.processes import MPS_SERVER, name_of, wait_until
@@ -196,7 +195,7 @@ def open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     match mode or ("mps" if gpu.vendor == "nvidia" else "cu_mask"):
         case "mps":
             environment, pipe_dir = settings.job_environment(), settings.mps_pipe_dir
-            return open_newest(gpu, settings.runtime_dir, environment, pipe_dir, computing)
+            return open_mps(gpu, settings.runtime_dir, environment, pipe_dir, computing)
         case "cu_mask":
             return CuMaskBackend(gpu)
         case "uncapped":

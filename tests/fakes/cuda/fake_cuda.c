@@ -4,9 +4,8 @@
  * is alive) gets SMs by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, or by the percentage of the server where
  * that is less: rounded down to even, 8 at least. 0, negative, above 100 and anything that is no
  * number is 100. CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, "0=1000M", bounds its memory, but not where
- * FAKE_CUDA_NO_MEMORY_LIMIT is set, as an old driver. A namespace of MPS v3
- * bounds memory by a file `memory`, and percentages as a server does. Without a daemon it gets all and is told so by nobody. FAKE_CUDA_UNITS is the SM
- * count (132); FAKE_CUDA_ERROR is returned by cuInit; FAKE_CUDA_UUIDS lists the GPUs of the host,
+ * FAKE_CUDA_NO_MEMORY_LIMIT is set, as an old driver. Without a daemon it gets the whole GPU, and
+ * no error. FAKE_CUDA_UNITS is the SM count (132); FAKE_CUDA_ERROR is returned by cuInit; FAKE_CUDA_UUIDS lists the GPUs of the host,
  * "GPU-...,GPU-...".
  */
 #include <ctype.h>
@@ -82,7 +81,7 @@ int cuInit(unsigned flags) {
         char path[4096];
         snprintf(path, sizeof path, "%s/clients/%d", pipe_dir(), getpid());
         FILE *file = fopen(path, "w");
-        if (file) fprintf(file, "%s %lld", strrchr(pipe_dir(), '/') + 1, began(getpid()));
+        if (file) fprintf(file, "%lld", began(getpid()));
         if (file) fclose(file);
     }
     return 0;
@@ -139,23 +138,11 @@ int cuCtxSetCurrent(void *context) {
     return 0;
 }
 
-/* MiB of the namespace's `memory`; 0 where it has none. */
-static size_t namespace_mib(void) {
-    char path[4096];
-    size_t mib = 0;
-    snprintf(path, sizeof path, "%s/memory", pipe_dir());
-    FILE *file = fopen(path, "r");
-    if (file && fscanf(file, "%zuM", &mib) != 1) mib = 0;
-    if (file) fclose(file);
-    return mib;
-}
-
 /* Under a limit what is left of it is free, without what a context takes; else the whole card. */
 int cuMemGetInfo_v2(size_t *free, size_t *total) {
     const char *limit = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), *deaf = getenv("FAKE_CUDA_NO_MEMORY_LIMIT");
     *total = *free = (size_t)80000 << 20;
-    size_t most = limit ? (size_t)strtoul(strchr(limit, '=') + 1, NULL, 10) : 0, of_all = namespace_mib(), context = 24;
-    if (of_all && (!most || of_all < most)) most = of_all;
+    size_t most = limit ? (size_t)strtoul(strchr(limit, '=') + 1, NULL, 10) : 0, context = 24;
     if (!mps() || !most || deaf) return 0;
     if (most <= context) return 2;
     *free = (most - context) << 20;

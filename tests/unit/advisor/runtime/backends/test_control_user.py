@@ -22,6 +22,11 @@ def test_the_program_runs_as_the_user_of_the_daemon(user: int | None, answer: in
     assert set(said[:2] if answer == 0 else said) == {str(answer)}
 
 
+def test_the_protocol_is_2_whatever_the_environment_says() -> None:
+    control = Control(Path("/nonexistent"), {"CUDA_MPS_PROTOCOL_VERSION": "3"})
+    assert control.variables()["CUDA_MPS_PROTOCOL_VERSION"] == "2"
+
+
 def test_who_waits_for_the_daemon_is_heard_meanwhile() -> None:
     """Else a daemon that hangs is told as a supervisor that was stopped."""
     heard: list[None] = []
