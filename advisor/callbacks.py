@@ -10,7 +10,6 @@ Each library is imported where it is asked for; none is needed to install adviso
 other ranks than the first count nothing.
 """
 
-import functools
 import importlib
 import os
 import runpy
@@ -20,10 +19,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from advisor.checked import checked
 from advisor.progress import Progress
-
-_checked = functools.partial(checked, of="advisor.callbacks")
 
 
 class StepCounter:
@@ -55,7 +51,6 @@ class StepCounter:
         self._progress.add(finished)
 
 
-@_checked
 def trainer_callback(progress: Progress | None = None) -> Any:
     """A `TrainerCallback` of Hugging Face that counts optimizer steps."""
     steps, base = StepCounter(progress), importlib.import_module("transformers").TrainerCallback
@@ -68,7 +63,6 @@ def trainer_callback(progress: Progress | None = None) -> Any:
     return CountSteps()
 
 
-@_checked
 def lightning_callback(progress: Progress | None = None) -> Any:
     """A `Callback` of Lightning that counts training batches."""
     # Who has imported the older package has a trainer of it.
@@ -84,7 +78,6 @@ def lightning_callback(progress: Progress | None = None) -> Any:
     return CountSteps()
 
 
-@_checked
 def count_optimizer_steps(progress: Progress | None = None) -> Any:
     """Count each step of the first optimizer that takes one, wherever the loop is.
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from advisor.checked import checked_methods
 from advisor.client.errors import ApiError, TooSlowError, UnreachableError
 from advisor.client.exchange import Ask, quoted
 from advisor.client.launching import Launching
@@ -33,7 +32,6 @@ _FILLING_S = 10.0
 """What filling the largest matrices and counting their bits may take."""
 
 
-@checked_methods
 class Client(Recorded, Launching):
     """A service, spoken to one request after the other; several threads may share it.
 
@@ -47,9 +45,8 @@ class Client(Recorded, Launching):
     Raises:
         InputError: one of these cannot be used.
 
-    Every method raises an `InputError` for a value of another kind, and else a `ClientError`:
-    `ApiError` where the service refuses or fails, `UnreachableError`, `TooSlowError` or
-    `AnswerError` where it gives no answer that can be used.
+    Every method raises a `ClientError`: `ApiError` where the service refuses or fails,
+    `UnreachableError`, `TooSlowError` or `AnswerError` where it gives no answer that can be used.
     """
 
     def recommend(self, asked: RecommendationRequest) -> Recommendation:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.checked import checked
 from advisor.errors import InputError
 from advisor.predict.features import feature_names_of
 from advisor.predict.profiles import Floats
@@ -50,7 +49,6 @@ class TrainingData:
             yield np.flatnonzero(~is_tested), np.flatnonzero(is_tested)
 
 
-@checked
 def training_data(
     head: str = "speed",
     *,

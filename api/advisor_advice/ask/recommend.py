@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from advisor.checked import checked
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.records import SoloPoint
@@ -165,7 +164,7 @@ def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, An
     return told
 
 
-recommend = checked(_told(advise))
+recommend = _told(advise)
 
 
 def _refuse(options: Mapping[str, object], of: str, why: str, fix: str) -> None:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from advisor.checked import checked
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.split import MOST_JOBS
 from advisor.settings import read_settings
@@ -15,7 +14,6 @@ from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
 
 
-@checked
 def replicas(
     job: str,
     *,

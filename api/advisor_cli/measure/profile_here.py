@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.console import Console
 
-from advisor.checked import checked
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressKind
 from advisor.core.records import SoloPoint
@@ -67,7 +66,6 @@ class Profiled(Tabular):
             yield {**to_row(point), "flags": ";".join(point.flags)}
 
 
-@checked
 def profile(
     *what: str,
     name: str | None = None,

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from advisor import callbacks
-from advisor.errors import InputError
 from advisor.progress import FILE_BYTES, Progress
 
 
@@ -243,10 +242,3 @@ def test_real_lightning(tmp_path: Path) -> None:
     trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(10, 4), batch_size=2))
     assert 0 < count.total <= 10
     assert count.total == 10 or torch.cuda.is_available()
-
-
-def test_what_is_no_progress_is_refused_before_the_first_step() -> None:
-    wrong: Any = 5
-    for make in (callbacks.trainer_callback, callbacks.count_optimizer_steps):
-        with pytest.raises(InputError, match="progress is 5"):
-            make(wrong)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.checked import checked
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.observations import Record
 from advisor.core.records import PairPoint, SoloPoint
@@ -33,7 +32,6 @@ _BUNDLED: Mapping[str, Callable[[], Sequence[Record]]] = {
 }
 
 
-@checked
 def load_dataset(
     which: str | Path = "pairs", *, solo: str | Path | None = None, relative: bool = True
 ) -> "pd.DataFrame":
