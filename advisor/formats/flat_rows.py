@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.core.observations import PARTS
-from advisor.frames import column as with_word
+from advisor.wire.frames import column as with_word
 
 JOBS = "jobs"
 """The list of parts in a row that is not flat."""

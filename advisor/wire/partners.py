@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.core.interval import Interval
-from advisor.frames import Tabular, row_of
+from advisor.wire.frames import Tabular, row_of
 from advisor.wire.recommendation import SharingVerdict
 
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 from textwrap import fill
 from typing import Any, Literal, TypeAlias
 
 from advisor.core.finish import Finish
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
-from advisor.frames import Tabular, row_of
 from advisor.wire.components import SplitParts
+from advisor.wire.frames import Tabular, row_of
 from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
 
 SharingVerdict: TypeAlias = Literal["share", "your call", "do not share"]
@@ -48,9 +47,6 @@ class Told(Tabular):
 
     def _repr_pretty_(self, printer: Any, _cycle: object) -> None:
         printer.text(str(self))
-
-    def _repr_html_(self) -> str | None:
-        return f"<pre>{escape(str(self))}</pre>" if self.said else super()._repr_html_()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from advisor.core.interval import Interval
 from advisor.core.split import Sharing
-from advisor.frames import Tabular, row_of
+from advisor.wire.frames import Tabular, row_of
 from advisor.wire.observed import CardPower, DriftedJob, MeasuredTogether
 from advisor.wire.recommendation import AskedJob, JobShare, Said, Told
 

@@ -10,7 +10,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
 from advisor.formats.flat_rows import flat, flat_name
 from advisor.formats.rows import to_row
-from advisor.frames import frame
+from advisor.wire.frames import frame
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,
