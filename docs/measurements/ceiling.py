@@ -3,7 +3,7 @@
     python docs/measurements/ceiling.py            # fail where a count is above its ceiling
     python docs/measurements/ceiling.py --lower    # lower each ceiling to what is there
 
-Ceilings stand in `[tool.ceiling]` of pyproject.toml. Source is the Python below `SOURCE`; statements
+Ceilings: `[tool.ceiling]` of pyproject.toml. Source is the Python below `SOURCE`; statements
 are those of `ast`; public names are functions and classes of modules without an underscore in
 front; measuring scripts are the Python below docs/. Files that git ignores do not count.
 """
