@@ -1,7 +1,6 @@
 """A launched pair on a clock that a test moves: jobs, their limits and telemetry, no process."""
 
-from collections.abc import Callable, Collection
-from concurrent.futures import Future
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,7 +19,7 @@ from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchS
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight
 from advisor.runtime.host import processes
-from advisor.runtime.host.beats import RunInBackground
+from advisor.runtime.host.beats import RunInBackground, at_once
 from advisor.runtime.jobs import computing
 from advisor.runtime.jobs.running_job import RunningJob
 
@@ -29,16 +28,6 @@ FAULT = "CUDA error: an illegal memory access was encountered"
 
 
 T = TypeVar("T")
-
-
-def at_once(call: Callable[[], T]) -> Future[T]:
-    """In the place of `in_thread`: the answer is there when this returns."""
-    answer = Future[T]()
-    try:
-        answer.set_result(call())
-    except Exception as error:  # noqa: BLE001 - as `in_thread` does
-        answer.set_exception(error)
-    return answer
 
 
 def pid_of(job: str) -> int:

@@ -64,7 +64,7 @@ def test_output_of_a_job_steers_no_terminal(jobs: FakeHost) -> None:
     words = f"import sys; sys.stderr.write({STEERING!r}); sys.exit('died')"
     job = path.read_text().replace(str(FAKES / "fake_job.py"), "-c", 1)
     path.write_text(job.replace('"-c"', json.dumps("-c") + ", " + json.dumps(words)))
-    launched = jobs.advisor("launch", "esc", "two", "--split", "30/70")
+    launched = jobs.advisor("launch", "esc", "two", "--split", "30/70", "--when-one-ends", "stop")
     assert launched.returncode
     launch_id = next(iter((jobs.folder / "home" / "launches").iterdir())).name
     for said in launched, jobs.advisor("launches", "show", launch_id):

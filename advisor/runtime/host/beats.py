@@ -64,7 +64,7 @@ def awaited(answer: Future[T]) -> T:
 
 
 class RunInBackground(Protocol):
-    """Starts a call, as `in_thread` does; tests run it at once."""
+    """Starts a call, as `in_thread` does, or makes it `at_once`."""
 
     def __call__(self, call: Callable[[], T], /) -> Future[T]:
         """Its answer, which may be there later."""
@@ -75,6 +75,13 @@ def in_thread(call: Callable[[], T]) -> Future[T]:
     """What a call returns or raises, from a thread of its own; the process ends without it."""
     answer = Future[T]()
     Thread(target=_answer, args=(answer, call), daemon=True).start()
+    return answer
+
+
+def at_once(call: Callable[[], T]) -> Future[T]:
+    """As `in_thread`, for calls that wait for nothing: the answer is there when this returns."""
+    answer = Future[T]()
+    _answer(answer, call)
     return answer
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from advisor.core.gpu import Share
+from advisor.errors import AdvisorError
 from advisor.formats.moments import now, to_exact_text, to_text
 from advisor.launch.monitor.set_monitor import SetMonitor
 from advisor.launch.monitor.shown import ForecastCheck, shown
@@ -20,6 +21,7 @@ from advisor.launch.records.status import LaunchStatus, State
 from advisor.launch.records.status_writer import MOST_WARNINGS, first_status
 from advisor.launch.supervisor.observe import observe
 from advisor.runtime.backends.backend import Backend, Proof, Sight
+from advisor.runtime.host.beats import at_once
 from advisor.runtime.jobs.running_job import RunningJob
 from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
 
@@ -38,14 +40,20 @@ class RecordedJob:
         self.output = folder / "output.log"
         self.exit_code: int | None = None
         self.seen_pids = frozenset[int]()
+        self.uncounted: AdvisorError | None = None
+        self.keeps_files = False
         # What was recorded the record says itself.
-        self.count, self.latencies = process.count, process.latencies
+        self._count, self.latencies = process.count, process.latencies
         self.reported = process.reported
         self.go, self.leave, self.stop = process.go, process.leave, process.stop
 
     def as_running(self) -> RunningJob:
         """What a monitor asks of a job is all here."""
         return cast("RunningJob", self)
+
+    def count(self, *, last: bool = False) -> float:
+        """Progress so far; a record has no unfinished line."""
+        return self._count()
 
     def latency_bounds_ms(self) -> tuple[float, ...]:
         """Two percentiles of a record are known, and no buckets."""
@@ -62,7 +70,7 @@ class RecordedJob:
     def check(self) -> None:
         """A record has no errors."""
 
-    def check_limit(self) -> None:
+    def check_client(self) -> None:
         """Its limit was proven when it was recorded."""
 
     def check_variables(self) -> None:
@@ -79,6 +87,9 @@ class RecordedJob:
     def roots(self) -> list[int]:
         """As `pids`."""
         return []
+
+    def close(self) -> None:
+        """It has no files."""
 
     def tail(self) -> str:
         """A record has no output."""
@@ -133,6 +144,7 @@ class Show:
             testbed.source,
             spec,
             testbed.clock.now_s,
+            at_once,
         )
         self._check = ForecastCheck(self._pair)
         self._history = HistoryKeeper(to_exact_text(self._begun_at), STEP_S)

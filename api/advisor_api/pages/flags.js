@@ -19,6 +19,7 @@ export const FLAGS = {
   "p99-broken": "a server of a launch was above its promised p99 for several windows in a row",
   "stranger": "a process of no job computed on the GPU beside those of a launch",
   "unwatched": "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
+  "uncounted": "the progress or the results of a job of a launch could not be read for a time",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
   "slow-alone": "over 12 % slower on the whole GPU than at a smaller share: its host held it up",
