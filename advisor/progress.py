@@ -5,8 +5,8 @@
     progress.add(batch_size, value=loss)        # after each finished step
 
 `ADVISOR_PROGRESS_FILE` names a file, which is made where only its folder is there. Its first 8
-bytes are the count so far, a little-endian signed integer; what follows tells whether the work is
-right and how long requests took, where the job says so (docs/job-file.md has the layout).
+bytes are the count so far, a little-endian signed integer; results
+and latencies follow, if the job reports them (docs/job-file.md has the layout).
 `ADVISOR_GATE_FILE`, where it is set, names a file of 16 bytes: what the advisor wants (0 hold, 1
 go, 2 quit) and what the job does (0 starting, 1 waiting, 2 running), each 8 bytes, little-endian.
 Without the variables nothing happens, so a job runs unchanged outside the advisor.

@@ -47,7 +47,7 @@ class LaunchRequest(SharingRequest):
         split: `30/70`, `100/50/100` (100 is no limit), `uncapped` or `time-sliced`, of all that
             follow, too; None: the recommended one of each, for which objective and limits are.
         allow_unsafe: Launch `split` also at counts of SMs at which results are wrong.
-        stop_on_wrong_results: Stop all when a job reports a wrong result; else it is told.
+        stop_on_wrong_results: Stop all when a job reports a wrong result; False: only warn.
         strict: End the launch also where a process of no job computes on the GPU.
         limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
         when_p99_breaks: Where a server is above its promised p99 for several windows of requests in

@@ -142,7 +142,7 @@ def test_stop_of_a_launch_whose_watchers_are_stopped(jobs: Path) -> None:
 
 
 def test_pattern_that_takes_for_ever_ends_no_job(jobs: Path) -> None:
-    """The reason is told; both go on under their limits, which are looked at meanwhile."""
+    """The reason is shown; both go on under limits that are checked meanwhile."""
     good = " ".join(breaking("never"))
     job = {
         "command": ["sh", "-c", f"{good} & sleep 3; echo {'a' * 60}b; wait"],

@@ -1,4 +1,4 @@
-"""Runs a job that nobody described, and finds how its progress can be read."""
+"""Runs a command without a job file and finds how its progress can be read."""
 
 import contextlib
 import os
