@@ -1,7 +1,7 @@
 """What a Prometheus page says of a job, and what is told where it says nothing."""
 
 import math
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
